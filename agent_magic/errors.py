@@ -286,7 +286,9 @@ class NotConnected(AgentMagicError):
             "  with a key   set ANTHROPIC_API_KEY before the kernel starts (or: import os, getpass; "
             "os.environ['ANTHROPIC_API_KEY'] = getpass.getpass())\n"
             "  offline      %agents connect simulator     # a mock server, its answers labelled as simulated\n"
-            "  a recording  %agents replay FILE           # somebody's recorded run, no key, no network"
+            "  a recording  %agents replay FILE           # somebody's recorded run, no key, no network\n"
+            "In a script: am.Claude(api_key=...), with am.Simulator() as server: am.Claude(base_url=server.url, "
+            "api_key='any'), or plan.replay(FILE)."
         )
 
 

@@ -35,8 +35,8 @@ def write_page(
     allow: Iterable[str],
     python: str | None,
     prices: Prices | None,
-) -> int:
-    """Write a run as one HTML file, whole or not at all. Returns its size in bytes.
+) -> Path:
+    """Write a run as one HTML file, whole or not at all, and return the file.
 
     What is shown is the recording played back, so nothing that was replaced there can be in the page. What answers
     what-ifs has no texts at all.
@@ -60,4 +60,4 @@ def write_page(
         asking = Asking(place, pack_run(record, prices), pack_engine(templates=needs_templates(record.plan)))
     page = run_page(shown, name=name, cassette=data, texts=redact is not only_hash, scenarios=scenarios, asking=asking)
     write_bytes(path, [page.encode()])
-    return path.stat().st_size
+    return path

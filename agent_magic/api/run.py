@@ -272,7 +272,7 @@ class Run(Reading):
         redact: Callable[[str], str] | None = None,
         allow: Iterable[str] = (),
         python: str | None = PYODIDE,
-    ) -> int:
+    ) -> Path:
         """Write the run as one HTML file that opens in any browser: pictures, numbers, answers, what-ifs, recording.
 
         It is there at once and loads nothing, until somebody presses "Ask this run": then Python is loaded into the
@@ -287,7 +287,7 @@ class Run(Reading):
                 the page with npm's `pyodide` in it. `None` leaves the button out, and the page has no script.
 
         Returns:
-            Its size in bytes.
+            The file.
 
         Raises:
             DeclarationError: `python` is no address and no folder.

@@ -13,7 +13,7 @@ from agent_magic.measure.metrics import summarize
 from agent_magic.record.answer import PAID_BEFORE
 from agent_magic.record.prices import saved_usd
 from agent_magic.show.page import Fold, Line, Page, Words
-from agent_magic.show.text import cost, troubles
+from agent_magic.show.text import cost, steps, troubles
 from agent_magic.show.units import dollars, known, plural
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def closing(record: RunRecord, price: str = "", before: RunRecord | None = None)
         before: The last run of its plan; why answers of it were bought again is said.
     """
     numbers = summarize(record)
-    told = _failed(record, price) or _cut(numbers) or _reused(record) or _fine(numbers)
+    told = _failed(record, price) or _cut(numbers) or _reused(record) or _fine(record, numbers)
     line = Line(f"{told.happened} · {_cost(record, numbers)}", told.tone)
     steps = [Line(one, "soft") for one in (_again(before, record), told.step) if one]
     return Page([line, *steps, *_answers(record)])
@@ -100,11 +100,12 @@ def _reused(record: RunRecord) -> _Next | None:
     return _Next(f"{every}{worth}", "%agents run --fresh asks all again.")
 
 
-def _fine(numbers: Summary) -> _Next:
+def _fine(record: RunRecord, numbers: Summary) -> _Next:
+    done = [one.is_task for one in record.results if not one.is_left_out]
     cut = f", {numbers.capped:,} capped" if numbers.capped else ""
     out = f", {numbers.left_out:,} left out" if numbers.left_out else ""
     return _Next(
-        f"{plural(numbers.agents - numbers.left_out, 'agent')} done{cut}{out}",
+        f"{steps(len(done), sum(done))} done{cut}{out}",
         "run.agents has the numbers, %agents advise says what would be faster or cheaper.",
     )
 

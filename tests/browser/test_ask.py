@@ -117,7 +117,7 @@ def test_the_button_answers_what_this_python_answers(tmp_path: Path, chromium: s
     run, folder = Run(finished_run(layered_plan(12, 4))), tmp_path / "site"
     folder.mkdir()
     (folder / "pyodide").symlink_to(pyodide)
-    assert run.to_page(folder / "run.html", python="pyodide/") < 500_000
+    assert run.to_page(folder / "run.html", python="pyodide/").stat().st_size < 500_000
     with served(folder) as address, browsing(chromium, tmp_path / "profile") as (context, page, wrong):
         first = asked(page, f"{address}run.html")
         assert all(part in first for part in forecast(run, schedule="ready"))

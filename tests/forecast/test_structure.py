@@ -150,6 +150,13 @@ def test_whether_several_agents_are_worth_it(agents, values, words):
     assert "Money: $" in said
 
 
+def test_one_agent_is_not_advised_to_become_one():
+    """A plan of one agent has nothing to change about how many there are."""
+    for agents, changes in (([A], 0), ([A, am.Agent("b", "{{ a }}")], 1)):
+        advice = Run(drive(am.Plan(agents), lambda *_: Reply(2.0))[0]).advise()
+        assert changes == sum(one.rule == "several agents or one" for one in advice.changes)
+
+
 def test_a_lint_is_a_page_and_a_frame():
     """Its headline says that nothing has run, and the edits are folded."""
     found = am.Plan([A, am.Agent("b", "y", after="a")]).lint()

@@ -288,7 +288,8 @@ def worth_it(outlook: Outlook) -> Finding | None:
         f"{word}: {why}. Time: {fast:.1f} s, one after another {slow:.1f} s; the plan allows {bound:.1f} times. "
         f"Money: {money}{more}. Quality: independent views; how good they are, only a comparison tells."
     )
-    change = "Ask one agent for all of it; %agents baseline measures both." if word == "take one" else ""
+    can_change = word == "take one" and len(plan) > 1
+    change = "Ask one agent for all of it; %agents baseline measures both." if can_change else ""
     return Finding("several agents or one", measured, change=change, source=f"{CONCURRENT}: decision matrix")
 
 
