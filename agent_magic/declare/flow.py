@@ -237,6 +237,8 @@ class Flow:
     def unmet(self, answers: Mapping[str, Any]) -> list[tuple[str, str]]:
         """Return the loops whose last round ran without its condition being met: the step that begins each, and that.
 
+        A loop whose last round has not ended, or failed, is not one of them.
+
         Args:
             answers: What the steps returned, by their names.
         """
@@ -245,13 +247,13 @@ class Flow:
             if one.part is None or not one.part.is_head or one.part.number < one.part.rounds or one.name not in answers:
                 continue
             known: dict[str, Any] = {}
-            for name in _until(plan, step).names:
-                last = plan.groups.get(name, {}).get(one.part.rounds)
-                known[name] = plan.meaning(step, name, answers) if last is None else answers.get(plan.agents[last].name)
             try:
+                for name in _until(plan, step).names:
+                    last = plan.groups.get(name, {}).get(one.part.rounds)
+                    known[name] = plan.meaning(step, name, answers) if last is None else answers[plan.names[last]]
                 met = holds(_until(plan, step), known)
-            except AgentMagicError:  # an answer that it is about is missing
-                met = False
+            except (KeyError, AgentMagicError):  # an answer that it is about is missing, or no value
+                continue
             found += [] if met else [(one.part.group, one.until or "")]
         return found
 

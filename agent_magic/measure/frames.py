@@ -30,6 +30,7 @@ from agent_magic.record.events import (
 )
 from agent_magic.record.history import MEASURED
 from agent_magic.record.plaintext import clean
+from agent_magic.record.returned import capped_steps
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -63,7 +64,7 @@ DTYPES: Mapping[str, str] = _columns(
     counts="run attempt attempts layer layers agents succeeded failed skipped cancelled rate_limited http_status "
     "input_tokens output_tokens cache_read_tokens cache_write_tokens tokens calls served unknown requests "
     "prefix_tokens uncounted n peak tokens_a tokens_b diff_tokens turn round context_tokens result_chars tasks errors",
-    flags="on_critical_path usage_estimated simulated cached transient",
+    flags="on_critical_path usage_estimated simulated cached transient capped",
     maybe="met prompt_changed text_changed",
     times="began_at",
 )
@@ -87,7 +88,8 @@ Where durations were expected, by earlier answers or as declared, `expected_s` h
 how far off that was: 0.5 took half as long again, -0.5 half of it; `NA` where nothing was measured.
 Where a model was chosen, `model_asked` is `auto`, and `model_reason` says why it is `model`.
 Places that were reserved and not needed have no row. Where a step wrote files, `artifacts` has the list of their
-names; where worker processes made requests, `worker` names the last one."""
+names; where worker processes made requests, `worker` names the last one. Where a loop made all its rounds and its
+condition does not hold, `capped` is `True` in the last one."""
 ATTEMPTS = table(
     "agent attempt status api_s input_tokens output_tokens cost_usd model source http_status held_by queued_s "
     "backoff_s started_s ttft_s finished_s cache_read_tokens cache_write_tokens usage_estimated price turn stop_reason "
@@ -120,7 +122,7 @@ TOKENS = "input_tokens cache_read_tokens cache_write_tokens output_tokens"
 
 def agents_frame(record: RunRecord) -> pd.DataFrame:
     """Return one row per agent, in plan order; columns are `AGENTS`."""
-    path, slack = set(critical_path(record)), slack_s(record)
+    path, slack, capped = set(critical_path(record)), slack_s(record), capped_steps(record)
     rows = [
         {
             **_fields(result, "layer status source model_used stop_reason context_tokens error"),
@@ -137,6 +139,7 @@ def agents_frame(record: RunRecord) -> pd.DataFrame:
             "artifacts": result.artifacts,
             "worker": (result.attempts[-1].worker or None) if result.attempts else None,
             **_expectation(record, number),
+            "capped": number in capped,
             "model_asked": AUTO if record.plan.agents[number].chosen else None,
             "model_reason": record.plan.agents[number].chosen or None,
         }
@@ -146,6 +149,7 @@ def agents_frame(record: RunRecord) -> pd.DataFrame:
     wrote = {"artifacts": "object"} if any(row["artifacts"] for row in rows) else {}
     more = "model_asked model_reason" if any(row["model_asked"] for row in rows) else ""
     more += " expected_s bias" if any(row["expected_s"] for row in rows) else ""
+    more += " capped" if capped else ""
     return frame_of(rows, _with_place({**AGENTS, **wrote, **table(more)}, rows), record)
 
 

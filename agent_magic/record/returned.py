@@ -5,10 +5,33 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from agent_magic.declare.each import ROUNDS
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from agent_magic.record.results import RunRecord
+
+
+def capped_loops(record: RunRecord) -> list[tuple[str, str]]:
+    """Return the loops that ended at their cap: the step that begins each, and its condition, which does not hold.
+
+    No status says it, since every step of such a loop has answered: it is read from the answers, so that a recording
+    that is older than the word has it too. Without the texts of the answers nothing is known.
+    """
+    flow = record.plan.flow
+    if flow is None or record.redacted or record.forecast is not None:
+        return []
+    return flow.unmet(Returned(record))
+
+
+def capped_steps(record: RunRecord) -> set[int]:
+    """Return the steps of the last rounds of the loops that ended at their cap."""
+    overs = {f"{ROUNDS}{name}" for name, _ in capped_loops(record)}
+    parts = [one.part for one in record.plan.agents] if overs else []
+    return {
+        step for step, one in enumerate(parts) if one is not None and one.over in overs and one.number == one.rounds
+    }
 
 
 class Returned(Mapping[str, Any]):

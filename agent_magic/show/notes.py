@@ -10,7 +10,7 @@ from agent_magic.live.people import LATE, NOBODY
 from agent_magic.measure.contexts import shared_contexts
 from agent_magic.measure.metrics import cost_mark
 from agent_magic.record.call import APPROVAL
-from agent_magic.record.returned import Returned
+from agent_magic.record.returned import capped_loops
 from agent_magic.show.text import listed
 from agent_magic.show.units import dollars
 
@@ -50,11 +50,9 @@ def capped_note(record: RunRecord, policy: Policy) -> str:
 
 def rounds_note(record: RunRecord) -> str:
     """Name the loops that ended because they had no more rounds; empty where there are none."""
-    flow = record.plan.flow
-    unmet = [] if flow is None or record.redacted else flow.unmet(Returned(record))
     return " ".join(
-        f"{name} ran all its rounds and {until} does not hold: the last one was passed on; --rounds allows more."
-        for name, until in unmet
+        f"{name} capped: it ran all its rounds and {until} does not hold. The last was passed on; --rounds allows more."
+        for name, until in capped_loops(record)
     )
 
 

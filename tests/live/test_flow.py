@@ -152,7 +152,10 @@ def test_a_loop_at_its_cap_passes_on_the_last_round(caplog: pytest.LogCaptureFix
     run = asyncio.run(plan.run(client=client))
     assert "draft_2" == run["draft"].name
     assert run.ok
-    assert "draft ran all its rounds and critic.score > 8 does not hold" in caplog.text
+    assert "draft capped: it ran all its rounds and critic.score > 8 does not hold." in caplog.text
+    assert [False, True, False, True, False] == list(run.agents["capped"])
+    met = drive(looped(2), scores(3, 9), ONCE)[0]
+    assert "capped" not in am.Run(met).agents, "its condition holds in the last round"
 
 
 def test_one_round_is_a_draft_and_a_critic():

@@ -140,6 +140,26 @@ def test_a_loop_is_a_way_back_and_counts_rounds() -> None:
     assert 1 == picture(plan).count("the next round")
 
 
+def test_a_loop_that_ends_at_its_cap_says_so_on_all_its_cards() -> None:
+    """Once the last round has ended, not before; the card of the step that ended earlier changes with it."""
+    draft = am.Agent("draft", "Write. {% if critic %}{{ critic }}{% endif %}", until="critic > 3", rounds=2)
+    plan = am.Plan((draft, am.Agent("critic", "Rate: {{ draft }}", returns=int)))
+    record = record_of(plan)
+    faces = Faces(sheet_of(plan), "".join(map(state_of, record.results)))
+    texts = {"draft_1": "a", "critic_1": '{"value": 1}', "draft_2": "b", "critic_2": '{"value": 2}'}
+    changed = []
+    for number, (name, text) in enumerate(texts.items()):
+        agent = plan.index[name]
+        for event in (AgentReady(number, agent), AttemptStarted(number, agent, 1, number, "", REQUEST)):
+            record.add(event)
+        for event in answered(number + 1.0, agent, text=text):
+            record.add(event)
+            changed.append(faces.take(event, record))
+        assert (number == 3) == faces.face(0, record).done.endswith(", capped"), name
+    assert {0, 1} == changed[-1]
+    assert faces.face(1, record).done.endswith(", capped")
+
+
 def test_a_box_shows_the_last_answer_and_a_typed_one_without_its_object() -> None:
     """A plan in a plan is what its last step says, in whatever order its steps end; names are without the plan's."""
     inner = am.Plan((am.Agent("sources", "x"), am.Agent("notes", "y", returns=int)))

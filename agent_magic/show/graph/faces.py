@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from agent_magic.declare.subplan import BOX
 from agent_magic.record.events import AgentEnded
+from agent_magic.record.returned import capped_steps
 from agent_magic.show.graph.groups import counted, group_texts, part_of, tone_of
 from agent_magic.show.states import OF_STATUS, STATES
 from agent_magic.show.text import answer_line
@@ -71,11 +72,12 @@ class Faces:
         self._failed: list[list[int]] = [[] for _ in sheet.groups]
         self._slowest: list[int | None] = [None for _ in sheet.groups]
         self._answer: list[int | None] = [None for _ in sheet.groups]
+        self._capped: set[int] = set()
 
-    def take(self, event: Event, record: RunRecord) -> None:
-        """Note an agent that has ended. The record knows the event already."""
+    def take(self, event: Event, record: RunRecord) -> set[int]:
+        """Note an agent that has ended. The record knows the event already. Return the groups that it changes."""
         if not isinstance(event, AgentEnded):
-            return
+            return set()
         agent, group, result = event.agent, self.group_of[event.agent], record.results[event.agent]
         slowest = self._slowest[group]
         if slowest is None or result.work_s > record.results[slowest].work_s:
@@ -84,6 +86,15 @@ class Faces:
             self._failed[group].append(agent)
         elif result.text and self._tells(group, agent):
             self._answer[group] = agent
+        return {group} | self._cap(agent, record)
+
+    def _cap(self, agent: int, record: RunRecord) -> set[int]:
+        """Return the groups of which it changes with this agent whether their loop has ended at its cap."""
+        part = record.plan.agents[agent].part
+        if part is None or not part.rounds or part.number < part.rounds or record.results[agent].status == "unused":
+            return set()
+        before, self._capped = self._capped, {self.group_of[one] for one in capped_steps(record)}
+        return before ^ self._capped  # both ways: an answer that was asked for again may be good
 
     def _tells(self, group: int, agent: int) -> bool:
         """Return whether a card shows this answer rather than the one it shows."""
@@ -102,7 +113,7 @@ class Faces:
     def face(self, group: int, record: RunRecord) -> Face:
         """Return what the card of a group of several agents says."""
         counts = tuple(self.counts[group])
-        share, done, rest = group_texts(self._sheet.groups[group], counts)
+        share, done, rest = group_texts(self._sheet.groups[group], counts, capped=group in self._capped)
         return Face(counts, share, done, rest, tone_of(counts), self._who(group, record), self._said(group, record))
 
     def _who(self, group: int, record: RunRecord) -> str:

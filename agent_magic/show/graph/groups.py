@@ -188,12 +188,20 @@ def counted(states: str) -> list[int]:
     return counts
 
 
-def group_texts(group: Group, counts: Sequence[int]) -> tuple[str, str, str]:
-    """Return the texts of a group's card: percentage, done, and the other counts."""
+def group_texts(group: Group, counts: Sequence[int], *, capped: bool = False) -> tuple[str, str, str]:
+    """Return the texts of a group's card: percentage, done, and the other counts.
+
+    Args:
+        group: The group.
+        counts: Its agents by the parts of the ring.
+        capped: Whether it is of a loop whose condition does not hold after its last round.
+    """
     total = sum(counts) or 1
     share = STATES["s"].signs[0] if counts[0] == total else f"{100 * counts[0] // total} %"
     rest = [f"{counts[place_]:,} {word}" for place_, word in _TAIL_WORDS if counts[place_]]
-    done = f"{plural(counts[0], 'round')} of at most {group.rounds}" if group.rounds else f"{counts[0]:,} of {total:,}"
+    done = f"{counts[0]:,} of {total:,}"
+    if group.rounds:
+        done = f"{plural(counts[0], 'round')} of at most {group.rounds}{', capped' if capped else ''}"
     return share, done, " · ".join(rest)
 
 

@@ -370,9 +370,7 @@ class GroupFeed:
     def take(self, event: Event) -> None:
         """Count an event."""
         self._shades.take(event)
-        self._faces.take(event, self._record)
-        if isinstance(event, AgentEnded):
-            self._ended.add(self._faces.group_of[event.agent])
+        self._ended |= self._faces.take(event, self._record)
 
     def entries(
         self,
