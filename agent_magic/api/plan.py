@@ -485,7 +485,7 @@ class Plan(DeclaredPlan):
 
 async def _driven(driver: Driver | Player, session: Session, *, alone: bool) -> Run:
     """Drive a run to its end and log what its numbers do not say."""
-    async with sampling(driver.now) as samples:
+    with sampling(driver.now) as samples:
         await driver.drive()
     if alone:
         session.keep_limits()

@@ -557,11 +557,12 @@ class Plan:
 
     @cached_property
     def special(self) -> tuple[int, ...]:
-        """The steps that are more than a prompt that becomes a text: tasks, and agents with types, tools or a nod."""
+        """The steps that are more than a prompt: tasks, agents with types, tools, a nod, other models, or `batch`."""
         return tuple(
             number
             for number, one in enumerate(self.agents)
-            if one.is_task or one.tools or one.ask or one.returns is not None or one.check is not None
+            if (one.is_task or one.tools or one.ask or one.other_models)
+            or not (one.returns is one.check is one.batch is None)
         )
 
     def hints(self) -> list[str]:

@@ -115,6 +115,7 @@ class Task:
     chosen: ClassVar[str] = ""
     escalate: ClassVar[None] = None
     other_models: ClassVar[tuple[str, ...]] = ()
+    batch: ClassVar[None] = None
     template: ClassVar[Template] = Template.parse("", agent="")
     system: ClassVar[None] = None
     role: ClassVar[None] = None

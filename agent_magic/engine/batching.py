@@ -75,7 +75,8 @@ def batching_of(plan: Plan, policy: Policy) -> Batching | None:
     Raises:
         PlanError: The policy and the plan do not go together.
     """
-    may = {number for number, one in enumerate(plan.agents) if _may(one, policy)}
+    numbers = plan.special if policy.batch == "off" else range(len(plan))
+    may = {number for number in numbers if _may(plan.agents[number], policy)}
     if not may:
         return None
     return Batching(policy, may, plan.dag.remaining([0.0 if one.is_task else 1.0 for one in plan.agents]))

@@ -60,7 +60,8 @@ def model_of(agent: Step) -> str:
 
 def models_of(plan: Plan) -> set[str]:
     """Return the models that a plan may ask."""
-    return {name for one in plan.agents for name in (model_of(one), *one.other_models) if name}
+    found = {model_of(one) for one in plan.agents}
+    return found.union(*(plan.agents[number].other_models for number in plan.special)) - {""}
 
 
 def timeouts_of(plan: Plan, policy: Policy) -> list[float]:
@@ -256,7 +257,7 @@ class PlanRequests:
                 self.tasks[number] = Wanted("", one.name, "", code=one.source_sha)
             if one.ask:
                 self.asked_of.add(number)
-        others = [number for number, one in enumerate(plan.agents) if one.other_models]
+        others = [number for number in plan.special if plan.agents[number].other_models]
         self._fallbacks = {n: [one for one in plan.agents[n].fallback if one != models[n]] for n in others}
         self._cascades = {number: [*plan.agents[number].cascade[1:]] for number in others}
         self.falls_back = any(self._fallbacks.values())
@@ -296,8 +297,8 @@ class PlanRequests:
             first = first._replace(cached_turns=True)
         if step in self._so_far:
             first = first._replace(messages=self._so_far[step], returned=self._returned.get(step, ()))
-        elif not self._plan.agents[step].tools.functions:  # what a server does with its tools needs no second turn
-            return first
+        elif not (first.tools and self._plan.agents[step].tools.functions):
+            return first  # what a server does with its tools needs no second turn
         return _last(first) if self._turns.get(step, 0) + 1 >= self.max_turns(step) else first
 
     def fall_back(self, step: int) -> bool:
@@ -443,7 +444,8 @@ class PlanRequests:
 
     def answered(self, step: int, text: str) -> None:
         """Record what an agent answered, which its children use."""
-        text = "".join(self._by_item.pop(step, (text,)))
+        if self._by_item:
+            text = "".join(self._by_item.pop(step, (text,)))
         self._texts[self._plan.agents[step].name] = self._plan.meaning_of(step, text) if step in self.checked else text
 
     def calls(self, step: int, answer: Answer) -> Sequence[Wanted]:

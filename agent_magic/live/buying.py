@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from agent_magic.engine.contract import Outcome
 from agent_magic.engine.retry import failure_of
@@ -14,7 +14,7 @@ from agent_magic.record.made import made
 from agent_magic.record.prices import of_batch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Coroutine
 
     from agent_magic.engine.run import Engine
     from agent_magic.live.answer_cache import AnswerCache
@@ -65,7 +65,9 @@ class Buyer:
         if self.batcher is not None:
             await self.batcher.check()
 
-    async def answer(self, step: int, request: Request, stream: Stream, now: Callable[[], float]) -> Answer:
+    def answer(
+        self, step: int, request: Request, stream: Stream, now: Callable[[], float]
+    ) -> Coroutine[Any, Any, Answer]:
         """Take the answer that is there, or buy it and store it. Nothing is awaited between those two.
 
         Args:
@@ -74,8 +76,14 @@ class Buyer:
             stream: Takes what arrives.
             now: The seconds since the run began. It is not kept: who has them would never be freed.
         """
-        if (cache := self._cache) is None:
-            return await self._provider.send(request, stream)
+        if self._cache is None:
+            return self._provider.send(request, stream)
+        return self._kept(self._cache, step, request, stream, now)
+
+    async def _kept(
+        self, cache: AnswerCache, step: int, request: Request, stream: Stream, now: Callable[[], float]
+    ) -> Answer:
+        """Take the answer that the cache has, or buy it and store it."""
         journal, number = self.journal, len(self._record.results[step].attempts)
         kept: Answer | Busy | None = cache.taken_over(step, request)
         if kept is not None:

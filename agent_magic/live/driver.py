@@ -125,7 +125,7 @@ class Driver:
         seed = getrandbits(32) if policy.seed is None else policy.seed  # kept: a forecast draws the same jitter
         self.plan, self.policy, self._provider, self._asker = plan, policy, provider, asker
         self._ledger, self._pacer, self._sharing, self._pool, self._clock = ledger, pacer, sharing, pool, clock
-        self.prices = prices or Prices()
+        self.prices, self._asked = prices or Prices(), models_of(plan)
         knows = ledger is not None or earlier is not None
         cache = AnswerCache(plan, provider.endpoint, ledger, earlier, fresh=fresh) if knows else None
         models = self._models = [model_of(agent) for agent in plan.agents]
@@ -169,7 +169,7 @@ class Driver:
         before, learned = (pacer.ceilings(), pacer.learned(self._clock())) if pacer else ({}, {})
         untried = key is not None and not key.accepted
         expected = tuple(work_s) if work_s else None
-        known = facts_of(self._provider, models_of(self.plan))
+        known = facts_of(self._provider, self._asked)
         return Terms(kept, pacer is not None, before, {}, expected, untried, learned, known)
 
     def held_by(self, agent: int) -> str:
@@ -208,7 +208,7 @@ class Driver:
             NotConnected: There is no key; nothing was sent.
             asyncio.CancelledError: The task was cancelled. Every request has been stopped, and `record` is complete.
         """
-        for model in models_of(self.plan):
+        for model in self._asked:
             self.prices.find(model)  # reads the price lists before the clock starts
         async with self._provider.open():
             self.loop = asyncio.get_running_loop()

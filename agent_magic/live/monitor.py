@@ -67,18 +67,18 @@ class AlertMonitor:
     def __init__(self, record: RunRecord, alerts: Alerts | None) -> None:
         self.rules = () if alerts is None else alerts.rules
         self._alerts = alerts
-        self._record, self._watch = record, AlertWatch(self.rules, slots_of(record))
+        self._record = record
+        self._watch = AlertWatch(self.rules, slots_of(record)) if self.rules else None
 
     @property
     def open(self) -> list[Episode]:
         """The alerts that go on."""
-        return self._watch.open
+        return [] if self._watch is None else self._watch.open
 
     def check(self) -> OnAlert | None:
         """Tell whoever listens of the alerts that began. Returns what they ask for; `None` where none began."""
-        began = self._watch.read(self._record.events)
-        alerts = self._alerts
-        if alerts is None or not began:
+        alerts, watch = self._alerts, self._watch
+        if alerts is None or watch is None or not (began := watch.read(self._record.events)):
             return None
         if alerts.tell is not None:
             loop = asyncio.get_running_loop()

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import importlib.util
 import time
-from contextlib import asynccontextmanager, suppress
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable
+    from collections.abc import Callable, Generator
 
 EVERY_S = 0.25
 MOST = 4000
@@ -33,35 +33,43 @@ class Sample(NamedTuple):
     lag_s: float
 
 
-@asynccontextmanager
-async def sampling(now: Callable[[], float]) -> AsyncGenerator[list[Sample]]:
-    """Sample the kernel within a block. Yields the list that grows.
+@contextmanager
+def sampling(now: Callable[[], float]) -> Generator[list[Sample]]:
+    """Sample the kernel within a block, on the running event loop. Yields the list that grows.
 
     Args:
         now: Returns the seconds since the run began.
     """
-    samples: list[Sample] = []
-    task = asyncio.create_task(_sample(now, samples))
+    sampler = _Sampler(now)
     try:
-        yield samples
+        yield sampler.samples
     finally:
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
+        sampler.timer.cancel()
 
 
-async def _sample(now: Callable[[], float], samples: list[Sample]) -> None:
-    rss_mb, every_s = None, EVERY_S
-    while True:
-        wall, cpu = time.perf_counter(), time.process_time()
-        await asyncio.sleep(every_s)
-        took_s = time.perf_counter() - wall
-        rss_mb = rss_mb or _memory()  # not before: to find itself costs psutil as much as a short run takes
-        share = (time.process_time() - cpu) / took_s
-        samples.append(Sample(now(), share, rss_mb(), max(0.0, took_s - every_s)))
-        if len(samples) > MOST:
-            del samples[::2]
-            every_s *= 2
+class _Sampler:
+    """Takes a sample whenever its timer fires. A task would cost a short run two more turns of the event loop."""
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self.samples: list[Sample] = []
+        self._now, self._every_s = now, EVERY_S
+        self._rss_mb: Callable[[], float | None] | None = None
+        self._loop = asyncio.get_running_loop()
+        self.timer = self._set()
+
+    def _set(self) -> asyncio.TimerHandle:
+        self._wall_s, self._cpu_s = time.perf_counter(), time.process_time()
+        return self._loop.call_later(self._every_s, self._sample)
+
+    def _sample(self) -> None:
+        took_s = time.perf_counter() - self._wall_s
+        self._rss_mb = self._rss_mb or _memory()  # not before: to find itself costs psutil as much as a short run takes
+        share = (time.process_time() - self._cpu_s) / took_s
+        self.samples.append(Sample(self._now(), share, self._rss_mb(), max(0.0, took_s - self._every_s)))
+        if len(self.samples) > MOST:
+            del self.samples[::2]
+            self._every_s *= 2
+        self.timer = self._set()
 
 
 def _memory() -> Callable[[], float | None]:

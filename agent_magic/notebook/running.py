@@ -183,8 +183,9 @@ async def _run(session: Session, driver: Driver, screen: Screen) -> Run:
     desks = [screen.asker] if isinstance(screen.asker, Desk) else []
     session.desks += desks
     try:
-        async with sampling(driver.now) as run.samples, _shown(session, driver, screen):
-            await driver.drive()
+        with sampling(driver.now) as run.samples:
+            async with _shown(session, driver, screen):
+                await driver.drive()
     finally:
         session.desks = [one for one in session.desks if one not in desks]
         session.settle(run)

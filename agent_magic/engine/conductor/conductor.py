@@ -469,7 +469,7 @@ class Conductor:
             self._resources.take(holds)
             self._holding.add(agent)
         number = self._tries.launched(agent)
-        if self._deadline_s[agent] in {None, FOREVER}:
+        if (deadline := self._deadline_s[agent]) is None or deadline == FOREVER:
             self._set_deadline(agent, now, number)
         at_once = now <= self._ready_s[agent] and (number == 1 or self._tries.has_turned(agent))
         held_by = "" if at_once else self._held_by(agent, now, reason)

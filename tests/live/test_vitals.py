@@ -1,0 +1,30 @@
+"""CPU, memory and lag of the kernel, sampled while a run goes on."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+
+import pytest
+
+from agent_magic.live.vitals import sampling
+from tests.live.virtual import run_virtually
+
+
+@pytest.mark.parametrize("fails", [False, True], ids=["a block that ends well", "a block that raises"])
+def test_samples_are_taken_within_the_block_only(fails):
+    """A sample comes four times a second, and none after the block, however it ends."""
+
+    async def work(loop):
+        began = loop.time()
+        with suppress(ZeroDivisionError), sampling(lambda: loop.time() - began) as samples:
+            await asyncio.sleep(1.1)
+            _ = 1 / (not fails)
+        within = [one.at_s for one in samples]
+        await asyncio.sleep(5)
+        return within, samples
+
+    within, samples = run_virtually(work)
+
+    assert within == [pytest.approx(0.25 * number) for number in (1, 2, 3, 4)]
+    assert len(samples) == len(within)
