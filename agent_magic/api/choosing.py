@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from agent_magic.declare.agent import DEFAULT_MAX_TOKENS, Agent
 from agent_magic.declare.changes import with_options
 from agent_magic.declare.models import AUTO, candidates_of, job_of
+from agent_magic.declare.units import dollars
 from agent_magic.errors import DeclarationError
 from agent_magic.live.ahead import foresee
 from agent_magic.measure.intervals import Interval, mean_interval
@@ -30,7 +31,6 @@ from agent_magic.measure.scores import Grade, reading, summary_of
 from agent_magic.record.answer import CHARS_PER_TOKEN, Usage
 from agent_magic.record.ledger.grades import Graded
 from agent_magic.record.prices import context_window
-from agent_magic.show.units import dollars
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import TYPE_CHECKING, Final, Literal
 
+from agent_magic.declare.units import seconds
 from agent_magic.record.answer import ESCALATED, PAID_BEFORE
 from agent_magic.record.events import AttemptEnded, AttemptStarted, FirstToken
 
@@ -85,7 +86,7 @@ class Health:
             parts.append("limits unknown")
         if self.latency_s is not None:
             trend = "" if self.latency_trend_s is None else f" ({self.latency_trend_s:+.1f} s)"
-            parts.append(f"first token {self.latency_s:.1f} s{trend}")
+            parts.append(f"first token {seconds(self.latency_s)}{trend}")
         said = [one for one in self.breakers if one not in self.reason]
         parts += [f"429s {self.refusals}", f"retries {self.retries}", *said]
         return " · ".join(parts)
@@ -172,7 +173,7 @@ def health_of(
     if refused:
         signs.append((1 + (refused >= thresholds.bad_refusals), f"{refused} refused (429) within a minute"))
     if latency_s is not None and latency_s > thresholds.warn_latency_s:
-        signs.append((1, f"first tokens take {latency_s:.1f} s"))
+        signs.append((1, f"first tokens take {seconds(latency_s)}"))
     worst = max((grade for grade, _ in signs), default=0)
     return Health(
         LEVELS[worst],

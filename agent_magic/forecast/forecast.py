@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from agent_magic.declare.agent import DEFAULT_MAX_TOKENS
 from agent_magic.declare.dag import Dag, build_dag
+from agent_magic.declare.units import seconds
 from agent_magic.engine.admission.key import Key
 from agent_magic.engine.batching import batching_of
 from agent_magic.engine.pacing.pacer import Pacer
@@ -152,7 +153,7 @@ class Forecaster:
         most_at_once, record = self._play(setting, "likely")
         totals = summarize(record)
         if later_s := first_wait_s(record):
-            words.append(f"waits for the first reply; a later run of a session may be up to {later_s:.1f} s faster")
+            words.append(f"waits for the first reply; a later run of a session may be up to {seconds(later_s)} faster")
         wall_s = totals.wall_s or 0.0
         wall, cost = (wall_s, wall_s), _point(totals.cost_usd)
         peak = 0 if policy.schedule == "sequential" else most_at_once  # those ask for no slots

@@ -9,6 +9,7 @@ import heapq
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from agent_magic.declare.units import seconds
 from agent_magic.measure.frames import make_frame, table
 from agent_magic.measure.metrics import critical_path, slack_s
 
@@ -62,14 +63,14 @@ class CriticalPath:
     def __repr__(self) -> str:
         if not self.agents:
             return "CriticalPath: no agent ran"
-        steps = [f"{agent} {work:.1f} s" for agent, work in zip(self.agents, self.work_s, strict=True)]
+        steps = [f"{agent} {seconds(work)}" for agent, work in zip(self.agents, self.work_s, strict=True)]
         if len(steps) > MOST_NAMED:
             steps = [*steps[: MOST_NAMED - 2], f"({len(steps) - MOST_NAMED + 1} more)", steps[-1]]
-        of = "" if self.wall_s is None else f" of {self.wall_s:.1f} s"
+        of = "" if self.wall_s is None else f" of {seconds(self.wall_s)}"
         best = max(range(len(self.agents)), key=lambda one: self.halving_saves_s[one])
         return (
-            f"CriticalPath: {self.length_s:.1f} s{of}: {' -> '.join(steps)}. "
-            f"Halving {self.agents[best]} saves {self.halving_saves_s[best]:.1f} s."
+            f"CriticalPath: {seconds(self.length_s)}{of}: {' -> '.join(steps)}. "
+            f"Halving {self.agents[best]} saves {seconds(self.halving_saves_s[best])}."
         )
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from IPython.core.error import UsageError
 
 from agent_magic.declare.plan_json import attachments_of
+from agent_magic.declare.units import dollars
 from agent_magic.engine.requests import model_of
 from agent_magic.errors import NotConnected
 from agent_magic.forecast.advice.advice import several_or_one
@@ -23,7 +24,6 @@ from agent_magic.show.attachments import attachments_card, prompt_words
 from agent_magic.show.cards import plan_picture
 from agent_magic.show.estimates import estimate_page, outlay_line, price_line
 from agent_magic.show.text import plan_text
-from agent_magic.show.units import dollars
 
 if TYPE_CHECKING:
     from argparse import Namespace

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias, cast
 
 from agent_magic.api import Run, start
 from agent_magic.api.asking import TerminalAsker
+from agent_magic.declare.units import seconds
 from agent_magic.errors import CassetteError, NotConnected, ReplayMiss
 from agent_magic.forecast.remaining import remaining
 from agent_magic.live.controls import Controls
@@ -28,7 +29,6 @@ from agent_magic.show.graph import cards_layout
 from agent_magic.show.live import VERBS, LiveView, make_live_view
 from agent_magic.show.live.status import Around
 from agent_magic.show.terminal import LineView, TableView, terminal_view
-from agent_magic.show.units import seconds
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence

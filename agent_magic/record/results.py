@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from agent_magic.declare.flow import CONDITION, Left
 from agent_magic.declare.race import BEATEN, NO_ANSWER
 from agent_magic.declare.schema import of_item, schema_of
+from agent_magic.declare.units import seconds
 from agent_magic.errors import NoValue, UnknownAgent
 from agent_magic.record.answer import ESCALATED, PAUSED, Usage, add_usage
 from agent_magic.record.attempt import Attempt
@@ -88,7 +89,7 @@ class AgentResult:
         usage, calls = self.usage, len(self.calls)
         counts = [("input", usage.total_input_tokens), ("output", usage.output_tokens)]
         parts = [self.status, *(f"{number:,} {word} tokens" for word, number in counts if number is not None)]
-        parts += [f"{calls:,} call{'s' * (calls > 1)}, {self.tool_s:.1f} s"] if calls else []
+        parts += [f"{calls:,} call{'s' * (calls > 1)}, {seconds(self.tool_s)}"] if calls else []
         parts += [f"${self.cost_usd:.6f}"] if self.cost_usd is not None else []
         parts += [single_line(self.error)] if self.error else []
         return f"AgentResult({self.name!r}: {', '.join(parts)})"

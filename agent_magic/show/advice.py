@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from agent_magic.declare.units import dollars, known, plural, seconds
+from agent_magic.forecast.advice.advice import LEAST_S, LEAST_USD
 from agent_magic.show.page import Column, Fold, Line, Page, Table
-from agent_magic.show.units import dollars, known, plural, seconds
 
 if TYPE_CHECKING:
     from agent_magic.forecast.advice.advice import Advice
     from agent_magic.forecast.advice.finding import Finding
     from agent_magic.show.page import Block
 
-LEAST_S: Final = 0.05
-LEAST_USD: Final = 0.00005
 CHANGES: Final = (
     Column("", "number"),
     Column("change", "prose"),

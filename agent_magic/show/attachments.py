@@ -10,11 +10,11 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from agent_magic.declare.content import PLAIN_TEXT
+from agent_magic.declare.units import plural
 from agent_magic.record.answer import CHARS_PER_TOKEN
 from agent_magic.record.plaintext import single_line
 from agent_magic.show.markup import escape
 from agent_magic.show.theme import SOFT, box
-from agent_magic.show.units import plural
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

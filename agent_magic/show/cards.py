@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from agent_magic.declare.condition import flow_notes
+from agent_magic.declare.units import count, plural
 from agent_magic.record.plaintext import single_line
 from agent_magic.show.graph import picture
 from agent_magic.show.markup import escape
 from agent_magic.show.page import Column, Line, Page, Table
 from agent_magic.show.text import listed, plan_text
 from agent_magic.show.theme import SOFT, WARN, box
-from agent_magic.show.units import count, plural
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from agent_magic.declare.units import dollars, known, plural
 from agent_magic.errors import Rejected
 from agent_magic.measure.compare import bought_again
 from agent_magic.measure.metrics import summarize
@@ -14,7 +15,6 @@ from agent_magic.record.answer import PAID_BEFORE
 from agent_magic.record.prices import saved_usd
 from agent_magic.show.page import Fold, Line, Page, Words
 from agent_magic.show.text import cost, steps, troubles
-from agent_magic.show.units import dollars, known, plural
 
 if TYPE_CHECKING:
     from agent_magic.measure.metrics import Summary

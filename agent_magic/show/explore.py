@@ -8,6 +8,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from agent_magic.declare.units import dollars, plural, seconds, times
 from agent_magic.engine.policy import POLICY_WORDS
 from agent_magic.errors import AgentMagicError
 from agent_magic.forecast.whatif import forecast_one, rows_frame, whatif_rows
@@ -24,7 +25,6 @@ from agent_magic.show.charts.timeline import run_timeline
 from agent_magic.show.charts.tradeoff import Marked, tradeoff_chart
 from agent_magic.show.markup import element, escape, fit
 from agent_magic.show.theme import FONT, INKS, built
-from agent_magic.show.units import dollars, plural, seconds, times
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -10,9 +10,9 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from agent_magic.declare.units import UNKNOWN, dollars, plural, seconds
 from agent_magic.record.plaintext import single_line
 from agent_magic.show.page import GAP, Column, Fold, Line, Page, Table, columns_of, cut
-from agent_magic.show.units import UNKNOWN, dollars, plural, seconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -6,13 +6,13 @@ import math
 from typing import TYPE_CHECKING
 
 from agent_magic.declare.race import BEATEN
+from agent_magic.declare.units import dollars
 from agent_magic.live.people import LATE, NOBODY
 from agent_magic.measure.contexts import shared_contexts
 from agent_magic.measure.metrics import cost_mark
 from agent_magic.record.call import APPROVAL
 from agent_magic.record.returned import capped_loops
 from agent_magic.show.text import listed
-from agent_magic.show.units import dollars
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -8,12 +8,12 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from agent_magic.declare.units import count, dollars, plural, seconds
 from agent_magic.measure.metrics import summarize
 from agent_magic.record.plaintext import single_line
 from agent_magic.show.graph.scene import doing_of, header_of, node_view
 from agent_magic.show.states import DONE, STATES, badge_of, state_of
 from agent_magic.show.text import counts_line, many_of, one_line, steps_of, total_tokens_of
-from agent_magic.show.units import count, dollars, plural, seconds
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -7,10 +7,10 @@ import json
 from typing import TYPE_CHECKING, Any, cast
 
 from agent_magic.declare.schema import VALUE
+from agent_magic.declare.units import UNKNOWN, count, dollars, known, plural, seconds, times
 from agent_magic.measure.metrics import summarize
 from agent_magic.record.plaintext import single_line
 from agent_magic.show.states import DONE, STATES, source_word, state_of
-from agent_magic.show.units import UNKNOWN, count, dollars, known, plural, seconds, times
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Sequence
@@ -252,4 +252,6 @@ def forecast_words(record: RunRecord) -> str:
     if note is None:
         return ""
     low, high = note.wall_range_s
-    return f". Forecast: {low:.1f} to {high:.1f} s, basis {note.basis}{'. ' if note.assumed else ''}{note.assumed}"
+    return (
+        f". Forecast: {seconds(low)} to {seconds(high)}, basis {note.basis}{'. ' if note.assumed else ''}{note.assumed}"
+    )

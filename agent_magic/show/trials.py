@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, Final
 
+from agent_magic.declare.units import UNKNOWN, dollars, seconds
 from agent_magic.show.page import Column, Fold, Line, Page, Table
-from agent_magic.show.units import UNKNOWN, dollars, seconds
 
 if TYPE_CHECKING:
     from agent_magic.measure.trial import Trial

@@ -120,7 +120,7 @@ def test_it_gives_up_when_nothing_answers_for_a_minute():
     breaker = opened()
     assert "" == breaker.gives_up(PATIENCE_S - 1)
     said = breaker.gives_up(PATIENCE_S)
-    assert "failed for 60 s" in said
+    assert "failed for 1 min 00 s" in said
     assert said.endswith("Last: Overloaded: full (529).")
     assert "" == ErrorBreaker(0.5).gives_up(1e9)
 
@@ -159,7 +159,7 @@ def test_what_was_reached_once_keeps_its_patience(sign: Blame):
     failing(breaker, 20, 1.0, NOWHERE)
     failing(breaker, 1, 2.0, NOWHERE)
     assert "" == breaker.gives_up(1.0 + PATIENCE_S - 1)
-    assert "failed for 60 s" in breaker.gives_up(1.0 + PATIENCE_S)
+    assert "failed for 1 min 00 s" in breaker.gives_up(1.0 + PATIENCE_S)
 
 
 def test_few_tries_over_long_do_not_open_it_where_something_was_reached():
@@ -184,9 +184,9 @@ def test_dollars_within_a_minute_are_never_more_than_allowed():
     assert breaker.hold(usd(0.5), 10.0) is None
     assert "" == breaker.words(10.0)
     assert Hold("breaker", 70.0) == breaker.hold(usd(0.6), 10.0)
-    assert "spending: $0.5000 of $1.0000 allowed a minute" == breaker.words(10.0), "it holds somebody"
+    assert "spending: $0.5000 of $1.00 allowed a minute" == breaker.words(10.0), "it holds somebody"
     breaker.left(2, usd(0.45))
-    assert "spending: $0.9500 of $1.0000 allowed a minute" == breaker.words(10.0)
+    assert "spending: $0.9500 of $1.00 allowed a minute" == breaker.words(10.0)
     breaker.ended(2, 0.0, 11.0)
     assert breaker.hold(usd(0.6), 70.0) is None
     assert "" == breaker.words(70.0)

@@ -166,7 +166,7 @@ def test_a_wait_beyond_the_deadline_is_not_begun():
     """F06: `retry-after: 300` under a deadline of 10 s fails at once, and says so."""
     run = Clockwork(dag_of(()), lambda *_: Step(1.0, Failure("busy", 9, retry_after_s=300.0)), timeouts_s=[10.0]).run()
     assert (1, "failed", 1.0) == (len(run.launches), run.status[0], run.makespan)
-    assert "busy (the next try would come in 300 s, after the deadline)" == run.errors[0]
+    assert "busy (the next try would come in 5 min 00 s, after the deadline)" == run.errors[0]
 
 
 def test_a_deadline_cancels_what_runs():

@@ -56,7 +56,7 @@ def test_a_provider_that_says_to_wait_is_named_with_the_time_that_is_left():
     """Nobody of that class goes meanwhile; a second, which is over before anybody reads of it, is not told."""
     need = Need(MODEL, 10, 10, Worst(0.0, 0))
     gate, began_s = Gate([MODEL] * 2, lambda _: need, pacer=Pacer(seed=1)), 0.0
-    for wait_s, left in ((1.0, ()), (30.0, (f"{MODEL} was told to wait (429): 30 s more",))):
+    for wait_s, left in ((1.0, ()), (30.0, (f"{MODEL} was told to wait (429): 30.0 s more",))):
         assert gate.enter(0, 10.0) is None
         gate.refused(0, wait_s, None, None, 10.0)
         assert left == gate.halted(10.5)

@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import math
+import re
 
 import pytest
 from hypothesis import given, settings
@@ -104,7 +105,14 @@ def test_the_published_chooser_is_answered_with_seconds():
     assert "the rule says sequential" in str(chain)
     found = advice_of(E2, am.Policy(8))["sequential, hybrid or parallel"].measured
     assert "the rule says parallel" in found
-    assert "18.0 s, 2.25 times" in found
+    assert "18.0 s, 2.2x this run" in found
+
+
+def test_what_takes_hours_is_told_in_hours():
+    """No text counts the seconds of a long run: three steps of three hours are `9 h 00 min`."""
+    told = str(Run(run_of([[], [0], [1]], [10_800.0] * 3, am.Policy(timeout_s=20_000))).advise())
+    assert "Advice on a run of 9 h 00 min" in told
+    assert [] == re.findall(r"\d{3,}(?:\.\d)? s\b", told)
 
 
 def test_dollars_against_seconds_needs_a_measured_baseline():

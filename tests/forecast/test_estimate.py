@@ -157,7 +157,7 @@ def test_dollars_a_minute_are_said_not_to_be_counted():
     rows = History([past("a", 1000, 2.0)] * 5)
     plan = Plan([Agent("a", "x" * 400, max_tokens=1000)])
     cost = plan.estimate(history=rows, prices=PRICES).expected[0].cost_usd or 0.0
-    for rate, ending in ((cost / 3, "takes over 120 s"), (cost * 2, "is not counted in the seconds")):
+    for rate, ending in ((cost / 3, "takes over 2 min 00 s"), (cost * 2, "is not counted in the seconds")):
         [note] = [
             one for one in plan.estimate(Policy(max_usd_per_min=rate), history=rows, prices=PRICES).notes if "$" in one
         ]

@@ -12,11 +12,11 @@ import pytest
 from agent_magic.api import Run
 from agent_magic.declare.agent import Agent
 from agent_magic.declare.plan import Plan
+from agent_magic.declare.units import seconds
 from agent_magic.engine.policy import Policy
 from agent_magic.live.earlier import Earlier
 from agent_magic.measure.trial import Setting, Trial
 from agent_magic.show.explore import RECORDED, Choice, Explorer, Panel, cell_of, choice_of
-from agent_magic.show.units import seconds
 from tests.live.virtual import Reply, drive
 from tests.measure.test_trial import trial
 from tests.show.story import business_run, finished_run, layered_plan

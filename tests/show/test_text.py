@@ -12,18 +12,27 @@ from hypothesis import strategies as st
 import agent_magic as am
 from agent_magic.declare.agent import Agent
 from agent_magic.declare.plan import Plan
+from agent_magic.declare.units import UNKNOWN, count, dollars, seconds, times
 from agent_magic.show.cards import declaration_card, plan_picture
 from agent_magic.show.graph.dot import digraph
 from agent_magic.show.markup import escape, fit, fit_end, width_px
 from agent_magic.show.text import one_line, plan_text, run_text
-from agent_magic.show.units import UNKNOWN, count, dollars, seconds, times
 from tests.show.story import business_plan, business_run, layered_plan, plan_of
 from tests.show.test_pictures import HOSTILE
 
 
 @pytest.mark.parametrize(
     ("value", "shown"),
-    [(2.06, "2.1 s"), (0.0, "0.0 s"), (59.94, "59.9 s"), (59.96, "1 min 00 s"), (3900, "1 h 05 min"), (None, "– s")],
+    [
+        (2.06, "2.1 s"),
+        (0.0, "0.0 s"),
+        (-0.01, "0.0 s"),
+        (59.94, "59.9 s"),
+        (59.96, "1 min 00 s"),
+        (3900, "1 h 05 min"),
+        (-32_400, "−9 h 00 min"),
+        (None, "– s"),
+    ],
 )
 def test_seconds(value: float | None, shown: str) -> None:
     """Durations change their unit where the smaller one says too much."""

@@ -20,6 +20,7 @@ import math
 from collections import deque
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
+from agent_magic.declare.units import dollars, seconds
 from agent_magic.engine.admission.room import Hold, Never
 
 if TYPE_CHECKING:
@@ -91,7 +92,7 @@ class ErrorBreaker:
             return ""
         if self._reached:
             return (
-                f"the service has failed for {now - self._since_s:.0f} s, single requests too. "
+                f"the service has failed for {seconds(now - self._since_s)}, single requests too. "
                 f"Run it again later: what succeeded is kept. Last: {self._why}"
             )
         enough = self._probes_lost and self._failed >= HANDFUL
@@ -197,7 +198,7 @@ class BurnBreaker:
         if worst.usd is None:
             return "its model has no known price, so it cannot be held within dollars per minute: see %agents prices"
         if worst.usd > self._most_usd:
-            return f"it may cost ${worst.usd:.4f}, and ${self._most_usd:.4f} a minute are allowed"
+            return f"it may cost {dollars(worst.usd)}, and {dollars(self._most_usd)} a minute are allowed"
         return ""
 
     def left(self, agent: int, worst: Worst) -> None:
@@ -215,7 +216,7 @@ class BurnBreaker:
         spent_usd = self._within_a_minute(now) + sum(self._aside.values())
         if spent_usd < 0.9 * self._most_usd and not (self._holds and spent_usd):
             return ""
-        return f"spending: ${spent_usd:.4f} of ${self._most_usd:.4f} allowed a minute"
+        return f"spending: {dollars(spent_usd)} of {dollars(self._most_usd)} allowed a minute"
 
     def _within_a_minute(self, now: float) -> float:
         while self._spent and self._spent[0][0] + MINUTE_S <= now:  # as `hold` has said, to the last digit

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from agent_magic.declare.units import dollars
+
 
 @dataclass(frozen=True, slots=True)
 class Worst:
@@ -77,5 +79,6 @@ class Budget:
         if self.cap_usd is not None and worst.usd is None:
             return f"{model} has no known price, so it cannot be held within a budget. {give_price(model)}"
         if self.cap_usd is not None and self.spent_usd + self.reserved_usd + (worst.usd or 0.0) > self.cap_usd:
-            return f"${self.spent_usd:.4f} of ${self.cap_usd:.4f} are spent, and it may cost ${worst.usd:.4f}"
+            spent, cap, most = dollars(self.spent_usd), dollars(self.cap_usd), dollars(worst.usd)
+            return f"{spent} of {cap} are spent, and it may cost {most}"
         return f"{self.spent_tokens:,} of {self.cap_tokens:,} tokens are used, and it may take {worst.tokens:,}"

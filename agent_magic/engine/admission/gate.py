@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from agent_magic.declare.units import seconds
 from agent_magic.engine.admission.room import FOREVER, Hold, Never
 from agent_magic.engine.pacing.limits import NO_READINGS
 
@@ -206,7 +207,7 @@ class Gate:
         if self._patience_s is None or hold.reason != "backoff" or wait_s <= self._patience_s[agent]:
             return None
         most_s = self._patience_s[agent]
-        why = f"RateLimited: retry-after is {wait_s:,.0f} s, longer than the agent's timeout of {most_s:g} s."
+        why = f"RateLimited: retry-after is {seconds(wait_s)}, longer than the agent's timeout of {seconds(most_s)}."
         return Never(why, "RateLimited", falls_back=True)
 
     def _took(self, agent: int, need: Need, now: float) -> None:
@@ -286,7 +287,7 @@ class Gate:
         """Say what lets nobody go: open breakers, and a provider that has told a model class to wait."""
         shut = {} if self._pacer is None else self._pacer.health(self._began_s + now)
         told = [(name, math.ceil(pool.shut_s)) for name, pool in shut.items() if pool.shut_s > TOLD_S]
-        waits = [f"{name} was told to wait (429): {left_s:,} s more" for name, left_s in told]
+        waits = [f"{name} was told to wait (429): {seconds(left_s)} more" for name, left_s in told]
         return (*waits, *(() if self._breakers is None else self._breakers.words(now)))
 
     def limits_in_use(self, now: float) -> list[LimitUse]:

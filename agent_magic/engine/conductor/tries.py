@@ -6,6 +6,7 @@ from collections import deque
 from random import Random
 from typing import TYPE_CHECKING, Final
 
+from agent_magic.declare.units import seconds
 from agent_magic.engine.retry import backoff_s
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ class Tries:
             return failure.why
         until_s = now + backoff_s(failure, self._made[agent], self._chance(agent))
         if deadline_s is not None and until_s >= deadline_s:
-            return f"{failure.why} (the next try would come in {until_s - now:.0f} s, after the deadline)"
+            return f"{failure.why} (the next try would come in {seconds(until_s - now)}, after the deadline)"
         self.until_s[agent] = until_s
         self._turned.discard(agent)
         return until_s

@@ -6,10 +6,10 @@ cannot judge, the quality of the answers, it leaves to the reader.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
+from agent_magic.declare.units import dollars, known, seconds
 from agent_magic.declare.validation import is_word, must_be
 from agent_magic.errors import did_you_mean
 from agent_magic.forecast.advice.rules import OF_PLANS, RULES
@@ -43,7 +43,8 @@ ADVICE: Mapping[str, str] = {
     "where": "string",
     "edit": "string",
 }
-CENT = 0.005
+LEAST_S, LEAST_USD = 0.05, 0.00005
+"""What is less than this is not written as a gain: it would read as 0."""
 BY = ("seconds", "dollars")
 
 
@@ -93,8 +94,8 @@ class Advice:
         return make_frame(rows, ADVICE)
 
     def __repr__(self) -> str:
-        took = "" if self.wall_s is None else f" {self.wall_s:.1f} s"
-        cost = "" if self.cost_usd is None else f", ${self.cost_usd:.4f}"
+        took = "" if self.wall_s is None else f" {seconds(self.wall_s)}"
+        cost = "" if self.cost_usd is None else f", {dollars(self.cost_usd)}"
         what = "Lint of a plan" if self.planned else "Advice on a run"
         head = f"{what} of{took}{cost}{', simulated' if self.simulated else ''}"
         fine = [one for one in self.findings if not one.change]
@@ -105,16 +106,14 @@ class Advice:
 
 
 def _told(one: Finding) -> str:
-    amounts = [(one.saves_s, CENT, "{:.1f} s"), (one.saves_usd, CENT / 100, "${:.4f}")]
-    told = [
-        (value, text.format(abs(value))) for value, least, text in amounts if value is not None and abs(value) > least
-    ]
+    amounts = [(one.saves_s, LEAST_S, seconds), (one.saves_usd, LEAST_USD, dollars)]
+    told = [(value, write(abs(value))) for value, least, write in amounts if value is not None and abs(value) >= least]
     words = [
         ("saves", [text for value, text in told if value > 0]),
         ("costs", [text for value, text in told if value < 0]),
     ]
     gain = ", ".join(f"{word} {' and '.join(texts)}" for word, texts in words if texts)
-    then = f" -> {one.forecast_s:.1f} s" if one.forecast_s is not None and not math.isnan(one.forecast_s) else ""
+    then = f" -> {seconds(one.forecast_s)}" if known(one.forecast_s) is not None else ""
     trust = f"{one.basis}{': ' + one.assumed if one.assumed else ''}"
     worth = f" It {gain}{then} ({trust})." if gain else f" ({trust})"
     return f"{one.rule}: {one.measured}\n   {one.change}{worth}\n   rule: {one.source}"

@@ -7,6 +7,7 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from agent_magic.declare.agent import DEFAULT_MODEL
+from agent_magic.declare.units import seconds, times
 from agent_magic.engine.pacing.limits import DIMENSIONS
 from agent_magic.forecast.advice.finding import (
     ALIKE,
@@ -58,7 +59,8 @@ def wall_time(outlook: Outlook) -> Finding | None:
         return None
     cause = f", held by {summary.limited_by}" if summary.limited_by else ""
     measured = (
-        f"{summary.wall_s:.1f} s for {summary.agent_s:.1f} s of work on a path of {summary.critical_path_s:.1f} s: "
+        f"{seconds(summary.wall_s)} for {seconds(summary.agent_s)} of work on a path of "
+        f"{seconds(summary.critical_path_s)}: "
         f"{summary.verdict}{cause}"
     )
     rule, source = "wall time near the critical path, not the sum", f"{DEEP_DIVE}: {NEAR_BOUND:g} and {NEAR_SUM:g}"
@@ -75,7 +77,7 @@ def barrier(outlook: Outlook) -> Finding | None:
     if len(outlook.record.plan.dag.layers()) < 2:
         return None
     cost_s, source = outlook.barrier_cost_s(), f'{LAYERS}: "wait only for their specific dependencies"'
-    measured = f"a barrier behind each layer costs {cost_s:.1f} s"
+    measured = f"a barrier behind each layer costs {seconds(cost_s)}"
     if outlook.policy.schedule != "layers":
         return found(outlook, "no barriers", f"{measured}, and there is none", source)
     ready = outlook.under(schedule="ready")
@@ -95,7 +97,8 @@ def longest(outlook: Outlook) -> Finding | None:
     best = min(halved, key=lambda one: halved[one].wall_s)
     name, changed = record.results[best].name, halved[best]
     share = work[best] / sum(work)
-    measured = f"{name} works {work[best]:.1f} s, {share:.0%} of all; halving it saves {outlook.saves_s(changed):.1f} s"
+    saves = seconds(outlook.saves_s(changed))
+    measured = f"{name} works {seconds(work[best])}, {share:.0%} of all; halving it saves {saves}"
     advice = f"Shorten {name}, or split it into parts that do not wait for each other."
     alone = work[best] > UNEVEN * median(one for one in work if one > 0)  # all alike are as balanced as can be
     change = advice if alone and pays(outlook, changed) else ""
@@ -127,7 +130,7 @@ def needless_edges(outlook: Outlook) -> Finding | None:
 def _costs(outlook: Outlook, without: Mapping[tuple[int, int], Forecast]) -> str:
     """Say what each of the dearest edges costs."""
     names, rows = outlook.record.plan.names, sorted(without.items(), key=lambda one: one[1].wall_s)
-    told = [f"{names[one]} -> {names[other]} costs {outlook.saves_s(cut):.1f} s" for (one, other), cut in rows[:3]]
+    told = [f"{names[one]} -> {names[other]} costs {seconds(outlook.saves_s(cut))}" for (one, other), cut in rows[:3]]
     return ", ".join(told)
 
 
@@ -142,7 +145,7 @@ def strategy(outlook: Outlook) -> Finding | None:
     gain = outlook.sequential.wall_s / outlook.as_it_was.wall_s if outlook.as_it_was.wall_s else 1.0
     measured = (
         f"{beside} of {count} agents can run beside another, so the rule says {word}; "
-        f"one after another takes {outlook.sequential.wall_s:.1f} s, {gain:.2f} times this run"
+        f"one after another takes {seconds(outlook.sequential.wall_s)}, {times(gain)} this run"
     )
     return found(outlook, "sequential, hybrid or parallel", measured, f"{SPECIFICATION}: fewer than 3, below 50 %")
 
@@ -156,8 +159,8 @@ def how_many(outlook: Outlook) -> Finding | None:
     enough = outlook.enough_slots()
     at_rule = outlook.under(concurrency=rule, schedule="ready")
     measured = (
-        f"the rule says {rule} for {count} agents: {at_rule.wall_s:.1f} s; "
-        f"a concurrency of {enough} is enough for {outlook.unlimited.wall_s:.1f} s; "
+        f"the rule says {rule} for {count} agents: {seconds(at_rule.wall_s)}; "
+        f"a concurrency of {enough} is enough for {seconds(outlook.unlimited.wall_s)}; "
         f"the run had {outlook.policy.concurrency}"
     )
     return found(outlook, "three to five agents at once", measured, f"{SPECIFICATION}: optimal agents")
@@ -197,7 +200,7 @@ def limits(outlook: Outlook) -> Finding | None:
     if not refused and not waited[worst]:
         return None
     free_of = outlook.ask(limits={})
-    measured = f"{refused} requests refused; agents waited {waited[worst]:.1f} s for the {worst} limit"
+    measured = f"{refused} requests refused; agents waited {seconds(waited[worst])} for the {worst} limit"
     advice = f"Ask for a higher {worst} limit, or run when nobody else uses the key."
     change = advice if pays(outlook, free_of) else ""
     return found(outlook, "inside the rate limits", measured, f"{CONCURRENT}: rate limits", free_of, change)
@@ -213,7 +216,7 @@ def failures(outlook: Outlook) -> Finding | None:
     prices = [one.price.cost_usd if one.price else None for one in bad]
     known = [price for price in prices if price is not None]
     kinds = ", ".join(sorted({one.kind or "" for one in bad}))
-    measured = f"{len(bad)} of {len(attempts)} requests failed ({kinds}), {lost_s:.1f} s of requests"
+    measured = f"{len(bad)} of {len(attempts)} requests failed ({kinds}), {seconds(lost_s)} of requests"
     names = list(dict.fromkeys(one.agent for one in bad))
     others = f" and {len(names) - 1} more" if len(names) > 1 else ""
     grave = lost_s > WORTH * sum(one.api_s or 0.0 for one in attempts)
@@ -233,7 +236,7 @@ def cost_against_time(outlook: Outlook) -> Finding | None:
     if multiple is None or speedup is None:
         return None
     measured = (
-        f"{multiple:.2f} times the dollars of one agent, {speedup:.2f} times as fast as {summary.speedup_over} "
+        f"{times(multiple)} the dollars of one agent, {times(speedup)} as fast as {summary.speedup_over} "
         "(the source says 1.9 to 2.0 times the tokens)"
     )
     alone = outlook.record.bases["one agent"]

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, cast
 from agent_magic.declare.context import text_of
 from agent_magic.declare.resources import conflicts
 from agent_magic.declare.serialization import RenderError
+from agent_magic.declare.units import dollars, seconds, times
 from agent_magic.engine.pacing.limits import DIMENSIONS
 from agent_magic.forecast.advice.finding import (
     CONCURRENT,
@@ -279,13 +280,14 @@ def worth_it(outlook: Outlook) -> Finding | None:
         for parent in inputs
     ]
     passed = sum(one or 0.0 for one in sent_on)
-    times = cost / (cost - passed) if cost and cost > passed and None not in sent_on else None
-    word, why = _situation(outlook, bound, times)
+    multiple = cost / (cost - passed) if cost and cost > passed and None not in sent_on else None
+    word, why = _situation(outlook, bound, multiple)
     slow, fast = outlook.sequential.wall_s, summarize(outlook.record).wall_s or 0.0
-    money = "its dollars are unknown" if cost is None else f"${cost:.4f}"
-    more = f", about {times:.1f} times one agent with the same answers" if times is not None and times >= 1.05 else ""
+    money = "its dollars are unknown" if cost is None else dollars(cost)
+    dearer = multiple is not None and multiple >= 1.05
+    more = f", about {times(multiple)} one agent with the same answers" if dearer else ""
     measured = (
-        f"{word}: {why}. Time: {fast:.1f} s, one after another {slow:.1f} s; the plan allows {bound:.1f} times. "
+        f"{word}: {why}. Time: {seconds(fast)}, one after another {seconds(slow)}; the plan allows {times(bound)}. "
         f"Money: {money}{more}. Quality: independent views; how good they are, only a comparison tells."
     )
     can_change = word == "take one" and len(plan) > 1
@@ -293,7 +295,7 @@ def worth_it(outlook: Outlook) -> Finding | None:
     return Finding("several agents or one", measured, change=change, source=f"{CONCURRENT}: decision matrix")
 
 
-def _situation(outlook: Outlook, bound: float, times: float | None) -> tuple[str, str]:
+def _situation(outlook: Outlook, bound: float, multiple: float | None) -> tuple[str, str]:
     """Return what to do, and which of the eight situations this is."""
     plan, results = outlook.record.plan, outlook.record.results
     waits = waited_s(results)
@@ -312,7 +314,7 @@ def _situation(outlook: Outlook, bound: float, times: float | None) -> tuple[str
         return "take several", "one job for many items that do not need each other"
     if contexts and max(map(contexts.count, contexts)) >= VIEWS:
         return "take several", "several views of one text, which is paid for once"
-    if times is not None and times >= DEAR:
+    if multiple is not None and multiple >= DEAR:
         return "it depends", "dear, as answers are sent on again and again: is the time worth it?"
     return "take several", "parts that do not need each other"
 

@@ -14,6 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from agent_magic.declare.race import is_in_race
+from agent_magic.declare.units import dollars, seconds
 from agent_magic.engine.admission.breaker import MINUTE_S
 from agent_magic.engine.admission.key import Key
 from agent_magic.engine.batching import batching_of
@@ -437,13 +438,15 @@ def _notes_of(
     if late:
         yield f"at its high end {late} agents would pass their timeout: the estimate lets them finish"
     if policy.deadline_s is not None and (high.wall_s or 0.0) > policy.deadline_s:
-        yield f"at its high end the run passes its deadline of {policy.deadline_s:g} s"
+        yield f"at its high end the run passes its deadline of {seconds(policy.deadline_s)}"
     if policy.max_usd_per_min is not None:
         yield _burn_note(policy.max_usd_per_min, likely.cost_usd)
 
 
 def _burn_note(most_usd: float, likely_usd: float | None) -> str:
     """Say how far dollars a minute hold the run up, which no estimate keeps: those of the first minute go at once."""
-    told = f"${most_usd:g} a minute (max_usd_per_min) is not counted in the seconds"
+    told = f"{dollars(most_usd)} a minute (max_usd_per_min) is not counted in the seconds"
     waits_s = 0.0 if likely_usd is None else (likely_usd / most_usd - 1) * MINUTE_S
-    return told if waits_s <= 0 else f"{told}: by that alone the expected ${likely_usd:.4g} takes over {waits_s:,.0f} s"
+    if waits_s <= 0:
+        return told
+    return f"{told}: by that alone the expected {dollars(likely_usd)} takes over {seconds(waits_s)}"

@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from agent_magic.declare.units import dollars, seconds
 from agent_magic.forecast.whatif import whatif_frame
 from agent_magic.measure.frames import make_frame
 
@@ -216,19 +217,18 @@ class Estimate:
         if self.cost is None:
             lines.append("dollars: unknown, a model has no known price")
         else:
-            lines.append("dollars: {:.4f} low, {:.4f} likely, {:.4f} high".format(*self.cost))
+            lines.append("dollars: {} low, {} likely, {} high".format(*map(dollars, self.cost)))
             if self.most_usd is not None:
-                lines[-1] += f"; {self.most_usd:.4f} if every answer fills its max_tokens"
-        lines.append("seconds: {:.1f} low, {:.1f} likely, {:.1f} high".format(*self.wall_s))
+                lines[-1] += f"; {dollars(self.most_usd)} if every answer fills its max_tokens"
+        lines.append("time: {} low, {} likely, {} high".format(*map(seconds, self.wall_s)))
         lines.append(f"{self.critical_path!r}" if self.critical_path.agents else "critical path: nothing to do")
         lines.append(f"limited by: {self.limited_by}")
         if self.pilot is not None:
             lines.append(f"pilot: {', '.join(self.pilot.agents)} were run; the rest is estimated by that")
         if self.reaches is not None:
             found, of = self.reaches, len(self.expected)
-            lines.append(
-                f"${found.budget_usd:g} reaches {found.likely} of {of} agents, {found.surely} if every answer is full"
-            )
+            budget, likely, surely = dollars(found.budget_usd), found.likely, found.surely
+            lines.append(f"{budget} reaches {likely} of {of} agents, {surely} if every answer is full")
         return "\n".join([*lines, f"stands on: {self.stands_on}", *(f"note: {note}" for note in self.notes)])
 
 

@@ -7,8 +7,8 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from agent_magic.declare.units import plural
 from agent_magic.record.cassette.reading import ANYWHERE, ENDING
-from agent_magic.show.units import plural
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

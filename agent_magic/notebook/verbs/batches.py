@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from IPython.core.error import UsageError
 
+from agent_magic.declare.units import seconds
 from agent_magic.notebook.command import CommandContext, Parser, Verb, one_of
 from agent_magic.notebook.front_end import is_kernel, say, show_page
 from agent_magic.show.page import Column, Line, Page, Table
-from agent_magic.show.units import seconds
 
 if TYPE_CHECKING:
     from argparse import Namespace

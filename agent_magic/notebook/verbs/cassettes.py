@@ -11,6 +11,7 @@ from IPython.core.error import UsageError
 
 from agent_magic.api.scanning import check_for_secrets
 from agent_magic.api.sharing import share
+from agent_magic.declare.units import plural
 from agent_magic.notebook.command import CommandContext, Parser, Verb
 from agent_magic.notebook.files.sharing import beside, holds, notebook_of, stamp_bundle, worth_sharing
 from agent_magic.notebook.front_end import display_bundle, note, say
@@ -19,7 +20,6 @@ from agent_magic.record.cassette.reading import read_cassette
 from agent_magic.record.cassette.writing import only_hash
 from agent_magic.record.files import inside
 from agent_magic.show.run_page import PYODIDE
-from agent_magic.show.units import plural
 
 if TYPE_CHECKING:
     from argparse import Namespace

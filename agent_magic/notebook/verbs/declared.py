@@ -10,6 +10,7 @@ from IPython.core.error import UsageError
 
 from agent_magic.api import Plan
 from agent_magic.declare.each import Part
+from agent_magic.declare.units import count, plural, seconds
 from agent_magic.errors import AgentMagicError
 from agent_magic.notebook.command import CommandContext, Verb, add_names, add_plan
 from agent_magic.notebook.front_end import is_kernel, say, show_page
@@ -20,7 +21,6 @@ from agent_magic.show.cards import step_facts
 from agent_magic.show.page import Column, Line, Page, Table
 from agent_magic.show.states import STATES, state_of
 from agent_magic.show.text import counts_line, listed, steps_of
-from agent_magic.show.units import count, plural, seconds
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence

@@ -8,13 +8,13 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, NamedTuple
 
 from agent_magic.declare.dag import build_dag
+from agent_magic.declare.units import plural
 from agent_magic.errors import AgentMagicError, CallError, NotConnected
 from agent_magic.notebook.command import CommandContext, Verb, add_nothing
 from agent_magic.notebook.front_end import is_kernel, is_unwatched, show_page
 from agent_magic.record.request import Request
 from agent_magic.show.graph.layout import place
 from agent_magic.show.page import Column, Line, Page, Table
-from agent_magic.show.units import plural
 
 if TYPE_CHECKING:
     from argparse import Namespace

@@ -10,11 +10,11 @@ from IPython.core.error import UsageError
 
 from agent_magic.declare.agent import Agent
 from agent_magic.declare.cells import declared, to_cell
+from agent_magic.declare.units import dollars, plural
 from agent_magic.notebook.command import CommandContext, Parser, Verb, add_nothing, one_of
 from agent_magic.notebook.files.session_file import Kept, load_session, save_session
 from agent_magic.notebook.front_end import cell_of, note, put_cell, say
 from agent_magic.record.files import inside
-from agent_magic.show.units import dollars, plural
 
 if TYPE_CHECKING:
     from argparse import Namespace

@@ -6,10 +6,10 @@ import argparse
 import asyncio
 from typing import TYPE_CHECKING
 
+from agent_magic.declare.units import plural
 from agent_magic.live.mcp import McpServer
 from agent_magic.notebook.command import CommandContext, Parser, Verb
 from agent_magic.notebook.front_end import say
-from agent_magic.show.units import plural
 
 if TYPE_CHECKING:
     from argparse import Namespace

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from agent_magic.declare.units import UNKNOWN, plural, seconds
 from agent_magic.notebook.command import CommandContext, Parser, Verb, add_name, add_nothing
 from agent_magic.notebook.front_end import display_value, is_kernel, say, show_page
 from agent_magic.record.plaintext import single_line
 from agent_magic.show.page import Column, Line, Page, Table
-from agent_magic.show.units import UNKNOWN, plural, seconds
 
 if TYPE_CHECKING:
     from argparse import Namespace

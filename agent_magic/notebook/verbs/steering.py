@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, cast
 from IPython.core.error import UsageError
 
 from agent_magic.api import Controls
+from agent_magic.declare.units import plural
 from agent_magic.errors import UnknownAgent
 from agent_magic.notebook.command import CommandContext, Verb, add_names, add_nothing
 from agent_magic.notebook.front_end import say
@@ -15,7 +16,6 @@ from agent_magic.notebook.planning import confirm
 from agent_magic.notebook.session import DEFAULT_PLAN
 from agent_magic.notebook.verbs.runs import add_run_options, run_and_tell, tell_end
 from agent_magic.show.text import listed
-from agent_magic.show.units import plural
 
 if TYPE_CHECKING:
     from argparse import Namespace

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from IPython.core.error import UsageError
 
 from agent_magic.declare.plan_json import asks_the_same
+from agent_magic.declare.units import times
 from agent_magic.forecast.sweep import make_sweep
 from agent_magic.notebook.command import CommandContext, Parser, Verb, add_nothing
 from agent_magic.notebook.front_end import can_decide, is_kernel, say
@@ -68,9 +69,9 @@ def _measured_words(run: Run) -> str:
     if run.record.served:
         return "The last run reused answers, which took no time. To compare: %agents run --fresh, then this again."
     alone, wall_s, cost_usd = run.record.bases["one agent"], run.totals.wall_s, run.totals.cost_usd
-    times = f"{wall_s / alone.wall_s:.2f} times its seconds" if wall_s and alone.wall_s else "unknown seconds"
-    costs = f"{cost_usd / alone.cost_usd:.2f} times its dollars" if cost_usd and alone.cost_usd else "unknown dollars"
-    return f"The last run took {times} and {costs}. Its run.summary has both."
+    took = f"{times(wall_s / alone.wall_s)} its seconds" if wall_s and alone.wall_s else "unknown seconds"
+    costs = f"{times(cost_usd / alone.cost_usd)} its dollars" if cost_usd and alone.cost_usd else "unknown dollars"
+    return f"The last run took {took} and {costs}. Its run.summary has both."
 
 
 async def _sweep(ctx: CommandContext, given: Namespace) -> Sweep[Run] | None:

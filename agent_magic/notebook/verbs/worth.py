@@ -8,6 +8,7 @@ from IPython.core.error import UsageError
 
 from agent_magic.api import Plan
 from agent_magic.declare.changes import with_options
+from agent_magic.declare.units import plural
 from agent_magic.errors import did_you_mean
 from agent_magic.measure.judge import Judge, judge
 from agent_magic.measure.scores import answers_of
@@ -16,7 +17,6 @@ from agent_magic.notebook.command import CommandContext, Parser, Verb, add_nothi
 from agent_magic.notebook.front_end import say
 from agent_magic.notebook.planning import show_price
 from agent_magic.notebook.settings import add_policy
-from agent_magic.show.units import plural
 
 if TYPE_CHECKING:
     from argparse import Namespace

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from agent_magic.declare.units import dollars, plural, seconds
 from agent_magic.measure.metrics import summarize
 from agent_magic.record.plaintext import single_line
 from agent_magic.show.charts.chart import compose, provenance
 from agent_magic.show.charts.marks import ROW_H, Bar, Label, Look, Panel, Rows, times
 from agent_magic.show.markup import fit
-from agent_magic.show.units import dollars, plural, seconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from agent_magic.declare.units import count, seconds
 from agent_magic.engine.alerts import METRICS, SHARES, Gauges, slots_of
 from agent_magic.measure.metrics import summarize
 from agent_magic.record.events import AttemptEnded
@@ -12,7 +13,6 @@ from agent_magic.show.charts.chart import compose, provenance
 from agent_magic.show.charts.limits import percent, shares_of
 from agent_magic.show.charts.marks import MARGIN, WIDTH, Area, Line, Look, Panel, Scale, numbers, times
 from agent_magic.show.text import one_line
-from agent_magic.show.units import count, seconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

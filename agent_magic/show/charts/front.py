@@ -11,6 +11,7 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from agent_magic.declare.units import dollars, plural
 from agent_magic.declare.validation import must_be
 from agent_magic.errors import DeclarationError
 from agent_magic.show.charts.chart import compose, provenance
@@ -18,7 +19,6 @@ from agent_magic.show.charts.labels import around, place_label
 from agent_magic.show.charts.marks import Line, Look, Panel, Point, Scale, numbers
 from agent_magic.show.charts.tradeoff import HEIGHT, dollar_tick, is_number, looks_of, pareto, rows_of, scenarios_of
 from agent_magic.show.markup import fit, width_px
-from agent_magic.show.units import dollars, plural
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

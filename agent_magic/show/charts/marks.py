@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal, NamedTuple, TypeAlias
 
-from agent_magic.show.units import seconds, time_tick, time_ticks
+from agent_magic.declare.units import seconds, time_tick, time_ticks
 
 WIDTH: Final = 860.0
 MARGIN: Final = 24.0

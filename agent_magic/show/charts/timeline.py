@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from agent_magic.declare.units import plural, seconds
 from agent_magic.measure.metrics import critical_path, summarize
 from agent_magic.measure.spans import spans_of
 from agent_magic.record.plaintext import single_line
@@ -12,7 +13,6 @@ from agent_magic.show.charts.marks import ROW_H, Area, Bar, Label, Line, Look, P
 from agent_magic.show.states import LOST, OF_STATUS, STATES
 from agent_magic.show.text import one_line
 from agent_magic.show.theme import PHASES
-from agent_magic.show.units import plural, seconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -7,6 +7,7 @@ from collections.abc import Hashable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from agent_magic.declare.units import dollars, plural, seconds
 from agent_magic.errors import DeclarationError, shown_value
 from agent_magic.forecast.whatif import Rows
 from agent_magic.measure.metrics import summarize
@@ -15,7 +16,6 @@ from agent_magic.show.charts.chart import compose, provenance
 from agent_magic.show.charts.labels import around, place_label
 from agent_magic.show.charts.marks import Line, Look, Panel, Point, Scale, numbers
 from agent_magic.show.markup import fit, width_px
-from agent_magic.show.units import dollars, plural, seconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

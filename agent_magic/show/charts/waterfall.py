@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from agent_magic.declare.units import dollars, seconds
 from agent_magic.measure.metrics import summarize, total_cost
 from agent_magic.measure.spans import chain_of, spans_of
 from agent_magic.record.plaintext import single_line
@@ -12,7 +13,6 @@ from agent_magic.show.charts.marks import ROW_H, Bar, Label, Line, Look, Panel, 
 from agent_magic.show.charts.timeline import look_of
 from agent_magic.show.text import one_line
 from agent_magic.show.theme import BAR_H, PHASES
-from agent_magic.show.units import dollars, seconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, TypeVar
 
 from agent_magic.declare.dag import build_dag
 from agent_magic.declare.subplan import box_of, boxes_of
+from agent_magic.declare.units import plural
 from agent_magic.record.plaintext import single_line
 from agent_magic.show.graph.layout import place
 from agent_magic.show.markup import element, escape, fit, number, path_data
 from agent_magic.show.states import STATES
-from agent_magic.show.units import plural
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from agent_magic.declare.race import BEATEN
+from agent_magic.declare.units import UNKNOWN, count, dollars, seconds
 from agent_magic.measure.metrics import sources_of, summarize
 from agent_magic.record.plaintext import single_line
 from agent_magic.show.graph.faces import faces_of, planned_faces
@@ -14,7 +15,6 @@ from agent_magic.show.graph.groups import is_stacked, sheet_of
 from agent_magic.show.graph.timeline import grouped_timeline, timeline_of
 from agent_magic.show.states import DONE, STATES, badge_of, state_of
 from agent_magic.show.text import answer_line, counts_line, facts, steps_of, total_tokens_of, why_not
-from agent_magic.show.units import UNKNOWN, count, dollars, seconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from agent_magic.declare.units import time_tick
 from agent_magic.show.graph.groups import draw_cells, draw_groups, sheet_of
 from agent_magic.show.graph.layout import BAND_HEAD
 from agent_magic.show.markup import element, escape, fit, fit_end, number, path_data, width_px
 from agent_magic.show.states import OF_SOURCE
 from agent_magic.show.theme import BAR_H, PHASES, Theme, attributes_for_classes, dark_style
-from agent_magic.show.units import time_tick
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

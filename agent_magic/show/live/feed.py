@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from agent_magic.declare.units import count, dollars, plural
 from agent_magic.measure.metrics import summarize
 from agent_magic.record.events import AgentEnded, AttemptEnded, RunEnded
 from agent_magic.record.plaintext import single_line
@@ -16,7 +17,6 @@ from agent_magic.show.live.status import ALONE, strip_of
 from agent_magic.show.markup import fit, fit_end
 from agent_magic.show.states import STATES, state_of
 from agent_magic.show.text import facts
-from agent_magic.show.units import count, dollars, plural
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, cast
 
+from agent_magic.declare.units import UNKNOWN, count, dollars, seconds
 from agent_magic.record.answer import TOOL_USE
 from agent_magic.record.plaintext import clean, single_line
 from agent_magic.show.attachments import thumbnails
 from agent_magic.show.states import STATES, state_of
 from agent_magic.show.text import result_facts
-from agent_magic.show.units import UNKNOWN, count, dollars, seconds
 from agent_magic.show.values import markdown_html
 
 if TYPE_CHECKING:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from agent_magic.declare.units import count
 from agent_magic.engine.health import Thresholds
 from agent_magic.engine.pacing.limits import DIMENSIONS
 from agent_magic.record.plaintext import single_line
-from agent_magic.show.units import count
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -6,6 +6,8 @@ import math
 
 UNKNOWN = "–"
 _MINUTE_S, _HOUR_S = 60, 3600
+_LEAST_S = 0.05
+"""Half of the last digit that is written: what is closer to a minute, or to 0, is written as that."""
 
 
 def known(value: float | None) -> float | None:
@@ -18,7 +20,9 @@ def seconds(value: float | None) -> str:
     value = known(value)
     if value is None:
         return f"{UNKNOWN} s"
-    if value < _MINUTE_S - 0.05:
+    if value < 0:
+        return f"{'−' if value <= -_LEAST_S else ''}{seconds(-value)}"
+    if value < _MINUTE_S - _LEAST_S:
         return f"{value:.1f} s"
     whole = round(value)
     if whole < _HOUR_S:
