@@ -199,6 +199,29 @@ def test_a_worker_that_hangs_is_lost_by_its_silence(dask, book, monkeypatch):
     assert {1} == {len(states) for states in book.book.values()}
 
 
+def test_what_a_lost_worker_says_later_is_not_used(dask, book, monkeypatch):
+    """It is stopped with answers under way, which are asked for again, and goes on: each request sent is one row."""
+    monkeypatch.setattr(links, "SILENT_S", 1.5)
+    monkeypatch.setattr(links, "LOST_S", 2.5)
+    book.pieces = 40
+    victim = pids(dask)["worker-0"]
+
+    def stop():
+        os.kill(victim, signal.SIGSTOP)
+        book.until(lambda: len(book.states()) > 8)  # it is lost, and the first request is sent again
+        os.kill(victim, signal.SIGCONT)
+
+    run = run_and(dask, book, stop, policy=am.Policy(100, max_attempts=3))
+    rows = run.attempts
+    lost = rows[rows.status == "failed"]
+    assert run.ok
+    assert {"word " * 40} == set(run.texts)
+    assert len(rows) == len(book.states()) == 12
+    assert {"worker-0"} == set(lost.worker)
+    assert 4 == len(lost)
+    assert (lost.usage_estimated | lost.cost_usd.isna()).all(), "an estimate, or unknown where nothing had come"
+
+
 def computes(path: str) -> int:
     """Write down its process and that of the worker, compute for ever; return at once the second time."""
     with Path(path).open("a") as file:
