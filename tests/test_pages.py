@@ -18,6 +18,7 @@ from agent_magic.api import Agent, Plan, Policy, Run
 from agent_magic.errors import DeclarationError, SecretFound
 from agent_magic.providers.recorded import Deck
 from agent_magic.record.cassette.reading import read_cassette
+from tests.house.source import ROOT
 from tests.live.virtual import Reply, drive
 from tests.show.story import business_run
 from tests.show.test_pictures import HOSTILE
@@ -62,6 +63,14 @@ def test_a_page_shows_the_run(tmp_path: Path) -> None:
     assert 2 == page.count('<img src="data:image/svg+xml,')
     assert all(attributes.get("alt") for tag, attributes in tags_of(page) if tag == "img")
     assert "What it would have cost and taken" in page
+
+
+def test_a_page_of_the_site_is_small(tmp_path: Path) -> None:
+    """Twenty agents whose conditions need Jinja2 in the page: with the engine it is under 500 KB."""
+    runs = ROOT / "docs" / "runs"
+    plan = Plan.from_json((runs / "map_reduce.plan.json").read_text(encoding="utf-8"))
+    page = plan.replay(runs / "map_reduce.cassette.jsonl").to_page(tmp_path / "run.html")
+    assert page.stat().st_size < 500_000
 
 
 def test_the_recording_comes_out_again(tmp_path: Path) -> None:

@@ -42,6 +42,8 @@ PYODIDE_VERSION: Final = "314.0.7"
 PYODIDE: Final = f"https://cdn.jsdelivr.net/pyodide/v{PYODIDE_VERSION}/full/"
 """Pyodide's own distribution. Source: pyodide.org, "Downloading and deploying"."""
 _PLACE: Final = re.compile(r"(https?://[\w.-]+(:\d+)?/)?[\w./@~%+-]+")
+HARMLESS: Final = " /=:;,()"
+"""Characters that need no escape in an address within an attribute."""
 CSS: Final = (
     f":root{{color-scheme:light dark;{variables('light')}}}"
     f"@media screen and (prefers-color-scheme:dark){{:root{{{variables('dark')}}}}}"
@@ -171,7 +173,7 @@ def run_page(
 
 def _figure(bundle: dict[str, str]) -> str:
     """Show a picture as a picture: nothing in it can be part of the page."""
-    source = f"data:image/svg+xml,{quote(bundle['image/svg+xml'])}"
+    source = f"data:image/svg+xml,{quote(bundle['image/svg+xml'], safe=HARMLESS)}"
     words = f'<details><summary class="soft">as text</summary><pre style="{PRE}">{escape(bundle["text/plain"])}</pre>'
     label = bundle["text/plain"].partition("\n")[0]
     return f"<figure>{element('img', src=source, alt=label)}</figure>{words}</details>"

@@ -35,6 +35,8 @@ PACKAGE: Final = ENTRY.partition(".")[0]
 SANDBOX: Final = "agent_magic.declare.sandbox"
 TEMPLATES: Final = ("jinja2", "markupsafe")
 """What reads conditions, and what that stands on."""
+UNUSED: Final = {"constants", "ext", "nativetypes"}
+"""Modules of Jinja2 that it loads only for those who ask for them."""
 
 
 def pack_run(record: RunRecord, prices: Prices | None = None) -> str:
@@ -91,27 +93,44 @@ def pack_engine(*, templates: bool = False) -> str:
     files = dict(_modules(*([ENTRY, SANDBOX] if templates else [ENTRY])))
     for name in TEMPLATES if templates else ():
         folder = Path(_origin(name)).parent
-        files |= {f"{name}/{file.name}": file.read_text(encoding="utf-8") for file in folder.glob("*.py")}
+        wanted = [file for file in folder.glob("*.py") if file.stem not in UNUSED]
+        files |= {f"{name}/{file.name}": file.read_text(encoding="utf-8") for file in wanted}
     made = io.BytesIO()
     with tarfile.open(fileobj=made, mode="w") as archive:
         for name, source in sorted(files.items()):
-            entry, data = tarfile.TarInfo(name), _without_docs(source).encode()
+            entry, data = tarfile.TarInfo(name), ast.unparse(_Lean().visit(ast.parse(source))).encode()
             entry.size = len(data)
             archive.addfile(entry, io.BytesIO(data))
     return base64.b64encode(lzma.compress(made.getvalue())).decode()
 
 
-def _without_docs(source: str) -> str:
-    """Return a module without its docstrings, a third of it. Every other line stays where it is, for tracebacks."""
-    lines = source.splitlines()
-    for node in ast.walk(ast.parse(source)):
-        if not (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)):
-            continue
-        first, last = node.lineno - 1, node.end_lineno or node.lineno
-        alone = not lines[first][: node.col_offset].strip() and lines[last - 1].rstrip().endswith(('"', "'"))
-        if alone and isinstance(node.value.value, str):
-            lines[first:last] = [" " * node.col_offset + '"."', *[""] * (last - first - 1)]
-    return "\n".join(lines) + "\n"
+TYPING: Final = {"TYPE_CHECKING", "t.TYPE_CHECKING"}
+
+
+class _Lean(ast.NodeTransformer):
+    """Takes out of a module what only readers and type checkers want: half of it. Annotations of fields stay."""
+
+    def visit_Expr(self, node: ast.Expr) -> ast.AST:
+        if isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            node.value.value = "."
+        return node
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        return self._plain(node)
+
+    def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> ast.AST:
+        return self._plain(node)
+
+    def _plain(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> ast.AST:
+        given, node.returns = node.args, None
+        for one in (*given.posonlyargs, *given.args, *given.kwonlyargs, given.vararg, given.kwarg):
+            if one is not None:
+                one.annotation = None
+        return self.generic_visit(node)
+
+    def visit_If(self, node: ast.If) -> ast.AST | list[ast.stmt]:
+        self.generic_visit(node)
+        return node.orelse or ast.Pass() if ast.unparse(node.test) in TYPING else node
 
 
 def _modules(*entries: str) -> Iterator[tuple[str, str]]:
