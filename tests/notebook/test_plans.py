@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import json
+import re
+from enum import Enum
 from typing import Any
 
 import pytest
 from IPython.core.error import UsageError
 from IPython.core.interactiveshell import InteractiveShell
 
-from agent_magic import Agent, Claude, Plan, Policy
+from agent_magic import Agent, Claude, Plan, Policy, Task
 from agent_magic.declare.presets import PRESETS
 from agent_magic.declare.roles import ROLES
+from agent_magic.errors import AgentMagicError
 from agent_magic.live.people import Desk
 from agent_magic.live.playing import Player
 from agent_magic.notebook.extension import load, unload
-from agent_magic.notebook.files.cells import find_agents, read_cells
+from agent_magic.notebook.files.cells import find_agents, plan_data, read_cells
 from agent_magic.notebook.front_end import Cell
 from agent_magic.notebook.magics import AgentMagics
 from agent_magic.notebook.running import LiveStatus
@@ -141,6 +144,58 @@ def test_the_declared_agents_are_written_as_files(shell, magics, tmp_path, monke
     magics.agents("export json plan.json")
     assert 5 == len(json.loads((tmp_path / "plan.json").read_text(encoding="utf-8"))["agents"])
     assert "5 agents written to plan.json" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("cell", "message"),
+    [
+        ("%%agent a --tools count\nx", "--tools of agent 'a' names 'count', which cell 1 defines"),
+        ("%%agent a --returns list[Label]\nx", "--returns of agent 'a' names 'Label', which cell 1 defines"),
+        ("%%agents\n## a --returns int --check count\nx", "--check of agent 'a' names 'count', which cell 1 defines"),
+        ("%%agent a\n{{ clean }}", "has the task 'clean', a function of cell 1"),
+        ("%%agent b\nx", "has the task 'after', a function of cell 1"),
+    ],
+)
+def test_no_script_is_written_of_agents_that_need_code(cell, message):
+    """A script holds no function of the notebook: the tool, type, check or task is named, with the cell that has it."""
+    code = (
+        "def count(text): ...\nclass Label: ...\n@am.task\ndef clean(): ...\n@task(retries=2)\nasync def after(b): ..."
+    )
+    with pytest.raises(AgentMagicError, match=re.escape(message)) as caught:
+        plan_data(find_agents([("code", code), ("code", cell)]), "agents")
+    assert "jupyter execute" in str(caught.value)
+
+
+def test_tasks_of_another_plan_are_not_in_the_way():
+    """A plan of text agents is written, whatever else the notebook holds."""
+    cells = [("code", "@am.task\ndef clean(b): ..."), ("code", "%%agent b --plan two\nx"), ("code", "%%agent a\nx")]
+    assert ["a"] == [row["name"] for row in plan_data(find_agents(cells), "agents")[0]["agents"]]
+
+
+def test_no_notebook_is_written_of_agents_that_need_code(shell, magics, tmp_path, monkeypatch):
+    """Its cells would name functions that it has not. No file is left; a class goes along as its schema."""
+    monkeypatch.chdir(tmp_path)
+    shell.user_ns["Label"] = Enum("Label", ["good", "bad"])
+    magics.agent("label --returns Label", "Rate it.\n")
+    magics.agents("export cells")
+    text = "".join("".join(cell["source"]) for cell in json.loads((tmp_path / "agents.ipynb").read_text())["cells"])
+    assert "Plan.from_json" in text
+    (tmp_path / "agents.ipynb").unlink()
+    shell.user_ns["len_of"] = len_of
+    magics.agent("teller --tools len_of", "How long?\n")
+    with pytest.raises(UsageError, match="Agent 'teller' needs the tool 'len_of'"):
+        magics.agents("export cells")
+    magics.agents("drop teller")
+    clean = Task("clean", lambda: "x")
+    magics.session.registry().declare(clean, Cell(), ran=(), variables=(), cycles=True)
+    with pytest.raises(UsageError, match="The task 'clean' is a function of this notebook"):
+        magics.agents("export cells")
+    assert not [*tmp_path.iterdir()]
+
+
+def len_of(text: str) -> int:
+    """Count the letters of a text."""
+    return len(text)
 
 
 def test_a_preset_is_put_below(shell, magics, capsys):

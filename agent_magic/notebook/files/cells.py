@@ -5,7 +5,9 @@ from __future__ import annotations
 import ast
 import json
 import re
+from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from IPython.core.error import UsageError
@@ -16,9 +18,11 @@ from agent_magic.declare.cells import options_text, race_text
 from agent_magic.declare.condition import FLOW
 from agent_magic.declare.context import Context
 from agent_magic.declare.plan_json import plan_to_dict
+from agent_magic.declare.returns import look_up
 from agent_magic.declare.step import Step
 from agent_magic.declare.task import Task
-from agent_magic.errors import AgentMagicError, PlanError
+from agent_magic.declare.tool import Tools, tools_of
+from agent_magic.errors import AgentMagicError, DeclarationError, PlanError
 from agent_magic.notebook.declaring import read_agent, read_agents, read_context
 from agent_magic.notebook.session import DEFAULT_PLAN
 
@@ -27,6 +31,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from agent_magic.declare.plan import Plan
+    from agent_magic.notebook.declaring import FindTools, LookUp
 
 T = TypeVar("T")
 _CONFIG = re.compile(r"^\s*%config\s+AgentMagics\.(\w+)\s*=\s*(.+)$", re.MULTILINE)
@@ -44,6 +49,8 @@ class Found:
         contexts: Per plan, the contexts by name.
         values: The variables with plain values that code cells set.
         computed: The cells that set other variables, by name.
+        defined: The cells that define or import functions and classes, by name.
+        tasks: The parameters of the functions that are tasks, by name.
         runs: The lines of `%agents run` and `%agents start`, in order.
     """
 
@@ -51,6 +58,8 @@ class Found:
     contexts: dict[str, dict[str, Context]] = field(default_factory=dict[str, dict[str, Context]])
     values: dict[str, Any] = field(default_factory=dict[str, Any])
     computed: dict[str, int] = field(default_factory=dict[str, int])
+    defined: dict[str, int] = field(default_factory=dict[str, int])
+    tasks: dict[str, set[str]] = field(default_factory=dict[str, set[str]])
     runs: list[str] = field(default_factory=list[str])
 
 
@@ -88,6 +97,7 @@ def find_agents(cells: list[tuple[str, str]]) -> Found:
         AgentMagicError: An `%%agent` or `%%context` cell cannot be read; the message names the cell.
     """
     found, defaults = Found(), dict[str, Any]()
+    types, tools = _finders(found)
     for number, (kind, written) in enumerate(cells, 1):
         if kind != "code":
             continue
@@ -95,10 +105,10 @@ def find_agents(cells: list[tuple[str, str]]) -> Found:
         first, _, rest = source.partition("\n")
         magic, _, line = first.strip().partition(" ")
         if magic == "%%agent":
-            agent, plan = _read(read_agent, line, rest, number)
+            agent, plan = _read(partial(read_agent, look_up=types, find_tools=tools), line, rest, number)
             found.agents.setdefault(plan, {})[agent.name] = agent
         elif magic == "%%agents":
-            agents, plan = _read(read_agents, line, rest, number)
+            agents, plan = _read(partial(read_agents, look_up=types, find_tools=tools), line, rest, number)
             found.agents.setdefault(plan, {}).update({agent.name: agent for agent in agents})
         elif magic == "%%context":
             context, plan = _read(read_context, line, rest, number)
@@ -112,6 +122,35 @@ def find_agents(cells: list[tuple[str, str]]) -> Found:
     for agents in found.agents.values():  # a setting counts when the plan is run, wherever its cell stands
         agents.update({name: agent.with_defaults(**defaults) for name, agent in agents.items()})
     return found
+
+
+def _finders(found: Found) -> tuple[LookUp, FindTools]:
+    """Return what `read_agent` looks types and tools up with: what a cell defines is there only when it runs."""
+
+    def refuse(agent: str, option: str, text: str | None) -> None:
+        with suppress(SyntaxError):  # whoever looks it up says what is wrong with it
+            for node in ast.walk(ast.parse(text or "None", mode="eval")):
+                if isinstance(node, ast.Name) and node.id in found.defined:
+                    where = f"which cell {found.defined[node.id]} defines"
+                    raise _needs_code(f"{option} of agent {agent!r} names {node.id!r}, {where}")
+
+    def types(agent: str, returns: str | None, check: str | None) -> dict[str, Any]:
+        refuse(agent, "--returns", returns)
+        refuse(agent, "--check", check)
+        return look_up(agent, returns, check)
+
+    def tools(agent: str, names: str) -> Tools:
+        refuse(agent, "--tools", names)
+        return tools_of(names, agent=agent)
+
+    return types, tools
+
+
+def _needs_code(what: str) -> PlanError:
+    return PlanError(
+        f"{what}. An export holds prompts and plain values, no code of the notebook. "
+        "Run the notebook itself (jupyter execute), or write its agents as am.Agent(...) beside that code."
+    )
 
 
 def _read(read: Callable[[str, str], tuple[T, str]], line: str, text: str, number: int) -> tuple[T, str]:
@@ -129,11 +168,19 @@ def _literal(text: str) -> Any:
 
 
 def _assignments(source: str, number: int, found: Found) -> None:
-    """Record what the top level of a cell assigns: plain values, and the cell of each other value."""
+    """Record what the top level of a cell sets: plain values, the cell of each other value, functions and tasks."""
     try:
         tree = ast.parse(TransformerManager().transform_cell(source))
     except SyntaxError:
         return
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            found.defined[node.name] = number
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            found.defined.update({one.asname or one.name: number for one in node.names})
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and any(map(_is_task, node.decorator_list)):
+            taken = node.args
+            found.tasks[node.name] = {one.arg for one in (*taken.posonlyargs, *taken.args, *taken.kwonlyargs)}
     for name, value in _named(tree):
         try:
             found.values[name] = ast.literal_eval(value)
@@ -151,6 +198,12 @@ def _named(tree: ast.Module) -> Iterator[tuple[str, ast.expr]]:
             yield node.target.id, node.value
 
 
+def _is_task(decorator: ast.expr) -> bool:
+    """Tell whether a decorator is `@am.task`, with options or without."""
+    name = ast.unparse(decorator.func if isinstance(decorator, ast.Call) else decorator)
+    return name.rpartition(".")[2] == "task"
+
+
 def plan_data(found: Found, name: str) -> tuple[dict[str, Any], dict[str, int | None]]:
     """Write the agents of one plan as a JSON plan.
 
@@ -158,7 +211,7 @@ def plan_data(found: Found, name: str) -> tuple[dict[str, Any], dict[str, int | 
         The plan, and the names its prompts use that have no plain value, each with the cell that computes it.
 
     Raises:
-        PlanError: The notebook declares no agents of this plan.
+        PlanError: The notebook declares no agents of this plan, or a task belongs to it.
     """
     agents = found.agents.get(name)
     if not agents:
@@ -185,6 +238,9 @@ def plan_data(found: Found, name: str) -> tuple[dict[str, Any], dict[str, int | 
         }
         for agent in agents.values()
     ]
+    for task, parameters in found.tasks.items():
+        if task in wanted or parameters & agents.keys():
+            raise _needs_code(f"The plan {name!r} has the task {task!r}, a function of cell {found.defined[task]}")
     values = {one: found.values[one] for one in wanted if one in found.values}
     unknown = {one: found.computed.get(one) for one in wanted if one not in found.values}
     plan: dict[str, Any] = {"name": name, "agents": rows, "values": values}
@@ -203,7 +259,12 @@ def to_notebook(
         run: Options of `%agents run`.
         steps: Its steps as they were declared, where those for each item of a value are one; by default the plan's.
         known: The values of the names that those take; by default the plan's.
+
+    Raises:
+        PlanError: A step is a function, or needs one.
     """
+    for step in steps or plan.agents:
+        _check_code(step)
     cells = [
         _cell("markdown", f"# {plan.name}\n\n{plan.description}".strip()),
         _cell("code", "%load_ext agent_magic"),
@@ -213,7 +274,7 @@ def to_notebook(
     values = [_assigned(name, value) for name, value in (known or plan.values).items() if name not in contexts]
     if values:
         cells.append(_cell("code", "\n".join(values)))
-    written = [declaration(agent, named) for agent in steps or plan.agents]
+    written = [declaration(agent, named) if _has_its_type(agent) else None for agent in steps or plan.agents]
     if None in written:
         text = json.dumps(plan_to_dict(plan), indent=2)
         cells.append(_cell("code", f"import agent_magic as am\n\nplan = am.Plan.from_json({text!r})\nplan"))
@@ -231,6 +292,31 @@ def to_notebook(
         cell["id"] = f"cell-{number}"
     python = {"display_name": "Python 3", "language": "python", "name": "python3"}
     return {"cells": cells, "metadata": {"kernelspec": python}, "nbformat": 4, "nbformat_minor": 5}
+
+
+def _check_code(step: Step) -> None:
+    """Refuse a step whose function a new notebook would not have.
+
+    Raises:
+        PlanError: It is a function, or needs one.
+    """
+    if isinstance(step, Agent):
+        needs = [f"tool {one.name!r}" for one in step.tools.functions]
+        needs += [f"check {step.check.written or 'function'!r}"] if step.check else []
+        if needs:
+            raise _needs_code(f"Agent {step.name!r} needs the {needs[0]}, a function of this notebook")
+    elif not step.race:
+        raise _needs_code(f"The task {step.name!r} is a function of this notebook")
+
+
+def _has_its_type(step: Step) -> bool:
+    """Tell whether `--returns` can be read without this notebook. JSON holds the schema of a class, a cell its name."""
+    if isinstance(step, Agent) and step.returns and step.returns.written:
+        try:
+            look_up(step.name, step.returns.written, None)
+        except DeclarationError:
+            return False
+    return True
 
 
 def _cell(kind: str, source: str) -> dict[str, Any]:
