@@ -15,10 +15,10 @@ MOST_LINES = 12
 
 
 def session() -> list[str]:
-    """Return the cells above the first heading: of the last block each line is one, to see what it shows."""
+    """Return the cells above the first heading: of the last two blocks each line is one, to see what it shows."""
     top = README.read_text(encoding="utf-8").partition("\n## ")[0]
-    *cells, last = re.findall(r"```(?:python)?\n(.*?)\n```", top, re.DOTALL)
-    return [*cells, *last.splitlines()]
+    *cells, runs, asks = re.findall(r"```(?:python)?\n(.*?)\n```", top, re.DOTALL)
+    return [*cells, *runs.splitlines(), *asks.splitlines()]
 
 
 def test_the_first_session_runs_as_it_is_printed() -> None:
