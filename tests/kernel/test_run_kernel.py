@@ -352,13 +352,14 @@ def test_a_failed_agent_is_a_result(kernel):
 
 
 def test_without_a_key_and_without_a_choice(fresh_kernel):
-    """Without a key the cell says in three lines what to choose from; declaring and planning need none."""
+    """Without a key the cell says what to choose from, here and in a script; declaring and planning need none."""
     fresh_kernel.do("%load_ext agent_magic")
     declare(fresh_kernel, one="Hello.")
     reply = fresh_kernel.do("%agents run")
     assert ("error", "UsageError") == (reply.status, reply.ename)
-    choices = [line.split("  ")[1].strip() for line in reply.text.splitlines()[1:]]
-    assert ["with a key", "offline", "a recording"] == choices
+    *choices, script = reply.text.strip().splitlines()[1:]
+    assert ["with a key", "offline", "a recording"] == [line.split("  ")[1].strip() for line in choices]
+    assert script.startswith("In a script: am.Claude(")
     assert "ok" == fresh_kernel.do("%agents plan").status
 
 
