@@ -36,10 +36,11 @@ def test_what_was_expected_is_off_by_a_factor() -> None:
     assert [1, 2, 0] == list(order.by_turn), "b: 60 s; c: 9 times 65 / 16; a: 5"
 
 
-def test_it_is_made_anew_at_powers_of_two() -> None:
-    """A walk through a plan of 10,000 at every end would cost more than it wins."""
-    order = Order(build_dag([()] * 20), Policy(), None, ["a", "b"] * 10)
-    assert [1, 2, 4, 8] == [number for number in range(1, 11) if order.learn(0, 1.0)]
+def test_it_is_made_anew_ever_more_seldom() -> None:
+    """A walk through a plan of 10,000 at every end would cost more than it wins, as many kinds as there are."""
+    for kinds in (["a", "b"] * 50, [str(number) for number in range(100)]):
+        order = Order(build_dag([()] * 100), Policy(), None, kinds)
+        assert [1, 2, 3, 4, 6, 9, 13, 19, 28, 42, 63, 94] == [one + 1 for one in range(100) if order.learn(one, 1.0)]
 
 
 def test_one_kind_and_a_sequence_have_nothing_to_learn() -> None:

@@ -4,8 +4,9 @@ How long a step works is expected before the run, see `agent_magic.engine.expect
 of one kind, the rows of an `--each` or else the agents of a model, are off alike: what those took that have ended, over
 what was expected of them, is the factor of those to come. A kind of which none has ended takes the factor of all.
 
-The order is made anew when 1, 2, 4, 8, ... of a kind have ended: late answers change it little, and it costs a walk
-through the plan. Plans of one kind never need it, since one factor for all changes no order.
+The order is made anew when 1, 2, 3, 4, 6, 9, 13, ... steps have ended, half as many again each time: late ones change
+it little, and it costs a walk through the plan, however many kinds there are. Plans of one kind never need it, since
+one factor for all changes no order.
 """
 
 from __future__ import annotations
@@ -47,23 +48,25 @@ class Order:
         self._dag, self._work_s, self._kinds = dag, work_s, kinds
         self.turns, self.by_turn = turns_of(dag, policy, work_s)
         self.learns = policy.schedule != "sequential" and len(set(kinds)) > 1
-        self._seen: dict[str, tuple[int, float, float]] = {}  # how many ended, what they took, what was expected
+        self._seen: dict[str, tuple[float, float]] = {}  # by kind, what those took that ended, and what was expected
+        self._ended, self._next = 0, 1
 
     def learn(self, agent: int, took_s: float) -> bool:
         """Count what a step took. Tells whether the order was made anew."""
         kind = self._kinds[agent]
-        number, took, expected = self._seen.get(kind, (0, 0.0, 0.0))
-        number += 1
-        self._seen[kind] = number, took + took_s, expected + (1.0 if self._work_s is None else self._work_s[agent])
-        if number & (number - 1):
+        took, expected = self._seen.get(kind, (0.0, 0.0))
+        self._seen[kind] = took + took_s, expected + (1.0 if self._work_s is None else self._work_s[agent])
+        self._ended += 1
+        if self._ended < self._next:
             return False
+        self._next = self._ended + max(1, self._ended // 2)
         self.turns, self.by_turn = by_most(self._dag.remaining(self._corrected()), self._dag.priority)
         return True
 
     def _corrected(self) -> list[float]:
         """Return the expected work of each step, times the factor of its kind."""
-        factors = {kind: _factor(took, expected) for kind, (_, took, expected) in self._seen.items()}
-        usual = _factor(sum(one for _, one, _ in self._seen.values()), sum(one for *_, one in self._seen.values()))
+        factors = {kind: _factor(*seen) for kind, seen in self._seen.items()}
+        usual = _factor(sum(took for took, _ in self._seen.values()), sum(one for _, one in self._seen.values()))
         work_s = self._work_s or [1.0] * len(self._kinds)
         return [work * factors.get(kind, usual) for work, kind in zip(work_s, self._kinds, strict=True)]
 
