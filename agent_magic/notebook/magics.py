@@ -235,8 +235,9 @@ class AgentMagics(Magics, Settings):
         hidden = agent.name in names and not agent.is_task
         taken = f"prompts take {{{{ {agent.name} }}}} from the agent, not from your variable of that name"
         said = [*lines_that_declare(agent.prompt), *python_notes(registry.variables(agent), names)]
-        item = first_item(names.get(agent.each))
-        said += filter(None, (hint_at_item(name, item) for name in registry.undefined(agent, names)))
+        if undefined := registry.undefined(agent, names):
+            item = first_item(names.get(agent.each))
+            said += filter(None, (hint_at_item(name, item) for name in undefined))
         return [*([taken] if hidden else []), *said, *self._notes_on_models(agent)]
 
     def _notes_on_models(self, agent: Step) -> list[str]:
