@@ -19,6 +19,25 @@ _Key = tuple[str, str, str]
 """Whose answers: an agent's name, or else its group's, and the model."""
 
 
+class Factors:
+    """How far off expectations were: by kind, what steps took that have ended, over what was expected of them."""
+
+    def __init__(self) -> None:
+        self._seen: dict[str, tuple[float, float]] = {}
+        self._took = self._expected = 0.0
+
+    def add(self, kind: str, took: float, expected: float) -> None:
+        """Count a step that has ended."""
+        before = self._seen.get(kind, (0.0, 0.0))
+        self._seen[kind] = before[0] + took, before[1] + expected
+        self._took, self._expected = self._took + took, self._expected + expected
+
+    def of(self, kind: str) -> float:
+        """Return the factor of a kind; one of which none has ended takes that of all, and 1 where none has at all."""
+        took, expected = self._seen.get(kind, (self._took, self._expected))
+        return took / expected if expected > 0 else 1.0
+
+
 def kinds_of(plan: Plan) -> list[str]:
     """Return per step what it is alike in: the group that was declared, or else the model it asks, or its own name."""
     return [

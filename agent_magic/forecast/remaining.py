@@ -9,7 +9,7 @@ from math import sqrt
 from statistics import fmean, quantiles
 from typing import TYPE_CHECKING, NamedTuple
 
-from agent_magic.engine.expected import kinds_of
+from agent_magic.engine.expected import Factors, kinds_of
 from agent_magic.forecast.pace import UNSURE
 from agent_magic.record.history import MEASURED
 
@@ -99,24 +99,18 @@ def _own_seconds(record: RunRecord) -> dict[tuple[str, str], list[float]]:
 
 
 def _declared(record: RunRecord) -> dict[int, Usual]:
-    """Return what steps with `expect` take: that, times what those of their kind took over what they declared.
-
-    A kind of which none has ended takes the factor of all, as in `agent_magic.engine.conductor.order`.
-    """
+    """Return what steps with `expect` take: that, times what those of their kind took over what they declared."""
     expects = {number: one.expect for number, one in enumerate(record.plan.agents) if one.expect is not None}
     if not expects:
         return {}
-    kinds, ended = kinds_of(record.plan), dict[str, list[tuple[float, float]]]()
+    kinds, factors = kinds_of(record.plan), Factors()
     for number, expect in expects.items():
         result = record.results[number]
         took_s = result.tool_s if result.is_task else result.api_s
         is_measured = result.is_task or result.source in MEASURED
         if result.status == "succeeded" and is_measured and took_s > 0:
-            for kind in (kinds[number], ""):
-                ended.setdefault(kind, []).append((took_s, expect))
-    factors = {kind: sum(took for took, _ in some) / sum(expect for _, expect in some) for kind, some in ended.items()}
-    usual = factors.get("", 1.0)
-    likely = {number: expect * factors.get(kinds[number], usual) for number, expect in expects.items()}
+            factors.add(kinds[number], took_s, expect)
+    likely = {number: expect * factors.of(kinds[number]) for number, expect in expects.items()}
     return {number: Usual(one * UNSURE[0], one, one * UNSURE[1]) for number, one in likely.items()}
 
 

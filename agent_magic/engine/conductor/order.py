@@ -14,6 +14,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from agent_magic.declare.dag import by_most, places
+from agent_magic.engine.expected import Factors
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -48,14 +49,12 @@ class Order:
         self._dag, self._work_s, self._kinds = dag, work_s, kinds
         self.turns, self.by_turn = turns_of(dag, policy, work_s)
         self.learns = policy.schedule != "sequential" and len(set(kinds)) > 1
-        self._seen: dict[str, tuple[float, float]] = {}  # by kind, what those took that ended, and what was expected
+        self._factors = Factors()
         self._ended, self._next = 0, 1
 
     def learn(self, agent: int, took_s: float) -> bool:
         """Count what a step took. Tells whether the order was made anew."""
-        kind = self._kinds[agent]
-        took, expected = self._seen.get(kind, (0.0, 0.0))
-        self._seen[kind] = took + took_s, expected + (1.0 if self._work_s is None else self._work_s[agent])
+        self._factors.add(self._kinds[agent], took_s, 1.0 if self._work_s is None else self._work_s[agent])
         self._ended += 1
         if self._ended < self._next:
             return False
@@ -65,11 +64,5 @@ class Order:
 
     def _corrected(self) -> list[float]:
         """Return the expected work of each step, times the factor of its kind."""
-        factors = {kind: _factor(*seen) for kind, seen in self._seen.items()}
-        usual = _factor(sum(took for took, _ in self._seen.values()), sum(one for _, one in self._seen.values()))
-        work_s = self._work_s or [1.0] * len(self._kinds)
-        return [work * factors.get(kind, usual) for work, kind in zip(work_s, self._kinds, strict=True)]
-
-
-def _factor(took: float, expected: float) -> float:
-    return took / expected if expected > 0 else 1.0
+        work_s, factor_of = self._work_s or [1.0] * len(self._kinds), self._factors.of
+        return [work * factor_of(kind) for work, kind in zip(work_s, self._kinds, strict=True)]

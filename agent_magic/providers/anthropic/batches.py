@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from agent_magic.errors import CallError, Overloaded, RateLimited, Rejected, Unreadable
 from agent_magic.providers.anthropic.errors import (
@@ -20,7 +20,7 @@ from agent_magic.providers.anthropic.errors import (
     is_worth_repeating,
 )
 from agent_magic.providers.anthropic.limits import retry_after_s
-from agent_magic.providers.anthropic.stream import answer_of
+from agent_magic.providers.anthropic.stream import answer_of, fields_of
 from agent_magic.providers.batches import BatchItem, BatchState
 
 if TYPE_CHECKING:
@@ -118,14 +118,9 @@ async def _lines(pieces: AsyncIterator[bytes]) -> AsyncIterator[dict[str, Any]]:
 
 def _read(line: bytes) -> dict[str, Any]:
     try:
-        return _dict(json.loads(line))
+        return fields_of(json.loads(line))
     except (ValueError, RecursionError):
         return {}
-
-
-def _dict(said: Any) -> dict[str, Any]:
-    """Return an object of the API's; an empty one for what is none."""
-    return cast("dict[str, Any]", said) if isinstance(said, dict) else {}
 
 
 def _state(said: MessageBatch) -> BatchState:
@@ -136,7 +131,7 @@ def _state(said: MessageBatch) -> BatchState:
     """
     try:
         ended = said.processing_status == "ended"
-        counts = _dict(said.to_dict(mode="json", warnings=False).get("request_counts")).values()
+        counts = fields_of(said.to_dict(mode="json", warnings=False).get("request_counts")).values()
         return BatchState(
             said.id,
             sum(one for one in counts if isinstance(one, int)),
@@ -150,21 +145,23 @@ def _state(said: MessageBatch) -> BatchState:
 
 def _item(line: dict[str, Any], batch: str, *, simulated: bool) -> BatchItem:
     """Read a line of results."""
-    name, result = str(line.get("custom_id")), _dict(line.get("result"))
+    name, result = str(line.get("custom_id")), fields_of(line.get("result"))
     kind = result.get("type")
     if kind == "succeeded":
         try:
-            return BatchItem(name, replace(answer_of(_dict(result.get("message")), simulated=simulated), batch=batch))
+            return BatchItem(
+                name, replace(answer_of(fields_of(result.get("message")), simulated=simulated), batch=batch)
+            )
         except CallError as error:
             return BatchItem(name, error=error)
     if kind == "errored":
-        return _errored(name, _dict(result.get("error")))
+        return _errored(name, fields_of(result.get("error")))
     return BatchItem(name, cancelled=kind == "canceled")
 
 
 def _errored(name: str, error: dict[str, Any]) -> BatchItem:
     """Read an error of one request as if it had been sent alone."""
-    inner = _dict(error.get("error")) or error
+    inner = fields_of(error.get("error")) or error
     status = STATUS_OF_TYPE.get(str(inner.get("type")), 500)
     message = f"{excerpt(inner.get('message') or 'The server gave no reason')} ({status}, in a batch)"
     if status == TOO_MANY:

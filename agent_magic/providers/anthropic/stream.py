@@ -82,7 +82,7 @@ def _named_stream() -> type[AsyncStream[Any]]:
 def _type_of(data: str) -> str | None:
     """Return the type that the data of an event names; `None` where it names none."""
     try:
-        return word(_fields(json.loads(data)).get("type"))
+        return word(fields_of(json.loads(data)).get("type"))
     except (ValueError, RecursionError):
         return None
 
@@ -145,7 +145,7 @@ def _read_whole(response: Response, kind: str, body: str, message: _Message, str
     """Read a response that came in one piece although a stream was asked for."""
     import anthropic
 
-    found = _fields(None if kind == PAGE else json.loads(body))
+    found = fields_of(None if kind == PAGE else json.loads(body))
     if found.get("type") == "error":
         raise anthropic.APIStatusError(excerpt(body), response=response, body=found)
     if found.get("type") != "message":
@@ -220,7 +220,7 @@ class _Message:
 
     def open(self, index: Any, block: Any, stream: Stream) -> Json:
         """Begin a block, and return its fields."""
-        fields = _fields(block)
+        fields = fields_of(block)
         self._blocks[index] = _Block(fields, len(stream.parts))
         return fields
 
@@ -231,7 +231,7 @@ class _Message:
         if runs and any(one.fields.get("type") == TOOL_USE for one in self._blocks.values()):
             self.stop_reason = TOOL_USE  # servers that translate for other models use other words for it
         if self.stop_reason == "refusal":
-            self.refusal = word(_fields(ending.get("stop_details")).get("category")) or "unnamed"
+            self.refusal = word(fields_of(ending.get("stop_details")).get("category")) or "unnamed"
 
     def answer(self, stream: Stream) -> Answer:
         """Return the answer that has arrived.
@@ -291,7 +291,7 @@ class _Message:
             return
         for block, text in self._with_texts(stream):
             if block.is_cited:
-                yield from (citation(text, _fields(one)) for one in block.whole(text).get("citations") or ())
+                yield from (citation(text, fields_of(one)) for one in block.whole(text).get("citations") or ())
 
 
 def _name_calls(blocks: list[Json]) -> None:
@@ -388,8 +388,8 @@ def _usage(now: Any, before: Usage | None) -> Usage | None:
     if now is None:
         return before
     before = before or NOTHING_KNOWN
-    known = _fields(now).get
-    long = _fields(known("cache_creation")).get("ephemeral_1h_input_tokens")
+    known = fields_of(now).get
+    long = fields_of(known("cache_creation")).get("ephemeral_1h_input_tokens")
     taken, read = known("input_tokens"), known("cache_read_input_tokens")
     written, made = known("cache_creation_input_tokens"), known("output_tokens")
     return Usage(
@@ -401,7 +401,7 @@ def _usage(now: Any, before: Usage | None) -> Usage | None:
     )
 
 
-def _fields(value: Any) -> Json:
+def fields_of(value: Any) -> Json:
     """Return the fields of a JSON object; of anything else, no fields."""
     return cast("Json", value) if isinstance(value, dict) else _NO_FIELDS
 
