@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from agent_magic.declare.condition import check_flow, deciding_names, without_own
 from agent_magic.declare.each import Part
 from agent_magic.declare.grouping import asking, check_group
+from agent_magic.declare.hedge import check_hedge
 from agent_magic.declare.models import check_models, each_once
 from agent_magic.declare.returns import Check, Returns
 from agent_magic.declare.roles import ROLES
@@ -43,6 +44,8 @@ OPTIONS = (
     *("model", "max_tokens", "system", "role", "context", "effort", "timeout_s", "max_turns", "save", "batch"),
     "escalate",
     "group",
+    "hedge",
+    "hedges",
 )
 NAMES = ("attach", "fallback", "cascade", "needs")
 """The options that are lists, beside those of what a step holds and waits for."""
@@ -79,6 +82,8 @@ class Agent:
         most: So many items that may have; more are an error.
         group: With `each` of a value and `returns`: so many items are asked for in one request, whose answers are
             taken apart again. What is missing is asked for once more; see `agent_magic.declare.grouping`.
+        hedge: Ask it a second time where its answer is overdue; the first answer counts. Overdue after so many
+            seconds, or with `p95` after what 95 of 100 answers of this run took; see `agent_magic.declare.hedge`.
         repeat: How often it is asked, each time anew: `{{ name }}` is then all its answers, `am.vote` what most say.
         when: A condition on what is in the plan, `"review.score < 4"`. Where it is false, the agent is skipped, and so
             is what cannot do without it; `{{ fix | default(draft) }}` can.
@@ -108,6 +113,7 @@ class Agent:
             says. With tools of yours, `on` waits for a batch in each turn.
         part: Which one of those it is. Plans set it.
         chosen: Why its model was chosen, where it was to be. Plans set it.
+        hedges: The name of the step beside which it may be asked a second time. Plans set it.
 
     Raises:
         DeclarationError: The name, an option or the template cannot be read.
@@ -130,6 +136,7 @@ class Agent:
     each: str | None = field(default=None, kw_only=True)
     most: int | None = field(default=None, kw_only=True)
     group: int | None = field(default=None, kw_only=True)
+    hedge: str | float | None = field(default=None, kw_only=True)
     repeat: int | None = field(default=None, kw_only=True)
     when: str | None = field(default=None, kw_only=True)
     until: str | None = field(default=None, kw_only=True)
@@ -150,6 +157,7 @@ class Agent:
     batch: str | bool | None = field(default=None, kw_only=True)
     part: Part | None = field(default=None, kw_only=True, repr=False, hash=False)
     chosen: str = field(default="", kw_only=True, repr=False, compare=False)
+    hedges: str | None = field(default=None, kw_only=True, repr=False)
     role_text: str | None = field(init=False, repr=False)
     template: Template = field(init=False, repr=False, compare=False)
 
@@ -180,6 +188,8 @@ class Agent:
         if self.save is not None:
             check_save(self)
         check_models(self)
+        if self.hedge is not None:
+            check_hedge(self)
 
     is_task: ClassVar[bool] = False
     """Whether it is a Python function, and asks no model."""

@@ -26,6 +26,7 @@ from agent_magic.declare.agent import NAMES, Agent
 from agent_magic.declare.condition import FLOW
 from agent_magic.declare.each import REPEATS
 from agent_magic.declare.grouping import declared_agent
+from agent_magic.declare.hedge import declared_hedge
 from agent_magic.errors import DeclarationError, PlanError
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ FLAGS: Mapping[str, str] = {
     "context": "--context",
     "each": "--each",
     "group": "--group",
+    "hedge": "--hedge",
     "effort": "--effort",
     "timeout_s": "--timeout",
     "system": "--system",
@@ -168,8 +170,16 @@ def _quoted(value: object, agent: str) -> str:
 def declared(plan: Plan) -> Iterator[Step]:
     """Yield a plan's steps as they were declared: those for each item, and the rounds of a loop, are one again."""
     seen: set[str] = set()
+    raced = {one.hedges: one for one in plan.agents if isinstance(one, Agent) and one.hedges is not None}
     for step in plan.agents:
-        if step.part is None:
+        if step.race and step.parameters[0] in raced:
+            again = declared_hedge(raced[step.parameters[0]])
+            if again.name not in seen:
+                seen.add(again.name)
+                yield again
+        elif step.hedges is not None or step.name in raced:  # its race stands for it
+            continue
+        elif step.part is None:
             yield step
         elif step.part.group not in seen:
             seen.add(step.part.group)

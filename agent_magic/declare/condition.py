@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from agent_magic.declare.each import OWN
 from agent_magic.declare.template import Template
+from agent_magic.declare.units import seconds
 from agent_magic.declare.validation import check_integer, check_positive, check_text, must_be
 from agent_magic.errors import DeclarationError
 
@@ -85,6 +86,9 @@ def flow_notes(step: Step) -> list[str]:
     found += [f"asked {step.repeat} times"] if step.repeat else []
     found += [f"runs again until {step.until}, at most {step.rounds} rounds"] if step.until else []
     found += [f"at most {step.group} of them in a request"] if step.group else []
+    if step.hedge is not None and step.hedges is None:
+        overdue = step.hedge if isinstance(step.hedge, str) else seconds(step.hedge)
+        found.append(f"asked again when overdue ({overdue}): the first answer counts")
     return found
 
 

@@ -28,6 +28,7 @@ from agent_magic.declare.agent import Agent
 from agent_magic.declare.condition import condition_of
 from agent_magic.declare.each import REPEATS, ROUNDS, Part, levels_of, read_items, warn_of_labels
 from agent_magic.declare.grouping import check_names, item_steps, request_steps
+from agent_magic.declare.hedge import hedged_steps
 from agent_magic.declare.pictures import frozen
 from agent_magic.errors import PlanError, UndefinedVariable
 
@@ -48,9 +49,15 @@ def expand(agents: Sequence[Step], values: Mapping[str, Any]) -> tuple[Step, ...
         UndefinedVariable: There is no such value.
         PlanError: A loop or a map cannot be what it says.
     """
-    if all(one.part is not None or one.each is one.until is one.repeat is None for one in agents):
+    if not any(_stands_for_several(one) for one in agents):
         return tuple(agents)
     return _Expansion(agents, values).steps()
+
+
+def _stands_for_several(one: Step) -> bool:
+    if one.hedge is not None and one.hedges is None:
+        return True
+    return one.part is None and not (one.each is one.until is one.repeat is None)
 
 
 class _Expansion:
@@ -88,7 +95,7 @@ class _Expansion:
             return [replace(agent, name=f"{agent.name}_{part.number}", repeat=None, part=part) for part in parts]
         over = agent.each
         if over is None:
-            return [agent]
+            return [agent] if agent.hedge is None or agent.hedges else hedged_steps(agent, [agent])
         if over not in self.values and over.partition(".")[0] in self.declared:
             return self._places(agent, over)
         return self._one_each(agent, over)
@@ -113,15 +120,19 @@ class _Expansion:
             check_names(agent, self.declared)
             requests = request_steps(agent, parts)
             return [*requests, *item_steps(requests, parts)]
+        if isinstance(agent, Agent) and agent.hedge is not None:
+            each = [replace(agent, name=f"{agent.name}_{part.number}", each=None, part=part) for part in parts]
+            return hedged_steps(agent, each)
         return [replace(agent, name=f"{agent.name}_{part.number}", each=None, part=part) for part in parts]
 
     def _places(self, agent: Step, over: str) -> list[Step]:
         """Return a place for each item that the answer of a step may have."""
         base, *path = over.split(".")
         source = self.declared[base]
-        if agent.group is not None:
-            message = f"Agent {agent.name!r} has group={agent.group} and each={over!r}, the items of an answer."
-            raise PlanError(f"{message} Several items of a value are asked for at once: run {base!r} first.")
+        for option in ("group", "hedge"):
+            if (given := getattr(agent, option)) is not None:
+                message = f"Agent {agent.name!r} has {option}={given} and each={over!r}, the items of an answer."
+                raise PlanError(f"{message} It is for the items of a value: run {base!r} first.")
         if agent.most is None:
             message = f"Agent {agent.name!r} is declared for each of {over!r}, which is what {base!r} returns."
             hint = "Say how many items there may be: --most 40, or most=40."
@@ -197,8 +208,9 @@ def _rounds_of(agents: Sequence[Step], declared: Mapping[str, Step]) -> dict[str
                 other = found.get(name, name)
                 message = f"The loops of {head.name!r} and {other!r} have {name!r} in common."
                 raise PlanError(f"{message} Loops cannot be nested: run the inner one as one agent with check=.")
-            if declared[name].each is not None or declared[name].repeat is not None:
-                over = "repeat" if declared[name].each is None else f"each of {declared[name].each!r}"
+            one = declared[name]
+            if one.each is not None or one.repeat is not None or one.hedge is not None:
+                over = "a hedge" if one.hedge else "repeat" if one.each is None else f"each of {one.each!r}"
                 message = f"{name!r} is in the loop of {head.name!r} and declared with {over}."
                 raise PlanError(f"{message} Rounds cannot be mapped: collect the items in one agent or task.")
             found[name] = head.name

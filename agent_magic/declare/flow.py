@@ -25,6 +25,7 @@ from agent_magic.errors import AgentMagicError, shown_value
 if TYPE_CHECKING:
     from agent_magic.declare.each import Part
     from agent_magic.declare.plan import Plan
+    from agent_magic.declare.step import Step
     from agent_magic.declare.template import Template
 
 CONDITION: Final = "Condition"
@@ -70,7 +71,7 @@ class Flow:
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
         self._items: dict[tuple[str, tuple[str, ...]], tuple[Any, list[tuple[Any, Any]] | str]] = {}
-        decides = {number for number, one in enumerate(plan.agents) if one.when is not None or _is_reserved(one.part)}
+        decides = {number for number, one in enumerate(plan.agents) if one.when is not None or is_reserved(one)}
         self.races = {step: plan.dag.parents[step] for step, one in enumerate(plan.agents) if one.race}
         may, optional = decides.union(*self.races.values()), dict[int, frozenset[int]]()
         for step in plan.dag.order:
@@ -136,7 +137,7 @@ class Flow:
         return None if why is None else self._with_its_status(step, why)
 
     def _with_its_status(self, step: int, why: Left) -> Left:
-        return why._replace(status="unused" if _is_reserved(self._plan.agents[step].part) else "skipped")
+        return why._replace(status="unused" if is_reserved(self._plan.agents[step]) else "skipped")
 
     def choose(self, step: int, answers: Mapping[str, Any], left: Mapping[int, Left]) -> Left | None:
         """Decide whether a step runs, all of whose parents are done.
@@ -183,7 +184,7 @@ class Flow:
         """Return what is left out where as little as possible runs: one round, one item, no condition true."""
         found: dict[int, Left] = {}
         for step, one in enumerate(self._plan.agents):
-            if one.part is not None and one.part.is_reserved and (one.part.place > 0 or one.part.rounds):
+            if is_reserved(one) and (one.part is None or one.hedges or one.part.place > 0 or one.part.rounds):
                 found[step] = Left("unused", "not needed at the least", UNUSED)
             elif one.when is not None:
                 found[step] = Left("skipped", f"condition is false: {one.when}", CONDITION)
@@ -221,6 +222,10 @@ class Flow:
         firsts = {_kind(one.part): one.name for one in agents if one.part is not None and _is_first(one.part)}
         for step, one in enumerate(agents):
             basis: list[str] = []
+            if one.hedges is not None:  # of those nothing is known in most cases, and then they are not
+                if 2 * answered.get(one.name, 0) <= answered.get(one.hedges, 0):
+                    found[step] = Left("unused", "rarely needed", UNUSED)
+                continue
             if one.part is not None and one.part.is_reserved and not _is_first(one.part):
                 basis, left = [firsts.get(_kind(one.part), "")], Left("unused", "rarely needed before", UNUSED)
             elif one.when is not None:
@@ -324,8 +329,9 @@ class Flow:
         return {name: value for name, value in values.items() if value is not MISSING}
 
 
-def _is_reserved(part: Part | None) -> bool:
-    return part is not None and part.is_reserved
+def is_reserved(step: Step) -> bool:
+    """Tell whether nobody knows before the run if a step is needed: a place, a later round, a second request."""
+    return step.hedges is not None or (step.part is not None and step.part.is_reserved)
 
 
 def _is_first(part: Part) -> bool:

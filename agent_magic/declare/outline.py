@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from agent_magic.declare.plan import Plan
     from agent_magic.declare.step import Step
 
-KEPT: Final = ("model", "max_tokens", "effort", "timeout_s", "context", "rounds", "priority")
+KEPT: Final = ("model", "max_tokens", "effort", "timeout_s", "context", "rounds", "priority", "hedge", "hedges")
 """The options of agents that an outline has as they are."""
 TEXT: Final = "."
 """What stands for a text."""

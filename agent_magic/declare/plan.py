@@ -17,7 +17,7 @@ from agent_magic.declare.dag import Dag, build_dag
 from agent_magic.declare.each import OWN, Answers, groups_of, view_of
 from agent_magic.declare.edges import Edge, Edges
 from agent_magic.declare.expansion import expand
-from agent_magic.declare.flow import MISSING, Flow
+from agent_magic.declare.flow import MISSING, Flow, is_reserved
 from agent_magic.declare.race import check_races
 from agent_magic.declare.resources import Held, conflicts, held_by
 from agent_magic.declare.saving import saved_paths
@@ -447,9 +447,7 @@ class Plan:
     @cached_property
     def flow(self) -> Flow | None:
         """What decides, while a run goes on, which steps are needed; `None` where all are."""
-        unsure = any(
-            one.when is not None or one.race or (one.part is not None and one.part.is_reserved) for one in self.agents
-        )
+        unsure = any(one.when is not None or one.race or is_reserved(one) for one in self.agents)
         return Flow(self) if unsure else None
 
     def meaning_of(self, number: int, text: str) -> Any:

@@ -130,6 +130,8 @@ class Task:
     system_text: ClassVar[None] = None
     check: ClassVar[None] = None
     group: ClassVar[None] = None
+    hedge: ClassVar[None] = None
+    hedges: ClassVar[None] = None
     schema: ClassVar[str] = ""
     tools: ClassVar[Tools] = Tools()
     max_turns: ClassVar[None] = None
@@ -150,7 +152,7 @@ class Task:
         for option in ("after", "uses_resources", "writes"):
             object.__setattr__(self, option, listed(getattr(self, option)))
         for_items = self.each is not None or (self.part is not None and self.part.has_item and not self.part.asked)
-        if for_items and "item" not in self.parameters:
+        if for_items and not self.race and "item" not in self.parameters:
             message = f"The task {self.name!r} is declared for each item, and has no parameter for it."
             raise DeclarationError(message, agent=self.name, hint=f"Write def {name_of(self.function)}(item): ...")
 

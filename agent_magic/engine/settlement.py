@@ -120,6 +120,8 @@ def skipped(record: RunRecord, step: int, cause: int, now: float) -> AgentEnded:
     """Return the end of a step because others did not succeed: any one of them, or of a race all."""
     if not record.plan.agents[step].race:
         return AgentEnded(now, step, "skipped", f"{record.results[cause].name!r} did not succeed", "Skipped")
-    others = [record.results[one] for one in record.plan.dag.parents[step]]
+    others = [one for parent in record.plan.dag.parents[step] if (one := record.results[parent]).status != "unused"]
+    if len(others) == 1:  # of a hedge that was not used
+        return AgentEnded(now, step, others[0].status, others[0].error, others[0].kind)
     told = "; ".join(f"{one.name}: {one.error or one.status}" for one in others)
     return AgentEnded(now, step, "failed", f"nobody answered. {told}", NO_ANSWER)

@@ -29,6 +29,8 @@ class AnswerCache:
         self._plan, self._endpoint, self._ledger, self._earlier = plan, endpoint, ledger, earlier
         self._fresh = fresh
         self._ordinals: dict[str, int] = {}
+        self._passed_over: dict[str, int] = {}
+        self._hedged = {one.hedges for one in plan.agents if one.hedges is not None}
         self._keys: dict[tuple[int, str, tuple[Message, ...]], tuple[str, int]] = {}
         self._taken: dict[int, dict[str, Answer | None]] = {}
 
@@ -71,7 +73,23 @@ class AnswerCache:
         known = self._keys.get((agent, request.model, request.messages))
         if known is None:
             key = request.key(self._endpoint)
-            ordinal = self._ordinals.get(key, 0)
-            self._ordinals[key] = ordinal + 1
+            ordinal = self._ordinal(agent, key)
             known = self._keys[agent, request.model, request.messages] = key, ordinal
         return known
+
+    def _ordinal(self, agent: int, key: str) -> int:
+        """Number a request among those that ask the same.
+
+        Of two of a hedge the ledger has one answer, that which came first. It serves the first one to ask again.
+        """
+        if key in self._passed_over:
+            return self._passed_over.pop(key)
+        ordinal = self._ordinals.get(key, 0)
+        self._ordinals[key] = ordinal + 1
+        if self._ledger is None or self._plan.names[agent] not in self._hedged or self.is_fresh(agent):
+            return ordinal
+        if self._ledger.find(key, ordinal) is not None or self._ledger.find(key, ordinal + 1) is None:
+            return ordinal
+        self._passed_over[key] = ordinal
+        self._ordinals[key] = ordinal + 2
+        return ordinal + 1

@@ -17,7 +17,7 @@ from agent_magic.declare.tool import Tools, tools_of
 from agent_magic.errors import AgentMagicError, shown_message
 from agent_magic.notebook.command import Parser, without_comment
 from agent_magic.notebook.session import DEFAULT_PLAN
-from agent_magic.notebook.settings import duration
+from agent_magic.notebook.settings import duration, hedge
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -153,6 +153,12 @@ def _agent_parser() -> Parser:
     add("--each", metavar="NAME", help="One agent per item of this variable or answer: {{ item }} in its prompt.")
     add("--most", type=int, metavar="N", help="With --each of an answer: the most items it may have.")
     add("--group", type=int, metavar="N", help="With --each and --returns: ask for N items in one request.")
+    add(
+        "--hedge",
+        type=hedge,
+        metavar="WHEN",
+        help="Ask it again when its answer is overdue, the first answer counts: p95 of this run's answers, or 20s.",
+    )
     add("--repeat", type=int, metavar="N", help="Ask it N times; {{ NAME }} is all its answers. See am.vote.")
     add(
         "--first-of",
@@ -272,6 +278,7 @@ def read_agent(
         each=given.each,
         most=given.most,
         group=given.group,
+        hedge=given.hedge,
         repeat=given.repeat,
         when=given.when,
         until=given.until,

@@ -159,6 +159,15 @@ def duration(text: str) -> float:
     return float(text.removesuffix(unit)) * UNITS_S.get(unit, 1)
 
 
+def hedge(text: str) -> str | float:
+    """Read when a request is overdue: seconds, or a share of answers, `p95`.
+
+    Raises:
+        ValueError: It is neither.
+    """
+    return text if text.startswith("p") else duration(text)
+
+
 def add_policy(parser: Parser, *, without: Container[str] = ()) -> None:
     """Add the options that set the policy, `without` some by name."""
     for option in [one for one in run_options() if one.name not in without]:

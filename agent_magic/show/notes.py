@@ -58,13 +58,31 @@ def rounds_note(record: RunRecord) -> str:
 
 def races_note(record: RunRecord) -> str:
     """Name the agents that were asked for a race and lost it, and what they cost; empty where there are none."""
+    twice = _asked_twice(record)
     lost = [one for one in record.results if one.kind == BEATEN and one.attempts]
-    if not lost:
-        return ""
+    others = [one for one in lost if all(one not in pair for pair in twice)]
+    told: list[str] = []
+    if others:
+        told.append(f"Not needed, since others answered first: {listed([one.name for one in others], 5)}.")
+        told.append(f"They cost {_told_cost(others, record)}.")
+    if twice:
+        names = listed([place.name for _, place in twice], 5)
+        ahead = sum(place.status == "succeeded" for _, place in twice)
+        of_pairs = [one for pair in twice for one in pair if one in lost]
+        told.append(f"Asked a second time, since the answer was overdue: {names}; {ahead:,} of them answered first.")
+        told += [f"The requests that were not needed cost {_told_cost(of_pairs, record)}."] if of_pairs else []
+    return " ".join(told)
+
+
+def _asked_twice(record: RunRecord) -> list[tuple[AgentResult, AgentResult]]:
+    """Return the steps that were asked a second time beside the first, each with that."""
+    steps = [(one.hedges, record.results[number]) for number, one in enumerate(record.plan.agents) if one.hedges]
+    return [(record[first], place) for first, place in steps if place.attempts]
+
+
+def _told_cost(lost: Sequence[AgentResult], record: RunRecord) -> str:
     cost = math.fsum(one.cost_usd for one in lost if one.cost_usd is not None)
-    label = " (simulated)" if record.simulated else ""
-    names = listed([one.name for one in lost], 5)
-    return f"Not needed, since others answered first: {names}. They cost {cost_mark(lost)}{dollars(cost)}{label}."
+    return f"{cost_mark(lost)}{dollars(cost)}{' (simulated)' if record.simulated else ''}"
 
 
 def _ended_plainly(result: AgentResult) -> bool:

@@ -6,6 +6,7 @@ import contextlib
 import json
 from typing import TYPE_CHECKING, Any, cast
 
+from agent_magic.declare.flow import is_reserved
 from agent_magic.declare.schema import VALUE
 from agent_magic.declare.units import UNKNOWN, count, dollars, known, plural, seconds, times
 from agent_magic.measure.metrics import summarize
@@ -47,7 +48,7 @@ def steps(every: int, tasks: int) -> str:
 
 def steps_of(plan: Plan) -> str:
     """Count the agents and tasks of a plan, and its layers: `2 agents and 1 task in 2 layers`."""
-    most = "at most " if any(one.part is not None and one.part.is_reserved for one in plan.agents) else ""
+    most = "at most " if any(map(is_reserved, plan.agents)) else ""
     return f"{most}{steps(len(plan), sum(one.is_task for one in plan.agents))} in {plural(plan.depth, 'layer')}"
 
 

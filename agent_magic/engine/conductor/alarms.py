@@ -11,6 +11,8 @@ LINES: Final = -1
 """Stands for all the agents that wait for room."""
 RUN: Final = -2
 """Stands for the deadline of the run."""
+HEDGES: Final = -3
+"""Stands for requests that may be overdue."""
 
 
 class Alarms:

@@ -6,7 +6,6 @@ answered the others end at once, those under way as soon as their requests have 
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from agent_magic.declare.flow import Left
@@ -16,10 +15,9 @@ from agent_magic.engine.conductor.conductor import ENDED, PASSED_ON, PENDING, UN
 from agent_magic.engine.conductor.reopening import to_reopen
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
     from agent_magic.declare.dag import Dag
-    from agent_magic.declare.plan import Plan
     from agent_magic.engine.actions import Decision
     from agent_magic.engine.contract import Requests
     from agent_magic.engine.policy import Policy
@@ -164,14 +162,3 @@ class RacingConductor(Conductor):
             for race in self._races_of(agent):
                 self._missing[race] += 1
         return again, skipped
-
-
-def conductor_for(plan: Plan, requests: Requests) -> Callable[..., Conductor]:
-    """Return what makes the conductor of a plan: one that knows races, where it has some.
-
-    Args:
-        plan: The plan.
-        requests: Tells whose answer is there already.
-    """
-    races = () if plan.flow is None else plan.flow.races
-    return partial(RacingConductor, races=races, names=plan.names, requests=requests) if races else Conductor

@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from agent_magic.declare.flow import is_reserved
 from agent_magic.declare.race import is_in_race
 from agent_magic.declare.units import dollars, seconds
 from agent_magic.engine.admission.breaker import MINUTE_S
@@ -405,17 +406,20 @@ def _needed(
         return ({}, {}, {}), []
     found, known = plan.flow.likely(Counter(row.agent for row in earlier if not row.calls))
     left = {step: why for step, why in found.items() if not guesses[step].held}
-    places = [step for step, one in enumerate(plan.agents) if one.part is not None and one.part.is_reserved]
+    hedges = [step for step, one in enumerate(plan.agents) if one.hedges is not None]
+    places = [step for step, one in enumerate(plan.agents) if is_reserved(one) and one.hedges is None]
     asked = sum(one.when is not None for one in plan.agents)
     words = [f"{len(places):,} reserved places"] if places else []
     words += ["1 condition" if asked == 1 else f"{asked:,} conditions"] if asked else []
+    overdue = [f"the low end asks nobody twice, the high end may ask {len(hedges):,} twice"] if hedges else []
     if not words:
-        return ({}, {}, {}), []
+        return (plan.flow.least(), left, {}), overdue
     told, low = " and ".join(words), "the low end has one round, one item, none true"
     if not known:
-        return (plan.flow.least(), {}, {}), [f"as if all were needed, of {told}; {low}"]
+        twice = {step: left[step] for step in hedges}
+        return (plan.flow.least(), twice, {}), [f"as if all were needed, of {told}; {low}", *overdue]
     need = f"{len(set(places) - left.keys()):,} likely to be needed, by earlier runs"
-    return (plan.flow.least(), left, {}), [f"{told}: {need}; {low}, the high end all"]
+    return (plan.flow.least(), left, {}), [f"{told}: {need}; {low}, the high end all", *overdue]
 
 
 def _notes_of(

@@ -13,6 +13,7 @@ from math import pi
 from typing import TYPE_CHECKING, TypeVar
 
 from agent_magic.declare.dag import build_dag
+from agent_magic.declare.flow import is_reserved
 from agent_magic.declare.subplan import box_of, boxes_of
 from agent_magic.declare.units import plural
 from agent_magic.record.plaintext import single_line
@@ -150,7 +151,7 @@ def _stack(plan: Plan, key: str | int, agents: Sequence[int]) -> Group:
         agents=tuple(agents),
         rounds=0 if part is None else part.rounds,
         is_box=key == box_of(first.name),
-        is_reserved=any((one := plan.agents[agent].part) is not None and one.is_reserved for agent in agents),
+        is_reserved=any(is_reserved(plan.agents[agent]) for agent in agents),
     )
 
 

@@ -232,7 +232,7 @@ def planned_view(plan: Plan, agent: int, estimates: Estimates) -> NodeView:
     one = plan.agents[agent]
     line = _expected(plan, agent, estimates)
     parents = [plan.agents[parent].name for parent in plan.dag.parents[agent]]
-    kind = "first answer" if one.race else "task" if one.is_task else one.model or ""
+    kind = "first answer" if one.race else "if overdue" if one.hedges else "task" if one.is_task else one.model or ""
     tail = f"if {single_line(one.when)}" if one.when else kind
     words = (one.name, "task" if one.is_task else "", line, "after " + ", ".join(parents) if parents else "")
     hint = single_line(" · ".join(filter(None, words)))[:MOST_HINT]
