@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from agent_magic.declare.condition import check_flow, deciding_names, without_own
+from agent_magic.declare.condition import check_flow, check_speculate, deciding_names, without_own
 from agent_magic.declare.each import Part
 from agent_magic.declare.grouping import asking, check_group
 from agent_magic.declare.hedge import check_hedge
@@ -87,6 +87,8 @@ class Agent:
         repeat: How often it is asked, each time anew: `{{ name }}` is then all its answers, `am.vote` what most say.
         when: A condition on what is in the plan, `"review.score < 4"`. Where it is false, the agent is skipped, and so
             is what cannot do without it; `{{ fix | default(draft) }}` can.
+        speculate: Whether it begins before `when` can be decided, as if that held. Where it does not, it ends as
+            skipped, and what was spent is on the bill.
         until: Run it, and all that leads from it to this condition, again until the condition holds. Prompts take
             what was answered in the round before: `None` in the first.
         rounds: The most rounds that `until` makes.
@@ -139,6 +141,7 @@ class Agent:
     hedge: str | float | None = field(default=None, kw_only=True)
     repeat: int | None = field(default=None, kw_only=True)
     when: str | None = field(default=None, kw_only=True)
+    speculate: bool = field(default=False, kw_only=True)
     until: str | None = field(default=None, kw_only=True)
     rounds: int | None = field(default=None, kw_only=True)
     priority: int = field(default=0, kw_only=True)
@@ -185,11 +188,7 @@ class Agent:
             object.__setattr__(self, "tools", made)
         text = asking(self.prompt) if self.part is not None and self.part.asks else self.prompt
         object.__setattr__(self, "template", Template.parse(text, agent=self.name))
-        if self.save is not None:
-            check_save(self)
-        check_models(self)
-        if self.hedge is not None:
-            check_hedge(self)
+        _check_together(self)
 
     is_task: ClassVar[bool] = False
     """Whether it is a Python function, and asks no model."""
@@ -289,3 +288,14 @@ def _check_options(agent: Agent) -> None:
         raise error(message, hint="Let one agent answer with citations, and another read its answer as a type.")
     if agent.role is not None and agent.system is not None:
         raise error(f"Agent {agent.name!r} has role={agent.role!r} and a system prompt. Give one of them.")
+
+
+def _check_together(agent: Agent) -> None:
+    """Raise `DeclarationError` for the first options that exclude each other."""
+    if agent.save is not None:
+        check_save(agent)
+    check_models(agent)
+    if agent.hedge is not None:
+        check_hedge(agent)
+    if agent.speculate:
+        check_speculate(agent)

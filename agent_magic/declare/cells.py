@@ -62,7 +62,7 @@ LISTS: Mapping[str, str] = {
     "writes": "--writes",
     "after": "--after",
 }
-SWITCHES: Mapping[str, str] = {"ask": "--ask", "cite": "--cite"}
+SWITCHES: Mapping[str, str] = {"ask": "--ask", "cite": "--cite", "speculate": "--speculate"}
 
 _HEADING = re.compile(r"##[ \t]+(?P<name>\w+)(?:[ \t]+\((?P<role>[^()]*)\))?(?P<options>[ \t]+-.*|[ \t]+#.*|[ \t]*)")
 _MARK = re.compile(r"(\\*)##[ \t]")

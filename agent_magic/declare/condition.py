@@ -79,10 +79,29 @@ def _check_together(step: Step, error: Callable[..., DeclarationError]) -> None:
         raise error(f"{step.name!r} has most and no each.", hint="Say of what: --each planner.steps --most 40.")
 
 
+_NOT_SPECULATIVE = ("tools", "ask", "save", "writes", "until", "hedge", "group")
+"""What cannot be thrown away, or has a way of its own to begin."""
+
+
+def check_speculate(step: Step) -> None:
+    """Raise `DeclarationError` where a step with `speculate` has no condition, or what cannot be thrown away."""
+    error = partial(DeclarationError, agent=step.name)
+    if step.when is None:
+        raise error(
+            f"{step.name!r} has speculate and no when.", hint='Say what it need not wait for: --when "review.ok".'
+        )
+    other = next((option for option in _NOT_SPECULATIVE if getattr(step, option)), "")
+    other = other or ("batch" if step.batch == "on" else "")
+    if other:
+        hint = "What it does may be thrown away: leave one of them out."
+        raise error(f"{step.name!r} has speculate and {other}.", hint=hint)
+
+
 def flow_notes(step: Step) -> list[str]:
     """Return a line for each option of a step that decides whether it runs, how often, and in how many requests."""
     found = [f"the first answer of {', '.join(step.parameters)}"] if step.race else []
-    found += [f"runs only when {step.when}"] if step.when else []
+    ahead = ", begins before that is known" if step.speculate else ""
+    found += [f"runs only when {step.when}{ahead}"] if step.when else []
     found += [f"asked {step.repeat} times"] if step.repeat else []
     found += [f"runs again until {step.until}, at most {step.rounds} rounds"] if step.until else []
     found += [f"at most {step.group} of them in a request"] if step.group else []

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, cast
 from agent_magic.declare.condition import condition_of, holds
 from agent_magic.declare.each import ITEM, KEY, read_items, view_of
 from agent_magic.declare.values import Fields
-from agent_magic.errors import AgentMagicError, shown_value
+from agent_magic.errors import AgentMagicError, PlanError, shown_value
 
 if TYPE_CHECKING:
     from agent_magic.declare.each import Part
@@ -63,13 +63,15 @@ class Flow:
         plan: The plan.
 
     Attributes:
+        names: The names of the steps.
         decides: The steps that are asked about when their parents are done: all that may be left out.
         optional: Per step, the parents it can do without.
         races: Per step that is the first of several, those.
+        ahead_of: Per step that begins before its condition is decided, the parents it does not wait for.
     """
 
     def __init__(self, plan: Plan) -> None:
-        self._plan = plan
+        self._plan, self.names = plan, plan.names
         self._items: dict[tuple[str, tuple[str, ...]], tuple[Any, list[tuple[Any, Any]] | str]] = {}
         decides = {number for number, one in enumerate(plan.agents) if one.when is not None or is_reserved(one)}
         self.races = {step: plan.dag.parents[step] for step, one in enumerate(plan.agents) if one.race}
@@ -85,6 +87,8 @@ class Flow:
             if unsure - can:
                 may.add(step)
         self.decides, self.optional = frozenset(decides | may), optional
+        speculating = [step for step, one in enumerate(plan.agents) if one.speculate]
+        self.ahead_of = {step: self._only_decide(step) for step in speculating}
 
     def _can_miss(self, step: int, unsure: set[int]) -> set[int]:
         """Return which of these parents a step can do without."""
@@ -105,6 +109,24 @@ class Flow:
             needed.update(one for name in _until(plan, step).names for one in self._numbers(step, name))
         only_after = set(plan.dag.parents[step]) - needed - can
         return unsure & (can | only_after) - needed
+
+    def _only_decide(self, step: int) -> frozenset[int]:
+        """Return the parents of a step that only its condition is about.
+
+        Raises:
+            PlanError: There are none.
+        """
+        agent = self._plan.agents[step]
+        condition = condition_of(agent.when or "", agent.name).names
+        decide = {one for name in condition for one in self._numbers(step, name)}
+        needed = {one for name in (*agent.uses, *agent.after) for one in self._numbers(step, name)}
+        only = decide.intersection(self._plan.dag.parents[step]) - needed
+        if not only:
+            message = (
+                f"{agent.name!r} has speculate, and cannot begin before its condition, {agent.when!r}, is decided:"
+            )
+            raise PlanError(f"{message} its prompt uses the same answers. Leave speculate out.")
+        return frozenset(only)
 
     def _uses(self, step: int) -> list[tuple[tuple[str, ...], frozenset[str]]]:
         """Return the names that the prompt and the condition of a step use, each with those they can do without."""

@@ -76,7 +76,7 @@ def _step(plan: Plan, step: Step, prompt: str) -> dict[str, Any]:
     batch = step.batch or ("off" if step.tools.functions else None)
     answers = "".join(f"{{{{ {name} }}}}" for name in _asked(uses, can_miss))
     known = {**{option: getattr(step, option) for option in KEPT}, "batch": batch}
-    known |= {"fallback": [*step.fallback], "cascade": [*step.cascade]}
+    known |= {"fallback": [*step.fallback], "cascade": [*step.cascade], "speculate": step.speculate}
     return {**found, **_said(known), "prompt": prompt + answers}
 
 

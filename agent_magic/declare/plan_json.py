@@ -163,7 +163,7 @@ def _agent_to_dict(plan: Plan, agent: Step) -> dict[str, Any]:
         **({"ask": True} if agent.ask else {}),
         **{key: list(value) for key in (*HELD, *NAMES) if (value := getattr(agent, key))},
         **{key: value for key in FLOW if (value := getattr(agent, key))},
-        **({"cite": True} if agent.cite else {}),
+        **{switch: True for switch in ("cite", "speculate") if getattr(agent, switch)},
         **({"chosen": agent.chosen} if agent.chosen else {}),
         **_edges_to_dict(plan, agent),
     }
@@ -255,7 +255,8 @@ def _agent_from_dict(
         raise _wrong(f"'returns' of agents[{place}]", "a JSON schema", returns)
     held = {key: tuple(_list(row, key, place) or ()) for key in (*HELD, *NAMES)}
     more: dict[str, Any] = {**held, "ask": row.get("ask") is True, "part": _part_from_dict(row, place)}
-    more["cite"], more["chosen"] = row.get("cite") is True, str(row.get("chosen") or "")
+    more |= {switch: row.get(switch) is True for switch in ("cite", "speculate")}
+    more["chosen"] = str(row.get("chosen") or "")
     if row.get("tools"):
         more["tools"] = _tools_from_list(row["tools"], place)
     more |= {key: row[key] for key in FLOW if row.get(key) is not None}

@@ -131,6 +131,7 @@ class Task:
     check: ClassVar[None] = None
     group: ClassVar[None] = None
     hedge: ClassVar[None] = None
+    speculate: ClassVar[bool] = False
     hedges: ClassVar[None] = None
     schema: ClassVar[str] = ""
     tools: ClassVar[Tools] = Tools()

@@ -30,6 +30,11 @@ class Choices(Protocol):
         """The steps it is asked about when their parents are done."""
         ...
 
+    @property
+    def ahead_of(self) -> Mapping[int, frozenset[int]]:
+        """The steps that begin before they are decided, each with the parents it does not wait for."""
+        ...
+
     def choose(self, step: int, left: Mapping[int, Left]) -> Left | None:
         """Return why a step does not run, whose parents are done; `None` where it does.
 

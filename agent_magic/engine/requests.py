@@ -180,13 +180,16 @@ class PlanChoices:
         answers: What agents and tasks returned so far, by their names.
     """
 
-    def __init__(self, flow: Flow, answers: Mapping[str, Any]) -> None:
+    def __init__(self, flow: Flow, answers: dict[str, Any]) -> None:
         self._flow, self._answers = flow, answers
-        self.decides = flow.decides
+        self.decides, self.ahead_of = flow.decides, flow.ahead_of
 
     def choose(self, step: int, left: Mapping[int, Left]) -> Left | None:
         """Return why a step does not run, whose parents are done; `None` where it does."""
-        return self._flow.choose(step, self._answers, left)
+        found = self._flow.choose(step, self._answers, left)
+        if found is not None and step in self.ahead_of:  # its answer may be there, and is thrown away
+            self._answers.pop(self._flow.names[step], None)
+        return found
 
 
 def escalation_of(plan: Plan, step: int, answer: Answer) -> CallError | None:

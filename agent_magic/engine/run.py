@@ -28,7 +28,7 @@ from agent_magic.engine.admission.breaker import Breakers
 from agent_magic.engine.admission.budget import Budget
 from agent_magic.engine.admission.gate import TOO_MANY_REQUESTS, Gate
 from agent_magic.engine.calls import Call, Calls, Resources, Result, Wanted
-from agent_magic.engine.conductor.hedging import conductor_for
+from agent_magic.engine.conductor.speculating import conductor_for
 from agent_magic.engine.contract import UNSENT
 from agent_magic.engine.expected import kinds_of
 from agent_magic.engine.retry import Failure, failure_of

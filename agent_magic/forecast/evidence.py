@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from agent_magic.declare.agent import DEFAULT_MAX_TOKENS
 from agent_magic.declare.content import tokens_of
+from agent_magic.declare.flow import CONDITION
 from agent_magic.declare.race import BEATEN
 from agent_magic.engine.batching import batching_of
 from agent_magic.engine.requests import OVERHEAD_TOKENS
@@ -307,7 +308,7 @@ def _tries(result: AgentResult, *, may_batch: bool, falls_back: bool) -> Iterato
     attempts = result.attempts
     moved = any(one.model != result.model for one in attempts)
     for place, attempt in enumerate(attempts):
-        beaten = attempt.kind == "cancelled" and result.kind == BEATEN
+        beaten = attempt.kind == "cancelled" and result.kind in {BEATEN, CONDITION}
         if attempt.ended_s is None or (attempt.kind == "cancelled" and not beaten):
             continue  # somebody stopped it: a forecast goes on
         last = place == len(attempts) - 1

@@ -95,16 +95,18 @@ class RecordedChoices:
     Args:
         flow: The conditions of its plan.
         left: The steps, and why.
+        works: Per step, what it will do; `None` for one that did nothing, and does not begin ahead of its condition.
     """
 
-    def __init__(self, flow: Flow, left: Mapping[int, Left]) -> None:
+    def __init__(self, flow: Flow, left: Mapping[int, Left], works: Sequence[Work | None]) -> None:
         self._flow, self._left = flow, left
         self.decides = flow.decides
+        self.ahead_of = {step: only for step, only in flow.ahead_of.items() if works[step] is not None}
 
     @classmethod
-    def of(cls, plan: Plan, left: Mapping[int, Left]) -> RecordedChoices | None:
+    def of(cls, plan: Plan, left: Mapping[int, Left], works: Sequence[Work | None]) -> RecordedChoices | None:
         """Return them for a plan; `None` where it has no conditions."""
-        return None if plan.flow is None else cls(plan.flow, left)
+        return None if plan.flow is None else cls(plan.flow, left, works)
 
     def choose(self, step: int, left: Mapping[int, Left]) -> Left | None:
         """Return why a step did not run; `None` where it did."""
@@ -296,7 +298,7 @@ class ModelledRequests(WithoutCalls):
         left: Mapping[int, Left],
         batching: Batching | None,
     ) -> None:
-        self.flow: Choices | None = RecordedChoices.of(plan, left)
+        self.flow: Choices | None = RecordedChoices.of(plan, left, works)
         self.batching = batching
         self.falls_back = any(one.fallback for one in plan.agents)
         self._requests, self.prefixes, self._price, self._held = requests, prefixes, price, held

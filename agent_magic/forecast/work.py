@@ -270,13 +270,18 @@ class _Modelling:
         dag = self.evidence.record.plan.dag
         works: list[Work | None] = [None] * len(self.seen)
         for agent in dag.order:
-            if agent not in self.dropped and agent not in self.left:
+            if agent not in self.dropped and (agent not in self.left or self._was_begun(agent)):
                 works[agent] = self.one(agent)
         if self.evidence.record.plan.flow is not None and (self.models or self.efforts):
             self.say("conditions, items and rounds as recorded, which another model may decide otherwise", "assumed")
         if self.assumed_answers:
             self.say(f"{_names(self.assumed_answers)}: no answer was recorded, forecast as if it came", "assumed")
         return Works(tuple(works), self.basis, tuple(self.words))
+
+    def _was_begun(self, agent: int) -> bool:
+        """Tell whether an agent that was left out had been asked before that was known."""
+        flow = self.evidence.record.plan.flow
+        return flow is not None and agent in flow.ahead_of and bool(self.seen[agent].tries)
 
     def say(self, words: str, basis: Basis) -> None:
         """Note what something stands on."""

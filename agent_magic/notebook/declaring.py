@@ -166,6 +166,11 @@ def _agent_parser() -> Parser:
         help="Ask nobody: be the first answer of these agents. The others are cancelled when it is there.",
     )
     add("--when", metavar="EXPR", help='Run it only if this holds: "review.score < 4".')
+    add(
+        "--speculate",
+        action="store_true",
+        help="Begin before --when is known; thrown away, and paid, where it is false.",
+    )
     add("--until", metavar="EXPR", help='Run it, and what leads to this condition, again until it holds: "critic.ok".')
     add("--rounds", type=int, metavar="N", help="With --until: the most rounds.")
     add("--priority", type=int, default=0, metavar="N", help="Higher goes first where something has to wait.")
@@ -289,6 +294,7 @@ def read_agent(
         after=given.after,
         attach=given.attach,
         cite=given.cite,
+        speculate=given.speculate,
         save=given.save,
         batch=given.batch,
         timeout_s=given.timeout,

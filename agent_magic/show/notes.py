@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from agent_magic.declare.flow import CONDITION
 from agent_magic.declare.race import BEATEN
 from agent_magic.declare.units import dollars
 from agent_magic.live.people import LATE, NOBODY
@@ -57,7 +58,7 @@ def rounds_note(record: RunRecord) -> str:
 
 
 def races_note(record: RunRecord) -> str:
-    """Name the agents that were asked for a race and lost it, and what they cost; empty where there are none."""
+    """Name the agents whose answers turned out not to be needed, and what they cost; empty where there are none."""
     twice = _asked_twice(record)
     lost = [one for one in record.results if one.kind == BEATEN and one.attempts]
     others = [one for one in lost if all(one not in pair for pair in twice)]
@@ -71,6 +72,11 @@ def races_note(record: RunRecord) -> str:
         of_pairs = [one for pair in twice for one in pair if one in lost]
         told.append(f"Asked a second time, since the answer was overdue: {names}; {ahead:,} of them answered first.")
         told += [f"The requests that were not needed cost {_told_cost(of_pairs, record)}."] if of_pairs else []
+    if thrown := [one for one in record.results if one.kind == CONDITION and one.attempts]:
+        names = listed([one.name for one in thrown], 5)
+        told.append(
+            f"Begun before the condition was known, which is false: {names}; cost {_told_cost(thrown, record)}."
+        )
     return " ".join(told)
 
 

@@ -19,14 +19,13 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict, deque
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from agent_magic.declare.flow import UNUSED, Left
 from agent_magic.declare.hedge import share_of
 from agent_magic.engine.actions import WakeAt
 from agent_magic.engine.conductor.alarms import HEDGES
-from agent_magic.engine.conductor.conductor import ENDED, RUNNING, Conductor
+from agent_magic.engine.conductor.conductor import ENDED, RUNNING
 from agent_magic.engine.conductor.racing import RacingConductor
 
 if TYPE_CHECKING:
@@ -35,7 +34,6 @@ if TYPE_CHECKING:
     from agent_magic.declare.dag import Dag
     from agent_magic.declare.plan import Plan
     from agent_magic.engine.actions import Decision
-    from agent_magic.engine.contract import Requests
     from agent_magic.engine.policy import Policy
     from agent_magic.engine.retry import Failure
     from agent_magic.record.answer import Status
@@ -260,19 +258,3 @@ class HedgingConductor(RacingConductor):
     def _close(self, place: int, now: float) -> None:
         """End a place that is not needed any more."""
         self._leave_out(place, Left("unused", NOT_NEEDED, UNUSED), now)
-
-
-def conductor_for(plan: Plan, requests: Requests) -> Callable[..., Conductor]:
-    """Return what makes the conductor of a plan: one that knows races and hedges, where it has some.
-
-    Args:
-        plan: The plan.
-        requests: Tells whose answer is there already.
-    """
-    races = () if plan.flow is None else plan.flow.races
-    if not races:
-        return Conductor
-    options: dict[str, Any] = {"races": races, "names": plan.names, "requests": requests}
-    if any(one.hedges is not None for one in plan.agents):
-        return partial(HedgingConductor, plan=plan, **options)
-    return partial(RacingConductor, **options)

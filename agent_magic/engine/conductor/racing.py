@@ -82,10 +82,14 @@ class RacingConductor(Conductor):
         if agent in self._beaten:  # its answer was whole before it could be aborted
             self._leave_out(agent, self._beaten[agent], now)
             return self._go_on(now)
+        self._hand_on(agent, status, why, now, kind)
+        return self._go_on(now)
+
+    def _hand_on(self, agent: int, status: Status, why: str | None, now: float, kind: str | None) -> None:
+        """End an agent that has answered, and what is not needed because of that."""
         self._end(agent, status, why, now, kind)
         self._win(agent, now)
         self._release(agent, now)
-        return self._go_on(now)
 
     def _settle_done(self, now: float) -> None:
         answered = [agent for agent, status in self._done.items() if status in PASSED_ON]

@@ -233,7 +233,7 @@ def plan_data(found: Found, name: str) -> tuple[dict[str, Any], dict[str, int | 
             **{option: value for option in FLOW if (value := getattr(agent, option))},
             **({"returns": json.loads(agent.schema)} if agent.returns else {}),
             **{option: list(value) for option in NAMES if (value := getattr(agent, option))},
-            **({"cite": True} if agent.cite else {}),
+            **{switch: True for switch in ("cite", "speculate") if getattr(agent, switch)},
             "after": list(agent.after),
         }
         for agent in agents.values()

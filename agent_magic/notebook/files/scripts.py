@@ -93,7 +93,7 @@ def _contexts(texts: Mapping[str, str]) -> str:
 def _agent(row: Mapping[str, Any]) -> str:
     if row.get("race"):
         return f"    am.first_of({row['name']!r}, {row['parameters']!r}),"
-    every = (*OPTIONS, "each", *FLOW, "returns", *NAMES, "cite")
+    every = (*OPTIONS, "each", *FLOW, "returns", *NAMES, "cite", "speculate")
     given = [option for option in every if row.get(option) is not None]
     rows = [f"        {row['name']!r},", f"        {_literal(row['prompt'])},"]
     rows += [f"        {option}={_literal(row[option])}," for option in given]
@@ -243,7 +243,7 @@ class _Reader:
             race = self.call(node, "first_of", ("name", "agents"))
             return {**first_of(race["name"], race["agents"]).to_dict(), "after": []}
         row = self.call(node, "Agent", AGENT)
-        wrong = sorted(set(row) - {*AGENT, *OPTIONS, *FLOW, "after", "each", "returns", *NAMES, "cite"})
+        wrong = sorted(set(row) - {*AGENT, *OPTIONS, *FLOW, "after", "each", "returns", *NAMES, "cite", "speculate"})
         if wrong:
             raise PlanError(f"Line {node.lineno}: Agent has no option {wrong[0]!r}.")
         after: Any = row.get("after") or ()

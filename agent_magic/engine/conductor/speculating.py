@@ -1,0 +1,140 @@
+"""A conductor of plans in which steps begin before their condition can be decided.
+
+A step with `speculate` waits for the parents that its prompt uses, and not for those that only its condition is about:
+it begins as if the condition held. When those parents have ended the condition is decided as ever. Where it holds, the
+step is as far as it has come. Where it does not, its request is aborted, or its answer is thrown away, and it ends as
+skipped, with what was spent. An answer, or a failure, that is there before is kept back until then: nobody uses what
+may be thrown away.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from agent_magic.engine.actions import Abort
+from agent_magic.engine.conductor.conductor import AWAY, ENDED, PENDING, UNDER_WAY, Conductor
+from agent_magic.engine.conductor.hedging import HedgingConductor
+from agent_magic.engine.conductor.racing import RacingConductor
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from collections.abc import Set as AbstractSet
+
+    from agent_magic.declare.dag import Dag
+    from agent_magic.declare.flow import Left
+    from agent_magic.declare.plan import Plan
+    from agent_magic.engine.actions import Decision
+    from agent_magic.engine.contract import Requests
+    from agent_magic.engine.policy import Policy
+    from agent_magic.record.answer import Status
+
+
+class SpeculatingConductor(HedgingConductor):
+    """Decides for one run of a plan with steps that speculate.
+
+    Args:
+        dag: Who waits for whom.
+        policy: How to run.
+        ahead_of: Per such step, the parents that only its condition is about.
+        **more: As `HedgingConductor` takes them.
+    """
+
+    def __init__(self, dag: Dag, policy: Policy, *, ahead_of: Mapping[int, AbstractSet[int]], **more: Any) -> None:
+        super().__init__(dag, policy, **more)
+        self._ahead_of = {step: only & {*dag.parents[step]} for step, only in ahead_of.items()}
+        self._ahead: set[int] = set()  # those that have begun, and are not decided
+        self._kept_back: dict[int, tuple[Status, str | None, str | None]] = {}
+        self._to_look_at: dict[int, None] = {}
+
+    def start(self, now: float) -> list[Decision]:
+        """Begin. Call it once."""
+        found = super().start(now)
+        self._to_look_at.update(dict.fromkeys(self._ahead_of))
+        return [*found, *self._go_on(now)]
+
+    def held_by(self, agent: int) -> str:
+        """Say what holds an agent; one that has its answer waits for its parents."""
+        return "dependencies" if agent in self._kept_back else super().held_by(agent)
+
+    def _go_on(self, now: float) -> list[Decision]:
+        while self._to_look_at:
+            agent, _ = self._to_look_at.popitem()
+            self._look_at(agent, now)
+        return super()._go_on(now)
+
+    def _look_at(self, agent: int, now: float) -> None:
+        """Let a step begin before its condition, or decide it when that can be."""
+        if self._state[agent] == PENDING and self._missing[agent]:
+            if self._missing[agent] == sum(self._state[one] != ENDED for one in self._ahead_of[agent]):
+                self._ahead.add(agent)
+                self._make_ready(agent, now, decided=True)
+        elif agent in self._ahead and not self._missing[agent]:
+            self._ahead.discard(agent)
+            self._decide(agent, self._why_left_out(agent), now)
+
+    def _decide(self, agent: int, left: Left | None, now: float) -> None:
+        kept = self._kept_back.pop(agent, None)
+        if left is None and kept is not None and kept[0] == "failed":
+            self._give_up(agent, kept[2] or "", kept[1] or "", now)
+        elif left is None and kept is not None:
+            self._hand_on(agent, *kept[:2], now, kept[2])
+        elif left is not None and kept is None and self._state[agent] in UNDER_WAY:
+            self._beaten[agent] = left
+            self._stopping[agent] = "skipped", left.why
+            self._out.append(Abort(agent, "stopped"))
+        elif left is not None:
+            self._leave_out(agent, left, now)
+
+    def _pass_on(
+        self, agent: int, status: Status, why: str | None, now: float, kind: str | None = None
+    ) -> list[Decision]:
+        if agent not in self._ahead:
+            return super()._pass_on(agent, status, why, now, kind)
+        self._state[agent], self._kept_back[agent] = AWAY, (status, why, kind)
+        return self._go_on(now)
+
+    def _give_up(self, agent: int, kind: str, why: str, now: float) -> None:
+        if agent in self._ahead:
+            self._state[agent], self._kept_back[agent] = AWAY, ("failed", why, kind)
+        else:
+            super()._give_up(agent, kind, why, now)
+
+    def _run_late(self, agent: int, now: float) -> None:
+        if agent not in self._kept_back:  # it was not late, its parents are
+            super()._run_late(agent, now)
+
+    def _can_do_without(self, step: int, now: float) -> bool:
+        """Tell whether a step does not end at once with its parent: one whose request is under way is aborted."""
+        if step not in self._ahead or self._state[step] not in UNDER_WAY or step in self._kept_back:
+            return super()._can_do_without(step, now)
+        if step not in self._stopping:
+            cause = next(one for one in self._ahead_of[step] if one in self._lost)
+            self._stopping[step] = "skipped", f"{self._names[cause]!r} did not succeed"
+            self._out.append(Abort(step, "stopped"))
+        return True
+
+    def _end(self, agent: int, *told: Any, **more: Any) -> None:
+        self._ahead.discard(agent)
+        self._kept_back.pop(agent, None)
+        super()._end(agent, *told, **more)
+        self._to_look_at.update((child, None) for child in self._dag.children[agent] if child in self._ahead_of)
+
+
+def conductor_for(plan: Plan, requests: Requests) -> Callable[..., Conductor]:
+    """Return what makes the conductor of a plan: the simplest that knows all the plan has.
+
+    Args:
+        plan: The plan.
+        requests: Tells whose answer is there already.
+    """
+    flow = plan.flow
+    if flow is None or requests.flow is None or not (flow.races or flow.ahead_of):
+        return Conductor
+    ahead_of = requests.flow.ahead_of
+    options: dict[str, Any] = {"races": flow.races, "names": plan.names, "requests": requests}
+    if ahead_of:
+        return partial(SpeculatingConductor, ahead_of=ahead_of, plan=plan, **options)
+    if any(one.hedges is not None for one in plan.agents):
+        return partial(HedgingConductor, plan=plan, **options)
+    return partial(RacingConductor, **options)
