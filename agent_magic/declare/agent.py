@@ -80,8 +80,9 @@ class Agent:
             `{{ item }}`; see `agent_magic.declare.each`. Or a step that returns a list, or such a field of its answer,
             `planner.steps`: then `most` is a must.
         most: So many items that may have; more are an error.
-        group: With `each` of a value and `returns`: so many items are asked for in one request, whose answers are
-            taken apart again. What is missing is asked for once more; see `agent_magic.declare.grouping`.
+        group: With `each` of a value and `returns`: so many items are asked for in one request, with `auto` as many as
+            fit, and the answers are taken apart again. What is missing is asked for once more; see
+            `agent_magic.declare.grouping`.
         hedge: Ask it a second time where its answer is overdue; the first answer counts. Overdue after so many
             seconds, or with `p95` after what 95 of 100 answers of this run took; see `agent_magic.declare.hedge`.
         repeat: How often it is asked, each time anew: `{{ name }}` is then all its answers, `am.vote` what most say.
@@ -94,7 +95,7 @@ class Agent:
         rounds: The most rounds that `until` makes.
         priority: Those with more go first when something has to wait; then those with more work to come.
         expect: Seconds that its answer is expected to take, where no earlier answers of it are known.
-        expect_out: Output tokens that it is expected to use, likewise.
+        expect_out: Output tokens that an answer is expected to use, likewise; with `group`, that for one item.
         returns: The type of its answers: a pydantic model, dataclass, TypedDict, Enum, `Literal`, `int`, `list[...]`
             and the like; see `agent_magic.declare.returns`; or a JSON schema. `None`: text.
         check: A function that takes an answer's value, or its text, and returns `None` or what is wrong with it. Then
@@ -137,7 +138,7 @@ class Agent:
     effort: str | None = field(default=None, kw_only=True)
     each: str | None = field(default=None, kw_only=True)
     most: int | None = field(default=None, kw_only=True)
-    group: int | None = field(default=None, kw_only=True)
+    group: int | str | None = field(default=None, kw_only=True)
     hedge: str | float | None = field(default=None, kw_only=True)
     repeat: int | None = field(default=None, kw_only=True)
     when: str | None = field(default=None, kw_only=True)
@@ -258,7 +259,7 @@ class Agent:
 
 
 _CHECKS: Mapping[str, Callable[..., None]] = {
-    **dict.fromkeys(("max_tokens", "max_turns", "group"), check_integer),
+    **dict.fromkeys(("max_tokens", "max_turns"), check_integer),
     "timeout_s": check_positive,
     **dict.fromkeys(("model", "system", "context", "each", "save"), check_text),
     "effort": partial(check_word, words=EFFORTS),

@@ -104,7 +104,8 @@ def flow_notes(step: Step) -> list[str]:
     found += [f"runs only when {step.when}{ahead}"] if step.when else []
     found += [f"asked {step.repeat} times"] if step.repeat else []
     found += [f"runs again until {step.until}, at most {step.rounds} rounds"] if step.until else []
-    found += [f"at most {step.group} of them in a request"] if step.group else []
+    many = "as many of them as fit" if step.group == "auto" else f"at most {step.group} of them"
+    found += [f"{many} in a request"] if step.group else []
     if step.hedge is not None and step.hedges is None:
         overdue = step.hedge if isinstance(step.hedge, str) else seconds(step.hedge)
         found.append(f"asked again when overdue ({overdue}): the first answer counts")

@@ -24,10 +24,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from agent_magic.declare.agent import Agent
+from agent_magic.declare.agent import DEFAULT_MAX_TOKENS, Agent
 from agent_magic.declare.condition import condition_of
 from agent_magic.declare.each import REPEATS, ROUNDS, Part, levels_of, read_items, warn_of_labels
-from agent_magic.declare.grouping import check_names, item_steps, request_steps
+from agent_magic.declare.grouping import check_names, item_steps, request_steps, size_of
 from agent_magic.declare.hedge import hedged_steps
 from agent_magic.declare.pictures import frozen
 from agent_magic.errors import PlanError, UndefinedVariable
@@ -118,7 +118,7 @@ class _Expansion:
         parts = [Part(agent.name, over, number, *one, levels) for number, one in enumerate(items)]
         if isinstance(agent, Agent) and agent.group is not None:
             check_names(agent, self.declared)
-            requests = request_steps(agent, parts)
+            requests = request_steps(agent, parts, size_of(agent, parts, agent.max_tokens or DEFAULT_MAX_TOKENS))
             return [*requests, *item_steps(requests, parts)]
         if isinstance(agent, Agent) and agent.hedge is not None:
             each = [replace(agent, name=f"{agent.name}_{part.number}", each=None, part=part) for part in parts]

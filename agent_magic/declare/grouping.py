@@ -9,20 +9,23 @@ The request is the step that costs: its prompt has that of each item, with a num
 declared one, each with the number of its item. So it is seen what is missing, doubled, out of order or of another
 type; that alone is asked for once more, in the same conversation. Each item then is a step without a request, which
 takes its answer out of the reply, or fails where there is none: the others stay.
+
+With `--group auto` as many are put together as fit; see `size_of`.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from agent_magic.declare.each import OWN, REQUESTS, Part
 from agent_magic.declare.returns import Returns
-from agent_magic.declare.schema import of_item, schema_of
+from agent_magic.declare.schema import of_item, schema_of, typical_chars
 from agent_magic.declare.signature import NOTHING, Parameter
 from agent_magic.declare.task import Task
-from agent_magic.declare.validation import listed
+from agent_magic.declare.validation import listed, must_be
 from agent_magic.declare.values import Fields, as_json, plain
 from agent_magic.errors import DeclarationError, InvalidAnswer, PlanError
 
@@ -42,6 +45,39 @@ _NOT_WITH: Final = ("repeat", "until", "when", "tools", "save", "cascade", "esca
 """What is about one answer, and a request has several."""
 
 
+AUTO: Final = "auto"
+MOST_TOGETHER: Final = 20
+"""So many items `auto` puts together at most: the longer a list, the more of it a model leaves out. An assumption."""
+MOST_CHARS: Final = 16_000
+"""So long their prompts are together at most."""
+FILL: Final = 0.5
+"""So much of `max_tokens` their answers are to fill: lengths vary, and a reply that is cut loses all of them."""
+CHARS_PER_TOKEN: Final = 4
+AROUND: Final = 40
+"""The characters that a reply has around each answer: its number, and brackets."""
+
+
+def size_of(agent: Agent, parts: Sequence[Part], max_tokens: int) -> int:
+    """Return for how many items a request asks.
+
+    With `auto` that is as many as fit into half of a reply, by what `expect_out` says one answer takes or else by its
+    type, into a prompt of `MOST_CHARS`, and no more than `MOST_TOGETHER`; all requests then ask for about as many.
+
+    Args:
+        agent: The agent.
+        parts: Its items.
+        max_tokens: The most output tokens of its replies.
+    """
+    if agent.group != AUTO:
+        return int(agent.group or 1)
+    typical = typical_chars(schema_of(agent.returns.schema)) / CHARS_PER_TOKEN
+    per_answer = (agent.expect_out or typical) + AROUND / CHARS_PER_TOKEN
+    longest = len(agent.prompt) + max((len(str(one.item)) for one in parts), default=0)
+    most = max(1, min(int(FILL * max_tokens / per_answer), MOST_CHARS // longest, MOST_TOGETHER))
+    requests = max(1, math.ceil(len(parts) / most))
+    return max(1, math.ceil(len(parts) / requests))
+
+
 def asking(prompt: str) -> str:
     """Return the template of a request for several items, by the prompt for one."""
     inside = f'<item number="{{{{ number }}}}">\n{prompt}\n</item>'
@@ -50,6 +86,10 @@ def asking(prompt: str) -> str:
 
 def check_group(agent: Agent) -> None:
     """Raise `DeclarationError` where an agent with `group` cannot be asked for several items at once."""
+    group: Any = agent.group
+    if group != AUTO and (not isinstance(group, int) or isinstance(group, bool) or group < 1):
+        error = partial(DeclarationError, agent=agent.name)
+        raise must_be(f"group of agent {agent.name!r}", "an integer >= 1, or 'auto'", group, error=error)
     what = f"Agent {agent.name!r} has group={agent.group}"
     if agent.each is None:
         raise DeclarationError(f"{what} and no each.", agent=agent.name, hint="Say of what: --each reviews --group 5.")
@@ -71,14 +111,14 @@ def check_names(agent: Agent, declared: Mapping[str, Step]) -> None:
         raise PlanError(f"{message} Leave group out, or put the answers beside the rows: rows.join(run.each(...)).")
 
 
-def request_steps(agent: Agent, parts: Sequence[Part]) -> list[Agent]:
-    """Return the requests of an agent, each for at most `group` items.
+def request_steps(agent: Agent, parts: Sequence[Part], size: int) -> list[Agent]:
+    """Return the requests of an agent.
 
     Args:
         agent: The agent.
         parts: Its items.
+        size: For how many of them each asks at most.
     """
-    size = agent.group or 1
     group, over = f"{agent.name}{_REQUEST}", f"{REQUESTS}{agent.each}"
     found: list[Agent] = []
     returns = agent.returns.of_several
@@ -86,7 +126,8 @@ def request_steps(agent: Agent, parts: Sequence[Part]) -> list[Agent]:
         items = [[place, one.key, one.item] for place, one in enumerate(parts[first : first + size], 1)]
         part = Part(group, over, number, number, items, asks=size)
         options: dict[str, Any] = {"each": None, "group": None, "returns": returns, "part": part}
-        found.append(replace(agent, name=f"{group}_{number}", **options))
+        expected = None if agent.expect_out is None else agent.expect_out * len(items)
+        found.append(replace(agent, name=f"{group}_{number}", expect_out=expected, **options))
     return found
 
 
@@ -94,7 +135,8 @@ def declared_agent(request: Agent, part: Part) -> Agent:
     """Return the agent that a request for several items was declared by."""
     each = part.over.removeprefix(REQUESTS)
     options: dict[str, Any] = {"each": each, "group": part.asks, "returns": _one_of(request), "part": None}
-    return replace(request, name=part.group.removesuffix(_REQUEST), **options)
+    expected = None if request.expect_out is None else round(request.expect_out / max(1, len(part.item)))
+    return replace(request, name=part.group.removesuffix(_REQUEST), expect_out=expected, **options)
 
 
 def _one_of(request: Step) -> Returns:

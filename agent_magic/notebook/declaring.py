@@ -17,7 +17,7 @@ from agent_magic.declare.tool import Tools, tools_of
 from agent_magic.errors import AgentMagicError, shown_message
 from agent_magic.notebook.command import Parser, without_comment
 from agent_magic.notebook.session import DEFAULT_PLAN
-from agent_magic.notebook.settings import duration, hedge
+from agent_magic.notebook.settings import duration, group, hedge
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -152,7 +152,7 @@ def _agent_parser() -> Parser:
     add("--context", metavar="NAME", help="The %%%%context, or variable, that goes out first.")
     add("--each", metavar="NAME", help="One agent per item of this variable or answer: {{ item }} in its prompt.")
     add("--most", type=int, metavar="N", help="With --each of an answer: the most items it may have.")
-    add("--group", type=int, metavar="N", help="With --each and --returns: ask for N items in one request.")
+    add("--group", type=group, metavar="N", help="With --each and --returns: N items in one request, or auto.")
     add(
         "--hedge",
         type=hedge,

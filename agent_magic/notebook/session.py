@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from agent_magic.api import Ledger, Plan, Run
 from agent_magic.api import Session as Shared
 from agent_magic.api.choosing import with_models
+from agent_magic.declare.agent import Agent
 from agent_magic.declare.returns import Returns, look_up
 from agent_magic.declare.task import Task
 from agent_magic.declare.tool import Tools, tools_of
@@ -218,7 +219,9 @@ class Session:
             raise PlanError(
                 f"No agents are declared yet in {name!r}. Write a cell that starts with %%agent NAME.{others}"
             )
-        declared = tuple(self._typed(agent, namespace).with_defaults(**defaults) for agent in registry.agents)
+        declared = tuple(
+            self._expected(self._typed(agent, namespace)).with_defaults(**defaults) for agent in registry.agents
+        )
         wanted = list(agents)
         if wanted:
             declared = _with_ancestors(declared, wanted)
@@ -273,6 +276,13 @@ class Session:
         if agent.tools.written:
             found["tools"] = self.find_tools(namespace, agent.name, agent.tools.written)
         return replace(agent, **found) if found else agent
+
+    def _expected(self, step: Step) -> Step:
+        """Return a step that puts items together as many as fit with what earlier answers for one of them took."""
+        if not isinstance(step, Agent) or step.group != "auto" or step.expect_out is not None:
+            return step
+        lengths = [one.output_tokens for one in self.shared.history.of_kin(f"{step.name}_0") if one.output_tokens]
+        return replace(step, expect_out=max(lengths)) if lengths else step
 
     def _check_contexts(self, agents: Iterable[Step], registry: Registry, namespace: Mapping[str, Any]) -> None:
         """Raise where an agent shares a context that was declared for another plan only."""

@@ -159,6 +159,15 @@ def duration(text: str) -> float:
     return float(text.removesuffix(unit)) * UNITS_S.get(unit, 1)
 
 
+def group(text: str) -> str | int:
+    """Read how many items are asked for at once: a number, or `auto`.
+
+    Raises:
+        ValueError: It is neither.
+    """
+    return text if text == "auto" else int(text)
+
+
 def hedge(text: str) -> str | float:
     """Read when a request is overdue: seconds, or a share of answers, `p95`.
 

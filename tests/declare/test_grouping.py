@@ -46,6 +46,33 @@ def test_requests_and_rows_are_steps():
     assert "red" not in text
 
 
+@pytest.mark.parametrize(
+    ("rows", "more", "requests"),
+    [
+        (5, {}, 1),
+        (45, {}, 3),  # at most 20, and about as many in each
+        (45, {"expect_out": 90}, 5),  # 10 of them fill half of 2048 tokens
+        (45, {"expect_out": 90, "max_tokens": 256}, 45),
+        (10, {"prompt": "x" * 4000 + "{{ item }}"}, 4),  # three such prompts are long enough
+    ],
+)
+def test_as_many_as_fit(rows: int, more: dict[str, Any], requests: int):
+    """`auto` goes by what an answer takes, by the length of the prompts, and by a most."""
+    given = {"prompt": "Rate {{ item }}", "each": "rows", "group": "auto", "returns": int, **more}
+    plan = am.Plan([am.Agent("label", **given)], {"rows": [f"row {number}" for number in range(rows)]})
+    assert requests == len(plan.groups.get("label_request", ()))
+    sizes = [len(plan.agents[one].part.item) for one in plan.groups.get("label_request", {}).values()]  # pyright: ignore[reportOptionalMemberAccess]
+    assert rows == sum(sizes)
+    assert max(sizes, default=0) - min(sizes, default=0) < max(requests, 1)
+
+
+def test_what_one_answer_takes_is_of_each():
+    """`expect_out` is what an answer for one item takes: a request for several takes as often that."""
+    plan = plan_of(grouped(expect_out=100))
+    assert [200, 200, 100] == [plan.agents[one].expect_out for one in plan.groups["label_request"].values()]
+    assert 100 == next(iter(declared(plan))).expect_out
+
+
 def test_a_field_that_a_row_has_not_is_an_error_when_it_is_declared():
     """A row's answer has the declared type, and what takes it is checked against that."""
     with pytest.raises(UndefinedField, match="mod"):
@@ -58,6 +85,7 @@ def test_a_field_that_a_row_has_not_is_an_error_when_it_is_declared():
         ({"returns": None}, "--returns"),
         ({"each": None}, "--each"),
         ({"group": 0}, ">= 1"),
+        ({"group": "all"}, "'auto'"),
         ({"when": "other"}, "when"),
         ({"save": "{{ key }}.txt"}, "save"),
         ({"attach": "item"}, "attach"),
