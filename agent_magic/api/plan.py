@@ -44,7 +44,7 @@ from agent_magic.record.prices import TokenPrice
 from agent_magic.record.results import RunRecord
 from agent_magic.show.graph import static_bundle
 from agent_magic.show.graph.dot import digraph
-from agent_magic.show.notes import capped_note, filled_note, ledger_notes, races_note, rounds_note, unasked_note
+from agent_magic.show.notes import capped_note, choices_note, filled_note, ledger_notes, rounds_note, unasked_note
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -495,7 +495,7 @@ async def _driven(driver: Driver | Player, session: Session, *, alone: bool) -> 
     notes = (
         capped_note(record, driver.policy),
         rounds_note(record),
-        races_note(record),
+        choices_note(record),
         filled_note(record),
         unasked_note(record),
     )

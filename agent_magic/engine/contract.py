@@ -125,6 +125,13 @@ class Requests(Protocol):
         """Have the step ask its next fallback model. `False` where it has none, or its conversation has begun."""
         ...
 
+    def ease(self, step: int) -> bool:
+        """Make the step's next request cheaper, as the policy allows. `False` where it is, or a conversation goes on.
+
+        Its line may be another one then: `fall_back` is called next, and is `True` once.
+        """
+        ...
+
     def escalate(self, step: int) -> None:
         """Have the step ask the next model of its cascade. Called where `fault` was `Escalated`."""
         ...
@@ -241,6 +248,11 @@ class WithoutCalls:
 
     def fall_back(self, step: int) -> bool:
         """Return `False`: there is no other model."""
+        del step
+        return False
+
+    def ease(self, step: int) -> bool:
+        """Return `False`: no request becomes cheaper."""
         del step
         return False
 

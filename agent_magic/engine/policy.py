@@ -7,10 +7,10 @@ from dataclasses import dataclass, field, fields
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
-from agent_magic.declare.validation import check_integer, check_positive, check_word, must_be
+from agent_magic.declare.validation import check_integer, check_positive, check_word, listed, must_be
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
 Schedule = Literal["ready", "layers", "sequential"]
 """`ready`: an agent starts when its own parents are done. `layers`: when every agent of the earlier layers is done, to
@@ -23,6 +23,7 @@ Shared = Literal["on", "off"]
 OnDoubt = Literal["ask", "again", "error"]
 """What to do with a tool call that a killed kernel had begun, and that may have happened: ask a person, and fail the
 agent where nobody is there; call it again; or tell the model that it failed."""
+DEGRADES: Final = ("effort", "model")
 Batch = Literal["off", "on", "auto"]
 BatchFallback = Literal["batch", "live"]
 """How a request is asked again that a batch did not answer: in the next batch, or at once and at full price."""
@@ -81,6 +82,9 @@ class Policy:
             `max_usd_per_min` and the cache are for other requests.
         batch_fallback: How to ask again what a batch did not answer; see `BatchFallback`. With `live` and a
             `deadline_s`, a batch that has not ended after three quarters of it is cancelled, and its rest asked live.
+        degrade: What a request that has not left gives up where the budget has no room for it, or the time until
+            `deadline_s` is expected to be too short: `effort` sends it with the effort `low` where it has more,
+            `model` asks the cheapest model of the provider. Both: `"effort,model"`. Nothing by default.
         seed: Makes the jitter of backoff repeatable.
 
     Raises:
@@ -107,6 +111,7 @@ class Policy:
     shared: Shared = field(default="on", kw_only=True)
     batch: Batch | bool = field(default="off", kw_only=True)
     batch_fallback: BatchFallback = field(default="batch", kw_only=True)
+    degrade: Sequence[str] = field(default=(), kw_only=True)
     seed: int | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
@@ -123,6 +128,9 @@ class Policy:
             raise must_be("seed", "an integer or None", self.seed)
         for option, words in POLICY_WORDS.items():
             check_word(option, getattr(self, option), words)
+        object.__setattr__(self, "degrade", listed(self.degrade or ()))
+        for word in self.degrade:
+            check_word("degrade", word, DEGRADES)
 
     def to_dict(self) -> dict[str, Any]:
         """Return its fields by name, as plain data."""

@@ -219,9 +219,10 @@ class PlanRequests:
         bought: Answers that are there already and need no room; `None` has none.
         work_s: Per agent, expected seconds of work; `None` is unknown.
         texts: What agents answered before the run, text or value, by their names.
+        cheapest: The model that requests ask which become cheaper; empty where nobody says.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - all that a request stands on
         self,
         plan: Plan,
         policy: Policy,
@@ -232,6 +233,7 @@ class PlanRequests:
         bought: Bought | None = None,
         work_s: Sequence[float] | None = None,
         texts: Mapping[str, Any] | None = None,
+        cheapest: str = "",
     ) -> None:
         self._plan, self._policy, self._prices, self._bought = plan, policy, prices, bought
         self.models, self._facts = list(models), facts
@@ -265,6 +267,9 @@ class PlanRequests:
         self._cascades = {number: [*plan.agents[number].cascade[1:]] for number in others}
         self.falls_back = any(self._fallbacks.values())
         self.checked.update({one: False for one in others if self._cascades[one] and one not in self.checked})
+        self._cheapest = cheapest
+        self._eased: dict[int, str | None] = {}  # the effort of those whose requests were made cheaper
+        self._eased_now: set[int] = set()
         self._by_item: dict[int, list[str]] = {}  # what was answered so far where several items are asked for
         self._turn: dict[int, _Turn] = {}
         self._turns: dict[int, int] = {}  # how many turns a conversation has had
@@ -296,6 +301,8 @@ class PlanRequests:
         first = ask(self._plan, step, self._texts, self._policy.timeout_s, ttl=ttl)
         if first.model != self.models[step]:
             first = first._replace(model=self.models[step])
+        if step in self._eased:
+            first = first._replace(effort=self._eased[step])
         if first.tools and self._policy.cache != "off" and not self._goes_by_batch(step):
             first = first._replace(cached_turns=True)
         if step in self._so_far:
@@ -309,11 +316,34 @@ class PlanRequests:
 
         A model cannot go on in a conversation of another one: it would lose its reasoning, silently.
         """
+        if step in self._eased_now:
+            self._eased_now.discard(step)
+            return True
         left = self._fallbacks.get(step)
         if not left or step in self._so_far:
             return False
         self._ask_other(step, left.pop(0))
         return True
+
+    def ease(self, step: int) -> bool:
+        """Make the next request of an agent cheaper, as the policy allows. `False` where it is, or has begun."""
+        if step in self._eased or step in self._so_far or self._goes_by_batch(step):
+            return False
+        allowed, model, before = self._policy.degrade, self.models[step], self._plan.agents[step].effort
+        effort = "low" if "effort" in allowed and before not in {None, "low"} else before
+        cheapest = self._cheapest if "model" in allowed and self._is_cheaper(step) else model
+        if (cheapest, effort) == (model, before):
+            return False
+        self._eased[step] = effort
+        self._ask_other(step, cheapest)
+        self._eased_now.add(step)
+        return True
+
+    def _is_cheaper(self, step: int) -> bool:
+        """Tell whether the cheapest model is cheaper than the one that the agent asks."""
+        usage = Usage(1000, output_tokens=1000)
+        cheap, dear = (self._prices.of(model, usage).cost_usd for model in (self._cheapest, self.models[step]))
+        return cheap is not None and dear is not None and cheap < dear
 
     def escalate(self, step: int) -> None:
         """Have the agent ask the next model of its cascade."""

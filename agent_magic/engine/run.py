@@ -27,6 +27,7 @@ from agent_magic.engine.actions import (
 from agent_magic.engine.admission.breaker import Breakers
 from agent_magic.engine.admission.budget import Budget
 from agent_magic.engine.admission.gate import TOO_MANY_REQUESTS, Gate
+from agent_magic.engine.admission.pressure import Pressure
 from agent_magic.engine.calls import Call, Calls, Resources, Result, Wanted
 from agent_magic.engine.conductor.speculating import conductor_for
 from agent_magic.engine.contract import UNSENT
@@ -126,8 +127,13 @@ class Engine:
         capped = policy.budget_usd is not None or policy.budget_tokens is not None
         self.budget = Budget(policy.budget_usd, policy.budget_tokens) if capped else None
         self._counts = capped or policy.max_usd_per_min is not None
+        self._pressure: Pressure | None = None
+        if policy.degrade and policy.deadline_s is not None:
+            self._pressure = Pressure(
+                record.plan, dag or record.plan.dag, policy.deadline_s, policy.concurrency, work_s
+            )
         untried = None if key is None or key.accepted else key
-        given = self._counts, untried, pacer, slots, requests.prefixes
+        given = self._counts, untried, pacer, slots, requests.prefixes, self._pressure
         limited = any(one is not None and one is not False for one in given)
         self.admission = self._gate(requests, timeouts_s, pacer, untried) if limited else None
         resources = Resources()
@@ -149,7 +155,8 @@ class Engine:
             batching=requests.batching,
             fall_back=partial(_fall_back, requests, self.admission),  # not of self: what holds itself is freed late
         )
-        self._settlement = Settlement(record, requests, self.admission, price, self.conductor.learn)
+        learners = [one.learn for one in (self._pressure, self.conductor) if one is not None and one.learn is not None]
+        self._settlement = Settlement(record, requests, self.admission, price, learners)
         self.batched: AbstractSet[int] = frozenset[int]() if requests.batching is None else requests.batching.now
         self.aborting: dict[int, str] = {}
         self._tasks, self._asked_of = requests.tasks, requests.asked_of
@@ -174,6 +181,8 @@ class Engine:
             close=requests.close,
             batched=frozenset[int]() if requests.batching is None else requests.batching.now,
             apart=requests.falls_back,
+            ease=requests.ease if self._policy.degrade else None,
+            pressure=self._pressure,
         )
 
     # what the driver says

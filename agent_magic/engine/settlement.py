@@ -12,7 +12,7 @@ from agent_magic.record.made import made
 from agent_magic.record.prices import of_batch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from agent_magic.engine.admission.breaker import Blame
     from agent_magic.engine.admission.gate import Gate
@@ -33,7 +33,7 @@ class Settlement:
         requests: What the steps ask.
         gate: Holds what is reserved; `None` where nothing limits the run.
         price: Says what tokens of a model cost.
-        learn: Is told how long an answer took, in seconds; `None` where nothing follows from it.
+        learners: Are told how long an answer took, in seconds.
 
     Attributes:
         granted: The steps that were let go and have not sent anything yet: when, and what they had waited for.
@@ -45,9 +45,9 @@ class Settlement:
         requests: Requests,
         gate: Gate | None,
         price: Callable[[str, Usage | None], Price],
-        learn: Callable[[int, float], None] | None = None,
+        learners: Sequence[Callable[[int, float], None]] = (),
     ) -> None:
-        self._learn = learn
+        self._learners = learners
         self._record, self._requests, self._gate, self._price = record, requests, gate, price
         self.granted: dict[int, tuple[float, str]] = {}
 
@@ -93,10 +93,11 @@ class Settlement:
             outcome.worker,
         )
         self._record.add(made(AttemptEnded, ended))
-        if self._learn is not None and failure is None and answer is not None:
+        if self._learners and failure is None and answer is not None:
             bought_before = outcome.source == "ledger" or price == PAID_BEFORE
             if not (bought_before or answer.batch):
-                self._learn(step, now - attempt.begun.at_s)
+                for learn in self._learners:
+                    learn(step, now - attempt.begun.at_s)
 
     def _priced(self, step: int, model: str, usage: Usage | None) -> Price:
         price, batching = self._price(model, usage), self._requests.batching

@@ -125,7 +125,8 @@ class Driver:
         seed = getrandbits(32) if policy.seed is None else policy.seed  # kept: a forecast draws the same jitter
         self.plan, self.policy, self._provider, self._asker = plan, policy, provider, asker
         self._ledger, self._pacer, self._sharing, self._pool, self._clock = ledger, pacer, sharing, pool, clock
-        self.prices, self._asked = prices or Prices(), models_of(plan)
+        self.prices, cheapest = prices or Prices(), provider.choices[:1] if "model" in policy.degrade else ()
+        self._asked = models_of(plan).union(cheapest)
         knows = ledger is not None or earlier is not None
         cache = AnswerCache(plan, provider.endpoint, ledger, earlier, fresh=fresh) if knows else None
         models = self._models = [model_of(agent) for agent in plan.agents]
@@ -135,7 +136,8 @@ class Driver:
             self.record, self._after_s = recorded.found(), recorded.ended_s
         work_s = None if history is None else expected_work_s(plan.agents, models, history)
         self.record.terms = self._terms(seed, work_s)
-        more: Any = {"bought": cache, "work_s": work_s, "texts": {} if recorded is None else recorded.texts}
+        texts = {} if recorded is None else recorded.texts
+        more: Any = {"bought": cache, "work_s": work_s, "texts": texts, "cheapest": "".join(cheapest)}
         requests = PlanRequests(plan, policy, models, self.record.terms.models, self.prices, **more)
         self.engine = Engine(
             self.record,
@@ -153,7 +155,7 @@ class Driver:
         self.streams: dict[int, Stream] = {}
         more = {"fresh": fresh, "earlier": earlier, "frame_of": frame_of, "asker": asker}
         self._caller = Caller(self.record, policy, provider, cache=cache, **more)
-        self._over, self._began = asyncio.Event(), clock()
+        self._over = asyncio.Event()
         self._tasks = Tasks(self._over.set)
         batcher = None if requests.batching is None else self._make_batcher()
         self._buyer = Buyer(self.engine, provider, self.prices, policy.max_attempts, cache=cache, batcher=batcher)

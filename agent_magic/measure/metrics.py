@@ -57,6 +57,7 @@ class Summary:
         rate_limited: The number of 429 responses.
         escalated: The number of agents that the next model of their cascade was asked for.
         fell_back: The number of agents that a fallback model was asked for.
+        degraded: The number of agents whose requests the policy made cheaper.
         batched: The number of requests answered by batch, at half the price.
         source: The source of all answers, of a run of tasks alone that of their results; `mixed`, or `None` without
             results; with ` + simulated` if simulated answers
@@ -100,6 +101,7 @@ class Summary:
     rate_limited: int
     escalated: int
     fell_back: int
+    degraded: int
     batched: int
     source: str | None
     cut: bool
@@ -128,8 +130,7 @@ def summarize(record: RunRecord, now_s: float | None = None) -> Summary:
     verdict = judge(agent_s, critical_path_s, wall_s) if judged else None
     statuses = Counter(result.status for result in results)
     left_out = sum(result.is_left_out for result in results) - statuses["unused"]
-    usages = [result.usage for result in results]
-    moved = Counter(result.moved_by for result in results)
+    usages, moved = [result.usage for result in results], Counter(result.moved_by for result in results)
     cost_usd = total_cost(results)
     return Summary(
         plan=record.plan.name,
@@ -163,6 +164,7 @@ def summarize(record: RunRecord, now_s: float | None = None) -> Summary:
         rate_limited=sum(attempt.kind == "RateLimited" for result in results for attempt in result.attempts),
         escalated=moved["escalated"],
         fell_back=moved["fell back"],
+        degraded=len(record.degraded),
         batched=_batched(results),
         source=source_of(record),
         cut=record.cut,

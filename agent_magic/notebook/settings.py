@@ -77,6 +77,11 @@ class Settings(Configurable):
     deadline = _cap(Float, "Seconds after which the run ends.", "deadline_s", "S")
     budget = _cap(Float, "The most dollars of a run; the cap cannot be crossed.", "budget_usd", "USD")
     budget_tokens = _cap(Int, "The most tokens of a run, input and output together.", "budget_tokens")
+    degrade = _setting(
+        Unicode("", help="What requests give up that the budget or --deadline has no room for: effort,model."),
+        field="degrade",
+        unit="WORDS",
+    )
     max_usd_per_min = _cap(Float, "The most dollars within any minute.", "max_usd_per_min", "USD")
     breaker_share = _number(
         Float, 1.0, "The share of the last 20 requests that fail before requests go one at a time.", "breaker_share"

@@ -53,6 +53,8 @@ class Shelf:
                 first = agent.calls[0].started.request._replace(tool_choice="")  # the budget of a run decides that
                 self._by_key.setdefault(first.key(ANYWHERE), []).append(agent.name)
         self._wanted, self._gaps, self._redacted = set(plan.names), run.gaps, run.redacted
+        self._fallbacks = {one.name: one.fallback for one in plan.agents if one.fallback}
+        self._degrades = run.terms is not None and bool(run.terms.policy.get("degrade"))
 
     def silent(self, name: str) -> RecordedAgent | None:
         """Return an agent that was never asked."""
@@ -63,7 +65,7 @@ class Shelf:
         """Return what was recorded of this request: of the agent of that name, or else of the next that asked it."""
         if self._redacted:
             return self._named(name, request)
-        names = self._by_key.get(request.key(ANYWHERE), [])
+        names = self._by_key.get(self._first_asked(name, request).key(ANYWHERE), [])
         if name not in names and (never := self.silent(name)) is not None:
             return never  # stopped before it was asked
         for one in sorted(names, key=lambda other: (other != name, other in self._wanted)):
@@ -72,12 +74,21 @@ class Shelf:
                 return self._agents[one]
         return None
 
+    def _first_asked(self, name: str, request: Request) -> Request:
+        """Return what an agent asked first in place of a request: another model or effort, where the run allowed it."""
+        calls = self._agents[name].calls[:1] if name in self._agents else ()
+        for first in (call.started.request for call in calls):
+            fell_back = first.model in self._fallbacks.get(name, ())
+            if self._degrades or fell_back:
+                return request._replace(model=first.model, effort=request.effort if fell_back else first.effort)
+        return request
+
     def _named(self, name: str, request: Request) -> RecordedAgent | None:
         """Return the agent of that name, where texts are no guide; what is no text has to be the same."""
         found = self._agents.get(name)
         if found is None or not found.whole:
             return None
-        asked = [call.started.request for call in found.calls[:1]]
+        asked, request = [call.started.request for call in found.calls[:1]], self._first_asked(name, request)
         return found if all(_shape(one) == _shape(request) for one in asked) else None
 
     def lacks(self, name: str) -> ReplayMiss:

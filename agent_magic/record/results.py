@@ -54,6 +54,7 @@ class AgentResult:
         model: The model asked.
         returns: The type of its answer; `None` for text.
         is_task: Whether it is a task: a Python function, which makes no requests.
+        other_models: The models that it may ask besides `model`.
         status: See `agent_magic.record.answer.Status`.
         ready_s: When its parents were done; `None` where they never were.
         finished_s: When it reached its last status; `None` before.
@@ -72,6 +73,7 @@ class AgentResult:
     model: str
     returns: Returns | None = None
     is_task: bool = False
+    other_models: Sequence[str] = ()
     status: Status = field(default="pending", init=False)
     ready_s: float | None = field(default=None, init=False)
     finished_s: float | None = field(default=None, init=False)
@@ -101,9 +103,14 @@ class AgentResult:
 
     @property
     def moved_by(self) -> str:
-        """Why another model than `model` was asked last: `escalated`, `fell back`, or an empty string: it was not."""
+        """Why another model than `model` was asked last; an empty string where that is not so.
+
+        `escalated`, `fell back`, or `degraded` by the policy, to a model that the agent does not name.
+        """
         if not self.attempts or self.attempts[-1].model == self.model:
             return ""
+        if self.attempts[-1].model not in self.other_models:
+            return "degraded"
         return "escalated" if any(one.kind == ESCALATED for one in self.attempts) else "fell back"
 
     @property
@@ -398,7 +405,7 @@ class RunRecord:
         self.redacted = False
         self.events: list[Event] = []
         self.results = [
-            AgentResult(agent.name, layer, model, agent.returns, agent.is_task)
+            AgentResult(agent.name, layer, model, agent.returns, agent.is_task, agent.other_models)
             for agent, layer, model in zip(plan.agents, plan.dag.layer, models, strict=True)
         ]
         self.ended_s: float | None = None
@@ -448,6 +455,14 @@ class RunRecord:
             unsure = one.status == "failed" and not (one.attempts or one.calls or one.kind == "Late")
             if unsure or one.is_left_out:
                 yield number, Left(one.status, one.error or "", one.kind or "")  # pyright: ignore[reportArgumentType] - one of three
+
+    @property
+    def degraded(self) -> list[AgentResult]:
+        """The results whose requests were made cheaper by the policy: another model, or another effort, was asked."""
+        if self.terms is None or not self.terms.policy.get("degrade"):
+            return []
+        asked = [(one, agent.effort) for one, agent in zip(self.results, self.plan.agents, strict=True) if one.attempts]
+        return [one for one, effort in asked if one.moved_by == "degraded" or one.attempts[-1].request.effort != effort]
 
     @property
     def rows(self) -> list[AgentResult]:

@@ -57,6 +57,11 @@ def rounds_note(record: RunRecord) -> str:
     )
 
 
+def choices_note(record: RunRecord) -> str:
+    """Say whose answers were not needed, and whose requests were made cheaper; empty where there are none."""
+    return " ".join(filter(None, (races_note(record), degraded_note(record))))
+
+
 def races_note(record: RunRecord) -> str:
     """Name the agents whose answers turned out not to be needed, and what they cost; empty where there are none."""
     twice = _asked_twice(record)
@@ -78,6 +83,18 @@ def races_note(record: RunRecord) -> str:
             f"Begun before the condition was known, which is false: {names}; cost {_told_cost(thrown, record)}."
         )
     return " ".join(told)
+
+
+def degraded_note(record: RunRecord) -> str:
+    """Name the agents whose requests were made cheaper by the policy, and how; empty where there are none."""
+    if not (found := record.degraded):
+        return ""
+    models = sorted({one.attempts[-1].model for one in found if one.moved_by == "degraded"})
+    efforts = {one.attempts[-1].request.effort for one in found if one.attempts[-1].request.effort == "low"}
+    how = [f"asked {', '.join(models)} instead"] if models else []
+    how += ["with effort low"] if efforts else []
+    names = listed([one.name for one in found], 5)
+    return f"Degraded, since the budget or the time was short: {names}; {' and '.join(how)}."
 
 
 def _asked_twice(record: RunRecord) -> list[tuple[AgentResult, AgentResult]]:

@@ -56,6 +56,7 @@ def choices(numbers: Summary) -> list[str]:
     """Return what conditions and models decided: `of at most 23`, `1 left out`, `12 escalated`, `1 fell back`."""
     most = [f"of at most {numbers.agents + numbers.unused:,}"] if numbers.unused else []
     counts = {"left out": numbers.left_out, "escalated": numbers.escalated, "fell back": numbers.fell_back}
+    counts["degraded"] = numbers.degraded
     return [*most, *(f"{number:,} {word}" for word, number in counts.items() if number)]
 
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from agent_magic.engine.admission.key import Key
     from agent_magic.engine.admission.pool import Seat
     from agent_magic.engine.admission.prefix import Prefixes
+    from agent_magic.engine.admission.pressure import Pressure
     from agent_magic.engine.admission.room import Need
     from agent_magic.engine.pacing.class_pacer import Ticket
     from agent_magic.engine.pacing.health import LimitUse
@@ -52,6 +53,9 @@ class Gate:
         batched: The agents whose next request goes by batch: it needs room in the budget, and nothing else.
         apart: Whether the errors of each model class count on their own, where there are models to fall back to.
             Otherwise they count together, so that a dead service costs a few calls.
+        ease: Makes an agent's next request cheaper where the budget has no room for it, or `pressure` says that time is
+            short. Tells whether it was not yet. `None` makes none cheaper.
+        pressure: Knows whether time is short; `None` where there is no deadline.
     """
 
     def __init__(  # noqa: PLR0913 - everybody who has a say
@@ -69,6 +73,8 @@ class Gate:
         close: Callable[[int], bool] | None = None,
         batched: Container[int] = frozenset[int](),
         apart: bool = False,
+        ease: Callable[[int], bool] | None = None,
+        pressure: Pressure | None = None,
     ) -> None:
         self._breakers, self._key, self._patience_s = breakers, key, patience_s
         self._classes, self._apart = limit_classes, apart
@@ -84,6 +90,7 @@ class Gate:
         self._count, self._close = count, close
         self._seated: set[int] = set()
         self._batched = batched
+        self._ease, self._pressure = ease, pressure
 
     def begin(self, began_s: float, seat: Seat | None) -> None:
         """Begin the run.
@@ -126,6 +133,8 @@ class Gate:
         need = self._need(agent)
         if need.free:
             return None
+        if self._pressure is not None and self._pressure.is_late(agent, now) and self._eases(agent):
+            return Hold("deadline", now, falls_back=True)
         line = self._lines[agent]
         counting = False
         if self._count is not None and need.least is not None and self._may_fit(need.worst, need.least):
@@ -138,7 +147,8 @@ class Gate:
         if held is not None:
             if line in self._turns:
                 self._forgo(line)
-            return held
+            beyond = isinstance(held, Never) and held.kind == "BudgetExceeded"
+            return Hold("budget", now, falls_back=True) if beyond and self._eases(agent) else held
         if self._pacer is not None and agent not in self._batched:
             warm = self._prefixes is not None and self._prefixes.is_warm(agent, now)
             tokens = need.input_tokens - need.shared_tokens if warm else need.input_tokens
@@ -153,6 +163,10 @@ class Gate:
             self._tickets[agent] = ticket
         self._took(agent, need, now)
         return None
+
+    def _eases(self, agent: int) -> bool:
+        """Make the agent's next request cheaper, where that is asked for. The caller then lets it ask for room anew."""
+        return self._ease is not None and self._ease(agent)
 
     def leave(self) -> None:
         """Record that the run is over: what it kept goes to others."""
@@ -212,6 +226,8 @@ class Gate:
 
     def _took(self, agent: int, need: Need, now: float) -> None:
         """Tell everybody that the agent goes."""
+        if self._pressure is not None:
+            self._pressure.began(agent)
         if agent in self._batched:
             if self._budget is not None:
                 self._budget.set_aside(agent, need.worst)

@@ -20,9 +20,9 @@ from agent_magic.show.closing import closing
 from agent_magic.show.notes import (
     budget_note,
     capped_note,
+    choices_note,
     context_notes,
     filled_note,
-    races_note,
     replayed_files_note,
     rounds_note,
     unasked_note,
@@ -103,7 +103,7 @@ def tell_end(
         run.totals.why if graphic and not is_unwatched(ctx.shell) else "",  # the line has it already
         capped_note(run.record, policy),
         rounds_note(run.record),
-        races_note(run.record),
+        choices_note(run.record),
         budget_note(run.record, policy),
         unasked_note(run.record),
         filled_note(run.record),
