@@ -219,7 +219,7 @@ class PlanRequests:
         bought: Answers that are there already and need no room; `None` has none.
         work_s: Per agent, expected seconds of work; `None` is unknown.
         texts: What agents answered before the run, text or value, by their names.
-        cheapest: The model that requests ask which become cheaper; empty where nobody says.
+        cheaper: The model that requests ask which become cheaper, if there is one.
     """
 
     def __init__(  # noqa: PLR0913 - all that a request stands on
@@ -233,7 +233,7 @@ class PlanRequests:
         bought: Bought | None = None,
         work_s: Sequence[float] | None = None,
         texts: Mapping[str, Any] | None = None,
-        cheapest: str = "",
+        cheaper: Sequence[str] = (),
     ) -> None:
         self._plan, self._policy, self._prices, self._bought = plan, policy, prices, bought
         self.models, self._facts = list(models), facts
@@ -267,7 +267,7 @@ class PlanRequests:
         self._cascades = {number: [*plan.agents[number].cascade[1:]] for number in others}
         self.falls_back = any(self._fallbacks.values())
         self.checked.update({one: False for one in others if self._cascades[one] and one not in self.checked})
-        self._cheapest = cheapest
+        self._cheapest = "".join(cheaper)
         self._eased: dict[int, str | None] = {}  # the effort of those whose requests were made cheaper
         self._eased_now: set[int] = set()
         self._by_item: dict[int, list[str]] = {}  # what was answered so far where several items are asked for

@@ -125,8 +125,8 @@ class Driver:
         seed = getrandbits(32) if policy.seed is None else policy.seed  # kept: a forecast draws the same jitter
         self.plan, self.policy, self._provider, self._asker = plan, policy, provider, asker
         self._ledger, self._pacer, self._sharing, self._pool, self._clock = ledger, pacer, sharing, pool, clock
-        self.prices, cheapest = prices or Prices(), provider.choices[:1] if "model" in policy.degrade else ()
-        self._asked = models_of(plan).union(cheapest)
+        self.prices, cheaper = prices or Prices(), provider.choices[:1] if "model" in policy.degrade else ()
+        self._asked = models_of(plan).union(cheaper)
         knows = ledger is not None or earlier is not None
         cache = AnswerCache(plan, provider.endpoint, ledger, earlier, fresh=fresh) if knows else None
         models = self._models = [model_of(agent) for agent in plan.agents]
@@ -136,8 +136,7 @@ class Driver:
             self.record, self._after_s = recorded.found(), recorded.ended_s
         work_s = None if history is None else expected_work_s(plan.agents, models, history)
         self.record.terms = self._terms(seed, work_s)
-        texts = {} if recorded is None else recorded.texts
-        more: Any = {"bought": cache, "work_s": work_s, "texts": texts, "cheapest": "".join(cheapest)}
+        more: Any = {"bought": cache, "work_s": work_s, "texts": recorded and recorded.texts, "cheaper": cheaper}
         requests = PlanRequests(plan, policy, models, self.record.terms.models, self.prices, **more)
         self.engine = Engine(
             self.record,
@@ -160,8 +159,7 @@ class Driver:
         batcher = None if requests.batching is None else self._make_batcher()
         self._buyer = Buyer(self.engine, provider, self.prices, policy.max_attempts, cache=cache, batcher=batcher)
         self._alarm: asyncio.TimerHandle | None = None
-        self._monitor = HealthMonitor(self.engine.admission)
-        self.alerts = AlertMonitor(self.record, alerts)
+        self._monitor, self.alerts = HealthMonitor(self.engine.admission), AlertMonitor(self.record, alerts)
         self._tells, self._told, self._began = LOG.isEnabledFor(logging.DEBUG), 0, clock()
         self.loop: asyncio.AbstractEventLoop | None = None
 
