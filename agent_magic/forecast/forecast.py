@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from agent_magic.engine.pacing.limits import Limits
     from agent_magic.engine.policy import Policy
     from agent_magic.forecast.pace import Basis
-    from agent_magic.forecast.work import End, Work, Works
+    from agent_magic.forecast.work import End, Rewritten, Work, Works
     from agent_magic.record.answer import Price
     from agent_magic.record.history import History
     from agent_magic.record.terms import Ceilings
@@ -61,6 +61,8 @@ class Scenario:
         limits: Rate limits by model class, `*` for all others; an empty mapping is no limits at all.
         prices: What tokens cost.
         faster: Per agent's number, the factor by which its answers take longer; below 1 they are faster.
+        max_tokens: Per agent's number, its `max_tokens`; the answer is as long as it was.
+        rewritten: Per agent's number, how its prompt is written otherwise; the answer is as long as it was.
         cut: Edges left out, as (parent's number, child's number): that child no longer waits for that parent.
         rounds: The most rounds of each loop; `None` is as recorded.
         most: The most items of each map over an answer; `None` is as recorded.
@@ -74,6 +76,8 @@ class Scenario:
     limits: Mapping[str, Limits] | None = field(default=None, kw_only=True)
     prices: Prices | None = field(default=None, kw_only=True)
     faster: Mapping[int, float] = field(default_factory=dict[int, float], kw_only=True)
+    max_tokens: Mapping[int, int] = field(default_factory=dict[int, int], kw_only=True)
+    rewritten: Mapping[int, Rewritten] = field(default_factory=dict[int, "Rewritten"], kw_only=True)
     cut: frozenset[tuple[int, int]] = field(default=frozenset(), kw_only=True)
     rounds: int | None = field(default=None, kw_only=True)
     most: int | None = field(default=None, kw_only=True)
@@ -176,10 +180,7 @@ class Forecaster:
         without = scenario.dropped | frozenset(self._beyond(scenario))
         by_batch = self._by_batch(policy).difference(without, self.record.decisions)
         works = self.evidence.works(scenario.models, scenario.efforts, without, limited, by_batch)
-        if scenario.faster:
-            factors, agents = scenario.faster, enumerate(works.agents)
-            paced = [work and work.paced(factors[one]) if one in factors else work for one, work in agents]
-            works = works._replace(agents=tuple(paced))
+        works = self._changed(works, scenario)
         basis, unknown = works.basis, any(_has_no_time(works.agents[one]) for one in by_batch)
         live = len(by_batch) < sum(work is not None and not work.is_task for work in works.agents)
         if unknown:
@@ -189,6 +190,18 @@ class Forecaster:
         if live and policy.cache != "off" and self._context_estimated(scenario):
             words.append("the shared context's tokens are its share of the prompt by characters")
         return _Setting(scenario, policy, ceilings, works, unknown), words, basis
+
+    def _changed(self, works: Works, scenario: Scenario) -> Works:
+        """Return the work of agents that answer faster, or are asked otherwise for the same answer."""
+        agents = list(works.agents)
+        for one, factor in scenario.faster.items():
+            agents[one] = (work := agents[one]) and work.paced(factor)
+        for one, most in scenario.max_tokens.items():
+            agents[one] = (work := agents[one]) and work._replace(max_tokens=most)
+        for one, change in scenario.rewritten.items():
+            per_character = self.evidence.seen[one].per_character
+            agents[one] = (work := agents[one]) and work.rewritten(change, per_character)
+        return works._replace(agents=tuple(agents))
 
     def _by_batch(self, policy: Policy) -> frozenset[int]:
         """Return the agents that are expected to go by batch.
@@ -327,6 +340,8 @@ def _apart_from_concurrency(scenario: Scenario, policy: Policy) -> tuple[object,
         None if scenario.limits is None else tuple(scenario.limits.items()),
         id(scenario.prices),
         tuple(scenario.faster.items()),
+        tuple(scenario.max_tokens.items()),
+        tuple(scenario.rewritten.items()),
         scenario.cut,
         scenario.paced,
         scenario.rounds,

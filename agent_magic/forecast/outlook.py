@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING, Any
 from agent_magic.forecast.forecast import Scenario
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from agent_magic.forecast.evidence import Seen
     from agent_magic.forecast.forecast import Forecast, Forecaster
 
 NEAR = 1.02
@@ -48,9 +51,14 @@ class Outlook:
         """One agent after another."""
         return self.under(schedule="sequential")
 
-    def ask(self, **changes: Any) -> Forecast:
-        """Forecast one scenario."""
-        return self._forecaster.forecast(Scenario(**changes), ranges=False)
+    @property
+    def seen(self) -> Sequence[Seen]:
+        """What is known of each agent, in plan order."""
+        return self._forecaster.evidence.seen
+
+    def ask(self, *, ranges: bool = False, **changes: Any) -> Forecast:
+        """Forecast one scenario; `ranges` asks for its low and its high end too."""
+        return self._forecaster.forecast(Scenario(**changes), ranges=ranges)
 
     def under(self, **policy: Any) -> Forecast:
         """Forecast another policy; what is left out stays."""

@@ -524,7 +524,10 @@ def _groups_of(
         terms: What the provider said of models.
     """
     contexts = [None if one in alone else agent.prefix for one, agent in enumerate(record.plan.agents)]
-    used = [name if work is not None else None for name, work in zip(contexts, works, strict=True)]
+    used = [
+        None if work is None else work.shares if work.shares and one not in alone else name
+        for one, (name, work) in enumerate(zip(contexts, works, strict=True))
+    ]
     if policy.cache == "off" or not any(used):
         return None, {}
     tokens = {name: work.shared for name, work in zip(used, works, strict=True) if name and work is not None}

@@ -118,6 +118,22 @@ class Try(NamedTuple):
         return self._replace(first_s=first_s, takes_s=self.takes_s * factor)
 
 
+class Rewritten(NamedTuple):
+    """A prompt that is written otherwise, with the same answer.
+
+    Attributes:
+        spared: The characters that it is shorter by.
+        context: The name of the context that a part of it becomes; `None` leaves its context as it is.
+        characters: The length of that part.
+        size: The same in bytes, which is the most tokens it can be.
+    """
+
+    spared: int = 0
+    context: str | None = None
+    characters: int = 0
+    size: int = 0
+
+
 class Work(NamedTuple):
     """What one agent will do.
 
@@ -133,6 +149,7 @@ class Work(NamedTuple):
         time: The range of its durations, as factors.
         output: The range of its answer's length, as factors.
         is_task: Whether it is a task; its tries are calls of its function.
+        shares: The name of a context that it has in place of the plan's; `None` is the plan's.
     """
 
     name: str
@@ -149,6 +166,7 @@ class Work(NamedTuple):
     time: tuple[float, float]
     output: tuple[float, float]
     is_task: bool = False
+    shares: str | None = None
 
     @property
     def moves(self) -> bool:
@@ -180,6 +198,31 @@ class Work(NamedTuple):
     def paced(self, factor: float) -> Work:
         """Return the work with requests that take longer by a factor; their tokens stay."""
         return self._replace(tries=tuple(one.longer(factor) for one in self.tries))
+
+    def rewritten(self, change: Rewritten, per_character: float) -> Work:
+        """Return the work with another prompt.
+
+        Args:
+            change: What is written otherwise.
+            per_character: Tokens per character of the prompt.
+        """
+        less = round(change.spared * per_character)
+        tries = tuple(
+            one if not one.input_tokens else one._replace(input_tokens=max(1, one.input_tokens - less), usage=None)
+            for one in self.tries
+        )
+        found = self._replace(
+            tries=tries if less else self.tries,
+            need=max(0, self.need - change.spared // CHARS_PER_TOKEN),
+            size=max(0, self.size - change.spared),
+        )
+        if change.context is None:
+            return found
+        prefix = round(change.characters * per_character)
+        estimated = change.characters // CHARS_PER_TOKEN
+        return found._replace(
+            shares=change.context, prefix=prefix, shared=estimated, context_size=change.size, warm=False
+        )
 
 
 class Works(NamedTuple):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from agent_magic.declare.plan import Plan
     from agent_magic.forecast.forecast import Forecast
     from agent_magic.forecast.outlook import Outlook
 
@@ -24,6 +26,10 @@ LEAST_PREFIX = 1024
 """The shortest shared text that is worth naming, in tokens: the least a provider caches."""
 WORTH = 0.05
 """A change that saves less than this share of the run is not proposed: forecasts are not better than that."""
+
+
+BRACES: Final = re.compile(r"\{\{.*?\}\}|\{%.*?%\}", re.DOTALL)
+"""What a prompt takes from elsewhere; the rest is what was written for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +106,23 @@ def found(
         assumed=changed.note.assumed,
         apply=apply if change else {},
     )
+
+
+def pays(outlook: Outlook, changed: Forecast) -> bool:
+    """Tell whether a change saves enough seconds to be proposed."""
+    return outlook.saves_s(changed) > WORTH * outlook.as_it_was.wall_s
+
+
+def cheapens(outlook: Outlook, saves_usd: float | None) -> bool:
+    """Tell whether so many dollars are enough of the run's to propose a change; not where a price is unknown."""
+    total = outlook.as_it_was.cost_usd
+    return saves_usd is not None and total is not None and saves_usd > WORTH * total
+
+
+def declared_name(plan: Plan, number: int) -> str:
+    """Return the name that a step was declared by: of one step of a group the group's."""
+    part = plan.agents[number].part
+    return plan.names[number] if part is None else part.group
 
 
 def listed(names: Sequence[str], most: int = 4) -> str:

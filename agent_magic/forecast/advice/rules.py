@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-import itertools
 from statistics import median
 from typing import TYPE_CHECKING
 
 from agent_magic.declare.agent import DEFAULT_MODEL
 from agent_magic.declare.units import seconds, times
 from agent_magic.engine.pacing.limits import DIMENSIONS
+from agent_magic.forecast.advice.economy import (
+    cache_life,
+    high_effort,
+    room_for_answers,
+    said_twice,
+    shared_text,
+    shared_values,
+)
 from agent_magic.forecast.advice.finding import (
     ALIKE,
     CONCURRENT,
     DEEP_DIVE,
     LAYERS,
-    LEAST_PREFIX,
     SCALING,
     SPECIFICATION,
     TOKENS,
@@ -22,22 +28,17 @@ from agent_magic.forecast.advice.finding import (
     Finding,
     found,
     listed,
+    pays,
 )
 from agent_magic.forecast.advice.structure import SHAPE, ordered, refers_to
 from agent_magic.measure.metrics import NEAR_BOUND, NEAR_SUM, summarize, waited_s
 from agent_magic.measure.path import Chains, works
-from agent_magic.record.answer import CHARS_PER_TOKEN
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping
 
     from agent_magic.forecast.forecast import Forecast
     from agent_magic.forecast.outlook import Outlook
-
-
-def pays(outlook: Outlook, changed: Forecast) -> bool:
-    """Tell whether a change saves enough seconds to be proposed."""
-    return outlook.saves_s(changed) > WORTH * outlook.as_it_was.wall_s
 
 
 MOST_ASKED = 12
@@ -292,45 +293,7 @@ def shared_context(outlook: Outlook) -> Finding | None:
         change = f"Run it with cache={word!r}." if max(saves, outlook.saves_usd(best) or 0.0) > WORTH * total else ""
         best = best if change else None
         return found(outlook, "shared text is paid for once", measured, source, best, change, cache=word)
-    tokens, names = _common_prefix(outlook)
-    if tokens < LEAST_PREFIX:
-        return None
-    measured = f"{len(names)} prompts begin with the same {tokens:,} tokens, estimated"
-    change = f"Put that text into a variable and give it to {', '.join(names[:3])} as their context."
-    return Finding("shared text is paid for once", measured, change=change, source=source, basis="assumed")
-
-
-def _common_prefix(outlook: Outlook) -> tuple[int, Sequence[str]]:
-    """Return how many tokens the prompts of one model begin with in common at most, and whose they are."""
-    prompts: dict[str, list[tuple[str, str]]] = {}
-    for one in outlook.record.results:
-        if one.attempts:
-            prompts.setdefault(one.model, []).append((one.attempts[-1].request.prompt, one.name))
-    best: tuple[int, Sequence[str]] = (0, ())
-    for rows in prompts.values():
-        rows.sort()
-        for (text, name), (after, other) in itertools.pairwise(rows):
-            same = _same(text, after) // CHARS_PER_TOKEN
-            if same > best[0]:
-                best = (same, [name, other])
-    tokens, names = best
-    if not names:
-        return best
-    start = next(text for rows in prompts.values() for text, name in rows if name == names[0])
-    start = start[: tokens * CHARS_PER_TOKEN]
-    return tokens, [name for rows in prompts.values() for text, name in rows if text.startswith(start)]
-
-
-def _same(one: str, other: str) -> int:
-    """Return the length of the text both begin with, by halves."""
-    least, most = 0, min(len(one), len(other))
-    while least < most:
-        middle = (least + most + 1) // 2
-        if one[:middle] == other[:middle]:
-            least = middle
-        else:
-            most = middle - 1
-    return least
+    return shared_text(outlook)
 
 
 RULES: tuple[Callable[[Outlook], Finding | None], ...] = (
@@ -345,6 +308,11 @@ RULES: tuple[Callable[[Outlook], Finding | None], ...] = (
     cost_against_time,
     cheaper_model,
     shared_context,
+    shared_values,
+    said_twice,
+    cache_life,
+    room_for_answers,
+    high_effort,
     limits,
     failures,
     *SHAPE,
@@ -356,6 +324,9 @@ OF_PLANS: tuple[Callable[[Outlook], Finding | None], ...] = (
     needless_edges,
     cheaper_model,
     shared_context,
+    shared_values,
+    said_twice,
+    cache_life,
     *SHAPE,
 )
 """Those that a plan can be asked before it runs."""

@@ -8,20 +8,17 @@ from __future__ import annotations
 import ast
 import re
 import warnings
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
-from agent_magic.declare.context import text_of
 from agent_magic.declare.resources import conflicts
-from agent_magic.declare.serialization import RenderError
 from agent_magic.declare.units import dollars, seconds, times
 from agent_magic.engine.pacing.limits import DIMENSIONS
 from agent_magic.forecast.advice.finding import (
+    BRACES,
     CONCURRENT,
     DEEP_DIVE,
-    LEAST_PREFIX,
     SCALING,
     SPECIFICATION,
-    TOKENS,
     WORTH,
     Finding,
     found,
@@ -37,7 +34,6 @@ if TYPE_CHECKING:
     from agent_magic.declare.plan import Plan
     from agent_magic.forecast.outlook import Outlook
 
-_BRACES = re.compile(r"\{\{.*?\}\}|\{%.*?%\}", re.DOTALL)
 _FED = "\n\nPrevious outputs:\n\n"
 """What stands before the answers that `depends_on` adds to a prompt; see `agent_magic.declare.plan_json`."""
 _LEADS = "from|of|by|with|using|what|see|on"
@@ -96,12 +92,12 @@ def speaks_of(prompt: str, agent: str) -> bool:
         agent: The agent's name. An underscore may be a space.
     """
     word = re.escape(agent).replace("_", "[_ ]")
-    return re.search(rf"\b{word}\b", _BRACES.sub(" ", prompt), re.IGNORECASE) is not None
+    return re.search(rf"\b{word}\b", BRACES.sub(" ", prompt), re.IGNORECASE) is not None
 
 
 def refers_to(prompt: str, agent: str) -> bool:
     """Return whether a prompt means an agent's answer: `the facts`, `of facts`, `facts says`. See `speaks_of`."""
-    word, text = re.escape(agent).replace("_", "[_ ]"), _BRACES.sub(" ", prompt)
+    word, text = re.escape(agent).replace("_", "[_ ]"), BRACES.sub(" ", prompt)
     return re.search(rf"\b(?:{_LEADS}) {word}\b|\b{word}(?:'s| (?:{_TRAILS}))\b", text, re.IGNORECASE) is not None
 
 
@@ -149,40 +145,6 @@ def _price(outlook: Outlook, name: str, given: int, written: int = 0, read: int 
     return None if rates is None else (given * rates[0] + read * rates[2] + written * rates[3]) / 1e6
 
 
-def shared_values(outlook: Outlook) -> Finding | None:
-    """A long value that several prompts write whole: as their context it is paid for once."""
-    plan, best = outlook.record.plan, cast("tuple[float, int, str, list[str]] | None", None)
-    for name, value in plan.values.items():
-        users = [one for one in plan.agents if not one.is_task and name in one.template.whole and one.context is None]
-        if len(users) < 2:
-            continue
-        try:
-            tokens = len(text_of(name, value)) // CHARS_PER_TOKEN
-        except RenderError:  # a picture, or a part of it: no text that could be shared
-            continue
-        if tokens >= LEAST_PREFIX:
-            rest, first = len(users) - 1, users[0].name
-            plain = _price(outlook, first, tokens * len(users))
-            kept = _price(outlook, first, 0, written=tokens, read=tokens * rest)
-            saves = 0.0 if plain is None or kept is None else plain - kept
-            row = (saves, tokens, name, [one.name for one in users])
-            best = row if best is None else max(best, row)
-    if best is None:
-        return None
-    saves, tokens, name, users = best
-    measured = f"{{{{ {name} }}}} stands in {len(users)} prompts, {tokens:,} tokens each time"
-    change = f"Give it to {listed(users)} as --context {name}, and take it out of their prompts." if saves > 0 else ""
-    told = Finding(
-        "shared text is a context",
-        measured,
-        change=change,
-        source=f"{TOKENS}: context once",
-        saves_usd=saves if change else None,
-        basis="assumed",
-    )
-    return told.at(listed(users), f"--context {name}")
-
-
 def tiny_requests(outlook: Outlook) -> Finding | None:
     """Many requests for a word or two each: their instruction is sent every time."""
     plan = outlook.record.plan
@@ -192,7 +154,7 @@ def tiny_requests(outlook: Outlook) -> Finding | None:
         longest = max((_output(outlook, plan.names[one]) for one in numbers), default=0)
         if agent.is_task or len(numbers) < MANY or not 0 < longest <= SHORT:
             continue
-        tokens = len(_BRACES.sub("", agent.prompt) + (agent.system_text or "")) // CHARS_PER_TOKEN
+        tokens = len(BRACES.sub("", agent.prompt) + (agent.system_text or "")) // CHARS_PER_TOKEN
         spared = len(numbers) - -(-len(numbers) // TOGETHER)
         saves = _price(outlook, agent.name, tokens * spared)
         measured = f"{group}: {len(numbers)} requests of at most {longest} output tokens"
@@ -319,5 +281,5 @@ def _situation(outlook: Outlook, bound: float, multiple: float | None) -> tuple[
     return "take several", "parts that do not need each other"
 
 
-SHAPE = (worth_it, unused_answers, wanted_texts, dead_context, shared_values, tiny_requests, written_twice)
+SHAPE = (worth_it, unused_answers, wanted_texts, dead_context, tiny_requests, written_twice)
 """The rules of this page."""

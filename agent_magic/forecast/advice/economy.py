@@ -1,0 +1,340 @@
+"""Rules on tokens that are paid for and not needed: text sent again, room never filled, effort, and the cache's life.
+
+Each asks the engine what the run would have been without them, and is silent where that changes nothing.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import re
+from collections import Counter
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from agent_magic.declare.agent import EFFORTS
+from agent_magic.declare.context import text_of
+from agent_magic.declare.serialization import RenderError
+from agent_magic.declare.units import dollars, plural, seconds
+from agent_magic.engine.admission.prefix import LIFE_S
+from agent_magic.forecast.advice.finding import (
+    BRACES,
+    LEAST_PREFIX,
+    TOKENS,
+    Finding,
+    cheapens,
+    declared_name,
+    found,
+    listed,
+    pays,
+)
+from agent_magic.forecast.work import Rewritten
+from agent_magic.record.answer import CHARS_PER_TOKEN
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from agent_magic.declare.plan import Plan
+    from agent_magic.forecast.evidence import Seen
+    from agent_magic.forecast.forecast import Forecast
+    from agent_magic.forecast.outlook import Outlook
+
+CACHING = "the vendor's page on prompt caching"
+HEADROOM, ROUNDED = 2, 100
+"""A proposed `max_tokens` is so many times the longest answer, rounded up: the next answer may be longer."""
+LEAST_THOUGHT, MOSTLY = 500, 0.5
+"""Output that no answer shows is named from so many tokens and such a share of all output on."""
+LEAST_LINE, LEAST_PARAGRAPH = 40, 200
+"""Shorter lines and paragraphs, in characters, stand in several places by chance."""
+_BLANKS: Final = re.compile(r"[ \t]{20,}|\n(?:[ \t]*\n){3,}")
+_PARAGRAPHS: Final = re.compile(r"\n[ \t]*\n")
+CONTEXT: Final = "shared text"
+"""What a context is called that nobody has named yet."""
+
+
+# text that is sent again
+
+
+def shared_text(outlook: Outlook) -> Finding | None:
+    """Text that several prompts begin with, or have somewhere, and that is no context yet."""
+    if _shared_value(outlook.record.plan) is not None:  # `shared_values` speaks of it
+        return None
+    characters, numbers = _common_prefix(outlook)
+    words = "begin with the same"
+    if characters < LEAST_PREFIX * CHARS_PER_TOKEN:
+        characters, numbers = _common_lines(outlook.record.plan)
+        words = "have the same"
+    tokens = characters // CHARS_PER_TOKEN
+    if tokens < LEAST_PREFIX:
+        return None
+    names = [outlook.record.plan.names[one] for one in numbers]
+    measured = f"{len(names)} prompts {words} {tokens:,} tokens, estimated, and pay for them each time"
+    change = f"Put that text into a variable, and make it the context of {listed(names)}."
+    told = _as_context(outlook, numbers, (characters, characters), measured, change)
+    told = replace(told, rule="shared text is paid for once")
+    return told.at(listed(names), "%%agent NAME --context VARIABLE, and the prompt without that text")
+
+
+def shared_values(outlook: Outlook) -> Finding | None:
+    """A long value that several prompts write whole: as their context it is paid for once."""
+    best = _shared_value(outlook.record.plan)
+    if best is None:
+        return None
+    text, name, numbers = best
+    names = [outlook.record.plan.names[one] for one in numbers]
+    tokens = len(text) // CHARS_PER_TOKEN
+    measured = f"{{{{ {name} }}}} stands in {len(names)} prompts, {tokens:,} tokens each time"
+    change = f"Give it to {listed(names)} as --context {name}, and take {{{{ {name} }}}} out of their prompts."
+    size = len(text.encode(errors="replace"))
+    return _as_context(outlook, numbers, (len(text), size), measured, change).at(listed(names), f"--context {name}")
+
+
+def _as_context(
+    outlook: Outlook, numbers: Sequence[int], length: tuple[int, int], measured: str, change: str
+) -> Finding:
+    """Forecast the run with a text of some characters and bytes as the context of these agents."""
+    shared = Rewritten(0, CONTEXT, *length)
+    cache = "auto" if outlook.policy.cache == "off" else outlook.policy.cache
+    policy = replace(outlook.policy, cache=cache)
+    changed = outlook.ask(policy=policy, rewritten=dict.fromkeys(numbers, shared))
+    change = change if cheapens(outlook, outlook.saves_usd(changed)) else ""
+    told = found(outlook, "shared text is a context", measured, f"{TOKENS}: context once", changed, change)
+    return replace(told, basis="assumed", assumed="its tokens are its share of the prompt by characters")
+
+
+def _shared_value(plan: Plan) -> tuple[str, str, list[int]] | None:
+    """Return the text, the name and the agents of the long value that is sent again most; `None` where there is none.
+
+    Agents that have a context are left out: they can have no other.
+    """
+    best: tuple[int, str, str, list[int]] | None = None
+    for name, value in plan.values.items():
+        users = [
+            number
+            for number, one in enumerate(plan.agents)
+            if not one.is_task and name in one.template.whole and one.context is None
+        ]
+        if len(users) < 2:
+            continue
+        try:
+            text = text_of(name, value)
+        except RenderError:  # a picture, or a part of it: no text that could be shared
+            continue
+        if len(text) >= LEAST_PREFIX * CHARS_PER_TOKEN:
+            row = (len(text) * (len(users) - 1), text, name, users)
+            best = row if best is None or row[0] > best[0] else best
+    return None if best is None else best[1:]
+
+
+def _common_prefix(outlook: Outlook) -> tuple[int, Sequence[int]]:
+    """Return how many characters the prompts of one model begin with in common at most, and whose they are."""
+    prompts: dict[str, list[tuple[str, int]]] = {}
+    for number, one in enumerate(outlook.record.results):
+        if one.attempts and outlook.record.plan.agents[number].context is None:
+            prompts.setdefault(one.model, []).append((one.attempts[-1].request.prompt, number))
+    best: tuple[int, str, str] = (0, "", "")
+    for model, rows in prompts.items():
+        rows.sort()
+        for (text, _), (after, _) in itertools.pairwise(rows):
+            same = _same(text, after)
+            if same > best[0]:
+                best = (same, text, model)
+    same, text, model = best
+    if not same:
+        return 0, ()
+    return same, sorted(number for other, number in prompts[model] if other.startswith(text[:same]))
+
+
+def _same(one: str, other: str) -> int:
+    """Return the length of the text both begin with, by halves."""
+    least, most = 0, min(len(one), len(other))
+    while least < most:
+        middle = (least + most + 1) // 2
+        if one[:middle] == other[:middle]:
+            least = middle
+        else:
+            most = middle - 1
+    return least
+
+
+def _common_lines(plan: Plan) -> tuple[int, Sequence[int]]:
+    """Return the characters of the lines that the same agents declare, most spared first, and whose they are."""
+    by_prompt: dict[str, list[int]] = {}
+    for number, one in enumerate(plan.agents):
+        if not one.is_task and one.context is None:
+            by_prompt.setdefault(one.prompt, []).append(number)
+    prompts = list(by_prompt)
+    where: dict[str, list[int]] = {}
+    for place, prompt in enumerate(prompts):
+        lines = dict.fromkeys(line.strip() for line in BRACES.sub("\n", prompt).splitlines())
+        for line in lines:
+            if len(line) >= LEAST_LINE:
+                where.setdefault(line, []).append(place)
+    lengths = Counter[tuple[int, ...]]()
+    for line, places in where.items():
+        lengths[tuple(places)] += len(line) + 1
+
+    def sent_again(places: tuple[int, ...]) -> int:
+        return lengths[places] * (sum(len(by_prompt[prompts[one]]) for one in places) - 1)
+
+    best = max(lengths, key=sent_again, default=())
+    if not best or not sent_again(best):
+        return 0, ()
+    return lengths[best], sorted(number for one in best for number in by_prompt[prompts[one]])
+
+
+def said_twice(outlook: Outlook) -> Finding | None:
+    """Paragraphs that stand twice in one prompt, and long runs of blanks."""
+    rows: dict[int, Rewritten] = {}
+    for number, one in enumerate(outlook.record.results):
+        spared = _spared(one.attempts[-1].request.prompt) if one.attempts else 0
+        if spared >= LEAST_PARAGRAPH:
+            rows[number] = Rewritten(spared)
+    if not rows:
+        return None
+    changed = outlook.ask(rewritten=rows)
+    if not (cheapens(outlook, outlook.saves_usd(changed)) or pays(outlook, changed)):
+        return None
+    names = [outlook.record.plan.names[one] for one in sorted(rows, key=lambda one: -rows[one].spared)]
+    tokens = round(sum(one.spared * outlook.seen[number].per_character for number, one in rows.items()))
+    verb = "says" if len(names) == 1 else "say"
+    measured = f"the prompt of {listed(names)} {verb} a paragraph twice, or is blank: about {tokens:,} tokens"
+    change = f"Leave them out of the prompt of {listed(names)}, or clean the value that they come from."
+    told = found(outlook, "nothing is said twice", measured, f"{TOKENS}: prompt compression", changed, change)
+    told = replace(told, basis="assumed", assumed="tokens by characters, and the same answers")
+    return told.at(listed(names), f"each paragraph once in the prompt of {names[0]}")
+
+
+def _spared(prompt: str) -> int:
+    """Return how many characters of a prompt are blanks, or a paragraph that stood in it before."""
+    blank = sum(len(one.group()) - 1 for one in _BLANKS.finditer(prompt))
+    counts = Counter(part.strip() for part in _PARAGRAPHS.split(prompt))
+    return blank + sum(len(text) * (count - 1) for text, count in counts.items() if len(text) >= LEAST_PARAGRAPH)
+
+
+# room, effort and the cache's life
+
+
+def room_for_answers(outlook: Outlook) -> Finding | None:
+    """Answers much shorter than `max_tokens`, where a budget sets all of it aside for each request."""
+    plan, longest = outlook.record.plan, dict[str, int]()
+    asked = [(number, one) for number, one in enumerate(outlook.seen) if not one.is_task and not _calls(one)]
+    for number, one in asked:
+        name = declared_name(plan, number)
+        longest[name] = max(longest.get(name, 0), one.output_tokens or 0)
+    caps = {name: ROUNDED * math.ceil(HEADROOM * most / ROUNDED) for name, most in longest.items() if most}
+    lower = {
+        number: cap
+        for number, one in asked
+        if (cap := caps.get(declared_name(plan, number))) is not None and cap * 2 <= one.max_tokens
+    }
+    if not lower:
+        return None
+    changed = outlook.ask(max_tokens=lower)
+    more = changed.totals.succeeded - outlook.as_it_was.totals.succeeded
+    if more <= 0 and not pays(outlook, changed):
+        return None
+    names = list(dict.fromkeys(declared_name(plan, number) for number in lower))
+    most = max(outlook.seen[number].max_tokens for number in lower)
+    measured = (
+        f"{listed(names)}: the longest answer has {max(longest[name] for name in names):,} tokens, "
+        f"and each request reserves {most:,}"
+    )
+    edits = ", ".join(f"--max-tokens {caps[name]} on {name}" for name in names[:4])
+    fits = f" {plural(more, 'more answer')} then fit{'s' * (more == 1)} into the budget." if more > 0 else ""
+    change = f"Lower max_tokens: {edits}.{fits}"
+    source = "budgets: the worst case of each request is set aside before it is sent"
+    told = found(outlook, "max_tokens near the answers", measured, source, changed, change)
+    assumed = "; ".join(filter(None, [told.assumed, "answers as long as recorded: a longer one would be cut"]))
+    return replace(told, assumed=assumed).at(listed(names), edits)
+
+
+def _calls(seen: Seen) -> bool:
+    """Return whether an agent called tools: its turns are not read here, so nothing is said of it."""
+    return any(one.tools for one in seen.tries)
+
+
+def high_effort(outlook: Outlook) -> Finding | None:
+    """A declared effort where most of the output never shows in an answer: it is thinking."""
+    plan, total = outlook.record.plan, outlook.as_it_was.cost_usd
+    thought = {number: hidden for number, one in enumerate(outlook.seen) if (hidden := _thought(one))}
+    if not thought or not total:
+        return None
+    lower = {number: EFFORTS[EFFORTS.index(outlook.seen[number].effort or "") - 1] for number in thought}
+    changed = outlook.ask(efforts=lower, ranges=True)
+    tried, least = changed.note.basis != "assumed", changed.note.cost_range_usd
+    best = outlook.saves_usd(changed) if tried else None if least is None else total - least[0]
+    if not cheapens(outlook, best):
+        return None
+    names = list(dict.fromkeys(declared_name(plan, number) for number in thought))
+    now = ", ".join(dict.fromkeys(str(outlook.seen[number].effort) for number in thought))
+    then = ", ".join(dict.fromkeys(lower.values()))
+    output = sum(outlook.seen[number].output_tokens or 0 for number in thought)
+    measured = (
+        f"{listed(names)} with effort {now}: about {sum(thought.values()):,} of {output:,} output tokens "
+        "are in no answer: thinking, most likely"
+    )
+    group = next((name for name in names if name in plan.groups), None)
+    grade = f"await run.trial({group!r}, effort=[{then!r}, {now!r}], truth=...)" if group else "read both answers"
+    hope = "" if tried else f" An estimate: at best {dollars(best)} less, at an effort nobody has tried."
+    change = f"Try effort {then} for {listed(names)}.{hope} Quality is not measured: {grade}."
+    apply = {plan.names[number]: effort for number, effort in lower.items()}
+    told = found(outlook, "effort by the task", measured, "the vendor's page on effort", changed, change, effort=apply)
+    if not tried:  # as long as before is no forecast of what a lower effort is for
+        told = replace(told, saves_s=None, saves_usd=None, forecast_s=None, forecast_usd=None)
+    return told.at(listed(names), f"--effort {then}")
+
+
+def _thought(seen: Seen) -> int:
+    """Return the output tokens that an answer does not show, where they are most of it; 0 for others."""
+    if seen.is_task or not seen.answered or seen.effort not in EFFORTS[1:] or _calls(seen):
+        return 0
+    output = seen.output_tokens or 0
+    hidden = output - seen.text_characters // CHARS_PER_TOKEN
+    return hidden if hidden >= LEAST_THOUGHT and hidden > MOSTLY * output else 0
+
+
+def cache_life(outlook: Outlook) -> Finding | None:
+    """How long a shared context is cached, against the gaps between its uses."""
+    plan, policy = outlook.record.plan, outlook.policy
+    users = Counter(one.context for one in plan.agents if one.context is not None)
+    if policy.cache == "off" or not any(count > 1 for count in users.values()):
+        return None
+    ways: Mapping[str, Forecast] = {
+        **{f"cache_ttl={ttl!r}": outlook.under(cache_ttl=ttl) for ttl in LIFE_S},
+        "cache='off'": outlook.under(cache="off"),
+    }
+    priced = {way: changed.cost_usd for way, changed in ways.items() if changed.cost_usd is not None}
+    if not priced:
+        return None
+    best = min(priced, key=lambda way: priced[way])
+    if not cheapens(outlook, outlook.saves_usd(ways[best])):
+        return None
+    gap_s, name = max(_gaps(outlook), default=(0.0, users.most_common(1)[0][0]))
+    lived = next((one.request.ttl for one in outlook.record.attempts if one.request.cached), policy.cache_ttl)
+    measured = f"{name} is used up to {seconds(gap_s)} apart, and was cached for {lived}"
+    option, _, word = best.partition("=")
+    change = f"Run it with {best}: {_WHY[word]}."
+    apply = {option: word.strip("'")}
+    told = found(outlook, "the cache lives as long as needed", measured, CACHING, ways[best], change, **apply)
+    return told.at(name, f"%agents run --{option.replace('_', '-')} {apply[option]}")
+
+
+_WHY: Final = {
+    "'5m'": "what is used again at once need not be kept for an hour, which costs twice the input to write",
+    "'1h'": "it is then written once, not again after each gap of more than five minutes",
+    "'off'": "it is used too seldom to earn back what writing it costs",
+}
+
+
+def _gaps(outlook: Outlook) -> list[tuple[float, str]]:
+    """Return the longest gap between two uses of each context, in seconds."""
+    starts: dict[tuple[str, str], list[float]] = {}
+    for number, one in enumerate(outlook.record.results):
+        context = outlook.record.plan.agents[number].context
+        if context is not None:
+            starts.setdefault((one.model, context), []).extend(attempt.granted_s for attempt in one.attempts)
+    return [
+        (max((later - earlier for earlier, later in itertools.pairwise(sorted(at_s))), default=0.0), context)
+        for (_, context), at_s in starts.items()
+    ]
