@@ -20,7 +20,8 @@ CHANGES: Final = (
     Column("run then", "number"),
 )
 SOURCES: Final = (Column("rule"), Column("source", "prose"))
-EDITS: Final = (Column("rule", "prose"), Column("where", "prose"), Column("write", "prose"))
+WHY: Final = (Column("", "number"), Column("why", "prose"))
+EDITS: Final = (Column("", "number"), Column("write", "prose"), Column("where", "prose"))
 RULES: Final = (Column("rule"), Column("measured", "prose"))
 
 
@@ -30,14 +31,15 @@ def advice_page(advice: Advice) -> Page:
         (f"{number}.", one.change, _gain(one), seconds(one.forecast_s) if known(one.forecast_s) is not None else "")
         for number, one in enumerate(advice.changes, 1)
     ]
-    why = [(one.rule, one.measured + ("" if advice.planned else _trust(one))) for one in advice.changes]
+    numbered = [(f"{number}.", one) for number, one in enumerate(advice.changes, 1)]
+    why = [(number, one.measured + ("" if advice.planned else _trust(one))) for number, one in numbered]
     fine = [(one.rule, one.measured) for one in advice if not one.change]
     blocks: list[Block] = [Line(_headline(advice), head="Lint:" if advice.planned else "Advice:")]
     if changes:
-        blocks += [Table(CHANGES, changes), Table(RULES, why, strong=True)]
-    edits = [(one.rule, one.where, one.edit) for one in advice.changes if one.edit]
+        blocks += [Table(CHANGES, changes), Table(WHY, why)]
+    edits = [(number, one.edit, one.where) for number, one in numbered if one.edit]
     if edits:
-        blocks.append(Fold("the edits", [Table(EDITS, edits, strong=True)]))
+        blocks.append(Table(EDITS, edits))
     if fine:
         blocks.append(Fold(f"{plural(len(fine), 'rule')} found nothing to change", [Table(RULES, fine)]))
     sources = [(one.rule, one.source) for one in advice]
@@ -64,5 +66,5 @@ def _gain(one: Finding) -> str:
 
 def _trust(one: Finding) -> str:
     """Say what a forecast stands on, where that is not the run alone."""
-    told = ": ".join(filter(None, [one.basis, one.assumed]))
-    return "" if told == "measured" else f" ({told})"
+    told = ": ".join(filter(None, [one.basis.capitalize(), one.assumed]))
+    return "" if told == "Measured" else f" {told}."

@@ -102,10 +102,10 @@ def test_edges_that_carry_text_are_never_called_needless():
 def test_the_published_chooser_is_answered_with_seconds():
     """Which word the rule says, and what both ways take."""
     chain = Run(run_of([[], [0], [1]], [2.0, 2.0, 2.0])).advise()
-    assert "the rule says sequential" in str(chain)
+    assert "the rule says sequential" in " ".join(str(chain).split())
     found = advice_of(E2, am.Policy(8))["sequential, hybrid or parallel"].measured
     assert "the rule says parallel" in found
-    assert "18.0 s, 2.2x this run" in found
+    assert "18.0 s, 2.2 times as long as this run" in found
 
 
 def test_what_takes_hours_is_told_in_hours():
@@ -142,7 +142,8 @@ def test_agents_that_cost_alike_may_try_it_together():
     plan = am.Plan([*dear, am.Agent("cheap", "y", model="claude-sonnet-5-5")])
     run = Run(drive(plan, lambda *_: Reply(2.0))[0])
     found = {one.rule: one for one in run.advise()}["the model by the task"]
-    assert "d0, d1, d2, d3 and 2 more: " in found.measured
+    assert "asked by d0, d1, d2, d3 and 2 more." in found.measured
+    assert "--model claude-haiku-5-5" == found.edit
     assert "Try claude-haiku-5-5 for d0, d1, d2, d3 and 2 more, and" in found.change
     asked = run.whatif(model={f"d{one}": "claude-haiku-5-5" for one in range(6)})
     assert run.totals.cost_usd - asked["cost_usd"][0] == pytest.approx(found.saves_usd)
@@ -164,11 +165,13 @@ def test_failures_and_limits_are_counted():
     plan = am.Plan([am.Agent("a", "x"), am.Agent("b", "y")])
     record, _ = drive(plan, lambda _, number: Reply(1.0, Overloaded("full", status=529) if number == 1 else None))
     found = {one.rule: one for one in Run(record).advise()}["failures do not cascade"]
-    assert "2 of 4 requests failed (Overloaded), 2.0 s" in found.measured
+    assert "2 of 4 requests failed (Overloaded), after 2.0 s in all." == found.measured
     assert found.change
     busy = Reply(1.0, RateLimited("busy", retry_after_s=9.0), status=429)
     refused, _ = drive(plan, lambda _, number: busy if number == 1 else Reply(1.0))
-    assert "2 requests refused" in {one.rule: one for one in Run(refused).advise()}["inside the rate limits"].measured
+    assert (
+        "2 requests were refused" in {one.rule: one for one in Run(refused).advise()}["inside the rate limits"].measured
+    )
 
 
 def test_nothing_to_improve_is_said():
@@ -238,3 +241,22 @@ def test_one_agent_is_advised_only_where_it_is_no_slower():
 
     assert "" == told(12.0)
     assert "One agent does the same job" in told(4.0)
+
+
+def test_advice_fits_a_terminal_and_says_what_to_write():
+    """Lines of at most 80 columns: the change, what it is worth, why, what to write where, and whose rule it is."""
+    told = str(Run(run_of(E3.parents, E3.work_s, am.Policy(2))).advise())
+    assert 80 >= max(map(len, told.splitlines()))
+    first = told.split("\n1. ")[1].split("\n2. ", maxsplit=1)[0].splitlines()
+    assert "Run it with concurrency=6; more slots would save no more." == first[0]
+    assert "   It saves 8.0 s. The run then takes 9.0 s. Measured." == first[1]
+    assert "   Write: %agents run --concurrency 6 (where: the run)" in first
+
+
+def test_barriers_and_slots_are_changed_together():
+    """Where the forecast is of a run without barriers, the edit takes them away too."""
+    run = Run(run_of([[], [], [0], [1]], [9.0, 1.0, 1.0, 9.0], am.Policy(4, "layers")))
+    told = {one.rule: one for one in run.advise()}["wall time near the critical path, not the sum"]
+    assert "%agents run --concurrency 2 --schedule ready" == told.edit
+    applied = run.apply(told).policy
+    assert ("ready", 2) == (applied.schedule, applied.concurrency)

@@ -11,6 +11,7 @@ import agent_magic as am
 from agent_magic.api import Run
 from agent_magic.forecast.evidence import rows_of
 from agent_magic.record.history import History
+from agent_magic.record.prices import Prices
 from tests.live.virtual import Reply, drive
 
 SONNET = "claude-sonnet-5-5"
@@ -99,7 +100,7 @@ def test_a_paragraph_that_stands_twice_in_a_prompt_is_named():
     twice = f"{paragraph}\n\nAnd once more:\n\n{paragraph}\n\nSay yes or no."
     run = ran([am.Agent("a", twice)], replied(len(twice) // 4, 5, 0, 0))
     told = by_rule(run)["nothing is said twice"]
-    assert "the prompt of a says a paragraph twice" in told.measured
+    assert "paragraphs that stand twice in the prompt of a" in told.measured
     assert 0.4 < told.saves_usd / run.totals.cost_usd < 0.5
     blank = ran([am.Agent("a", f"Name{' ' * 4000}it.")], replied(1000, 5, 0, 0))
     assert "nothing is said twice" in by_rule(blank)
@@ -124,7 +125,7 @@ def test_room_that_no_answer_fills_is_named_where_a_budget_is_short():
     """A budget sets all of `max_tokens` aside: with less of it more requests run at once, and the forecast says so."""
     run = answers_of(4_000, TIGHT)
     told = by_rule(run)["max_tokens near the answers"]
-    assert "the longest answer has 100 tokens, and each request reserves 4,000" in told.measured
+    assert "The longest answer of rate has 100 tokens, and each request sets 4,000 aside" in told.measured
     assert ("--max-tokens 200 on rate", "rate") == (told.edit, told.where)
     assert told.saves_s > 0
     assert told.forecast_s == answers_of(200, TIGHT).totals.wall_s  # followed, it comes true
@@ -136,7 +137,7 @@ def test_answers_that_the_budget_refused_fit_then():
     run = answers_of(4_000, am.Policy(budget_tokens=4_300, seed=1))
     told = by_rule(run)["max_tokens near the answers"]
     assert 3 == run.totals.succeeded
-    assert "3 more answers then fit into the budget." in told.change
+    assert "Lower max_tokens of rate, and 3 more answers fit into the budget." == told.change
     assert told.saves_usd < 0
     alike = answers_of(200, am.Policy(budget_tokens=4_300, seed=1))
     assert 6 == alike.totals.succeeded
@@ -161,8 +162,8 @@ def thinking(effort, text="yes", **more):
 def test_an_effort_that_nobody_sees_may_be_lowered():
     """Nobody has tried the lower one: no saving is claimed, the range is, and quality is said to be unknown."""
     told = by_rule(thinking("high"))["effort by the task"]
-    assert "about 3,000 of 3,000 output tokens are in no answer" in told.measured
-    assert "An estimate: at best" in told.change
+    assert "about 3,000 of 3,000 output tokens of a are in no answer" in told.measured
+    assert "An estimate, as nobody has tried it" in told.change
     assert "Quality is not measured" in told.change
     assert (None, None, "assumed") == (told.saves_usd, told.saves_s, told.basis)
     assert {"effort": {"a": "medium"}} == told.apply
@@ -216,7 +217,7 @@ def test_a_cache_that_dies_between_two_uses_should_live_longer():
     """Ten minutes apart and cached for five: written three times; for an hour it is written once."""
     run = far_apart("5m", 600.0)
     told = by_rule(run)["the cache lives as long as needed"]
-    assert "t is used up to 10 min 00 s apart, and was cached for 5m" == told.measured
+    assert "Uses of t are up to 10 min 00 s apart, and it was cached for 5m." == told.measured
     assert ({"cache_ttl": "1h"}, "%agents run --cache-ttl 1h") == (told.apply, told.edit)
     assert 0.1 < told.saves_usd / run.totals.cost_usd < 0.5
     assert "1h" == run.apply(told).policy.cache_ttl
@@ -235,3 +236,22 @@ def test_a_cache_that_is_kept_for_nothing_should_live_shorter():
     told = by_rule(far_apart("1h", 20.0))["the cache lives as long as needed"]
     assert {"cache_ttl": "5m"} == told.apply
     assert told.saves_usd > 0
+
+
+def test_an_answer_that_is_sent_for_nothing_has_the_dollars_of_its_tokens():
+    """It is left out of a forecast: what the run cost then is the difference."""
+    agents = [
+        am.Agent("a", "x", model="claude-haiku-5-5"),
+        am.Agent("b", "{{ a }}", model="claude-haiku-5-5"),
+        am.Agent("c", "{{ a }} {{ b }}", model="claude-opus-5-5"),
+    ]
+    long = "word " * 4_000
+
+    def reply(prompt, _):
+        return Reply(2.0, tokens=(max(10, len(prompt) // 4), 5_000 if prompt == "x" else 20, 0, 0), text=long)
+
+    run = ran(agents, reply)
+    told = by_rule(run)["no dead context"]
+    assert "c is sent a itself, and again through b." in told.measured
+    assert 5_000 == pytest.approx(told.saves_usd / Prices().rates("claude-opus-5-5", 10_000)[0] * 1e6, rel=0.01)
+    assert run.totals.cost_usd - told.saves_usd == pytest.approx(told.forecast_usd)

@@ -70,7 +70,7 @@ def test_unused_answers_are_named():
 def test_text_that_arrives_twice_is_named():
     """An answer that is sent itself and through another one."""
     found = findings([A, am.Agent("b", "{{ a }}"), am.Agent("c", "{{ a }} {{ b }}")])["no dead context"]
-    assert "c is sent a itself and through b" in found.measured
+    assert "c is sent a itself, and again through b" in found.measured
     assert "no dead context" not in findings([A, B, am.Agent("c", "{{ a }} {{ b }}")])
 
 
@@ -80,7 +80,7 @@ def test_an_answer_that_a_prompt_never_speaks_of_is_named():
         {"agents": [{"name": "a", "task": "x"}, {"name": "b", "task": "Do something else.", "depends_on": ["a"]}]}
     )
     found = {one.rule: one for one in plan.lint()}["no dead context"]
-    assert "b is sent a and does not speak of it" in found.measured
+    assert "b is sent a, and does not speak of it" in found.measured
 
 
 def test_a_long_value_of_several_prompts_should_be_a_context():
@@ -106,6 +106,7 @@ def test_many_tiny_requests_are_named():
     record = drive(plan, lambda *_: Reply(1.0, tokens=(10, 3, 0, 0)))[0]
     found = {one.rule: one for one in Run(record).advise()}["not too many tiny agents"]
     assert "10 requests" in found.measured
+    assert "--group 5" == found.edit
     assert "8 requests fewer" in found.change
 
 

@@ -7,6 +7,7 @@ cannot judge, the quality of the answers, it leaves to the reader.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from textwrap import fill
 from typing import TYPE_CHECKING, Literal
 
 from agent_magic.declare.units import dollars, known, seconds
@@ -43,6 +44,7 @@ ADVICE: Mapping[str, str] = {
     "where": "string",
     "edit": "string",
 }
+COLUMNS = 80
 LEAST_S, LEAST_USD = 0.05, 0.00005
 """What is less than this is not written as a gain: it would read as 0."""
 BY = ("seconds", "dollars")
@@ -99,24 +101,38 @@ class Advice:
         what = "Lint of a plan" if self.planned else "Advice on a run"
         head = f"{what} of{took}{cost}{', simulated' if self.simulated else ''}"
         fine = [one for one in self.findings if not one.change]
-        lines = [head, *(f"{number}. {_told(one)}" for number, one in enumerate(self.changes, 1))]
+        lines = [head, *(_told(number, one) for number, one in enumerate(self.changes, 1))]
         if not self.changes:
             lines.append("Nothing to improve: no rule finds a change that pays.")
-        return "\n".join([*lines, *(f"ok {one.rule}: {one.measured}" for one in fine)])
+        return "\n".join([*lines, *(_wrapped("ok ", f"{one.rule}: {one.measured}") for one in fine)])
 
 
-def _told(one: Finding) -> str:
+def _wrapped(first: str, text: str) -> str:
+    """Break a paragraph into lines of a terminal, indented behind its first word."""
+    behind = " " * len(first)
+    return fill(text, COLUMNS, initial_indent=first, subsequent_indent=behind, break_on_hyphens=False)
+
+
+def _told(number: int, one: Finding) -> str:
+    """Say what to change, what it is worth, why, and what to write, a paragraph each."""
+    said = [one.change, _worth(one), f"Why: {one.measured}"]
+    said += [f"Write: {one.edit} (where: {one.where})"] if one.edit else []
+    first, *others = [*said, f"Rule: {one.rule}. From {one.source}."]
+    mark = f"{number}. "
+    return "\n".join([_wrapped(mark, first), *(_wrapped(" " * len(mark), text) for text in others if text)])
+
+
+def _worth(one: Finding) -> str:
     amounts = [(one.saves_s, LEAST_S, seconds), (one.saves_usd, LEAST_USD, dollars)]
     told = [(value, write(abs(value))) for value, least, write in amounts if value is not None and abs(value) >= least]
     words = [
         ("saves", [text for value, text in told if value > 0]),
         ("costs", [text for value, text in told if value < 0]),
     ]
-    gain = ", ".join(f"{word} {' and '.join(texts)}" for word, texts in words if texts)
-    then = f" -> {seconds(one.forecast_s)}" if known(one.forecast_s) is not None else ""
-    trust = f"{one.basis}{': ' + one.assumed if one.assumed else ''}"
-    worth = f" It {gain}{then} ({trust})." if gain else f" ({trust})"
-    return f"{one.rule}: {one.measured}\n   {one.change}{worth}\n   rule: {one.source}"
+    gain = " and ".join(f"{word} {' and '.join(texts)}" for word, texts in words if texts)
+    then = f" The run then takes {seconds(one.forecast_s)}." if known(one.forecast_s) is not None else ""
+    trust = f" {one.basis.capitalize()}{': ' + one.assumed if one.assumed else ''}."
+    return f"It {gain}.{then}{trust}" if gain else trust.strip() if one.assumed else ""
 
 
 def _by_seconds(one: Finding) -> tuple[bool, float, float]:

@@ -68,7 +68,7 @@ def shared_text(outlook: Outlook) -> Finding | None:
     if tokens < LEAST_PREFIX:
         return None
     names = [outlook.record.plan.names[one] for one in numbers]
-    measured = f"{len(names)} prompts {words} {tokens:,} tokens, estimated, and pay for them each time"
+    measured = f"{len(names)} prompts {words} {tokens:,} tokens, estimated, and each pays for them."
     change = f"Put that text into a variable, and make it the context of {listed(names)}."
     told = _as_context(outlook, numbers, (characters, characters), measured, change)
     told = replace(told, rule="shared text is paid for once")
@@ -83,7 +83,7 @@ def shared_values(outlook: Outlook) -> Finding | None:
     text, name, numbers = best
     names = [outlook.record.plan.names[one] for one in numbers]
     tokens = len(text) // CHARS_PER_TOKEN
-    measured = f"{{{{ {name} }}}} stands in {len(names)} prompts, {tokens:,} tokens each time"
+    measured = f"{{{{ {name} }}}} stands in {len(names)} prompts, {tokens:,} tokens each time."
     change = f"Give it to {listed(names)} as --context {name}, and take {{{{ {name} }}}} out of their prompts."
     size = len(text.encode(errors="replace"))
     return _as_context(outlook, numbers, (len(text), size), measured, change).at(listed(names), f"--context {name}")
@@ -197,10 +197,9 @@ def said_twice(outlook: Outlook) -> Finding | None:
         return None
     names = [outlook.record.plan.names[one] for one in sorted(rows, key=lambda one: -rows[one].spared)]
     tokens = round(sum(one.spared * outlook.seen[number].per_character for number, one in rows.items()))
-    verb = "says" if len(names) == 1 else "say"
-    measured = f"the prompt of {listed(names)} {verb} a paragraph twice, or is blank: about {tokens:,} tokens"
-    change = f"Leave them out of the prompt of {listed(names)}, or clean the value that they come from."
-    told = found(outlook, "nothing is said twice", measured, f"{TOKENS}: prompt compression", changed, change)
+    measured = f"About {tokens:,} tokens are paragraphs that stand twice in the prompt of {listed(names)}, or blanks."
+    change = f"Say it once in the prompt of {listed(names)}, or clean the value that it comes from."
+    told = found(outlook, "nothing is said twice", measured, f"{TOKENS}: context once", changed, change)
     told = replace(told, basis="assumed", assumed="tokens by characters, and the same answers")
     return told.at(listed(names), f"each paragraph once in the prompt of {names[0]}")
 
@@ -237,12 +236,12 @@ def room_for_answers(outlook: Outlook) -> Finding | None:
     names = list(dict.fromkeys(declared_name(plan, number) for number in lower))
     most = max(outlook.seen[number].max_tokens for number in lower)
     measured = (
-        f"{listed(names)}: the longest answer has {max(longest[name] for name in names):,} tokens, "
-        f"and each request reserves {most:,}"
+        f"The longest answer of {listed(names)} has {max(longest[name] for name in names):,} tokens, "
+        f"and each request sets {most:,} aside from the budget."
     )
     edits = ", ".join(f"--max-tokens {caps[name]} on {name}" for name in names[:4])
-    fits = f" {plural(more, 'more answer')} then fit{'s' * (more == 1)} into the budget." if more > 0 else ""
-    change = f"Lower max_tokens: {edits}.{fits}"
+    fits = f", and {plural(more, 'more answer')} fit{'s' * (more == 1)} into the budget" if more > 0 else ""
+    change = f"Lower max_tokens of {listed(names)}{fits}."
     source = "budgets: the worst case of each request is set aside before it is sent"
     told = found(outlook, "max_tokens near the answers", measured, source, changed, change)
     assumed = "; ".join(filter(None, [told.assumed, "answers as long as recorded: a longer one would be cut"]))
@@ -271,12 +270,12 @@ def high_effort(outlook: Outlook) -> Finding | None:
     then = ", ".join(dict.fromkeys(lower.values()))
     output = sum(outlook.seen[number].output_tokens or 0 for number in thought)
     measured = (
-        f"{listed(names)} with effort {now}: about {sum(thought.values()):,} of {output:,} output tokens "
-        "are in no answer: thinking, most likely"
+        f"With effort {now} about {sum(thought.values()):,} of {output:,} output tokens of {listed(names)} "
+        "are in no answer: most likely they are thinking."
     )
     group = next((name for name in names if name in plan.groups), None)
     grade = f"await run.trial({group!r}, effort=[{then!r}, {now!r}], truth=...)" if group else "read both answers"
-    hope = "" if tried else f" An estimate: at best {dollars(best)} less, at an effort nobody has tried."
+    hope = "" if tried else f" An estimate, as nobody has tried it: it saves {dollars(best)} at best."
     change = f"Try effort {then} for {listed(names)}.{hope} Quality is not measured: {grade}."
     apply = {plan.names[number]: effort for number, effort in lower.items()}
     told = found(outlook, "effort by the task", measured, "the vendor's page on effort", changed, change, effort=apply)
@@ -312,7 +311,7 @@ def cache_life(outlook: Outlook) -> Finding | None:
         return None
     gap_s, name = max(_gaps(outlook), default=(0.0, users.most_common(1)[0][0]))
     lived = next((one.request.ttl for one in outlook.record.attempts if one.request.cached), policy.cache_ttl)
-    measured = f"{name} is used up to {seconds(gap_s)} apart, and was cached for {lived}"
+    measured = f"Uses of {name} are up to {seconds(gap_s)} apart, and it was cached for {lived}."
     option, _, word = best.partition("=")
     change = f"Run it with {best}: {_WHY[word]}."
     apply = {option: word.strip("'")}

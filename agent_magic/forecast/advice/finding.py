@@ -6,6 +6,8 @@ import re
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
+from agent_magic.declare.units import times
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -123,6 +125,11 @@ def declared_name(plan: Plan, number: int) -> str:
     """Return the name that a step was declared by: of one step of a group the group's."""
     part = plan.agents[number].part
     return plan.names[number] if part is None else part.group
+
+
+def fold(value: float) -> str:
+    """Write a factor in a sentence: `2.3 times`."""
+    return f"{times(value).removesuffix('x')} times"
 
 
 def listed(names: Sequence[str], most: int = 4) -> str:

@@ -6,7 +6,7 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from agent_magic.declare.agent import DEFAULT_MODEL
-from agent_magic.declare.units import seconds, times
+from agent_magic.declare.units import seconds
 from agent_magic.engine.pacing.limits import DIMENSIONS
 from agent_magic.forecast.advice.economy import (
     cache_life,
@@ -26,6 +26,7 @@ from agent_magic.forecast.advice.finding import (
     TOKENS,
     WORTH,
     Finding,
+    fold,
     found,
     listed,
     pays,
@@ -33,6 +34,7 @@ from agent_magic.forecast.advice.finding import (
 from agent_magic.forecast.advice.structure import SHAPE, ordered, refers_to
 from agent_magic.measure.metrics import NEAR_BOUND, NEAR_SUM, summarize, waited_s
 from agent_magic.measure.path import Chains, works
+from agent_magic.record.reasons import REASONS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -50,7 +52,9 @@ SMALL_S = 5.0
 FEW, HALF = 3, 0.5
 UNEVEN = 1.5
 """An agent that works longer than so many times the median is worth splitting."""
-NO_MORE = ": the dependencies allow no more"
+NO_MORE = ": more slots would not help."
+RUN = "the run"
+"""Where a change belongs that is about no agent."""
 
 
 def wall_time(outlook: Outlook) -> Finding | None:
@@ -58,19 +62,22 @@ def wall_time(outlook: Outlook) -> Finding | None:
     summary = summarize(outlook.record)
     if summary.verdict is None or summary.wall_s is None:
         return None
-    cause = f", held by {summary.limited_by}" if summary.limited_by else ""
+    path_s, all_s = seconds(summary.critical_path_s), seconds(summary.agent_s)
+    cause = f" Agents mostly waited for {REASONS[summary.limited_by].phrase}." if summary.limited_by else ""
     measured = (
-        f"{seconds(summary.wall_s)} for {seconds(summary.agent_s)} of work on a path of "
-        f"{seconds(summary.critical_path_s)}: "
-        f"{summary.verdict}{cause}"
+        f"The run took {seconds(summary.wall_s)}. Its longest chain of agents works {path_s}, all of them together "
+        f"{all_s}.{cause}"
     )
     rule, source = "wall time near the critical path, not the sum", f"{DEEP_DIVE}: {NEAR_BOUND:g} and {NEAR_SUM:g}"
     if not pays(outlook, outlook.unlimited):
         return found(outlook, rule, measured, source)
     slots = outlook.enough_slots()
-    change = f"Run it with concurrency={slots}; more slots would save no more."
+    barriers = outlook.policy.schedule != "ready"
+    ready = "schedule='ready' and " if barriers else ""
+    change = f"Run it with {ready}concurrency={slots}; more slots would save no more."
     changed = outlook.under(concurrency=slots, schedule="ready")
-    return found(outlook, rule, measured, source, changed, change, concurrency=slots, schedule="ready")
+    told = found(outlook, rule, measured, source, changed, change, concurrency=slots, schedule="ready")
+    return told.at(RUN, f"%agents run --concurrency {slots}{' --schedule ready' if barriers else ''}")
 
 
 def barrier(outlook: Outlook) -> Finding | None:
@@ -78,12 +85,14 @@ def barrier(outlook: Outlook) -> Finding | None:
     if len(outlook.record.plan.dag.layers()) < 2:
         return None
     cost_s, source = outlook.barrier_cost_s(), f'{LAYERS}: "wait only for their specific dependencies"'
-    measured = f"a barrier behind each layer costs {seconds(cost_s)}"
     if outlook.policy.schedule != "layers":
-        return found(outlook, "no barriers", f"{measured}, and there is none", source)
+        measured = f"Nobody waits for a whole layer. If all did, the run would take {seconds(cost_s)} longer."
+        return found(outlook, "no barriers", measured, source)
+    measured = f"Each layer waits until all of the one before is done, which costs {seconds(cost_s)}."
     ready = outlook.under(schedule="ready")
     change = "Run it with schedule='ready'." if pays(outlook, ready) else ""
-    return found(outlook, "no barriers", measured, source, ready, change, schedule="ready")
+    told = found(outlook, "no barriers", measured, source, ready, change, schedule="ready")
+    return told.at(RUN, "%agents run --schedule ready")
 
 
 def longest(outlook: Outlook) -> Finding | None:
@@ -99,7 +108,7 @@ def longest(outlook: Outlook) -> Finding | None:
     name, changed = record.results[best].name, halved[best]
     share = work[best] / sum(work)
     saves = seconds(outlook.saves_s(changed))
-    measured = f"{name} works {seconds(work[best])}, {share:.0%} of all; halving it saves {saves}"
+    measured = f"{name} works {seconds(work[best])}, {share:.0%} of all work. In half the time it would save {saves}."
     advice = f"Shorten {name}, or split it into parts that do not wait for each other."
     alone = work[best] > UNEVEN * median(one for one in work if one > 0)  # all alike are as balanced as can be
     change = advice if alone and pays(outlook, changed) else ""
@@ -120,7 +129,7 @@ def needless_edges(outlook: Outlook) -> Finding | None:
     without = {edge: outlook.ask(cut=frozenset({edge})) for edge in asked}
     best = min(without, key=lambda edge: without[edge].wall_s)
     parent, child = (record.results[one].name for one in best)
-    measured = f"edges that carry no text: {len(edges)}; {_costs(outlook, without)}"
+    measured = f"Edges that only order, and carry no text: {len(edges)}. {_costs(outlook, without)}."
     advice = f"Let {child} go without waiting for {parent}, if order does not matter."
     change = advice if pays(outlook, without[best]) else ""
     source = f"{LAYERS}: minimize dependencies"
@@ -145,8 +154,8 @@ def strategy(outlook: Outlook) -> Finding | None:
     word = "sequential" if beside < FEW else "hybrid" if beside / count < HALF else "parallel"
     gain = outlook.sequential.wall_s / outlook.as_it_was.wall_s if outlook.as_it_was.wall_s else 1.0
     measured = (
-        f"{beside} of {count} agents can run beside another, so the rule says {word}; "
-        f"one after another takes {seconds(outlook.sequential.wall_s)}, {times(gain)} this run"
+        f"{beside} of {count} agents can run beside another: the rule says {word}. "
+        f"One after another they take {seconds(outlook.sequential.wall_s)}, {fold(gain)} as long as this run."
     )
     return found(outlook, "sequential, hybrid or parallel", measured, f"{SPECIFICATION}: fewer than 3, below 50 %")
 
@@ -160,9 +169,8 @@ def how_many(outlook: Outlook) -> Finding | None:
     enough = outlook.enough_slots()
     at_rule = outlook.under(concurrency=rule, schedule="ready")
     measured = (
-        f"the rule says {rule} for {count} agents: {seconds(at_rule.wall_s)}; "
-        f"a concurrency of {enough} is enough for {seconds(outlook.unlimited.wall_s)}; "
-        f"the run had {outlook.policy.concurrency}"
+        f"For {count} agents the rule says {rule} at once, which takes {seconds(at_rule.wall_s)}. With {enough} it "
+        f"takes {seconds(outlook.unlimited.wall_s)}, and more save nothing. The run had {outlook.policy.concurrency}."
     )
     return found(outlook, "three to five agents at once", measured, f"{SPECIFICATION}: optimal agents")
 
@@ -176,8 +184,8 @@ def small_tasks(outlook: Outlook) -> Finding | None:
     overhead = sum(one.local_s or 0.0 for one in done) / len(done)
     share = overhead * len(done) / (sum(one.work_s for one in done) or 1.0)
     measured = (
-        f"{small} of {len(done)} agents took less than {SMALL_S:g} s; the overhead measured is "
-        f"{1000 * overhead:.1f} ms an agent, {share:.1%} of the work"
+        f"{small} of {len(done)} agents took less than {SMALL_S:g} s. To run one costs {1000 * overhead:.1f} ms "
+        f"beside its requests, {share:.1%} of the work."
     )
     return found(outlook, "small tasks", measured, f"{SPECIFICATION}: not worth it below 5 s")
 
@@ -188,8 +196,11 @@ def half_saved(outlook: Outlook) -> Finding | None:
     if not slow or len(outlook.record.plan) < 2:
         return None
     saved, most = 1 - outlook.as_it_was.wall_s / slow, 1 - best / slow
-    measured = f"{saved:.0%} of the sequential time saved; with a slot for everybody {most:.0%}"
-    limit = "" if saved >= HALF else ": more slots would help" if pays(outlook, outlook.unlimited) else NO_MORE
+    measured = (
+        f"Running agents at once saved {saved:.0%} of the time that they take one after another. "
+        f"With a slot for each it would be {most:.0%}"
+    )
+    limit = "." if saved >= HALF else ": more slots would help." if pays(outlook, outlook.unlimited) else NO_MORE
     return found(outlook, "half of the time saved", measured + limit, f"{DEEP_DIVE}: practice 10")
 
 
@@ -201,8 +212,11 @@ def limits(outlook: Outlook) -> Finding | None:
     if not refused and not waited[worst]:
         return None
     free_of = outlook.ask(limits={})
-    measured = f"{refused} requests refused; agents waited {seconds(waited[worst])} for the {worst} limit"
-    advice = f"Ask for a higher {worst} limit, or run when nobody else uses the key."
+    were = "request was" if refused == 1 else "requests were"
+    told = [f"{refused} {were} refused"] if refused else []
+    told += [f"agents waited {seconds(waited[worst])} for {REASONS[worst].phrase}"] if waited[worst] else []
+    measured = f"By the rate limits {' and '.join(told)}."
+    advice = "Ask for higher rate limits, or run when nobody else uses the key."
     change = advice if pays(outlook, free_of) else ""
     return found(outlook, "inside the rate limits", measured, f"{CONCURRENT}: rate limits", free_of, change)
 
@@ -217,17 +231,17 @@ def failures(outlook: Outlook) -> Finding | None:
     prices = [one.price.cost_usd if one.price else None for one in bad]
     known = [price for price in prices if price is not None]
     kinds = ", ".join(sorted({one.kind or "" for one in bad}))
-    measured = f"{len(bad)} of {len(attempts)} requests failed ({kinds}), {seconds(lost_s)} of requests"
+    measured = f"{len(bad)} of {len(attempts)} requests failed ({kinds}), after {seconds(lost_s)} in all."
     names = list(dict.fromkeys(one.agent for one in bad))
     others = f" and {len(names) - 1} more" if len(names) > 1 else ""
     grave = lost_s > WORTH * sum(one.api_s or 0.0 for one in attempts)
     return Finding(
         "failures do not cascade",
         measured,
-        change=f"Find out why {names[0]}{others} met errors: %agents error {names[0]}." if grave else "",
+        change=f"See what went wrong with {names[0]}{others}." if grave else "",
         source=f"{SPECIFICATION}: error handling",
         saves_usd=sum(known) if len(known) == len(prices) else None,
-    )
+    ).at(listed(names), f"%agents error {names[0]}")
 
 
 def cost_against_time(outlook: Outlook) -> Finding | None:
@@ -237,8 +251,8 @@ def cost_against_time(outlook: Outlook) -> Finding | None:
     if multiple is None or speedup is None:
         return None
     measured = (
-        f"{times(multiple)} the dollars of one agent, {times(speedup)} as fast as {summary.speedup_over} "
-        "(the source says 1.9 to 2.0 times the tokens)"
+        f"The run cost {fold(multiple)} what one agent cost, and was {fold(speedup)} as fast as "
+        f"{summary.speedup_over}. The source expects 1.9 to 2.0 times the tokens."
     )
     alone = outlook.record.bases["one agent"]
     dear = multiple > 1 and summary.wall_s is not None and alone.wall_s <= summary.wall_s * (1 + WORTH)
@@ -270,12 +284,13 @@ def cheaper_model(outlook: Outlook) -> Finding | None:
     names = listed([results[number].name for number in dearest])
     models = ", ".join(sorted({results[number].model for number in dearest}))
     share = sum(priced[number] for number in dearest) / total
-    measured = f"{names}: {share:.0%} of the dollars, with {models}"
+    measured = f"{share:.0%} of the dollars go to {models}, asked by {names}."
     change = f"Try {DEFAULT_MODEL} for {names}, and read both answers: quality is not measured."
     models = {results[number].name: DEFAULT_MODEL for number in dearest}
-    return found(
+    told = found(
         outlook, "the model by the task", measured, f"{SCALING}: model selection", changed, change, model=models
     )
+    return told.at(names, f"--model {DEFAULT_MODEL}")
 
 
 def shared_context(outlook: Outlook) -> Finding | None:
@@ -285,14 +300,15 @@ def shared_context(outlook: Outlook) -> Finding | None:
     shared = {name for name in shared if sum(agent.context == name for agent in plan.agents) > 1}
     source = f"{TOKENS}: context once; {SCALING}: cache"
     if shared:
-        auto, on = outlook.under(cache="auto"), outlook.under(cache="on")
+        was, auto, on = outlook.policy.cache, outlook.under(cache="auto"), outlook.under(cache="on")
         saves = outlook.saves_usd(on) or 0.0
         word, best = ("auto", auto) if (outlook.saves_usd(auto) or 0.0) >= saves else ("on", on)
         total = outlook.as_it_was.cost_usd or 0.0
-        measured = f"{', '.join(sorted(shared))} goes to several agents, cache {outlook.policy.cache}"
+        measured = f"Several agents have the context {', '.join(sorted(shared))}. The run had cache={was!r}."
         change = f"Run it with cache={word!r}." if max(saves, outlook.saves_usd(best) or 0.0) > WORTH * total else ""
         best = best if change else None
-        return found(outlook, "shared text is paid for once", measured, source, best, change, cache=word)
+        told = found(outlook, "shared text is paid for once", measured, source, best, change, cache=word)
+        return told.at(RUN, f"%agents run --cache {word}")
     return shared_text(outlook)
 
 

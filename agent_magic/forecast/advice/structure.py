@@ -11,7 +11,7 @@ import warnings
 from typing import TYPE_CHECKING
 
 from agent_magic.declare.resources import conflicts
-from agent_magic.declare.units import dollars, seconds, times
+from agent_magic.declare.units import dollars, plural, seconds
 from agent_magic.engine.pacing.limits import DIMENSIONS
 from agent_magic.forecast.advice.finding import (
     BRACES,
@@ -19,11 +19,13 @@ from agent_magic.forecast.advice.finding import (
     DEEP_DIVE,
     SCALING,
     SPECIFICATION,
-    WORTH,
     Finding,
+    cheapens,
+    fold,
     found,
     listed,
 )
+from agent_magic.forecast.work import Rewritten
 from agent_magic.measure.metrics import NEAR_BOUND, summarize, waited_s
 from agent_magic.measure.path import Chains, works
 from agent_magic.record.answer import CHARS_PER_TOKEN
@@ -58,7 +60,7 @@ def unused_answers(outlook: Outlook) -> Finding | None:
     names, join = [plan.names[one] for one in lost], plan.names[joins[-1]]
     without = outlook.ask(dropped=frozenset(lost))
     change = f"Let {join} take {{{{ {names[0]} }}}}, or leave {listed(names)} out."
-    measured = f"nobody takes the answer of {listed(names)}; {join} joins the others"
+    measured = f"Nobody is sent the answer of {listed(names)}, while {join} joins the others."
     edit = f"{{{{ {names[0]} }}}} in the prompt of {join}, or %agents drop {' '.join(names)}"
     told = found(outlook, "every answer is used", measured, f"{DEEP_DIVE}: unused outputs", without, change)
     return told.at(listed(names), edit)
@@ -71,7 +73,7 @@ def wanted_texts(outlook: Outlook) -> Finding | None:
     if not pairs:
         return None
     parent, child = pairs[0]
-    measured = "; ".join(f"{child} speaks of {parent} and is not sent its answer" for parent, child in pairs[:3])
+    measured = " ".join(f"{child} speaks of {parent}, and is not sent its answer." for parent, child in pairs[:3])
     change = f"Put {{{{ {parent} }}}} into the prompt of {child}; --after {parent} only orders."
     told = Finding("wanted answers are sent", measured, change=change, source=f"{DEEP_DIVE}: missing dependencies")
     return told.at(child, f"{{{{ {parent} }}}} in place of --after {parent}")
@@ -106,15 +108,16 @@ def dead_context(outlook: Outlook) -> Finding | None:
     rows = sorted(_dead(outlook), key=lambda row: -(row[0] or 0.0))
     if not rows:
         return None
-    usd, child, why = rows[0]
+    (_, child, why), plan = rows[0], outlook.record.plan
     tokens = sum(_output(outlook, one) for one in {row[2][0] for row in rows})
-    measured = f"{why[1]}; {len(rows)} such answers, about {tokens:,} tokens"
-    total = summarize(outlook.record).cost_usd
-    pays = usd is not None and total is not None and usd > WORTH * total
-    change = f"Leave {{{{ {why[0]} }}}} out of {child}, if it does not need it." if pays else ""
-    told = Finding(
-        "no dead context", measured, change=change, source=f"{SCALING}: context", saves_usd=usd if change else None
-    )
+    more = f" With {plural(len(rows) - 1, 'more such answer')} it is" if len(rows) > 1 else " That is"
+    measured = f"{why[1]}.{more} about {tokens:,} tokens."
+    parent = outlook.seen[plan.number(why[0])]
+    spared = parent.text_characters or (parent.output_tokens or 0) * CHARS_PER_TOKEN
+    changed = outlook.ask(rewritten={plan.number(child): Rewritten(spared)})
+    pays = cheapens(outlook, outlook.saves_usd(changed))
+    change = f"Leave {{{{ {why[0]} }}}} out of the prompt of {child}, if it does not need it." if pays else ""
+    told = found(outlook, "no dead context", measured, f"{SCALING}: context", changed if pays else None, change)
     return told.at(child, f"the prompt of {child} without {{{{ {why[0]} }}}}")
 
 
@@ -130,9 +133,9 @@ def _dead(outlook: Outlook) -> Iterator[tuple[float | None, str, tuple[str, str]
             through = next((one for one in takes[agent.name] if parent in takes[one]), None)
             usd = _price(outlook, agent.name, _output(outlook, parent))
             if through is not None:
-                yield usd, agent.name, (parent, f"{agent.name} is sent {parent} itself and through {through}")
+                yield usd, agent.name, (parent, f"{agent.name} is sent {parent} itself, and again through {through}")
             elif f"{{{{ {parent} }}}}" in fed and not speaks_of(said, parent):
-                yield usd, agent.name, (parent, f"{agent.name} is sent {parent} and does not speak of it")
+                yield usd, agent.name, (parent, f"{agent.name} is sent {parent}, and does not speak of it")
 
 
 def _output(outlook: Outlook, name: str) -> int:
@@ -157,7 +160,7 @@ def tiny_requests(outlook: Outlook) -> Finding | None:
         tokens = len(BRACES.sub("", agent.prompt) + (agent.system_text or "")) // CHARS_PER_TOKEN
         spared = len(numbers) - -(-len(numbers) // TOGETHER)
         saves = _price(outlook, agent.name, tokens * spared)
-        measured = f"{group}: {len(numbers)} requests of at most {longest} output tokens"
+        measured = f"{group} makes {len(numbers)} requests for answers of at most {longest} tokens each."
         change = f"Put {TOGETHER} items into one request: {spared} requests fewer."
         told = Finding(
             "not too many tiny agents",
@@ -167,7 +170,7 @@ def tiny_requests(outlook: Outlook) -> Finding | None:
             saves_usd=saves,
             basis="assumed",
         )
-        return told.at(group, "--each over lists of items, --returns 'list[...]'")
+        return told.at(group, f"--group {TOGETHER}")
     return None
 
 
@@ -179,8 +182,8 @@ def written_twice(outlook: Outlook) -> Finding | None:
         return None
     name, one, other = rows[0]
     pair = f"{plan.names[one]} and {plan.names[other]}"
-    measured = f"{pair} both change or use {name}: they run one after the other" + (
-        f"; {len(rows)} such pairs" if len(rows) > 1 else ""
+    measured = f"{pair} both change or use {name}, so they run one after the other." + (
+        f" There are {len(rows)} such pairs." if len(rows) > 1 else ""
     )
     change = f"Let each of {pair} write a {name} of its own, or say who comes first with --after."
     told = Finding("nobody writes what others use", measured, change=change, source=f"{SPECIFICATION}: conflicts")
@@ -207,7 +210,7 @@ def awaits_in_loops(cells: Sequence[str]) -> Finding | None:
     if not lines:
         return None
     change = "Declare one agent with --each over what the loop goes through, and run it once."
-    measured = f"a loop awaits one run after another: {', '.join(lines[:3])}"
+    measured = f"A loop awaits one run after another, in {', '.join(lines[:3])}."
     told = Finding("no await in a loop", measured, change=change, source=f"{DEEP_DIVE}: common mistakes")
     return told.at(lines[0], "%%agent NAME --each ITEMS, or am.Agent(each=)")
 
@@ -247,10 +250,10 @@ def worth_it(outlook: Outlook) -> Finding | None:
     slow, fast = outlook.sequential.wall_s, summarize(outlook.record).wall_s or 0.0
     money = "its dollars are unknown" if cost is None else dollars(cost)
     dearer = multiple is not None and multiple >= 1.05
-    more = f", about {times(multiple)} one agent with the same answers" if dearer else ""
+    more = f", about {fold(multiple)} what one agent with the same answers costs" if dearer and multiple else ""
     measured = (
-        f"{word}: {why}. Time: {seconds(fast)}, one after another {seconds(slow)}; the plan allows {times(bound)}. "
-        f"Money: {money}{more}. Quality: independent views; how good they are, only a comparison tells."
+        f"{word}: {why}. Time: {seconds(fast)}, and {seconds(slow)} one after another; the longest chain takes "
+        f"{seconds(path_s)}. Money: {money}{more}. Quality: only graded answers tell."
     )
     can_change = word == "take one" and len(plan) > 1
     change = "Ask one agent for all of it; %agents baseline measures both." if can_change else ""
