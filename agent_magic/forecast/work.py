@@ -6,6 +6,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from agent_magic.declare.content import tokens_of
+from agent_magic.declare.units import plural
 from agent_magic.forecast.evidence import (
     BEATEN_BY_OTHERS,
     FAULTS,
@@ -308,6 +309,7 @@ class _Modelling:
         self.basis: Basis = "measured"
         self.words: dict[str, None] = {}
         self.assumed_answers: list[str] = []
+        self.earlier: dict[str, dict[str, int]] = {}  # what is known of earlier answers: of whom, by how many
 
     def all(self) -> Works:
         dag = self.evidence.record.plan.dag
@@ -317,6 +319,8 @@ class _Modelling:
                 works[agent] = self.one(agent)
         if self.evidence.record.plan.flow is not None and (self.models or self.efforts):
             self.say("conditions, items and rounds as recorded, which another model may decide otherwise", "assumed")
+        for words, counts in self.earlier.items():
+            self.say(f"{_names([*counts])}: {words} ({plural(sum(counts.values()), 'earlier answer')})", "ledger")
         if self.assumed_answers:
             self.say(f"{_names(self.assumed_answers)}: no answer was recorded, forecast as if it came", "assumed")
         return Works(tuple(works), self.basis, tuple(self.words))
@@ -462,9 +466,10 @@ class _Modelling:
         """Return how fast an agent answers whose own seconds are not known; it counts where it is asked live."""
         own = timing_of(self.evidence.history.of_agent(name, model))
         if own is not None:
-            timing, basis, words = own, "ledger", f"{name}: speed of its own earlier answers ({own.answers})"
-        else:
-            timing, basis, words = self.evidence.speeds.of(model)
+            if asked:
+                self.earlier.setdefault(f"speed of their own answers by {model}", {})[name] = own.answers
+            return own
+        timing, basis, words = self.evidence.speeds.of(model)
         if asked:
             self.say(words, basis)
         return timing
@@ -480,7 +485,7 @@ class _Modelling:
         earlier = self.evidence.history.of_agent(seen.name, model)
         lengths = sorted(row.output_tokens for row in earlier if row.effort == effort and row.output_tokens is not None)
         if lengths:
-            self.say(f"{seen.name}: length of its {len(lengths)} earlier answers by {model}", "ledger")
+            self.earlier.setdefault(f"length of their own answers by {model}", {})[seen.name] = len(lengths)
             length = median(lengths)
             if seen.output_tokens and length:
                 self.text_scale[agent] = length / (seen.output_tokens * factor)

@@ -56,12 +56,13 @@ def _headline(advice: Advice) -> str:
 
 def _gain(one: Finding) -> str:
     """Write what a change saves, or costs."""
-    parts = [
-        f"{'' if value > 0 else 'costs '}{write(abs(value))}"
+    told = [
+        (value, write(abs(value)))
         for value, least, write in ((one.saves_s, LEAST_S, seconds), (one.saves_usd, LEAST_USD, dollars))
         if known(value) is not None and value is not None and abs(value) >= least
     ]
-    return ", ".join(parts)
+    gains, costs = ([text for value, text in told if (value > 0) is good] for good in (True, False))
+    return ", ".join([*gains, *(f"costs {text}" for text in costs)])
 
 
 def _trust(one: Finding) -> str:

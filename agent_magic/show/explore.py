@@ -209,9 +209,9 @@ class Explorer:
         run = self._run
         marks: list[Marked] = []
         if run.cost_usd is not None and run.wall_s is not None and not self._served:
-            marks.append(Marked("this run", run.cost_usd, run.wall_s))
+            marks.append(Marked("this run", run.cost_usd, run.wall_s, is_measured=True))
         if found.cost_usd is not None:
-            marks.append(Marked("this scenario", found.cost_usd, found.wall_s, is_chosen=True))
+            marks.append(Marked("this scenario", found.cost_usd, found.wall_s))
         caption = provenance(simulated=found.note.simulated, forecast="nothing was sent")
         return tradeoff_chart(self._around, marked=marks, caption=caption)
 

@@ -20,7 +20,7 @@ from agent_magic.show.charts.chart import MIME, compose
 from agent_magic.show.charts.limits import CONCURRENT, REQUESTS, WINDOW_S, Curve, curves_of, peaks
 from agent_magic.show.charts.marks import Panel, Rows, numbers, times
 from agent_magic.show.charts.timeline import STACK, binned, look_of
-from agent_magic.show.charts.tradeoff import pareto, rows_of, scenarios_of, tradeoff
+from agent_magic.show.charts.tradeoff import looks_of, pareto, rows_of, scenarios_of, tradeoff
 from agent_magic.show.charts.waterfall import dollar_steps, second_steps
 from agent_magic.show.theme import INKS, INKS_ON_EITHER, PHASES
 from tests.show.story import business_run, finished_run, layered_plan
@@ -274,7 +274,7 @@ def test_what_takes_hours_leaves_the_others_room():
 
 
 def test_a_chosen_row_is_marked():
-    """By its label in the frame, filled; another label is an error that shows one."""
+    """By its label in the frame; another label is an error that shows one."""
     made, run = frame(), Run(business_run())
     chart = run.tradeoff(made, chosen=made["cost_usd"].idxmin())
     assert "chosen: 20.0 s, $0.011" in chart.svg
@@ -283,6 +283,29 @@ def test_a_chosen_row_is_marked():
     assert "this run and chosen" in run.tradeoff(same, chosen=0).svg
     with pytest.raises(DeclarationError, match=r"no row of the frame.*6 rows"):
         run.tradeoff(made, chosen=99)
+
+
+def test_what_was_measured_is_solid_and_forecasts_are_hollow():
+    """The run is a full diamond; every scenario is a ring, that of the chosen one a hollow diamond around it."""
+    made, run = frame(), Run(business_run())
+    chart = run.tradeoff(made, chosen=made["cost_usd"].idxmin())
+    layers = chart.spec["vconcat"][0]["layer"]
+    points = [layer["mark"] for layer in layers if layer["mark"]["type"] == "point"]
+    filled = [(mark["shape"], mark["filled"]) for mark in points]
+    assert [("diamond", True)] == [one for one in filled if one[1]]
+    assert {"diamond", "circle"} == {shape for shape, is_filled in filled if not is_filled}
+    assert "solid: measured, hollow: forecast" in chart.text
+    assert "solid:" not in tradeoff(made).text
+
+
+def test_a_model_keeps_its_colour_in_every_picture():
+    """By its family, whichever others are there; two of one family and strangers take what is free."""
+    first, second = looks_of(["haiku-5-5", "opus-5-5"]), looks_of(["opus-5-5", "sonnet-5-5", "x"])
+    assert first["opus-5-5"].ink == second["opus-5-5"].ink
+    for models in (["opus-5-5", "opus-4-8", "x", "haiku-5-5"], ["x", "y", "z", "sonnet-5-5", "opus-5-5"]):
+        looks = looks_of(models)
+        assert models == list(looks)
+        assert len(models) == len({look.ink for look in looks.values()})
 
 
 def test_a_large_limit_is_written_in_full():

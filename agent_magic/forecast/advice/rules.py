@@ -26,6 +26,7 @@ from agent_magic.forecast.advice.finding import (
     TOKENS,
     WORTH,
     Finding,
+    declared_name,
     fold,
     found,
     listed,
@@ -281,7 +282,7 @@ def cheaper_model(outlook: Outlook) -> Finding | None:
     saves = outlook.saves_usd(changed)
     if saves is None or saves < WORTH * total:
         return None
-    names = listed([results[number].name for number in dearest])
+    names = listed(list(dict.fromkeys(declared_name(outlook.record.plan, number) for number in dearest)))
     models = ", ".join(sorted({results[number].model for number in dearest}))
     share = sum(priced[number] for number in dearest) / total
     measured = f"{share:.0%} of the dollars go to {models}, asked by {names}."

@@ -33,6 +33,8 @@ OFF_SCALE: Final = 20.0
 """A scenario so many times slower than the median, such as a batch, is drawn at the top edge."""
 MODEL_INKS: Final = ("run", "kept", "tape", "wait", "done")
 """The colours of models in order of appearance; with more models all points have the first."""
+FAMILY_INKS: Final = {"haiku": "tape", "sonnet": "kept", "opus": "run"}
+"""So that a model keeps its colour from one picture to the next, whichever others are in it."""
 MOST_AVOIDED: Final = 150
 """With at most so many points labels avoid every point, otherwise only the front."""
 HINT: Final = "Give what run.whatif(...) returned."
@@ -62,12 +64,12 @@ class Scenario(NamedTuple):
 
 
 class Marked(NamedTuple):
-    """A point beside the scenarios, such as the run itself."""
+    """A point beside the scenarios: the run itself, or the scenario that was chosen."""
 
     label: str
     cost_usd: float
     wall_s: float
-    is_chosen: bool = False
+    is_measured: bool = False
 
 
 def tradeoff(frame: Any, *, theme: Theme = "auto") -> Chart:
@@ -99,7 +101,9 @@ def run_tradeoff(record: RunRecord, frame: Any, *, chosen: Any = None, theme: Th
     check_frame(frame)
     totals = summarize(record)
     is_known = totals.cost_usd is not None and totals.wall_s is not None
-    marked = [Marked("this run", totals.cost_usd or 0.0, totals.wall_s or 0.0)] if is_known else []
+    measured = record.forecast is None
+    ran = Marked("this run", totals.cost_usd or 0.0, totals.wall_s or 0.0, is_measured=measured)
+    marked = [ran] if is_known else []
     if chosen is not None:
         marked.append(_chosen(frame, chosen))
     return tradeoff_chart(rows_of(frame), marked=marked, caption=_frame_caption(frame), theme=theme)
@@ -124,7 +128,7 @@ def _chosen(frame: Any, chosen: Any) -> Marked:
     if not (is_number(cost) and is_number(wall_s)):
         hint = "Choose one that has both: frame.dropna(subset=['cost_usd', 'wall_s'])."
         raise DeclarationError(f"The seconds or dollars of row {shown_value(chosen)} are unknown.", hint=hint)
-    return Marked("chosen", float(cost), float(wall_s), is_chosen=True)
+    return Marked("chosen", float(cost), float(wall_s))
 
 
 def _frame_caption(frame: Any) -> list[str]:
@@ -150,9 +154,12 @@ def tradeoff_chart(
     shown = [one for place, one in enumerate(known) if one.is_front or place % step == 0]
     front = sorted((one for one in known if one.is_front), key=lambda one: one.cost_usd)
     looks = looks_of([one.model for one in known])
-    marks = [*_points(shown, front, plot, looks), *_diamonds(marked, plot), *_labels(shown, front, marked, plot)]
+    points = [*_diamonds([one for one in marked if not one.is_measured], plot), *_points(shown, front, plot, looks)]
+    points += _diamonds([one for one in marked if one.is_measured], plot)
+    marks = [*points, *_labels(shown, front, marked, plot)]
     unknown, above = len(found.rows) - len(known), sum(one.wall_s > _top_s(plot) for one in known)
     notes = [
+        "solid: measured, hollow: forecast" if any(one.is_measured for one in marked) else "",
         f"{plural(unknown, 'scenario')} without a known price or time not shown" if unknown else "",
         f"{len(shown):,} of {len(known):,} points drawn" if len(shown) < len(known) else "",
         f"↑ {above} above the scale" if above else "",
@@ -247,7 +254,9 @@ def _merged(marked: Sequence[Marked]) -> list[Marked]:
         place = (dollars(one.cost_usd), seconds(one.wall_s))
         other = found.get(place)
         label = one.label if other is None else f"{other.label} and {one.label}"
-        found[place] = one._replace(label=label, is_chosen=one.is_chosen or (other is not None and other.is_chosen))
+        found[place] = one._replace(
+            label=label, is_measured=one.is_measured or (other is not None and other.is_measured)
+        )
     return list(found.values())
 
 
@@ -273,16 +282,23 @@ def _top_s(plot: Panel) -> float:
 
 
 def looks_of(models: Iterable[str]) -> dict[str, Look]:
-    """Return the look of each model's points."""
+    """Return the look of each model's points, in order of appearance: its family's colour, or the next that is free."""
     models = list(dict.fromkeys(models))
-    inks = MODEL_INKS if len(models) <= len(MODEL_INKS) else ("run",) * len(models)
-    return {model: Look(ink, size=4.6, word=model) for model, ink in zip(models, inks, strict=False)}
+    if len(models) > len(MODEL_INKS):
+        return {model: Look("run", size=4.6, word=model) for model in models}
+    inks = dict[str, str]()
+    for model in models:
+        own = FAMILY_INKS.get(model.partition("-")[0])
+        if own is not None and own not in inks.values():
+            inks[model] = own
+    free = iter([ink for ink in MODEL_INKS if ink not in inks.values()])
+    return {model: Look(inks.get(model) or next(free), size=4.6, word=model) for model in models}
 
 
 def _points(
     scenarios: Sequence[Scenario], front: Sequence[Scenario], plot: Panel, looks: Mapping[str, Look]
 ) -> list[Mark]:
-    """Draw scenarios as rings, those on the front as discs joined by steps, with their ranges if known."""
+    """Draw scenarios as rings, as forecasts are; those on the front larger, joined by steps, with their ranges."""
     top = _top_s(plot)
     marks: list[Mark] = [
         Point(one.cost_usd, min(one.wall_s, top), looks[one.model]._replace(size=3.2, hollow=True), _facts(one))
@@ -299,9 +315,8 @@ def _points(
             marks.append(
                 Line([(one.cost_usd, min(low, top)), (one.cost_usd, min(high, top))], Look(looks[one.model].ink))
             )
-        marks.append(
-            Point(one.cost_usd, min(one.wall_s, top), looks[one.model], _facts(one), label=single_line(one.label))
-        )
+        look = looks[one.model]._replace(hollow=True)
+        marks.append(Point(one.cost_usd, min(one.wall_s, top), look, _facts(one), label=single_line(one.label)))
     return marks
 
 
@@ -319,7 +334,7 @@ def _diamonds(marked: Sequence[Marked], plot: Panel) -> list[Mark]:
         Point(
             one.cost_usd,
             min(one.wall_s, _top_s(plot)),
-            Look("ink", size=7.0, hollow=not one.is_chosen),
+            Look("ink", size=7.0 if one.is_measured else 10.0, hollow=not one.is_measured),
             {"scenario": one.label, "seconds": seconds(one.wall_s), "dollars": dollars(one.cost_usd)},
             one.label,
             "diamond",
