@@ -1,7 +1,7 @@
 """The rules on tokens: each on a run where it must speak, with the dollars of a what-if, and where it must not."""
 
 # Tests take for granted what they have just checked.
-# pyright: reportOptionalOperand=false, reportOperatorIssue=false, reportArgumentType=false
+# pyright: reportOptionalOperand=false, reportOperatorIssue=false, reportArgumentType=false, reportOptionalSubscript=false
 
 from __future__ import annotations
 
