@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 
 import pytest
+from nbformat.v4 import new_output
 
 from agent_magic.api import Plan
 from agent_magic.cli import main
 from agent_magic.errors import AgentMagicError, PlanError
 from agent_magic.notebook.files import rerun
-from agent_magic.notebook.files.rerun import copy_needed
+from agent_magic.notebook.files.rerun import copy_needed, shown
 from agent_magic.notebook.files.scripts import from_script
 from tests.test_cli import CELLS, ODD, notebook
 
@@ -97,6 +98,24 @@ def test_what_cannot_be_read_is_said(text, says):
     """With its line, and what else to do."""
     with pytest.raises(PlanError, match=says):
         from_script(text)
+
+
+# What a replay shows, beside what was saved
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "note: no API key: answers come from x.cassette.jsonl, recorded today\n",
+        "note: no API key is set: set ANTHROPIC_API_KEY before the next run, or connect to a server first\n",
+    ],
+)
+def test_who_answered_is_no_difference(said):
+    """A note about the key, alone or among other lines, is not compared; other notes are."""
+    more = "note: 2 of 3 agents are not in x.cassette.jsonl: bought now\nmore"
+    outputs = [new_output("stream", text=text) for text in (said, said + more, more, "")]
+    assert "" == shown([outputs[0]]) == shown([outputs[3]])
+    assert more == shown([outputs[1]]) == shown([outputs[2]]) == shown([outputs[0], outputs[2]])
 
 
 # What comes along with a notebook

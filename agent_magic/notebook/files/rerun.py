@@ -28,6 +28,8 @@ IGNORED = "NBVAL_IGNORE_OUTPUT"
 GUARD = "__import__('agent_magic.api.clean', fromlist=['clean']).block_network()"
 _ENDING = re.compile(r"^\d[\d,]* agents? in \d+ layers? · .*\n?", re.MULTILINE)
 """The line that a run leaves where a program executes the cells; with a front end its picture says the same."""
+_NO_KEY = re.compile(r"^note: no API key\b.*\n?", re.MULTILINE)
+"""The note of a run without a key. It says who answered, and a replay may be with a key, a recording, or neither."""
 _SAME = [
     (re.compile(r"\x1b\[[0-9;]*m"), ""),
     (re.compile(r"0x[0-9a-f]+"), "0x"),
@@ -153,7 +155,7 @@ def shown(outputs: list[Any]) -> str:
 
 def _text(output: Any) -> str:
     if output.output_type == "stream":
-        return _ENDING.sub("", output.text)
+        return _NO_KEY.sub("", _ENDING.sub("", output.text))
     if output.output_type == "error":
         return f"{output.ename}: {output.evalue}"
     return str(output.data.get("text/plain", ""))
