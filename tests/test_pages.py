@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import base64
+import errno
 import hashlib
 import html
+import os
 import re
 import zlib
 from html.parser import HTMLParser
@@ -14,10 +16,12 @@ from urllib.parse import unquote
 
 import pytest
 
-from agent_magic.api import Agent, Plan, Policy, Run
-from agent_magic.errors import DeclarationError, SecretFound
+from agent_magic.api import Agent, Plan, Policy, Run, pages
+from agent_magic.declare.pictures import image, text_file
+from agent_magic.errors import AgentMagicError, DeclarationError, SecretFound
 from agent_magic.providers.recorded import Deck
 from agent_magic.record.cassette.reading import read_cassette
+from tests.declare.test_content import png
 from tests.house.source import ROOT
 from tests.live.virtual import Reply, drive
 from tests.show.story import business_run
@@ -52,6 +56,19 @@ def answered(text: str, prompt: str = "Say it.") -> Run:
     return Run(record)
 
 
+def recording_of(path: Path) -> bytes:
+    """Return the recording that a page offers."""
+    page = path.read_text(encoding="utf-8")
+    data = re.search(r'href="data:application/octet-stream;base64,([^"]+)"', page)
+    assert data is not None
+    return base64.b64decode(data[1])
+
+
+def refused(*_: Any) -> None:
+    """Write nothing: the disk is full."""
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
 def test_a_page_shows_the_run(tmp_path: Path) -> None:
     """Pictures, numbers, each prompt and answer, and what-ifs are in it; it is small."""
     run = Run(business_run())
@@ -76,14 +93,44 @@ def test_a_page_of_the_site_is_small(tmp_path: Path) -> None:
 def test_the_recording_comes_out_again(tmp_path: Path) -> None:
     """The file that the page offers replays the run."""
     run = answered("An answer.")
-    run.to_page(tmp_path / "run.html")
-    page = (tmp_path / "run.html").read_text(encoding="utf-8")
-    data = re.search(r'href="data:application/octet-stream;base64,([^"]+)"', page)
-    assert data is not None
     saved = tmp_path / "run.cassette.jsonl"
-    saved.write_bytes(base64.b64decode(data[1]))
+    saved.write_bytes(recording_of(run.to_page(tmp_path / "run.html")))
     played = Deck(read_cassette(saved)).play(run.plan, timeout_s=1e9)
     assert [one.text for one in run.record.results] == [one.text for one in played.results]
+
+
+def test_a_page_holds_what_was_attached(tmp_path: Path) -> None:
+    """The recording in it replays prompts with pictures and text files; without texts they are not in it."""
+    rules = text_file(CANARY.encode(), title="rules.md")
+    plan = Plan([Agent("see", "See {{ fig }} and {{ rules }}")], {"fig": image(png()), "rules": rules}, name="pages")
+    run = Run(drive(plan, lambda *_: Reply(1.0, text="Seen."))[0])
+    whole = recording_of(run.to_page(tmp_path / "run.html"))
+    (tmp_path / "run.cassette.jsonl").write_bytes(whole)
+    assert {"see": "Seen."} == plan.replay(tmp_path / "run.cassette.jsonl").texts.to_dict()
+    bare = recording_of(run.to_page(tmp_path / "bare.html", texts=False))
+    for file in (rules, plan.values["fig"]):
+        assert base64.b64encode(file.data) in whole
+        assert base64.b64encode(file.data) not in bare
+
+
+@pytest.mark.parametrize("wrong", [None, 5, b"run.html", [], "", "a\0b", "none/run.html", "."])
+def test_a_page_goes_to_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wrong: Any) -> None:
+    """What is no file, or is in no folder, is an error that says so; nothing is written."""
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(AgentMagicError, match=r"is no file name|is a folder|does not exist"):
+        answered("An answer.").to_page(wrong)
+    with pytest.raises(AgentMagicError, match=r"is no file name|is a folder|does not exist"):
+        answered("An answer.").save(wrong)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_page_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A disk that refuses is an error of ours, with its reason; an older page is unchanged."""
+    (tmp_path / "run.html").write_text("older")
+    monkeypatch.setattr(pages, "write_bytes", refused)
+    with pytest.raises(AgentMagicError, match=r"'run.html' cannot be written: No space left on device"):
+        answered("An answer.").to_page(tmp_path / "run.html")
+    assert "older" == (tmp_path / "run.html").read_text()
 
 
 @pytest.mark.parametrize("payload", [*HOSTILE, "</script><script>alert(1)</script>", "[x](javascript:alert(1))"])

@@ -7,10 +7,11 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from agent_magic.api.scanning import check_for_secrets
+from agent_magic.errors import AgentMagicError
 from agent_magic.providers.recorded import Deck
 from agent_magic.record.cassette.reading import ENDING, read_cassette
 from agent_magic.record.cassette.writing import only_hash, write_cassette
-from agent_magic.record.files import write_bytes
+from agent_magic.record.files import check_folder, check_regular, real_path, write_bytes
 from agent_magic.show.ask.packing import needs_templates, pack_engine, pack_run
 from agent_magic.show.run_page import Asking, python_place, run_page
 
@@ -28,7 +29,7 @@ LONGEST_S = 1e9
 
 def write_page(
     record: RunRecord,
-    path: Path,
+    path: str | Path,
     scenarios: pd.DataFrame | None,
     *,
     redact: Callable[[str], str] | None,
@@ -44,20 +45,26 @@ def write_page(
     Raises:
         DeclarationError: `python` is no address and no folder.
         SecretFound: Something looks like a key; nothing was written.
-        AgentMagicError: The run cannot be recorded.
-        OSError: The file cannot be written.
+        AgentMagicError: The run cannot be recorded, or the file cannot be written.
     """
+    file = real_path(path, AgentMagicError)
+    check_folder(file, AgentMagicError)
+    check_regular(file, AgentMagicError)
     place = None if python is None or scenarios is None else python_place(python)
-    check_for_secrets([record], path.name, allow=allow, redact=redact)
+    check_for_secrets([record], file.name, allow=allow, redact=redact)
     with TemporaryDirectory() as folder:
         cassette = Path(folder) / "run.cassette.jsonl"
         write_cassette(record, cassette, redact=redact)
         data, deck = cassette.read_bytes(), Deck(read_cassette(cassette))
     shown = record if redact is None else deck.play(record.plan, timeout_s=LONGEST_S)
-    name = path.stem + ENDING
+    name = file.stem + ENDING
     asking = None
     if place is not None:
         asking = Asking(place, pack_run(record, prices), pack_engine(templates=needs_templates(record.plan)))
     page = run_page(shown, name=name, cassette=data, texts=redact is not only_hash, scenarios=scenarios, asking=asking)
-    write_bytes(path, [page.encode()])
-    return path
+    try:
+        write_bytes(file, [page.encode()])
+    except OSError as error:
+        why = f"{file.name!r} cannot be written: {error.strerror}. Choose another place."
+        raise AgentMagicError(why) from None
+    return Path(path).expanduser()

@@ -263,7 +263,7 @@ class Reading:
             redact: Returns what is written in place of a text.
             texts: Whether to write what people and models wrote. Without, the file replays by the names of agents.
         """
-        return write_cassette(self.record, Path(path), redact=redact if texts else only_hash)
+        return write_cassette(self.record, path, redact=redact if texts else only_hash)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.plan.name!r}: {one_line(self.totals)}{forecast_words(self.record)})"

@@ -292,8 +292,7 @@ class Run(Reading):
         Raises:
             DeclarationError: `python` is no address and no folder.
             SecretFound: Something looks like a key; nothing was written.
-            AgentMagicError: The run cannot be recorded.
-            OSError: The file cannot be written.
+            AgentMagicError: The run cannot be recorded, or the file cannot be written.
         """
         used = {one.model for one in self.record.results}
         others = [model for model in MODELS[:3] if {model} != used]
@@ -301,7 +300,7 @@ class Run(Reading):
         scenarios = None if self.record.forecast else self.whatif(concurrency=options, model=[None, *others])
         return write_page(
             self.record,
-            Path(path),
+            path,
             scenarios,
             redact=redact if texts else only_hash,
             allow=allow,

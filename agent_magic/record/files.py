@@ -9,7 +9,7 @@ import stat
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agent_magic.errors import AgentMagicError, CassetteError
+from agent_magic.errors import AgentMagicError, CassetteError, shown_value
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -36,9 +36,9 @@ def real_path(path: str | Path, error: type[AgentMagicError]) -> Path:
             return found
     except FileNotFoundError:
         raise error(f"{str(path)!r} is relative, and the working directory does not exist any more.") from None
-    except (OSError, RuntimeError, ValueError):  # a loop of links, no such user, a NUL
+    except (OSError, RuntimeError, ValueError, TypeError):  # a loop of links, no such user, a NUL, a number
         pass
-    raise error(f"{str(path)!r} is no file name. Choose another.")
+    raise error(f"{shown_value(str(path) if isinstance(path, Path) else path)} is no file name. Choose another.")
 
 
 def check_regular(path: Path, error: type[AgentMagicError], hint: str = "Choose another name.") -> None:

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from agent_magic.declare.agent import Agent
+from agent_magic.declare.pictures import image, text_file
 from agent_magic.declare.plan import Plan
 from agent_magic.declare.task import task
 from agent_magic.engine.policy import Policy
@@ -28,6 +29,7 @@ from agent_magic.record.prices import Prices, TokenPrice
 from agent_magic.show.ask.answering import answering, open_packed
 from agent_magic.show.ask.packing import needs_templates, pack_engine, pack_run
 from agent_magic.show.explore import Controls, Explorer
+from tests.declare.test_content import png
 from tests.live.virtual import Reply, drive
 from tests.show.story import business_run, finished_run, layered_plan
 
@@ -110,6 +112,13 @@ PLANS: dict[str, Plan] = {
             Agent("publish", "Print {{ draft }}", when="judge.ok == False"),
             Agent("after_all", "Say {{ publish | default('nothing') }}"),
         ]
+    ),
+    "attached": Plan(
+        [
+            Agent("look", "See {{ fig }}, heed {{ rules }}"),
+            Agent("again", "Refused: {{ look }} {{ fig }}", model="claude-sonnet-5-5"),
+        ],
+        {"fig": image(png(), title=f"{CANARY}.png"), "rules": text_file(LONG.encode(), title=f"{CANARY}.md")},
     ),
     "rows": Plan(
         [

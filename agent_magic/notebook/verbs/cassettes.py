@@ -124,11 +124,8 @@ def _share(ctx: CommandContext, given: Namespace) -> None:
 
 def _share_page(ctx: CommandContext, given: Namespace) -> None:
     path = Path(given.page).expanduser() if given.anywhere else inside(given.page, Path.cwd())
-    try:
-        redact, run = _redaction(ctx, given), ctx.session.last_run()
-        size = run.to_page(path, redact=redact, allow=given.allow, python=given.python).stat().st_size
-    except OSError as error:
-        raise UsageError(f"{given.page!r} cannot be written: {error.strerror}. Choose another place.") from None
+    redact, run = _redaction(ctx, given), ctx.session.last_run()
+    size = run.to_page(path, redact=redact, allow=given.allow, python=given.python).stat().st_size
     say(f"{path.name}: {size / 1e3:,.0f} KB, to be opened in any browser. It holds the recording too.")
 
 

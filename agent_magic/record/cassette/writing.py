@@ -60,7 +60,7 @@ def filler(characters: int, size: int) -> str:
 
 
 def write_cassette(
-    records: RunRecord | Sequence[RunRecord], path: Path, *, redact: Callable[[str], str] | None = None
+    records: RunRecord | Sequence[RunRecord], path: str | Path, *, redact: Callable[[str], str] | None = None
 ) -> int:
     """Write runs to a file, whole or not at all. The same runs make the same bytes.
 
