@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from agent_magic.forecast.capacity import capacity, monthly, roi, speedup_bounds
     from agent_magic.forecast.tiers import tiers
     from agent_magic.live.mcp import McpServer
-    from agent_magic.live.people import Question
+    from agent_magic.live.people import Desk, Question
     from agent_magic.live.saving import save
     from agent_magic.measure.judge import judge
     from agent_magic.measure.telemetry import Telemetry
@@ -62,6 +62,7 @@ __all__ = [
     "Context",
     "Controls",
     "Dask",
+    "Desk",
     "Ledger",
     "Limits",
     "McpServer",
@@ -122,6 +123,7 @@ _HOMES = {
     "McpServer": "agent_magic.live.mcp",
     "Plan": "agent_magic.api",
     "Policy": "agent_magic.api",
+    "Desk": "agent_magic.live.people",
     "Question": "agent_magic.live.people",
     "Run": "agent_magic.api",
     "Session": "agent_magic.api",

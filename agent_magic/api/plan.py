@@ -103,8 +103,8 @@ class Plan(DeclaredPlan):
             resume: An earlier run to go on with: what succeeded in it and asks the same keeps its answer, at no cost.
             again: With `resume`: only these agents run again, though they succeeded; see `agent_magic.live.earlier`.
             ask: Asks a person whether a call may be made or an answer passed on: an async function that takes a
-                `Question` and returns a `Verdict`. By default a question on the terminal; where there is none, nobody
-                can agree, and it is denied at once.
+                `Question` and returns a `Verdict`. `Desk(plan).ask` keeps questions for other code to answer. By
+                default a question on the terminal; where there is none, nobody can agree, and it is denied at once.
 
         Raises:
             NotConnected: There is no key; nothing was sent.

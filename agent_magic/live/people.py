@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import inspect
 import itertools
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from agent_magic.engine.calls import Verdict
-from agent_magic.errors import AgentMagicError, shown_value
+from agent_magic.errors import AgentMagicError, DeclarationError, shown_value
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -43,7 +44,30 @@ class Question(NamedTuple):
     seconds: float
 
 
+class Pending(NamedTuple):
+    """An open question as a program reads it.
+
+    Attributes:
+        number: Its number, which `approve` and `deny` take.
+        agent: The agent it is about.
+        tool: The name of the function; empty for an answer.
+        text: The exact arguments as JSON, or the answer.
+        kind: `call`, `answer` or `doubt`, as in `Question`.
+        since: When it was asked.
+        until: When it counts as denied.
+    """
+
+    number: int
+    agent: str
+    tool: str
+    text: str
+    kind: Literal["call", "answer", "doubt"]
+    since: datetime
+    until: datetime
+
+
 LATE = "nobody answered within"
+NOTHING = "No question is open."
 
 
 async def ask(asker: Asker | None, plan: Plan, question: Question) -> Verdict:
@@ -73,9 +97,10 @@ def _read(said: object) -> Verdict:
 
 
 class Desk:
-    """The open questions of a run, until somebody answers them: a page, a command, another thread.
+    """The open questions of a run, until somebody answers them: a page, a command, another thread, a program.
 
     Each has a number of its own in this process, oldest first. The first answer counts.
+    `plan.run(ask=desk.ask)` puts the questions of a run on it.
 
     Args:
         plan: What runs, which tells whether a changed text can be used.
@@ -85,18 +110,54 @@ class Desk:
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
-        self._open: dict[int, tuple[Question, asyncio.Future[Verdict]]] = {}
+        self._open: dict[int, tuple[Question, asyncio.Future[Verdict], datetime]] = {}
 
     @property
     def open(self) -> Mapping[int, Question]:
         """The open questions by number."""
-        return {number: question for number, (question, _) in self._open.copy().items()}
+        return {number: question for number, (question, *_) in self._open.copy().items()}
+
+    @property
+    def pending(self) -> list[Pending]:
+        """The open questions, oldest first: who asks, what exactly, since when, until when."""
+        return [
+            Pending(number, one.agent, one.tool, one.text, one.kind, since, since + timedelta(seconds=one.seconds))
+            for number, (one, _, since) in self._open.copy().items()
+        ]
+
+    def approve(self, which: int | str, *, text: str | None = None) -> None:
+        """Agree to an open question, from any thread.
+
+        Args:
+            which: Its number, or the agent that has only this one.
+            text: The arguments as JSON, or the answer, as it is to be; `None` leaves it as it was asked.
+
+        Raises:
+            DeclarationError: There is none, the agent has several, or the text cannot be used. It stays open.
+        """
+        settle([self], which, Verdict(approved=True, text=text))
+
+    def deny(self, which: int | str, why: str = "") -> None:
+        """Refuse an open question, from any thread.
+
+        Args:
+            which: Its number, or the agent that has only this one.
+            why: The reason; the model is told.
+
+        Raises:
+            DeclarationError: There is none, or the agent has several.
+        """
+        settle([self], which, Verdict(approved=False, why=why))
 
     async def ask(self, question: Question) -> Verdict:
-        """Put a question on the desk, and wait for its answer. This is an `Asker`."""
+        """Put a question on the desk, and wait for its answer. This is an `Asker`.
+
+        Args:
+            question: What is asked.
+        """
         number = next(self._numbers)
         answer = asyncio.get_running_loop().create_future()
-        self._open[number] = question, answer
+        self._open[number] = question, answer, datetime.now(UTC)
         try:
             return await answer
         finally:
@@ -104,6 +165,10 @@ class Desk:
 
     def answer(self, number: int, verdict: Verdict) -> str:
         """Answer a question, from any thread.
+
+        Args:
+            number: Its number.
+            verdict: What is said.
 
         Returns:
             Why it cannot be answered like that; an empty string where it was, or is open no longer.
@@ -115,6 +180,26 @@ class Desk:
         if (taken := self._open.pop(number, None)) is not None:  # exactly one of several threads gets it
             taken[1].get_loop().call_soon_threadsafe(_give, taken[1], verdict)
         return ""
+
+
+def settle(desks: Iterable[Desk], which: int | str, verdict: Verdict) -> None:
+    """Answer the open question that a number, or the name of an agent, means on one of these desks.
+
+    Raises:
+        DeclarationError: There is none, or the agent has several, or the changed text cannot be used.
+    """
+    found = {number: (desk, question) for desk in desks for number, question in desk.open.items()}
+    if not found:
+        raise DeclarationError(NOTHING)
+    numbers = [number for number, (_, one) in found.items() if str(which) in {str(number), one.agent}]
+    if not numbers:
+        open_now = ", ".join(f"{number} ({one.agent})" for number, (_, one) in found.items())
+        raise DeclarationError(f"{shown_value(which)} asks nothing.", hint=f"These questions are open: {open_now}.")
+    if len(numbers) > 1:
+        hint = f"Give a number: {', '.join(map(str, numbers))}."
+        raise DeclarationError(f"{shown_value(which)} asks {len(numbers)} questions.", hint=hint)
+    if fault := found[numbers[0]][0].answer(numbers[0], verdict):
+        raise DeclarationError(fault)
 
 
 def _give(answer: asyncio.Future[Verdict], verdict: Verdict) -> None:

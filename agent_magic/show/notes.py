@@ -153,6 +153,9 @@ def budget_note(record: RunRecord, policy: Policy) -> str:
     return " ".join(notes)
 
 
+DESK = "desk = am.Desk(plan), plan.run(ask=desk.ask), desk.approve(...)."
+
+
 def unasked_note(record: RunRecord) -> str:
     """Name what was denied because no person answered, and what to do; empty where there is nothing."""
     if not record.plan.special:
@@ -163,7 +166,8 @@ def unasked_note(record: RunRecord) -> str:
     notes = [
         (
             absent,
-            "Denied, since nobody could be asked: {}. Run it in JupyterLab or on a terminal, or give run(ask=...).",
+            "Denied, since nobody could be asked: {}. Run it in JupyterLab or on a terminal, or answer from Python: "
+            + DESK,
         ),
         (late, "Denied, since nobody answered in time: {}. Policy(ask_s=...) waits longer."),
     ]

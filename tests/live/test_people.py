@@ -182,6 +182,7 @@ def test_nobody_is_there(server: Simulator, caplog: pytest.LogCaptureFixture) ->
     run = asyncio.run(agent(mail).run(client=client(server)))
     assert ([], "denied") == (mail.sent, run["a"].calls[0].status)
     assert "Denied, since nobody could be asked: a (send_mail). Run it in" in caplog.text
+    assert "desk = am.Desk(plan), plan.run(ask=desk.ask), desk.approve(...)." in caplog.text
 
 
 def test_nobody_answers_in_time(server: Simulator, caplog: pytest.LogCaptureFixture) -> None:
@@ -298,3 +299,68 @@ def test_a_time_out_of_the_asker_is_its_own() -> None:
 
     with pytest.raises(TimeoutError, match="the chat"):
         asyncio.run(ask(slow, agent(Mail()), QUESTION))
+
+
+def waits(server: Simulator, say: Callable[[am.Desk], None], prompt: str = CALL, **more: Any) -> tuple[Mail, am.Run]:
+    """Run on a desk, and say this from another thread as soon as a question is open."""
+    mail = Mail()
+
+    async def work() -> am.Run:
+        plan = agent(mail, prompt, **more)
+        desk = am.Desk(plan)
+        running = asyncio.create_task(plan.run(client=client(server), ask=desk.ask))
+        await until(lambda: bool(desk.pending))
+        await asyncio.to_thread(say, desk)
+        return await running
+
+    return mail, asyncio.run(work())
+
+
+def test_a_program_reads_what_is_asked_and_agrees(server: Simulator) -> None:
+    """A pending question has its agent, tool, exact arguments, and the limit of the policy; a nod calls with them."""
+    seen: list[Any] = []
+
+    def say(desk: am.Desk) -> None:
+        (one,) = desk.pending
+        seen.append(one)
+        desk.approve(one.number)
+
+    mail, run = waits(server, say)
+    (one,) = seen
+    assert ("a", "send_mail", "call") == (one.agent, one.tool, one.kind)
+    assert {"to": "a@x.org", "text": "Hi"} == json.loads(one.text)
+    assert am.Policy().ask_s == (one.until - one.since).total_seconds()
+    assert ([("a@x.org", "Hi")], "succeeded") == (mail.sent, run["a"].calls[0].status)
+
+
+def test_a_program_agrees_to_other_arguments(server: Simulator) -> None:
+    """A text that the tool cannot take is refused and leaves the question open; one that it can is what is called."""
+
+    def say(desk: am.Desk) -> None:
+        with pytest.raises(am.AgentMagicError, match="to"):
+            desk.approve("a", text="{}")
+        desk.approve("a", text='{"to": "b@x.org", "text": "Ho"}')
+
+    mail, run = waits(server, say)
+    assert ([("b@x.org", "Ho")], "succeeded") == (mail.sent, run["a"].calls[0].status)
+    assert "b@x.org" in run["a"].calls[0].arguments
+
+
+def test_a_program_denies(server: Simulator) -> None:
+    """Nothing is called, and the reason is in the record."""
+    mail, run = waits(server, lambda desk: desk.deny("a", "not today"))
+    assert ([], "denied", "Denied: not today") == (mail.sent, run["a"].calls[0].status, run["a"].calls[0].error)
+
+
+def test_a_program_agrees_to_an_answer(server: Simulator) -> None:
+    """An agent with ask=True waits on the same desk, and passes on the text as it was changed."""
+    _, run = waits(server, lambda desk: desk.approve("a", text="better"), "Write.", ask=True)
+    assert "better" == run["a"].text
+
+
+def test_a_program_is_told_what_is_not_open() -> None:
+    """Answering what is not asked raises."""
+    desk = am.Desk(agent(Mail()))
+    assert [] == desk.pending
+    with pytest.raises(am.AgentMagicError, match="No question is open"):
+        desk.approve(1)

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 from IPython.core.error import UsageError
 
 from agent_magic.engine.calls import Verdict
+from agent_magic.errors import DeclarationError
+from agent_magic.live.people import NOTHING, settle
 from agent_magic.notebook.command import CommandContext, Parser, Verb, add_nothing
 from agent_magic.notebook.front_end import say
 from agent_magic.record.plaintext import visible
@@ -15,18 +17,10 @@ from agent_magic.show.asking import asked_text
 if TYPE_CHECKING:
     from argparse import Namespace
 
-    from agent_magic.live.people import Desk, Question
-
-NOTHING = "No question is open."
-
-
-def _open(ctx: CommandContext) -> dict[int, tuple[Desk, Question]]:
-    """Return the open questions by number, each with its desk."""
-    return {number: (desk, question) for desk in ctx.session.desks for number, question in desk.open.items()}
-
 
 def _pending(ctx: CommandContext, _: Namespace) -> None:
-    say("\n".join(asked_text(number, one) for number, (_desk, one) in sorted(_open(ctx).items())) or NOTHING)
+    found = {number: question for desk in ctx.session.desks for number, question in desk.open.items()}
+    say("\n".join(asked_text(number, one) for number, one in sorted(found.items())) or NOTHING)
 
 
 def _answer(ctx: CommandContext, wanted: str, verdict: Verdict) -> None:
@@ -35,16 +29,12 @@ def _answer(ctx: CommandContext, wanted: str, verdict: Verdict) -> None:
     Raises:
         UsageError: There is none, or the agent has several, or the changed text cannot be used.
     """
-    found = _open(ctx)
-    if not found:
+    if not any(desk.open for desk in ctx.session.desks):
         raise UsageError(f"{NOTHING} %agents start runs in the background; what it asks can be answered then.")
-    numbers = [number for number, (_, one) in found.items() if wanted in {str(number), one.agent}]
-    if not numbers:
-        raise UsageError(f"{wanted!r} asks nothing. %agents pending lists what is asked.")
-    if len(numbers) > 1:
-        raise UsageError(f"{wanted!r} asks {len(numbers)} questions. Give a number: {', '.join(map(str, numbers))}.")
-    if fault := found[numbers[0]][0].answer(numbers[0], verdict):
-        raise UsageError(visible(fault))
+    try:
+        settle(ctx.session.desks, wanted, verdict)
+    except DeclarationError as error:
+        raise UsageError(visible(str(error))) from None
 
 
 def _approve(ctx: CommandContext, given: Namespace) -> None:
