@@ -19,7 +19,7 @@ from agent_magic.measure.dead import to_requeue
 from agent_magic.measure.judge import Judge
 from agent_magic.measure.scores import GradeBook, score_answers, scores_frame
 from agent_magic.measure.trial import settings_of, with_scores
-from agent_magic.providers.anthropic.client import MODELS
+from agent_magic.providers.anthropic.models import MODELS
 from agent_magic.record.cassette.writing import only_hash
 from agent_magic.show.charts.front import check_by, front_chart
 from agent_magic.show.charts.tradeoff import run_tradeoff

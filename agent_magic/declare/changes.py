@@ -6,6 +6,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from agent_magic.declare.expansion import declared_names
+
 if TYPE_CHECKING:
     from agent_magic.declare.plan import Plan
     from agent_magic.declare.step import Step
@@ -58,9 +60,8 @@ def changed_options(before: Plan, after: Plan) -> dict[str, dict[str, tuple[Any,
         after: The same with other options, and perhaps without some agents.
     """
     found: dict[str, dict[str, tuple[Any, Any]]] = {}
-    for agent in before.agents:
+    for agent, name in zip(before.agents, declared_names(before), strict=True):
         other = after.agents[after.index[agent.name]] if agent.name in after.index else None
-        name = agent.name if agent.part is None else agent.part.group
         if other is None:
             found.setdefault(name, {})["dropped"] = (False, True)
             continue

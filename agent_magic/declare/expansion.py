@@ -27,14 +27,15 @@ from typing import TYPE_CHECKING, Any, Final
 from agent_magic.declare.agent import DEFAULT_MAX_TOKENS, Agent
 from agent_magic.declare.condition import condition_of
 from agent_magic.declare.each import REPEATS, ROUNDS, Part, levels_of, read_items, warn_of_labels
-from agent_magic.declare.grouping import check_names, item_steps, request_steps, size_of
-from agent_magic.declare.hedge import hedged_steps
+from agent_magic.declare.grouping import REQUEST, check_names, item_steps, request_steps, size_of
+from agent_magic.declare.hedge import FIRST, HEDGE, hedged_steps
 from agent_magic.declare.pictures import frozen
 from agent_magic.errors import PlanError, UndefinedVariable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from agent_magic.declare.plan import Plan
     from agent_magic.declare.step import Step
 
 DEEPEST: Final = 2
@@ -176,6 +177,22 @@ def _depth(part: Part) -> int:
     """Return how many maps over answers a step is in."""
     own = 1 if part.source else 0
     return own if part.outer is None else own + _depth(part.outer)
+
+
+def declared_names(plan: Plan) -> tuple[str, ...]:
+    """Return per step the name it was declared by: of one of a group the group's, of a request that of its agent."""
+    hedged = {one.hedges for one in plan.agents}
+    found: list[str] = []
+    for one in plan.agents:
+        name = one.name if one.part is None else one.part.group
+        if one.part is not None and one.part.asks:
+            name = name.removesuffix(REQUEST)
+        elif one.hedges is not None:
+            name = name.removesuffix(HEDGE)
+        elif one.name in hedged:
+            name = name.removesuffix(FIRST)
+        found.append(name)
+    return tuple(found)
 
 
 def names_before(step: Step) -> set[str]:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from agent_magic.declare.returns import Check
     from agent_magic.declare.step import Step
 
-_REQUEST: Final = "_request"
+REQUEST: Final = "_request"
 _HEAD: Final = (
     "Do what each of these items says, apart from the others. Give exactly one answer for each item, with its number."
 )
@@ -119,7 +119,7 @@ def request_steps(agent: Agent, parts: Sequence[Part], size: int) -> list[Agent]
         parts: Its items.
         size: For how many of them each asks at most.
     """
-    group, over = f"{agent.name}{_REQUEST}", f"{REQUESTS}{agent.each}"
+    group, over = f"{agent.name}{REQUEST}", f"{REQUESTS}{agent.each}"
     found: list[Agent] = []
     returns = agent.returns.of_several
     for number, first in enumerate(range(0, len(parts), size)):
@@ -136,7 +136,7 @@ def declared_agent(request: Agent, part: Part) -> Agent:
     each = part.over.removeprefix(REQUESTS)
     options: dict[str, Any] = {"each": each, "group": part.asks, "returns": _one_of(request), "part": None}
     expected = None if request.expect_out is None else round(request.expect_out / max(1, len(part.item)))
-    return replace(request, name=part.group.removesuffix(_REQUEST), expect_out=expected, **options)
+    return replace(request, name=part.group.removesuffix(REQUEST), expect_out=expected, **options)
 
 
 def _one_of(request: Step) -> Returns:

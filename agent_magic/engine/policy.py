@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 from agent_magic.declare.validation import check_integer, check_positive, check_word, listed, must_be
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping
 
 Schedule = Literal["ready", "layers", "sequential"]
 """`ready`: an agent starts when its own parents are done. `layers`: when every agent of the earlier layers is done, to
@@ -111,7 +112,7 @@ class Policy:
     shared: Shared = field(default="on", kw_only=True)
     batch: Batch | bool = field(default="off", kw_only=True)
     batch_fallback: BatchFallback = field(default="batch", kw_only=True)
-    degrade: Sequence[str] = field(default=(), kw_only=True)
+    degrade: str | Sequence[str] | None = field(default="", kw_only=True)
     seed: int | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
@@ -128,9 +129,12 @@ class Policy:
             raise must_be("seed", "an integer or None", self.seed)
         for option, words in POLICY_WORDS.items():
             check_word(option, getattr(self, option), words)
-        object.__setattr__(self, "degrade", listed(self.degrade or ()))
-        for word in self.degrade:
+        if not isinstance(self.degrade, str | Sequence | None):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise must_be("degrade", "'effort', 'model' or both", self.degrade)
+        words = listed(self.degrade or ())
+        for word in words:
             check_word("degrade", word, DEGRADES)
+        object.__setattr__(self, "degrade", ",".join(words))  # as a text it is the same in a file
 
     def to_dict(self) -> dict[str, Any]:
         """Return its fields by name, as plain data."""

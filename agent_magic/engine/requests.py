@@ -329,7 +329,7 @@ class PlanRequests:
         """Make the next request of an agent cheaper, as the policy allows. `False` where it is, or has begun."""
         if step in self._eased or step in self._so_far or self._goes_by_batch(step):
             return False
-        allowed, model, before = self._policy.degrade, self.models[step], self._plan.agents[step].effort
+        allowed, model, before = self._policy.degrade or "", self.models[step], self._plan.agents[step].effort
         effort = "low" if "effort" in allowed and before not in {None, "low"} else before
         cheapest = self._cheapest if "model" in allowed and self._is_cheaper(step) else model
         if (cheapest, effort) == (model, before):

@@ -6,6 +6,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from agent_magic.declare.expansion import declared_names
 from agent_magic.forecast.forecast import Scenario
 
 if TYPE_CHECKING:
@@ -35,6 +36,11 @@ class Outlook:
     def __init__(self, forecaster: Forecaster) -> None:
         self._forecaster, self.record, self.policy = forecaster, forecaster.record, forecaster.policy
         self.prices = forecaster.prices
+
+    @cached_property
+    def names(self) -> Sequence[str]:
+        """Per agent, the name it was declared by."""
+        return declared_names(self.record.plan)
 
     @cached_property
     def as_it_was(self) -> Forecast:

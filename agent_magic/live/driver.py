@@ -125,7 +125,7 @@ class Driver:
         seed = getrandbits(32) if policy.seed is None else policy.seed  # kept: a forecast draws the same jitter
         self.plan, self.policy, self._provider, self._asker = plan, policy, provider, asker
         self._ledger, self._pacer, self._sharing, self._pool, self._clock = ledger, pacer, sharing, pool, clock
-        self.prices, cheaper = prices or Prices(), provider.choices[:1] if "model" in policy.degrade else ()
+        self.prices, cheaper = prices or Prices(), provider.choices[:1] if "model" in (policy.degrade or "") else ()
         self._asked = models_of(plan).union(cheaper)
         knows = ledger is not None or earlier is not None
         cache = AnswerCache(plan, provider.endpoint, ledger, earlier, fresh=fresh) if knows else None

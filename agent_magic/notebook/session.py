@@ -12,6 +12,7 @@ from agent_magic.api import Ledger, Plan, Run
 from agent_magic.api import Session as Shared
 from agent_magic.api.choosing import with_models
 from agent_magic.declare.agent import Agent
+from agent_magic.declare.expansion import declared_names
 from agent_magic.declare.returns import Returns, look_up
 from agent_magic.declare.task import Task
 from agent_magic.declare.tool import Tools, tools_of
@@ -457,7 +458,8 @@ class Session:
             earlier = Earlier(run.record, origin, plan=plan)
             again = {plan.names[one] for one in unbought(plan, origin, None, earlier, fresh=False, timeout_s=1.0)}
             asked.update({name: name in again for name in done & plan.index.keys()})
-        return list(dict.fromkeys(shown_name(agent) for agent in plan.agents if asked.get(agent.name)))
+        names = zip(plan.names, declared_names(plan), strict=True)
+        return list(dict.fromkeys(shown for name, shown in names if asked.get(name)))
 
     def take_view(self, view: LiveView) -> None:
         """Keep the view of a finished run, which answers to clicks, and its colours. Old views become pictures."""

@@ -15,7 +15,7 @@ from agent_magic.forecast.whatif import forecast_one, rows_frame, whatif_rows
 from agent_magic.measure.metrics import summarize
 from agent_magic.measure.scores import answers_of, reading
 from agent_magic.measure.trial import Setting, with_scores
-from agent_magic.providers.anthropic.client import MODELS
+from agent_magic.providers.anthropic.models import MODELS
 from agent_magic.record.plaintext import single_line
 from agent_magic.record.reasons import wording
 from agent_magic.show.charts.chart import provenance

@@ -21,7 +21,7 @@ from agent_magic.notebook.completion import Known, offer
 from agent_magic.notebook.extension import load, unload
 from agent_magic.notebook.magics import AgentMagics
 from agent_magic.notebook.verbs import VERBS
-from agent_magic.providers.anthropic.client import MODELS
+from agent_magic.providers.anthropic.models import MODELS
 from agent_magic.record.answer import Usage
 from agent_magic.record.prices import Prices
 from tests.show.story import business_run

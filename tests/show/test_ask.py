@@ -23,7 +23,7 @@ from agent_magic.engine.policy import Policy
 from agent_magic.errors import RateLimited
 from agent_magic.forecast.forecast import Forecaster
 from agent_magic.forecast.whatif import whatif_rows
-from agent_magic.providers.anthropic.client import MODELS
+from agent_magic.providers.anthropic.models import MODELS
 from agent_magic.record.cassette.writing import only_length
 from agent_magic.record.prices import Prices, TokenPrice
 from agent_magic.show.ask.answering import answering, open_packed

@@ -23,7 +23,6 @@ from agent_magic.forecast.advice.finding import (
     TOKENS,
     Finding,
     cheapens,
-    declared_name,
     found,
     listed,
     pays,
@@ -216,16 +215,16 @@ def _spared(prompt: str) -> int:
 
 def room_for_answers(outlook: Outlook) -> Finding | None:
     """Answers much shorter than `max_tokens`, where a budget sets all of it aside for each request."""
-    plan, longest = outlook.record.plan, dict[str, int]()
+    longest = dict[str, int]()
     asked = [(number, one) for number, one in enumerate(outlook.seen) if not one.is_task and not _calls(one)]
     for number, one in asked:
-        name = declared_name(plan, number)
+        name = outlook.names[number]
         longest[name] = max(longest.get(name, 0), one.output_tokens or 0)
     caps = {name: ROUNDED * math.ceil(HEADROOM * most / ROUNDED) for name, most in longest.items() if most}
     lower = {
         number: cap
         for number, one in asked
-        if (cap := caps.get(declared_name(plan, number))) is not None and cap * 2 <= one.max_tokens
+        if (cap := caps.get(outlook.names[number])) is not None and cap * 2 <= one.max_tokens
     }
     if not lower:
         return None
@@ -233,7 +232,7 @@ def room_for_answers(outlook: Outlook) -> Finding | None:
     more = changed.totals.succeeded - outlook.as_it_was.totals.succeeded
     if more <= 0 and not pays(outlook, changed):
         return None
-    names = list(dict.fromkeys(declared_name(plan, number) for number in lower))
+    names = list(dict.fromkeys(outlook.names[number] for number in lower))
     most = max(outlook.seen[number].max_tokens for number in lower)
     measured = (
         f"The longest answer of {listed(names)} has {max(longest[name] for name in names):,} tokens, "
@@ -265,7 +264,7 @@ def high_effort(outlook: Outlook) -> Finding | None:
     best = outlook.saves_usd(changed) if tried else None if least is None else total - least[0]
     if not cheapens(outlook, best):
         return None
-    names = list(dict.fromkeys(declared_name(plan, number) for number in thought))
+    names = list(dict.fromkeys(outlook.names[number] for number in thought))
     now = ", ".join(dict.fromkeys(str(outlook.seen[number].effort) for number in thought))
     then = ", ".join(dict.fromkeys(lower.values()))
     output = sum(outlook.seen[number].output_tokens or 0 for number in thought)

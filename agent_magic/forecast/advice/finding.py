@@ -11,7 +11,6 @@ from agent_magic.declare.units import times
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from agent_magic.declare.plan import Plan
     from agent_magic.forecast.forecast import Forecast
     from agent_magic.forecast.outlook import Outlook
 
@@ -119,12 +118,6 @@ def cheapens(outlook: Outlook, saves_usd: float | None) -> bool:
     """Tell whether so many dollars are enough of the run's to propose a change; not where a price is unknown."""
     total = outlook.as_it_was.cost_usd
     return saves_usd is not None and total is not None and saves_usd > WORTH * total
-
-
-def declared_name(plan: Plan, number: int) -> str:
-    """Return the name that a step was declared by: of one step of a group the group's."""
-    part = plan.agents[number].part
-    return plan.names[number] if part is None else part.group
 
 
 def fold(value: float) -> str:

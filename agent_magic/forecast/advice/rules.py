@@ -26,7 +26,6 @@ from agent_magic.forecast.advice.finding import (
     TOKENS,
     WORTH,
     Finding,
-    declared_name,
     fold,
     found,
     listed,
@@ -97,12 +96,13 @@ def barrier(outlook: Outlook) -> Finding | None:
 
 
 def longest(outlook: Outlook) -> Finding | None:
-    """Split or shorten what the run waits for most."""
+    """Split or shorten what the run waits for most; one of many rows cannot be split."""
     record = outlook.record
     work = works(record)
     chains = Chains.of(record.plan.dag, work)
     promising = sorted(range(len(work)), key=lambda one: -chains.saved_s(one, work[one] / 2))[:MOST_ASKED]
-    halved = {one: outlook.ask(faster={one: 0.5}) for one in promising if work[one] > 0}
+    whole = [one for one in promising if work[one] > 0 and outlook.names[one] == record.plan.names[one]]
+    halved = {one: outlook.ask(faster={one: 0.5}) for one in whole}
     if not halved:
         return None
     best = min(halved, key=lambda one: halved[one].wall_s)
@@ -282,7 +282,7 @@ def cheaper_model(outlook: Outlook) -> Finding | None:
     saves = outlook.saves_usd(changed)
     if saves is None or saves < WORTH * total:
         return None
-    names = listed(list(dict.fromkeys(declared_name(outlook.record.plan, number) for number in dearest)))
+    names = listed(list(dict.fromkeys(outlook.names[number] for number in dearest)))
     models = ", ".join(sorted({results[number].model for number in dearest}))
     share = sum(priced[number] for number in dearest) / total
     measured = f"{share:.0%} of the dollars go to {models}, asked by {names}."

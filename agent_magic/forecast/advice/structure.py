@@ -157,6 +157,8 @@ def tiny_requests(outlook: Outlook) -> Finding | None:
         longest = max((_output(outlook, plan.names[one]) for one in numbers), default=0)
         if agent.is_task or len(numbers) < MANY or not 0 < longest <= SHORT:
             continue
+        if outlook.names[numbers[0]] != group:  # several in a request already, or with a hedge, which excludes that
+            continue
         tokens = len(BRACES.sub("", agent.prompt) + (agent.system_text or "")) // CHARS_PER_TOKEN
         spared = len(numbers) - -(-len(numbers) // TOGETHER)
         saves = _price(outlook, agent.name, tokens * spared)

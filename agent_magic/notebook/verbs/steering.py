@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, cast
 from IPython.core.error import UsageError
 
 from agent_magic.api import Controls
+from agent_magic.declare.expansion import declared_names
 from agent_magic.declare.units import plural
 from agent_magic.errors import UnknownAgent
 from agent_magic.notebook.command import CommandContext, Verb, add_names, add_nothing
@@ -153,7 +154,7 @@ def _plan_of(ctx: CommandContext, given: Namespace, last: Run) -> Plan:
         UsageError: None of them is declared any more.
     """
     given.plan = given.plan or (last.plan.name if last.plan.name in ctx.session.plans else None)
-    had = {agent.name if agent.part is None else agent.part.group for agent in last.plan.agents}
+    had = {*declared_names(last.plan)}
     declared = [agent.name for agent in ctx.session.registry(given.plan or DEFAULT_PLAN).agents]
     found = [name for name in declared if name in had or name in given.names]
     if found:

@@ -28,6 +28,7 @@ from agent_magic.errors import AgentMagicError, DeclarationError, NotConnected, 
 from agent_magic.providers.anthropic import models
 from agent_magic.providers.anthropic.batches import MessageBatches
 from agent_magic.providers.anthropic.errors import ENVIRONMENT_KEYS, AsCallErrors, excerpt
+from agent_magic.providers.anthropic.models import MODELS
 from agent_magic.providers.anthropic.stream import collect, counted, plain
 from agent_magic.providers.anthropic.wire import body
 from agent_magic.providers.base import Provider
@@ -43,20 +44,6 @@ if TYPE_CHECKING:
     from agent_magic.record.request import Request
 
 DEFAULT_URL = "https://api.anthropic.com"
-MODELS = (
-    "claude-haiku-5-5",
-    "claude-sonnet-5-5",
-    "claude-opus-5-5",
-    "claude-fable-5-2",
-    "claude-mythos-5-2",
-    "claude-haiku-4-5",
-    "claude-sonnet-5",
-    "claude-opus-5",
-)
-"""Offered where a model is to be named, those of the day first, three of them from cheap to dear.
-
-A test holds that each has a list price.
-"""
 NO_KEY = "none"
 """Sent to a server of one's own where no key was given: most take any, and the SDK wants one."""
 CONNECT_S = 10.0

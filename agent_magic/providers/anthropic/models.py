@@ -17,6 +17,20 @@ from agent_magic.record.terms import ModelFacts
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+MODELS: Final = (
+    "claude-haiku-5-5",
+    "claude-sonnet-5-5",
+    "claude-opus-5-5",
+    "claude-fable-5-2",
+    "claude-mythos-5-2",
+    "claude-haiku-4-5",
+    "claude-sonnet-5",
+    "claude-opus-5",
+)
+"""Offered where a model is to be named, those of the day first, three of them from cheap to dear.
+
+A test holds that each has a list price.
+"""
 _DATE: Final = re.compile(r"[-@]\d{8}$")
 _LIMIT_CLASSES: Final = (
     (re.compile(r"claude-opus-4-[5-8]"), "claude-opus-4"),
