@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import zlib
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -14,12 +15,20 @@ from hypothesis import strategies as st
 import agent_magic as am
 from agent_magic.api import Run
 from agent_magic.declare.flow import CONDITION
+from agent_magic.engine.actions import Abort, Done, Skipped
+from agent_magic.engine.conductor.speculating import conductor_for
+from agent_magic.engine.expected import kinds_of
 from agent_magic.engine.policy import Policy
+from agent_magic.engine.requests import PlanChoices, PlanRequests
+from agent_magic.engine.retry import Failure
 from agent_magic.errors import DeclarationError, PlanError, Rejected
+from agent_magic.record.prices import Prices
+from agent_magic.record.terms import ModelFacts
 from agent_magic.show.notes import races_note
 from tests.live.virtual import Reply, drive
 
 NO = Rejected("no", status=400)
+FACTS = ModelFacts("", None)
 
 
 def plan_of(*, speculate=True):
@@ -101,7 +110,7 @@ def test_a_failure_counts_only_where_the_condition_holds(score, status):
     assert (status, 5.0) == (record["fix"].status, record["fix"].finished_s)
 
 
-@pytest.mark.parametrize("fix_s", [3.0, 20.0])
+@pytest.mark.parametrize("fix_s", [3.0, 4.0, 20.0])
 def test_a_condition_that_nobody_can_decide(fix_s):
     """Its parent failed: it is skipped because of that, whether it was under way or done."""
     record, _ = drive(plan_of(), scripted(None, fix_s=fix_s), Policy(seed=1, max_attempts=1))
@@ -111,6 +120,25 @@ def test_a_condition_that_nobody_can_decide(fix_s):
         record["fix"].finished_s,
     )
     assert record["end"].status == "skipped"
+
+
+def test_an_answer_that_comes_while_it_is_aborted():
+    """It is whole, and nobody can decide whether it counts: it ends as skipped all the same, and so does the run."""
+    plan = plan_of()
+    assert plan.flow is not None
+    conductor = conductor_for(plan, PlanRequests(plan, Policy(), [""] * len(plan), {"": FACTS}, Prices()))(
+        plan.dag, Policy(), timeouts_s=[99.0] * len(plan), kinds=kinds_of(plan), flow=PlanChoices(plan.flow, {})
+    )
+    draft, review, fix, end = range(4)
+    conductor.start(0.0)
+    conductor.succeeded(draft, 1.0)
+    assert [Abort(fix, "stopped")] == [
+        one for one in conductor.failed(review, Failure("no", kind="Rejected"), 2.0) if isinstance(one, Abort)
+    ]
+    last: Any = conductor.succeeded(fix, 2.0)
+    assert ("skipped", "'review' did not succeed") == (last[0].status, last[0].error)
+    assert Skipped(end, fix) in last
+    assert isinstance(last[-1], Done)
 
 
 def test_what_is_kept_back_is_not_late():

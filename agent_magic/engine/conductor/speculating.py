@@ -91,6 +91,8 @@ class SpeculatingConductor(HedgingConductor):
     ) -> list[Decision]:
         if agent not in self._ahead:
             return super()._pass_on(agent, status, why, now, kind)
+        if agent in self._stopping:  # its condition cannot be decided any more, or somebody stopped it
+            return self.cancelled(agent, now, left=True)
         self._state[agent], self._kept_back[agent] = AWAY, (status, why, kind)
         return self._go_on(now)
 
