@@ -331,7 +331,7 @@ class PlanRequests:
             return False
         allowed, model, before = self._policy.degrade or "", self.models[step], self._plan.agents[step].effort
         effort = "low" if "effort" in allowed and before not in {None, "low"} else before
-        cheapest = self._cheapest if "model" in allowed and self._is_cheaper(step) else model
+        cheapest = self._cheapest if self._cheapest and self._is_cheaper(step) else model
         if (cheapest, effort) == (model, before):
             return False
         self._eased[step] = effort

@@ -132,6 +132,21 @@ def test_a_stop_leaves_no_place_behind(what):
     assert "end" in {one.name for one in record.rows}
 
 
+@pytest.mark.parametrize("prompt", ["A", "A {{ p }}"])
+@pytest.mark.parametrize("schedule", ["ready", "layers"])
+def test_a_hedge_that_loses_a_race(prompt, schedule):
+    """Agent, request and place end, each once, begun or not: the run goes on until the race's reader has answered."""
+    raced = [
+        am.Agent("p", "P"),
+        am.Agent("a", prompt, hedge=5),
+        am.Agent("b", "B {{ p }}" if "p" not in prompt else "B"),
+    ]
+    plan = am.Plan([*raced, am.first_of("quick", "a,b"), am.Agent("end", "E {{ quick }}")])
+    record, _ = drive(plan, lambda p, _: Reply(9.0 if p[0] in "AP" else 1.0), Policy(schedule=schedule, seed=1))
+    assert {"succeeded"} == {record[one].status for one in ("quick", "end")}
+    assert "unused" == record["a_hedge"].status or prompt == "A"
+
+
 def test_a_failed_parent_skips_both():
     """The agent is skipped as it would be without a hedge."""
     plan = am.Plan([am.Agent("p", "P"), am.Agent("a", "A {{ p }}", hedge=5), am.Agent("end", "{{ a }}")])

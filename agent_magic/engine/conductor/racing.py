@@ -106,6 +106,8 @@ class RacingConductor(Conductor):
             for other in self._dag.parents[race]:
                 self._lost.pop(other, None)  # nobody wants them again
             for agent in self._needless(race):
+                if self._state[agent] == ENDED:  # with one before it: the place of a hedge
+                    continue
                 left = self._beaten[agent] = Left("skipped", f"{self._names[winner]!r} answered first", BEATEN)
                 if self._state[agent] in UNDER_WAY:
                     self._stopping[agent] = left.status, left.why
