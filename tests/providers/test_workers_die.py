@@ -13,6 +13,7 @@ import subprocess
 import sys
 import textwrap
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -63,9 +64,24 @@ def book(server):
 
 
 def pids(dask):
-    """Return the process of each worker, by name."""
-    client, names = dask.cluster._client, dask.cluster.start_now()
-    return {names[address]: pid for address, pid in client.run(os.getpid).items()}
+    """Return the process of each of both workers, by name. One that was killed before is started again meanwhile."""
+    end = time.monotonic() + PATIENCE_S
+    while True:
+        client, names = dask.cluster._client, dask.cluster.start_now()
+        found = {names.get(address): pid for address, pid in client.run(os.getpid, on_error="ignore").items()}
+        if len(found) == 2 and None not in found:
+            return found
+        assert time.monotonic() < end, f"only {found} have come"
+        time.sleep(0.05)
+
+
+async def both(dask):
+    """Wait until both workers are connected. Returns their fleet."""
+    fleet = dask._fleets[asyncio.get_running_loop()]
+    async with asyncio.timeout(PATIENCE_S):
+        while len(fleet.links) < 2:  # noqa: ASYNC110 - what is waited for tells nobody
+            await asyncio.sleep(0.02)
+    return fleet
 
 
 def plan(count=8, word="request"):
@@ -84,9 +100,7 @@ def run_and(dask, book, do, *, policy=ONCE, count=8, word="request"):
 
     async def held():
         async with dask.open():  # the connections stay, so that both workers are used from the start
-            fleet = dask._fleets[asyncio.get_running_loop()]
-            while len(fleet.links) < 2:  # noqa: ASYNC110 - what is waited for tells nobody
-                await asyncio.sleep(0.02)
+            await both(dask)
             return await go()
 
     return asyncio.run(held())
@@ -136,10 +150,7 @@ def test_the_retry_policy_decides_and_the_worker_comes_back(dask, book):
     run = run_and(dask, book, lambda: os.kill(victim, signal.SIGKILL), policy=am.Policy(100, max_attempts=3))
     assert run.ok
     assert len(run.attempts) == len(book.states()) == 8 + book.states().count("cut")
-    end = time.monotonic() + PATIENCE_S
-    while len(pids(dask)) < 2:
-        assert time.monotonic() < end
-        time.sleep(0.05)
+    assert victim not in pids(dask).values()
 
 
 def test_workers_that_are_killed_at_random_instants_lose_no_row_and_repeat_nothing(dask, book):
@@ -148,15 +159,12 @@ def test_workers_that_are_killed_at_random_instants_lose_no_row_and_repeat_nothi
     for number in range(ROUNDS):
         book.book.clear()
         book.sent, pieces = 0, chance.randrange(8 * book.pieces)
-        end = time.monotonic() + PATIENCE_S
-        while len(there := pids(dask)) < 2:  # the one that was killed is started again
-            assert time.monotonic() < end
-            time.sleep(0.05)
-        victim, how = chance.choice(sorted(there.values())), chance.choice([signal.SIGKILL, signal.SIGTERM])
+        victim, how = chance.choice(sorted(pids(dask).values())), chance.choice([signal.SIGKILL, signal.SIGTERM])
 
         def kill(pieces=pieces, victim=victim, how=how):
             book.until(lambda: book.sent >= pieces)
-            os.kill(victim, how)
+            with suppress(ProcessLookupError):  # Dask has given it up meanwhile
+                os.kill(victim, how)
 
         run = run_and(dask, book, kill, word=f"round {number}, request")
         rows, states = run.attempts, book.states()
@@ -180,9 +188,7 @@ def test_a_worker_that_hangs_is_lost_by_its_silence(dask, book, monkeypatch):
 
     async def go():
         async with dask.open():
-            fleet = dask._fleets[asyncio.get_running_loop()]
-            while len(fleet.links) < 2:  # noqa: ASYNC110 - what is waited for tells nobody
-                await asyncio.sleep(0.02)
+            fleet = await both(dask)
             task = asyncio.ensure_future(plan().run(ONCE, client=dask))
             await asyncio.to_thread(book.until, lambda: len(book.states()) == 8)
             os.kill(victim, signal.SIGSTOP)
@@ -499,4 +505,26 @@ def test_workers_start_in_a_namespace_that_was_reset(server, monkeypatch):
     made = am.Dask(workers=1, client=am.Claude(base_url=server.url, api_key="k"))
     made.start()
     assert ["worker-0"] == [one.name for one in made.workers()]
+    made.close()
+
+
+def test_a_worker_that_dask_gives_up_is_started_again(server):
+    """Dask lets go of one that is not there some time after a loss, as of one that is lost again while it starts."""
+    import dask.config
+
+    made = am.Dask(workers=1, client=am.Claude(base_url=server.url, api_key="k"))
+    with dask.config.set({"distributed.deploy.lost-worker-timeout": "1ms"}):
+        made.start()
+        nanny = made.cluster._local.workers[0]
+        (pid,) = made.cluster._client.run(os.getpid).values()
+        os.kill(pid, signal.SIGKILL)
+        end = time.monotonic() + PATIENCE_S
+        while made.cluster._local.workers.get(0) is nanny:
+            assert time.monotonic() < end
+            time.sleep(0.02)
+    while not made.workers():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+    assert pid not in made.cluster._client.run(os.getpid).values()
+    assert asyncio.run(plan(1).run(ONCE, client=made)).ok
     made.close()

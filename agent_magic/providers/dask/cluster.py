@@ -201,6 +201,9 @@ class Cluster:
             raise AgentMagicError(f"The Dask cluster cannot import agent_magic ({error}). {INSTALL}") from None
 
     def _names(self) -> dict[str, str]:
+        if self.is_own and len(self._local.workers) < len(self._local.worker_spec):
+            # Dask gives a worker up that is not there 15 s after a loss: one lost twice, or slow to start again.
+            self._local.scale(len(self._local.worker_spec))
         found: Any = self._client.scheduler_info(n_workers=-1)["workers"]
         return {address: _name_of(one["name"]) for address, one in found.items()}
 
