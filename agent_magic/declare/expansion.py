@@ -21,12 +21,11 @@ they cost nothing, and frames have no row for them.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from agent_magic.declare.agent import DEFAULT_MAX_TOKENS, Agent
 from agent_magic.declare.condition import condition_of
-from agent_magic.declare.each import REPEATS, ROUNDS, Part, levels_of, read_items, warn_of_labels
+from agent_magic.declare.each import REPEATS, ROUNDS, Part, levels_of, one_of, read_items, warn_of_labels
 from agent_magic.declare.grouping import REQUEST, check_names, item_steps, request_steps, size_of
 from agent_magic.declare.hedge import FIRST, HEDGE, hedged_steps
 from agent_magic.declare.pictures import frozen
@@ -90,10 +89,10 @@ class _Expansion:
             head = self._rounds[agent.name]
             rounds = self.declared[head].rounds or 0
             parts = [Part(agent.name, f"{ROUNDS}{head}", one, one, None, rounds=rounds) for one in range(1, rounds + 1)]
-            return [replace(agent, name=f"{agent.name}_{part.number}", part=part) for part in parts]
+            return [one_of(agent, part) for part in parts]
         if agent.repeat is not None:
             parts = [Part(agent.name, f"{REPEATS}{agent.name}", one, one, None) for one in range(agent.repeat)]
-            return [replace(agent, name=f"{agent.name}_{part.number}", repeat=None, part=part) for part in parts]
+            return [one_of(agent, part, repeat=None) for part in parts]
         over = agent.each
         if over is None:
             return [agent] if agent.hedge is None or agent.hedges else hedged_steps(agent, [agent])
@@ -122,9 +121,9 @@ class _Expansion:
             requests = request_steps(agent, parts, size_of(agent, parts, agent.max_tokens or DEFAULT_MAX_TOKENS))
             return [*requests, *item_steps(requests, parts)]
         if isinstance(agent, Agent) and agent.hedge is not None:
-            each = [replace(agent, name=f"{agent.name}_{part.number}", each=None, part=part) for part in parts]
+            each = [one_of(agent, part, each=None) for part in parts]
             return hedged_steps(agent, each)
-        return [replace(agent, name=f"{agent.name}_{part.number}", each=None, part=part) for part in parts]
+        return [one_of(agent, part, each=None) for part in parts]
 
     def _places(self, agent: Step, over: str) -> list[Step]:
         """Return a place for each item that the answer of a step may have."""
@@ -169,7 +168,7 @@ class _Expansion:
                     most=agent.most,
                     outer=None if of_loop else one.part,
                 )
-                found.append(replace(agent, name=f"{agent.name}_{number}", each=None, part=part))
+                found.append(one_of(agent, part, each=None))
         return found
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 import pandas as pd
 import pytest
 
 import agent_magic as am
 from agent_magic.declare.context import Context
+from agent_magic.declare.each import Part, one_of
 from agent_magic.errors import DeclarationError, DuplicateAgent, PlanError, UndefinedVariable, UnknownAgent
 from tests.live.virtual import Reply, drive
 
@@ -227,3 +229,23 @@ def test_a_group_asked_for_as_one_agent_says_what_it_is():
     run = am.Run(drive(plan, lambda *_: Reply())[0])
     with pytest.raises(UnknownAgent, match=r"run\.each\('label'\) has all answers"):
         run["label"]
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        am.Agent("ask", "Is {{ item }} good?", each="rows", returns=bool, effort="low", tools=["web_search"]),
+        am.Agent("ask", "Say a number.", repeat=3, role="critic", after=["other"]),
+        am.Task("ask", lambda item: item, each="rows", retries=2),
+    ],
+    ids=["rows", "repeated", "task"],
+)
+def test_one_of_a_group_is_what_its_checks_would_make_of_it(step):
+    """It is copied, not checked again: the copy has all that a step made by its options has."""
+    part = Part("ask", "rows", 7, "key", "value", ())
+    without = {"repeat" if step.repeat else "each": None}
+    made, checked = one_of(step, part, **without), replace(step, name="ask_7", part=part, **without)
+    for name in step.__slots__:
+        one, other = getattr(checked, name), getattr(made, name)
+        assert one == other or (name == "template" and one.text == other.text and one.names == other.names), name
+    assert step.name == "ask", "the declaration stays"
