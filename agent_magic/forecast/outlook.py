@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from agent_magic.declare.expansion import declared_names
 from agent_magic.forecast.forecast import Scenario
+from agent_magic.measure.path import works
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -83,12 +84,15 @@ class Outlook:
         """Return what layers cost: the forecast with a barrier behind each layer, minus the one without."""
         return self.under(schedule="layers").wall_s - self.under(schedule="ready").wall_s
 
+    @cached_property
     def enough_slots(self) -> int:
-        """Return the smallest concurrency that is about as good as a slot for everybody."""
-        least, most = 1, max(1, len(self.record.plan))
+        """The smallest concurrency that is about as good as a slot for everybody."""
+        most, best_s = max(1, len(self.record.plan)), NEAR * self.unlimited.wall_s
+        # Fewer cannot do all the work in that time.
+        least = min(most, max(1, int(sum(works(self.record)) / best_s))) if best_s else 1
         while least < most:  # more slots are rarely slower, and then by little: good enough to search by halves
             middle = (least + most) // 2
-            if self.under(concurrency=middle, schedule="ready").wall_s <= NEAR * self.unlimited.wall_s:
+            if self.under(concurrency=middle, schedule="ready").wall_s <= best_s:
                 most = middle
             else:
                 least = middle + 1

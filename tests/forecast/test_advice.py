@@ -55,7 +55,7 @@ def test_a_change_is_forecast_as_the_driver_runs_it(graph, slots, data):
         assert summarize(run_of(left, work, policy)).wall_s == outlook.ask(cut=frozenset({edge})).wall_s
     most = summarize(run_of(parents, work, am.Policy(100, seed=1))).wall_s
     assert most == outlook.unlimited.wall_s
-    enough = outlook.enough_slots()
+    enough = outlook.enough_slots
     assert summarize(run_of(parents, work, am.Policy(enough, seed=1))).wall_s <= NEAR * most
     barrier = summarize(run_of(parents, work, am.Policy(slots, "layers", seed=1))).wall_s
     assert barrier - outlook.as_it_was.wall_s == outlook.barrier_cost_s()

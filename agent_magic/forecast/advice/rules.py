@@ -45,8 +45,9 @@ if TYPE_CHECKING:
 
 MOST_ASKED = 12
 """So many agents or edges are forecast at most, those with the largest promise first."""
+FEWEST_ASKED = 3
 MOST_COUNTED = 1_000
-"""In larger plans nobody counts who can run beside whom."""
+"""In larger plans nobody counts who can run beside whom, and fewer are forecast, each of which takes longer."""
 SMALL_S = 5.0
 """Tasks below this are called too small to run at once by the source; the rule measures the overhead instead."""
 FEW, HALF = 3, 0.5
@@ -55,6 +56,10 @@ UNEVEN = 1.5
 NO_MORE = ": more slots would not help."
 RUN = "the run"
 """Where a change belongs that is about no agent."""
+
+
+def _most_asked(outlook: Outlook) -> int:
+    return max(FEWEST_ASKED, min(MOST_ASKED, MOST_ASKED * MOST_COUNTED // max(1, len(outlook.record.plan))))
 
 
 def wall_time(outlook: Outlook) -> Finding | None:
@@ -71,7 +76,7 @@ def wall_time(outlook: Outlook) -> Finding | None:
     rule, source = "wall time near the critical path, not the sum", f"{DEEP_DIVE}: {NEAR_BOUND:g} and {NEAR_SUM:g}"
     if not pays(outlook, outlook.unlimited):
         return found(outlook, rule, measured, source)
-    slots = outlook.enough_slots()
+    slots = outlook.enough_slots
     barriers = outlook.policy.schedule != "ready"
     ready = "schedule='ready' and " if barriers else ""
     change = f"Run it with {ready}concurrency={slots}; more slots would save no more."
@@ -100,7 +105,7 @@ def longest(outlook: Outlook) -> Finding | None:
     record = outlook.record
     work = works(record)
     chains = Chains.of(record.plan.dag, work)
-    promising = sorted(range(len(work)), key=lambda one: -chains.saved_s(one, work[one] / 2))[:MOST_ASKED]
+    promising = sorted(range(len(work)), key=lambda one: -chains.saved_s(one, work[one] / 2))[: _most_asked(outlook)]
     whole = [one for one in promising if work[one] > 0 and outlook.names[one] == record.plan.names[one]]
     halved = {one: outlook.ask(faster={one: 0.5}) for one in whole}
     if not halved:
@@ -126,7 +131,7 @@ def needless_edges(outlook: Outlook) -> Finding | None:
     if not edges:
         return None
     through_s = Chains.of(plan.dag, works(record)).through_s
-    asked = sorted(edges, key=lambda edge: -through_s[edge[1]])[:MOST_ASKED]
+    asked = sorted(edges, key=lambda edge: -through_s[edge[1]])[: _most_asked(outlook)]
     without = {edge: outlook.ask(cut=frozenset({edge})) for edge in asked}
     best = min(without, key=lambda edge: without[edge].wall_s)
     parent, child = (record.results[one].name for one in best)
@@ -167,7 +172,7 @@ def how_many(outlook: Outlook) -> Finding | None:
     if count < FEW:
         return None
     rule = min(count, 3) if count < 10 else 5
-    enough = outlook.enough_slots()
+    enough = outlook.enough_slots
     at_rule = outlook.under(concurrency=rule, schedule="ready")
     measured = (
         f"For {count} agents the rule says {rule} at once, which takes {seconds(at_rule.wall_s)}. With {enough} it "
