@@ -41,7 +41,9 @@ class _Jumping(selectors.DefaultSelector):
         if timeout != 0 and any(
             one.name.startswith("agent_magic ") and one.name != IDLE for one in enumerate_threads()
         ):
-            return super().select(30)  # a function takes no time here, however long its thread takes to begin
+            # A function takes no time here, however long its thread takes to begin. One that has said its result says
+            # that it is idle a moment later, which wakes nobody.
+            return super().select(0.002)
         if timeout is None:
             raise AssertionError("nothing will ever happen again on this loop")
         if timeout > 0:
