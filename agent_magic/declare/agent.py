@@ -72,7 +72,7 @@ class Agent:
         system: The system prompt, sent as it is (not a template).
         role: The name of a ready system prompt, or of one of your own; see `agent_magic.declare.roles`.
         context: The name of a context or a value that is sent first, byte for byte the same for every agent that
-            shares it, so that the provider can cache it.
+            shares it, so that the provider can cache it: a text, a picture or a document.
         after: Agents that must have succeeded before, whose answers the prompt does not use: a list, or `"a,b"`.
         timeout_s: Seconds from the start of the first attempt to the end of the last, backoff included.
         effort: `low`, `medium`, `high`, `xhigh` or `max`. `None` leaves it to the model.

@@ -40,29 +40,31 @@ def read_content(steps: Sequence[Step], values: dict[str, Any]) -> tuple[dict[st
 
 def shows_content(agent: Step, values: Mapping[str, Any]) -> bool:
     """Return whether an agent sends pictures or documents, of these values or its item, or must have some to cite."""
-    if agent.attach or agent.cite:
+    if agent.attach or agent.cite or (agent.context is not None and is_one(values.get(agent.context))):
         return True
     found = values if agent.part is None else {**values, **agent.part.values}
     return any(name in found and holds_content(found[name]) for name in agent.template.names)
 
 
-def render(agent: Step, values: Mapping[str, Any]) -> Prompt:
-    """Return the prompt of an agent: what it attaches, then its text.
+def render(agent: Step, shared: Attachment | None, values: Mapping[str, Any]) -> Prompt:
+    """Return the prompt of an agent: what it shares with others, what it attaches, then its text.
 
     What it attaches is a document of its text where it is no picture or document. An answer that is not there yet is
     empty, and is left out.
 
     Args:
         agent: The agent.
+        shared: The picture or document that is its context.
         values: What the names in its prompt and those that it attaches stand for.
 
     Raises:
         DeclarationError: The prompt cannot be rendered; or what is attached is a path, or has no text.
     """
     prompt = agent.template.render(values)
-    if not agent.attach:
+    if not agent.attach and shared is None:
         return prompt
-    found = [one for name in agent.attach for one in _attachments(name, values[name], agent.name)]
+    found = [] if shared is None else [shared]
+    found += [one for name in agent.attach for one in _attachments(name, values[name], agent.name)]
     text, placed = "", list[Placed]()
     for one in found:
         placed.append(Placed(len(text), one))

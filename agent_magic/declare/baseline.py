@@ -38,7 +38,8 @@ def one_agent(plan: P, *, model: str | None = None, max_tokens: int | None = Non
     if not plan.agents:
         raise PlanError("A plan without agents has no baseline. Declare an agent first.")
     order = [plan.agents[number] for number in plan.dag.order]
-    contexts = list(dict.fromkeys(agent.context for agent in order if agent.context is not None))
+    every = {plan.agents[number].context: plan.context_of(number) for number in plan.dag.order}
+    contexts = [name for name, one in every.items() if name is not None and isinstance(one, str)]  # others are attached
     alone = contexts[0] if len(contexts) == 1 else None
     efforts = {agent.effort for agent in order}
     values: dict[str, Any] = {TASKS: _tasks(plan, [] if alone is not None else contexts)}

@@ -1,4 +1,4 @@
-"""A context: text that several agents share, sent before their prompts."""
+"""A context: text, a picture or a document that several agents share, sent before their prompts."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from agent_magic.declare.pictures import is_one
-from agent_magic.declare.serialization import value_text
+from agent_magic.declare.pictures import holds_content
+from agent_magic.declare.serialization import RenderError, sendable, value_text
 from agent_magic.declare.template import Template
 from agent_magic.declare.validation import check_name
 from agent_magic.errors import DeclarationError, PlanError, UndefinedVariable
@@ -61,25 +61,37 @@ class Context:
         """
         found = self.template.render(values)
         if found.attachments:
-            raise _only_text(self.name)
+            hint = "Share one as it is: --context with its name. Or put it into the prompts: {{ name }}."
+            message = f"Context {self.name!r} has a picture or a document in it, and a %%context is text."
+            raise DeclarationError(message, hint=hint)
         return self.template.check_not_empty(found.text)
 
 
-def text_of(name: str, value: object) -> str:
-    """Return a value as the text of a context.
+def context_of(agent: Step, values: Mapping[str, Any]) -> str | None:
+    """Return the text that an agent shares with others; `None` where it has no context.
+
+    Args:
+        agent: The agent.
+        values: What its context stands for, by name.
 
     Raises:
-        DeclarationError: It is a picture or a document.
-        RenderError: It has no text.
+        DeclarationError: It cannot be rendered, is empty, or is several pictures or documents.
     """
-    if is_one(value):
-        raise _only_text(name)
-    return value_text(name, value)
-
-
-def _only_text(name: str) -> DeclarationError:
-    hint = "Put it into the prompts: {{ name }}, or --attach name."
-    return DeclarationError(f"Context {name!r} has a picture or a document in it, and a context is text.", hint=hint)
+    if agent.context is None:
+        return None
+    value = values[agent.context]
+    if holds_content(value):
+        message = f"The context {agent.context!r} of agent {agent.name!r} is several pictures or documents."
+        raise DeclarationError(message, agent=agent.name, hint="Share one of them, or give them by --attach.")
+    try:
+        text = value_text(agent.context, value)
+    except RenderError as error:
+        message = f"The context of agent {agent.name!r} cannot be rendered: {error}."
+        raise DeclarationError(message, agent=agent.name) from None
+    if not text.strip():
+        message = f"The context {agent.context!r} of agent {agent.name!r} is empty."
+        raise DeclarationError(message, agent=agent.name, hint="Fill it, or leave context out.")
+    return sendable(text)
 
 
 def with_contexts(contexts: Sequence[Context], agents: Sequence[Step], values: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from agent_magic.declare.agent import Agent
 from agent_magic.declare.condition import condition_of
+from agent_magic.declare.content import Attachment
 from agent_magic.declare.plan_json import part_to_dict
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ def outline_of(plan: Plan, replaced: Callable[[str], str], prompts: Mapping[int,
     prompts = prompts or {}
     conditions = [text for one in plan.agents for text in (one.when, one.until) if text is not None]
     values = {name: TEXT for text in conditions for name in condition_of(text).names if not _is_step(plan, name)}
-    contexts = {one.context: plan.context_of(at) or "" for at, one in enumerate(plan.agents) if _has_context(one)}
+    contexts = {one.context: _text(plan.context_of(at)) for at, one in enumerate(plan.agents) if _has_context(one)}
     return {
         "name": plan.name,
         "on_cycle": plan.on_cycle,
@@ -43,6 +44,10 @@ def outline_of(plan: Plan, replaced: Callable[[str], str], prompts: Mapping[int,
         "agents": [_step(plan, one, prompts.get(at, TEXT)) for at, one in enumerate(plan.agents)],
         "values": {**values, **{str(name): replaced(text) for name, text in contexts.items()}},
     }
+
+
+def _text(context: str | Attachment | None) -> str:
+    return context.label if isinstance(context, Attachment) else context or ""
 
 
 def _has_context(step: Step) -> bool:

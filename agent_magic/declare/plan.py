@@ -12,17 +12,18 @@ from agent_magic.declare.agent import Agent
 from agent_magic.declare.attaching import checked, read_content, render, shows_content
 from agent_magic.declare.condition import condition_of
 from agent_magic.declare.content import NO_PROMPT, Prompt
-from agent_magic.declare.context import Context, text_of, with_contexts
+from agent_magic.declare.context import Context, context_of, with_contexts
 from agent_magic.declare.dag import Dag, build_dag
 from agent_magic.declare.each import OWN, Answers, groups_of, view_of
 from agent_magic.declare.edges import Edge, Edges
 from agent_magic.declare.expansion import expand
 from agent_magic.declare.flow import MISSING, Flow, is_reserved
+from agent_magic.declare.pictures import as_attachment, is_one
 from agent_magic.declare.race import check_races
 from agent_magic.declare.resources import Held, conflicts, held_by
 from agent_magic.declare.saving import saved_paths
 from agent_magic.declare.schema import lacking, schema_of
-from agent_magic.declare.serialization import RenderError, python_notes, sendable
+from agent_magic.declare.serialization import python_notes
 from agent_magic.declare.subplan import join
 from agent_magic.declare.task import Task
 from agent_magic.declare.validation import check_mapping, check_text, check_word, instances_of, names_of
@@ -40,6 +41,7 @@ from agent_magic.errors import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from agent_magic.declare.content import Attachment
     from agent_magic.declare.step import Step
 
 OnCycle = Literal["error", "sequential"]
@@ -368,7 +370,7 @@ class Plan:
         if agent.is_task:
             return NO_PROMPT
         template = agent.template
-        plain = self.inputs[number] == template.names and not agent.attach
+        plain = self.inputs[number] == template.names and not agent.attach and agent.context not in self._documents
         found = template.render(answers) if plain else self._render(number, answers)
         text = found.text
         if text and not found.attachments and not text.isspace() and not agent.cite:
@@ -412,7 +414,11 @@ class Plan:
         agent = self.agents[number]
         names = (*agent.template.names, *agent.attach)
         values = {name: self.meaning(number, name, answers) for name in names}
-        return render(agent, {name: value for name, value in values.items() if value is not MISSING})
+        return render(
+            agent,
+            self._documents.get(agent.context),
+            {name: value for name, value in values.items() if value is not MISSING},
+        )
 
     def meaning(self, number: int, name: str, answers: Mapping[str, Any]) -> Any:
         """Return what a name in a step stands for: its item, an answer, the answers of a group, or a value.
@@ -496,27 +502,17 @@ class Plan:
         if agent.part is not None and agent.part.source:
             yield (agent.part.source, *agent.part.path)
 
-    def context_of(self, number: int) -> str | None:
-        """Return the context that the agent with a number sends; `None` if it has none.
+    def context_of(self, number: int) -> str | Attachment | None:
+        """Return what the agent with a number shares with others: a text, picture or document; `None` if nothing.
 
         Args:
             number: The agent's number in declared order.
 
         Raises:
-            DeclarationError: The context cannot be rendered, or is empty.
+            DeclarationError: It cannot be rendered, or is empty.
         """
         agent = self.agents[number]
-        if agent.context is None:
-            return None
-        try:
-            text = text_of(agent.context, self.values[agent.context])
-        except RenderError as error:
-            message = f"The context of agent {agent.name!r} cannot be rendered: {error}."
-            raise DeclarationError(message, agent=agent.name) from None
-        if not text.strip():
-            message = f"The context {agent.context!r} of agent {agent.name!r} is empty."
-            raise DeclarationError(message, agent=agent.name, hint="Fill it, or leave context out.")
-        return sendable(text)
+        return self._documents.get(agent.context) or context_of(agent, self.values)
 
     def check_prompts(self) -> None:
         """Render every prompt and context, with a placeholder for each answer, so that errors come before any spend.
@@ -540,6 +536,14 @@ class Plan:
             if agent.context is not None and agent.context not in checked:
                 self.context_of(number)
                 checked.add(agent.context)
+
+    @cached_property
+    def _documents(self) -> Mapping[str | None, Attachment]:
+        """The contexts that are pictures or documents, which stand before the prompts."""
+        values = {**self.values, **self.shown}
+        names = dict.fromkeys(agent.context for agent in self.agents if agent.context in values)
+        found = {name: as_attachment(values[name], name) for name in names if name and is_one(values[name])}
+        return {name: one for name, one in found.items() if one is not None}
 
     @cached_property
     def _to_check(self) -> tuple[int, ...]:

@@ -14,7 +14,7 @@ from agent_magic.declare.grouping import taken_apart
 from agent_magic.declare.models import ANSWER
 from agent_magic.declare.resources import held_by
 from agent_magic.engine.admission.budget import Worst
-from agent_magic.engine.admission.prefix import shared_prefixes
+from agent_magic.engine.admission.prefix import context_tokens, shared_prefixes
 from agent_magic.engine.admission.room import Need
 from agent_magic.engine.batching import batching_of
 from agent_magic.engine.calls import Wanted
@@ -93,12 +93,13 @@ def ask(
     """
     agent = plan.agents[number]
     prompt = plan.prompt_ahead(number, answers) if ahead else plan.prompt_of(number, answers)
+    context = None if agent.context is None else plan.context_of(number)
     asked = (
         agent.model or DEFAULT_MODEL,
         prompt.text,
         agent.max_tokens or DEFAULT_MAX_TOKENS,
         agent.system_text,
-        None if agent.context is None else plan.context_of(number),
+        context if isinstance(context, str) else None,  # a document stands in the prompt
         ttl is not None,
         agent.effort,
         agent.timeout_s or timeout_s,
@@ -366,7 +367,7 @@ class PlanRequests:
             return Need(request.model, 0, 0, NOTHING, free=True)
         worst, least = self._worst(step, request) if self._capped else (NOTHING, None)
         tokens = sum(map(len, request.texts())) // CHARS_PER_TOKEN + OVERHEAD_TOKENS + self._attached(request)[0]
-        shared = len(request.context or "") // CHARS_PER_TOKEN if request.cached else 0
+        shared = self._shared(step, request)[0]
         keeps = bool(request.messages) and step not in self.checked and step not in self.asked_of
         keeps = keeps and self._policy.on_max_tokens != "fail"
         return Need(request.model, tokens, request.max_tokens, worst, shared_tokens=shared, least=least, keeps=keeps)
@@ -534,17 +535,24 @@ class PlanRequests:
         if counted is not None and not excess:
             size = counted + self._excess[True].get(request.model, 0)
         if step in self._counted:
-            return self._cost(request, size, by_batch=by_batch), None
+            return self._cost(step, request, size, by_batch=by_batch), None
         shortest = least // 2 + (size - most) // LONGEST_TOKEN
-        return self._cost(request, size, by_batch=by_batch), self._cost(request, shortest, by_batch=by_batch)
+        costs = [self._cost(step, request, one, by_batch=by_batch) for one in (size, shortest)]
+        return costs[0], costs[1]
 
     def _attached(self, request: Request) -> tuple[int, int]:
         """Return the tokens of a request's pictures and PDFs, likely and at most."""
         return tokens_of(request.files, self._rules[request.model]) if request.files else (0, 0)
 
-    def _cost(self, request: Request, size: int, *, by_batch: bool) -> Worst:
+    def _shared(self, step: int, request: Request) -> tuple[int, int]:
+        """Return the tokens that a request asks to have cached for others, estimated and at most."""
+        if not request.cached:
+            return 0, 0
+        return context_tokens(request.context or self._plan.context_of(step), self._rules[request.model])
+
+    def _cost(self, step: int, request: Request, size: int, *, by_batch: bool) -> Worst:
         """Return what a request uses that has this much input and fills its answer."""
-        written = min(size, len((request.context or "").encode(errors="replace"))) if request.cached else 0
+        written = min(size, self._shared(step, request)[1])
         long = written if request.ttl == "1h" else 0
         if request.cached_turns:
             written = size

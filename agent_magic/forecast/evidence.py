@@ -9,6 +9,7 @@ from agent_magic.declare.agent import DEFAULT_MAX_TOKENS
 from agent_magic.declare.content import tokens_of
 from agent_magic.declare.flow import CONDITION
 from agent_magic.declare.race import BEATEN
+from agent_magic.engine.admission.prefix import context_tokens
 from agent_magic.engine.batching import batching_of
 from agent_magic.engine.requests import OVERHEAD_TOKENS
 from agent_magic.engine.retry import FIRST_BACKOFF_S, JITTER, LONGEST_BACKOFF_S, STOPS_RUN, Failure
@@ -40,7 +41,7 @@ NOTHING_SENT: Final[dict[str, Any]] = {
     "context": None,
     "prefix": 0,
     "prefix_counted": False,
-    "context_characters": 0,
+    "shared": 0,
     "context_size": 0,
     "warm": False,
 }
@@ -112,8 +113,8 @@ class Seen(NamedTuple):
         context: The name of its context.
         prefix: The tokens of that.
         prefix_counted: Whether the provider counted them, or they are a share by characters.
-        context_characters: The length of its context in characters.
-        context_size: The same in bytes.
+        shared: The tokens of its context, as a run estimates them before it asks.
+        context_size: How many they are at most.
         warm: Whether it found its context in the cache when the run began.
         is_task: Whether it is a task; its tries are calls of its function.
         asked_s: The seconds in which it waited for a person.
@@ -137,7 +138,7 @@ class Seen(NamedTuple):
     context: str | None
     prefix: int
     prefix_counted: bool
-    context_characters: int
+    shared: int
     context_size: int
     warm: bool
     is_task: bool = False
@@ -209,10 +210,11 @@ def _seen(record: RunRecord, number: int, may_batch: bool, *, falls_back: bool) 
     if answer is not None and (answer.stop_reason == TOOL_USE or result.kind == BEATEN):  # it was over before
         answer = None
     usage = answer.usage if answer else None
-    context = record.plan.context_of(number) or ""
+    context, rule = record.plan.context_of(number), facts_of(record.terms, result.model).token_rule
     text, attached = _sent(record, number)
-    tokens = tokens_of(attached, facts_of(record.terms, result.model).token_rule)
+    tokens, shared = tokens_of(attached, rule), context_tokens(context, rule)
     total = usage.total_input_tokens if usage else None
+    known = shared[0] if total is None else total
     cached = ((usage.cache_read_tokens or 0) + (usage.cache_write_tokens or 0)) if usage and agent.context else 0
     of_text = max(0, total - tokens[0]) if total else 0
     per_character = of_text / len(text) if of_text and text else 1 / CHARS_PER_TOKEN
@@ -231,10 +233,10 @@ def _seen(record: RunRecord, number: int, may_batch: bool, *, falls_back: bool) 
         per_character=per_character,
         text_characters=len(answer.text) if answer else 0,
         context=agent.context,
-        prefix=cached or round(len(context) * per_character),
+        prefix=cached or (round(len(context) * per_character) if isinstance(context, str) else min(shared[0], known)),
         prefix_counted=cached > 0,
-        context_characters=len(context),
-        context_size=_size(context),
+        shared=shared[0],
+        context_size=shared[1],
         warm=bool(usage and usage.cache_read_tokens),
         asked_s=sum(_seconds(one) for one in result.away() if one.reason == "person") if result.calls else 0.0,
         attached=attached,
@@ -292,7 +294,8 @@ def sent_ahead(plan: Plan, record: RunRecord, number: int) -> tuple[str, tuple[A
     answers = {name: plan.meaning_of(plan.index[name], record[name].text) for name in plan.inputs[number]}
     agent = plan.agents[number]
     prompt, placed = plan.prompt_ahead(number, answers)
-    after = (agent.system_text or "") + (plan.context_of(number) or "") + agent.schema + agent.tools_text
+    context = plan.context_of(number)
+    after = (agent.system_text or "") + (context if isinstance(context, str) else "") + agent.schema + agent.tools_text
     attached = tuple(one.attachment for one in placed)
     return "".join([prompt, after, *(one.text for one in attached)]), attached
 

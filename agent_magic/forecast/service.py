@@ -6,7 +6,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from agent_magic.engine.admission.budget import Worst
-from agent_magic.engine.admission.prefix import Prefixes, paying_groups, with_lives
+from agent_magic.engine.admission.prefix import Prefixes, paying_groups, prefix_of, with_lives
 from agent_magic.engine.admission.room import Need
 from agent_magic.engine.batching import BATCH_S, batching_of
 from agent_magic.engine.calls import Result, Wanted
@@ -523,7 +523,7 @@ def _groups_of(
         work_s: Per agent, expected seconds of work; `None` is unknown.
         terms: What the provider said of models.
     """
-    contexts = [None if one in alone else agent.prefix for one, agent in enumerate(record.plan.agents)]
+    contexts = [None if one in alone else prefix_of(record.plan, one) for one in range(len(record.plan))]
     used = [
         None if work is None else work.shares if work.shares and one not in alone else name
         for one, (name, work) in enumerate(zip(contexts, works, strict=True))

@@ -127,12 +127,14 @@ class Rewritten(NamedTuple):
         context: The name of the context that a part of it becomes; `None` leaves its context as it is.
         characters: The length of that part.
         size: The same in bytes, which is the most tokens it can be.
+        tokens: The tokens of the picture or document that is that part.
     """
 
     spared: int = 0
     context: str | None = None
     characters: int = 0
     size: int = 0
+    tokens: int = 0
 
 
 class Work(NamedTuple):
@@ -219,8 +221,8 @@ class Work(NamedTuple):
         )
         if change.context is None:
             return found
-        prefix = round(change.characters * per_character)
-        estimated = change.characters // CHARS_PER_TOKEN
+        prefix = round(change.characters * per_character) + change.tokens
+        estimated = change.characters // CHARS_PER_TOKEN + change.tokens
         return found._replace(
             shares=change.context, prefix=prefix, shared=estimated, context_size=change.size, warm=False
         )
@@ -369,7 +371,7 @@ class _Modelling:
             needed_tokens(max(0, seen.characters + change)) + attached[0],
             max(0, seen.size + change - seen.attached_tokens[1] + attached[1]),
             round(seen.prefix * factor),
-            seen.context_characters // CHARS_PER_TOKEN,
+            seen.shared,
             seen.context_size,
             warm=seen.warm,
             time=time,
@@ -447,7 +449,9 @@ class _Modelling:
         """Return the input of an agent by another model, with other answers in its prompt."""
         before = seen.attached_tokens[0]
         after = tokens_of(seen.attached, facts_of(self.evidence.record.terms, model).token_rule)[0]
-        return max(0, round((max(0, tokens - before) + change * seen.per_character) * factor) + after)
+        own = min(before, tokens)  # a page has as many tokens as its text needs: the rule says how many are usual
+        text = round((tokens - own + change * seen.per_character) * factor)
+        return max(0, text + (after if before == own else round(after * own / before)))
 
     def _guess(self, output: int | None, most: int) -> int:
         if output is not None:

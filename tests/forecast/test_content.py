@@ -69,9 +69,21 @@ def test_a_budget_reserves_the_tokens_of_a_picture(budget: int, status: str):
 def test_a_what_if_counts_pictures_anew():
     """Another model scales a picture down; the text grows or shrinks by the vendor's factor, the picture does not."""
     done, _ = run(plan(picture(1920, 1440)))
-    record = done.record
-    seen = Evidence(record).seen[0]
-    assert (3588, 3588) == seen.attached_tokens
-    works = Evidence(record).works({0: "claude-haiku-4-5"}, {}, frozenset(), frozenset()).agents
+    evidence = Evidence(done.record)
+    assert (3588, 3588) == evidence.seen[0].attached_tokens
+    evidence.seen[0] = evidence.seen[0]._replace(input_tokens=3588 + 20)  # the server counts nothing
+    works = evidence.works({0: "claude-haiku-4-5"}, {}, frozenset(), frozenset()).agents
     assert works[0] is not None
     assert 1564 <= (works[0].tries[-1].input_tokens or 0) <= 1564 + 40
+
+
+def test_a_document_of_fewer_tokens_than_are_usual_stays_so():
+    """A page was measured: another model's are as many fewer, and the same model's are those."""
+    done, _ = run(plan(pdf(PDF, title="r.pdf"), text="Sum up {{ fig }}"))
+    evidence = Evidence(done.record)
+    assert 6000 == evidence.seen[0].attached_tokens[0]
+    evidence.seen[0] = evidence.seen[0]._replace(input_tokens=1500)
+    for models in ({}, {0: "claude-haiku-4-5"}):
+        works = evidence.works(models, {}, frozenset(), frozenset()).agents
+        assert works[0] is not None
+        assert 1500 == works[0].tries[-1].input_tokens

@@ -65,6 +65,7 @@ def kernel(relay):
         shown = Shown(running)
         begin = (
             "%load_ext agent_magic\n%config AgentMagics.max_attempts = 2",
+            "from agent_magic.engine import retry\nretry.FIRST_BACKOFF_S = 0.01",
             "import agent_magic as am, logging\nlogging.basicConfig(filename='all.log', level=logging.DEBUG)",
         )
         assert {"ok"} == {shown.do(code).status for code in begin}

@@ -19,6 +19,8 @@ import itertools
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from agent_magic.declare.content import tokens_of
+from agent_magic.declare.pictures import is_one
 from agent_magic.engine.admission.room import Hold
 from agent_magic.engine.conductor.order import turns_of
 from agent_magic.record.answer import CHARS_PER_TOKEN
@@ -26,6 +28,7 @@ from agent_magic.record.answer import CHARS_PER_TOKEN
 if TYPE_CHECKING:
     from collections.abc import Container, Mapping, Sequence
 
+    from agent_magic.declare.content import Attachment, TokenRule
     from agent_magic.declare.dag import Dag
     from agent_magic.declare.plan import Plan
     from agent_magic.engine.policy import Policy
@@ -178,6 +181,31 @@ def paying_groups(
     ]
 
 
+def context_tokens(context: str | Attachment | None, rule: TokenRule | None) -> tuple[int, int]:
+    """Return how many tokens a context has, estimated and at most.
+
+    Args:
+        context: The text, picture or document.
+        rule: How many tokens its model makes of pictures and PDFs.
+    """
+    if context is None or isinstance(context, str):
+        text, (likely, most) = context or "", (0, 0)
+    else:
+        text, (likely, most) = context.text, tokens_of((context,), rule)
+    return likely + len(text) // CHARS_PER_TOKEN, most + len(text.encode(errors="replace"))
+
+
+def prefix_of(plan: Plan, number: int) -> str | None:
+    """Return the name of what an agent can share in the prompt cache.
+
+    A picture or document goes out in its first message, behind its tools and its system prompt.
+    """
+    agent = plan.agents[number]
+    if agent.context is None or not is_one(plan.values.get(agent.context)):
+        return agent.prefix
+    return " ".join([agent.prefix or "", agent.system_text or "", agent.tools_text])
+
+
 def shared_prefixes(
     plan: Plan,
     models: Sequence[str],
@@ -196,11 +224,13 @@ def shared_prefixes(
         work_s: Per agent, expected seconds of work; `None` is unknown.
         without: Agents that share nothing: those that go by batch, which nobody can follow.
     """
-    contexts = [None if number in without else agent.prefix for number, agent in enumerate(plan.agents)]
+    contexts = [None if number in without else prefix_of(plan, number) for number in range(len(plan))]
     if policy.cache == "off" or not any(contexts):
         return None
+    first = {name: number for number, name in reversed([*enumerate(contexts)]) if name}
     tokens = {
-        name: len(plan.context_of(number) or "") // CHARS_PER_TOKEN for number, name in enumerate(contexts) if name
+        name: context_tokens(plan.context_of(number), facts[models[number]].token_rule)[0]
+        for name, number in first.items()
     }
     groups = paying_groups(models, contexts, tokens, facts, always=policy.cache == "on")
     return Prefixes(*with_lives(groups, plan.dag, policy, work_s))

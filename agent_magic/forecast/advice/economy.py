@@ -13,10 +13,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from agent_magic.declare.agent import EFFORTS
-from agent_magic.declare.context import text_of
-from agent_magic.declare.serialization import RenderError
+from agent_magic.declare.content import Attachment
+from agent_magic.declare.pictures import holds_content
+from agent_magic.declare.serialization import RenderError, value_text
 from agent_magic.declare.units import dollars, plural, seconds
-from agent_magic.engine.admission.prefix import LIFE_S
+from agent_magic.engine.admission.prefix import LIFE_S, context_tokens
 from agent_magic.forecast.advice.finding import (
     BRACES,
     LEAST_PREFIX,
@@ -27,6 +28,7 @@ from agent_magic.forecast.advice.finding import (
     listed,
     pays,
 )
+from agent_magic.forecast.terms import facts_of
 from agent_magic.forecast.work import Rewritten
 from agent_magic.record.answer import CHARS_PER_TOKEN
 
@@ -69,7 +71,7 @@ def shared_text(outlook: Outlook) -> Finding | None:
     names = [outlook.record.plan.names[one] for one in numbers]
     measured = f"{len(names)} prompts {words} {tokens:,} tokens, estimated, and each pays for them."
     change = f"Put that text into a variable, and make it the context of {listed(names)}."
-    told = _as_context(outlook, numbers, (characters, characters), measured, change)
+    told = _as_context(outlook, numbers, Rewritten(0, CONTEXT, characters, characters), measured, change)
     told = replace(told, rule="shared text is paid for once")
     return told.at(listed(names), "%%agent NAME --context VARIABLE, and the prompt without that text")
 
@@ -84,15 +86,37 @@ def shared_values(outlook: Outlook) -> Finding | None:
     tokens = len(text) // CHARS_PER_TOKEN
     measured = f"{{{{ {name} }}}} stands in {len(names)} prompts, {tokens:,} tokens each time."
     change = f"Give it to {listed(names)} as --context {name}, and take {{{{ {name} }}}} out of their prompts."
-    size = len(text.encode(errors="replace"))
-    return _as_context(outlook, numbers, (len(text), size), measured, change).at(listed(names), f"--context {name}")
+    shared = Rewritten(0, CONTEXT, len(text), len(text.encode(errors="replace")))
+    return _as_context(outlook, numbers, shared, measured, change).at(listed(names), f"--context {name}")
 
 
-def _as_context(
-    outlook: Outlook, numbers: Sequence[int], length: tuple[int, int], measured: str, change: str
-) -> Finding:
-    """Forecast the run with a text of some characters and bytes as the context of these agents."""
-    shared = Rewritten(0, CONTEXT, *length)
+def shared_documents(outlook: Outlook) -> Finding | None:
+    """A picture or document that several agents attach: as their context it is paid for once."""
+    plan, seen = outlook.record.plan, outlook.seen
+    best: tuple[int, int, str, list[int]] | None = None
+    for name, value in plan.values.items():
+        users = [at for at, one in enumerate(plan.agents) if name in one.attach and one.context is None]
+        if len(users) < 2 or not isinstance(value, Attachment):
+            continue
+        rule = facts_of(outlook.record.terms, seen[users[0]].model).token_rule
+        tokens, most = context_tokens(value, rule)
+        known = [one for at in users if (one := seen[at].input_tokens) is not None]
+        tokens = min([tokens, *known])  # a page has fewer than are usual
+        if tokens >= LEAST_PREFIX and (best is None or tokens * len(users) > best[0] * len(best[3])):
+            best = (tokens, most, name, users)
+    if best is None:
+        return None
+    tokens, most, name, users = best
+    names = [plan.names[one] for one in users]
+    measured = f"{name} is attached by {len(names)} agents, about {tokens:,} tokens each time."
+    change = f"Give it to {listed(names)} as --context {name}, in place of --attach {name}."
+    told = _as_context(outlook, users, Rewritten(0, CONTEXT, size=most, tokens=tokens), measured, change)
+    told = replace(told, rule="a shared document is a context")
+    return told.at(listed(names), f"--context {name} in place of --attach {name}")
+
+
+def _as_context(outlook: Outlook, numbers: Sequence[int], shared: Rewritten, measured: str, change: str) -> Finding:
+    """Forecast the run with a part of their prompts as the context of these agents."""
     cache = "auto" if outlook.policy.cache == "off" else outlook.policy.cache
     policy = replace(outlook.policy, cache=cache)
     changed = outlook.ask(policy=policy, rewritten=dict.fromkeys(numbers, shared))
@@ -116,8 +140,8 @@ def _shared_value(plan: Plan) -> tuple[str, str, list[int]] | None:
         if len(users) < 2:
             continue
         try:
-            text = text_of(name, value)
-        except RenderError:  # a picture, or a part of it: no text that could be shared
+            text = "" if holds_content(value) else value_text(name, value)
+        except RenderError:  # no text that could be shared
             continue
         if len(text) >= LEAST_PREFIX * CHARS_PER_TOKEN:
             row = (len(text) * (len(users) - 1), text, name, users)

@@ -13,6 +13,7 @@ from agent_magic.forecast.advice.economy import (
     high_effort,
     room_for_answers,
     said_twice,
+    shared_documents,
     shared_text,
     shared_values,
 )
@@ -331,6 +332,7 @@ RULES: tuple[Callable[[Outlook], Finding | None], ...] = (
     cheaper_model,
     shared_context,
     shared_values,
+    shared_documents,
     said_twice,
     cache_life,
     room_for_answers,
@@ -347,6 +349,7 @@ OF_PLANS: tuple[Callable[[Outlook], Finding | None], ...] = (
     cheaper_model,
     shared_context,
     shared_values,
+    shared_documents,
     said_twice,
     cache_life,
     *SHAPE,

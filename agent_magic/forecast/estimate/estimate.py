@@ -18,6 +18,7 @@ from agent_magic.declare.race import is_in_race
 from agent_magic.declare.units import dollars, seconds
 from agent_magic.engine.admission.breaker import MINUTE_S
 from agent_magic.engine.admission.key import Key
+from agent_magic.engine.admission.prefix import context_tokens
 from agent_magic.engine.batching import batching_of
 from agent_magic.engine.expected import expected_work_s
 from agent_magic.engine.pacing.pacer import Pacer
@@ -35,7 +36,7 @@ from agent_magic.forecast.terms import facts_of
 from agent_magic.forecast.work import SAME, Try, Work
 from agent_magic.measure.metrics import Summary, summarize
 from agent_magic.measure.path import find_path
-from agent_magic.record.answer import CHARS_PER_TOKEN, Usage
+from agent_magic.record.answer import Usage
 from agent_magic.record.prices import Prices, of_batch
 from agent_magic.record.results import RunRecord
 from agent_magic.record.terms import Ceiling, Terms
@@ -43,6 +44,7 @@ from agent_magic.record.terms import Ceiling, Terms
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+    from agent_magic.declare.content import Attachment, TokenRule
     from agent_magic.declare.flow import Left
     from agent_magic.declare.plan import Plan
     from agent_magic.engine.policy import Policy
@@ -280,8 +282,13 @@ def _play(  # noqa: PLR0913 - all that an end of an estimate stands on
         left: The steps that are left out.
     """
     policy = replace(policy, budget_usd=None, budget_tokens=None, max_usd_per_min=None, deadline_s=None, seed=0)
-    classes = [facts_of(terms, request.model).limit_class for request in requests]
-    works = [_work(plan.agents[n].name, requests[n], classes[n], guess, end) for n, guess in enumerate(guesses)]
+    facts = [facts_of(terms, request.model) for request in requests]
+    works = [
+        _work(plan.agents[n].name, requests[n], facts[n].limit_class, guess, end)._replace(
+            **_shared(requests[n].context or plan.context_of(n), facts[n].token_rule, guess, end)
+        )
+        for n, guess in enumerate(guesses)
+    ]
     for agent, later in cascades.items():
         works[agent] = _escalating(works[agent], later, end, terms)
     limits = terms.before | _plenty(works, terms)
@@ -314,6 +321,13 @@ def _pacer(terms: Terms) -> Pacer:
     return pacer
 
 
+def _shared(context: str | Attachment | None, rule: TokenRule | None, guess: Guess, end: int) -> dict[str, int]:
+    """Return what of an agent's input others send too."""
+    estimated, most = context_tokens(context, rule)
+    prefix = 0 if guess.held else min(estimated, round(guess.input[end]))
+    return {"prefix": prefix, "shared": prefix, "context_size": most}
+
+
 def _work(name: str, request: Request, limit_class: str, guess: Guess, end: int) -> Work:
     takes_s = guess.seconds[end]
     by = takes_s / guess.seconds.likely if guess.seconds.likely else 1.0
@@ -321,7 +335,6 @@ def _work(name: str, request: Request, limit_class: str, guess: Guess, end: int)
     if guess.is_task:
         request = request._replace(model="")
     only = Try(0.0, min(guess.first_s * by, takes_s), takes_s, None, given, round(guess.output[end]))
-    prefix = 0 if guess.held or request.context is None else min(len(request.context) // CHARS_PER_TOKEN, given)
     pool = HELD_POOL if guess.held or guess.is_task else limit_class
     size = guess.aside[1]
     return Work(
@@ -332,9 +345,9 @@ def _work(name: str, request: Request, limit_class: str, guess: Guess, end: int)
         guess.cap,
         given,
         size,
-        prefix,
-        prefix,
-        len((request.context or "").encode(errors="replace")),
+        prefix=0,
+        shared=0,
+        context_size=0,
         warm=False,
         time=SAME,
         output=SAME,
