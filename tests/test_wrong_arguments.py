@@ -73,6 +73,8 @@ def calls():
     yield "calibration", am.calibration
     yield "tradeoff", am.tradeoff
     yield "share", lambda v: am.share(v, "never.cassette.jsonl")
+    yield "share path", lambda v: am.share([], v)
+    yield "replay", am.Plan([am.Agent("a", "x")]).replay
     yield "run[]", lambda v: run[v]
     for word in ("each", "against", "advise", "utilization", "percentiles", "forecast", "limits_chart", "tradeoff"):
         yield f"run.{word}", getattr(run, word)

@@ -131,7 +131,7 @@ class Plan(DeclaredPlan):
             CassetteError: The file is not a cassette.
             ReplayMiss: The plan asks for something that was not recorded.
         """
-        deck = Deck(read_cassette(Path(path)))
+        deck = Deck(read_cassette(path))
         plan = with_models(self, session_of(None), deck.models)
         return Run(deck.play(plan, timeout_s=as_policy(policy).timeout_s))
 
@@ -170,7 +170,7 @@ class Plan(DeclaredPlan):
         """
         check_loop()
         shared = session_of(session, client=client, ledger=ledger, prices=prices, limits=limits)
-        policy, deck, alone = as_policy(policy), Deck(read_cassette(Path(path)), fill=fill, pace=pace), session is None
+        policy, deck, alone = as_policy(policy), Deck(read_cassette(path), fill=fill, pace=pace), session is None
 
         plan = with_models(self, shared, deck.models)
 

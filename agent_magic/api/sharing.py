@@ -14,6 +14,7 @@ from agent_magic.measure.compare import record_of
 from agent_magic.measure.frames import fingerprint
 from agent_magic.record.cassette.reading import read_cassette
 from agent_magic.record.cassette.writing import files_of, made_with, only_hash, write_cassette
+from agent_magic.record.files import given_path
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -53,8 +54,9 @@ def share(
         AgentMagicError: The cassette does not replay as the run was.
         OSError: The file cannot be written.
     """
-    chosen, cassette = [runs] if isinstance(runs, Run) else runs, Path(path)
-    notebook, redact = None if notebook is None else Path(notebook), redact if texts else only_hash
+    chosen, cassette = [runs] if isinstance(runs, Run) else runs, given_path(path, AgentMagicError)
+    notebook = None if notebook is None else given_path(notebook, AgentMagicError)
+    redact = redact if texts else only_hash
     if not isinstance(chosen, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise AgentMagicError(f"{shown_value(runs)} cannot be shared. Give a run, or a list of them.")
     records = [record_of(run, "share") for run in chosen]

@@ -38,7 +38,23 @@ def real_path(path: str | Path, error: type[AgentMagicError]) -> Path:
         raise error(f"{str(path)!r} is relative, and the working directory does not exist any more.") from None
     except (OSError, RuntimeError, ValueError, TypeError):  # a loop of links, no such user, a NUL, a number
         pass
-    raise error(f"{shown_value(str(path) if isinstance(path, Path) else path)} is no file name. Choose another.")
+    raise _no_file_name(path, error)
+
+
+def given_path(path: str | Path, error: type[AgentMagicError]) -> Path:
+    """Return the path that the user gave, as it was given.
+
+    Args:
+        path: What the user gave.
+        error: Raised if it is none.
+    """
+    if not isinstance(path, str | os.PathLike):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise _no_file_name(path, error)
+    return Path(path)
+
+
+def _no_file_name(path: object, error: type[AgentMagicError]) -> AgentMagicError:
+    return error(f"{shown_value(str(path) if isinstance(path, Path) else path)} is no file name. Choose another.")
 
 
 def check_regular(path: Path, error: type[AgentMagicError], hint: str = "Choose another name.") -> None:
@@ -51,10 +67,10 @@ def check_regular(path: Path, error: type[AgentMagicError], hint: str = "Choose 
 
 def check_folder(path: Path, error: type[AgentMagicError]) -> None:
     """Raise `error` if the folder for a new file does not exist."""
-    if not path.parent.is_dir():
-        raise error(
-            f"The folder of {path.name!r} does not exist: {str(path.parent)!r}. Choose another place, or make it."
-        )
+    folder = path.parent
+    if not folder.is_dir():
+        where = folder.relative_to(Path.cwd()) if folder.is_relative_to(Path.cwd()) else folder
+        raise error(f"The folder of {path.name!r} does not exist: {str(where)!r}. Choose another place, or make it.")
 
 
 def write_whole(path: Path, lines: Iterable[str], *, private: bool = False) -> None:

@@ -22,7 +22,7 @@ from agent_magic.record.events import (
     CallEnded,
     CallStarted,
 )
-from agent_magic.record.files import check_regular, real_path
+from agent_magic.record.files import check_regular, given_path, real_path
 from agent_magic.record.terms import Terms, checked_terms
 
 if TYPE_CHECKING:
@@ -239,12 +239,13 @@ def _kept(kind: type[T], data: object) -> T | None:
     return None
 
 
-def read_cassette(path: Path) -> Cassette:
+def read_cassette(path: str | Path) -> Cassette:
     """Read a file.
 
     Raises:
         CassetteError: It is no cassette, or of a later format, or cannot be read.
     """
+    path = given_path(path, CassetteError)
     name, path = path.name, real_path(path, CassetteError)
     check_regular(path, CassetteError)
     try:
