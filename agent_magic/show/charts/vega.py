@@ -43,6 +43,7 @@ def spec_of(
     axis = {"labelColor": inks["soft"], "titleColor": inks["soft"], "gridColor": inks["line"], "domain": False}
     return {
         "$schema": SCHEMA,
+        "description": f"{title}: {line}" if line else title,  # what a screen reader says
         "title": {"text": title, "subtitle": [one for one in (line, caption) if one], "anchor": "start", "offset": 12},
         "background": inks["ground"],
         "padding": 16,
