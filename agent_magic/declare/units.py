@@ -36,9 +36,17 @@ def count(value: float | None) -> str:
     return UNKNOWN if value is None else f"{value:,.0f}"
 
 
-def dollars(value: float | None) -> str:
-    """Write dollars: `$1.25`, below one dollar with four decimals, `$0.0021`; `<$0.0001`; `$0`."""
+def dollars(value: float | None, mark: str = "") -> str:
+    """Write dollars: `$1.25`, below one dollar with four decimals, `$0.0021`; `<$0.0001`; `$0`.
+
+    Args:
+        value: The dollars.
+        mark: What stands before them, such as `≥`: less than `$0.0001` is then written with a digit, `≥$0.00003`.
+    """
     value = known(value)
+    if mark and value is not None:
+        small = 0 < value < 0.00005
+        return mark + (f"${value:.{-math.floor(math.log10(value))}f}" if small else dollars(value))
     if value is None:
         return f"${UNKNOWN}"
     if value == 0:

@@ -45,7 +45,7 @@ class Formatters:
 
     def install(self) -> None:
         """Install our formatters."""
-        for kind in (Plan, Estimate):
+        for kind in (Plan, Estimate, Run):
             self._itself.for_type(kind, self._nothing_if_shown)
         self._bundles.for_type(Run, self._run)
         self._bundles.for_type(AgentResult, self._result)
@@ -59,7 +59,7 @@ class Formatters:
 
     def uninstall(self) -> None:
         """Remove our formatters."""
-        for kind in (Plan, Estimate):
+        for kind in (Plan, Estimate, Run):
             self._itself.pop(kind, None)
         for kind in (Run, AgentResult, Advice, Estimate, Trial):
             self._bundles.pop(kind, None)
@@ -68,10 +68,9 @@ class Formatters:
             _restore(self._html, name, other)
 
     def _run(self, run: Run, include: Any = None, exclude: Any = None) -> dict[str, str]:
-        """Show a run as one line if its picture is just above, and as its picture everywhere else."""
+        """Show a run as its picture, in the colours of the page."""
         del include, exclude
-        session = self._session
-        return {"text/plain": repr(run)} if run is session.just_shown else run.bundle(theme=session.theme)
+        return run.bundle(theme=self._session.theme)
 
     @staticmethod
     def _result(result: AgentResult, **_: object) -> dict[str, str]:

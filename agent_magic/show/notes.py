@@ -105,7 +105,7 @@ def _asked_twice(record: RunRecord) -> list[tuple[AgentResult, AgentResult]]:
 
 def _told_cost(lost: Sequence[AgentResult], record: RunRecord) -> str:
     cost = math.fsum(one.cost_usd for one in lost if one.cost_usd is not None)
-    return f"{cost_mark(lost)}{dollars(cost)}{' (simulated)' if record.simulated else ''}"
+    return f"{dollars(cost, cost_mark(lost))}{' (simulated)' if record.simulated else ''}"
 
 
 def _ended_plainly(result: AgentResult) -> bool:
@@ -195,7 +195,7 @@ def filled_note(record: RunRecord) -> str:
     known = [cost for cost in costs if cost is not None]
     mark = "" if len(known) == len(costs) else "≥"
     label = " (simulated)" if "simulated" in sources else ""
-    return f"{mark}{dollars(math.fsum(known))} spent now{label}; the rest is what the replayed answers had cost"
+    return f"{dollars(math.fsum(known), mark)} spent now{label}; the rest is what the replayed answers had cost"
 
 
 def ledger_notes(ledger: Ledger | None) -> list[str]:

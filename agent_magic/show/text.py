@@ -90,7 +90,7 @@ def facts(numbers: Summary, source: str = "") -> list[str]:
 def cost(numbers: Summary) -> str:
     """Write the dollars of a run, with the mark of what is unknown or estimated, and what was half price."""
     half = f" ({numbers.batched:,} by batch, half price)" if numbers.batched else ""
-    return ("" if known(numbers.cost_usd) is None else numbers.cost_mark) + dollars(numbers.cost_usd) + half
+    return dollars(numbers.cost_usd, numbers.cost_mark) + half
 
 
 def _concurrency(mean: float | None, bound: float | None) -> str:

@@ -44,6 +44,17 @@ def test_a_result_is_shown_with_its_text(kernel):
     assert "text/html" not in other
 
 
+@pytest.mark.parametrize("end", ["", ";"])
+def test_a_run_is_shown_once(kernel, end):
+    """The live picture becomes that of the run, with a line below: the value of the cell adds nothing. Out has it."""
+    reply = kernel.do(f"%agents run{end}")
+    assert "execute_result" not in {kind for kind, _ in reply.outputs}
+    assert "Run(" not in reply.text
+    assert "'Run'" in kernel.do("type(_).__name__").text
+    (later,) = shown(kernel, "run")
+    assert "image/svg+xml" in later
+
+
 def test_markdown_only_when_asked_for(kernel):
     """`%agents show` writes text, with `--markdown` it is rendered."""
     reply = kernel.do("%agents show second")

@@ -58,6 +58,15 @@ def test_dollars(value: float, shown: str) -> None:
     assert shown == dollars(value)
 
 
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [(0.0021, "≥$0.0021"), (0.00003, "≥$0.00003"), (0.0000094, "≥$0.000009"), (0, "≥$0"), (None, "$–")],
+)
+def test_marked_dollars(value: float | None, shown: str) -> None:
+    """At least, and less than, would be two signs before one number."""
+    assert shown == dollars(value, "≥")
+
+
 def test_counts_and_factors() -> None:
     """Thousands are marked, factors have one decimal at most."""
     assert ("5,366", "–", "2.3x", "1x", "–x") == (count(5366), count(None), times(2.26), times(1.0), times(None))
