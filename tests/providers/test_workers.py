@@ -309,6 +309,27 @@ class TestFleet:
 
         asyncio.run(go())
 
+    def test_what_workers_did_stays_known_until_the_next_run(self):
+        """Answers and failures by name, also of a worker that was lost and came again."""
+
+        async def go():
+            hub, tally = Hub(Counting(), 2), {"gone": (1, 2)}
+            fleet = a_fleet(hub)
+            fleet._tally = tally
+            await fleet.start()
+            assert not tally
+            for number in range(4):
+                await fleet.send(asked(number), Stream())
+            first = next(iter(fleet.links.values()))
+            first.answered, first.failed = 3, 1
+            first.lose("was lost")
+            assert {first.name: (3, 1)} == tally
+            await fleet.close()
+            assert 2 == len(tally)
+            assert (3, 1) == tally[first.name]
+
+        asyncio.run(go())
+
     def test_a_worker_that_comes_is_used(self, monkeypatch):
         """A request waits for one where there is none: a killed worker is started again meanwhile."""
         monkeypatch.setattr(fleets, "TICK_S", 0.01)

@@ -141,6 +141,9 @@ def test_requests_of_a_dead_worker_fail_and_are_not_repeated(dask, book, how):
     assert 4 == book.states().count("cut")
     assert lost.usage_estimated.all()
     gone(victim)
+    pids(dask)
+    told = {one.name: (one.state, one.answered, one.failed) for one in dask.workers()}
+    assert {"worker-0": ("idle", 0, 4), "worker-1": ("idle", 4, 0)} == told, "of the last run"
 
 
 def test_the_retry_policy_decides_and_the_worker_comes_back(dask, book):

@@ -58,10 +58,12 @@ def _drain(dask: Dask, which: list[str]) -> None:
 
 
 def _page(dask: Dask) -> Page:
-    rows = [(one.name, one.state, f"{one.streams:,}", f"{one.answered:,}", f"{one.failed:,}") for one in dask.workers()]
+    found = dask.workers()
+    rows = [(one.name, one.state, f"{one.streams:,}", f"{one.answered:,}", f"{one.failed:,}") for one in found]
     if not rows:
         return Page([Line("There are no workers. %agents workers scale 2 starts some.")])
-    return Page([Table(COLUMNS, rows, strong=True)])
+    which = "the last run" if all(one.state == "idle" for one in found) else "the run under way"
+    return Page([Table(COLUMNS, rows, strong=True), Line(f"answered and failed: in {which}")])
 
 
 VERBS = {

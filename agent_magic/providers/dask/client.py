@@ -36,7 +36,7 @@ class WorkerState(NamedTuple):
         name: Its name.
         state: `ready`, `silent`, `draining`, or `idle` where no run uses it.
         streams: How many requests it makes now, and functions it runs.
-        answered: How many answers it has given in the run under way.
+        answered: How many answers it has given in the run under way, or else in the last one.
         failed: How many of its requests failed.
         silent_s: Seconds without a sign of life.
     """
@@ -49,10 +49,11 @@ class WorkerState(NamedTuple):
     silent_s: float
 
     @classmethod
-    def of(cls, link: Link) -> WorkerState:
-        """Return how the worker of a link is."""
+    def of(cls, link: Link, before: tuple[int, int]) -> WorkerState:
+        """Return how the worker of a link is, which did so much before it was connected again."""
         state = "draining" if link.draining else "ready" if link.is_free else "silent"
-        return cls(link.name, state, link.streams, link.answered, link.failed, link.silent_s)
+        answered, failed = link.answered + before[0], link.failed + before[1]
+        return cls(link.name, state, link.streams, answered, failed, link.silent_s)
 
 
 class Dask(Provider):
@@ -96,6 +97,7 @@ class Dask(Provider):
         self.cluster = Cluster(address, workers, security)
         self._fleets: WeakKeyDictionary[asyncio.AbstractEventLoop, Fleet] = WeakKeyDictionary()
         self._counts = False
+        self._tally: dict[str, tuple[int, int]] = {}
 
     def __repr__(self) -> str:
         where = self.cluster.address or "workers on this machine"
@@ -168,7 +170,7 @@ class Dask(Provider):
     def _fleet(self) -> Fleet:
         loop = asyncio.get_running_loop()
         if loop not in self._fleets:
-            self._fleets[loop] = Fleet(self.cluster, self._settings, self._environ, self._autoscale)
+            self._fleets[loop] = Fleet(self.cluster, self._settings, self._environ, self._autoscale, self._tally)
         return self._fleets[loop]
 
     def _environ(self) -> dict[str, str]:
@@ -251,9 +253,11 @@ class Dask(Provider):
 
     def workers(self) -> Sequence[WorkerState]:
         """Return how each worker is, by name: its state, streams, answers, failures and silence."""
-        found = [WorkerState.of(link) for fleet in self._open for link in fleet.links.values()]
-        found = found or [WorkerState(name, "idle", 0, 0, 0, 0.0) for name in self.cluster.start_now().values()]
-        return sorted(found)
+        did = self._tally
+        links = [link for fleet in self._open for link in fleet.links.values()]
+        found = [WorkerState.of(link, did.get(link.name, (0, 0))) for link in links]
+        names = () if found else self.cluster.start_now().values()
+        return sorted([*found, *(WorkerState(name, "idle", 0, *did.get(name, (0, 0)), 0.0) for name in names)])
 
     def scale(self, workers: int) -> None:
         """Have so many workers from now on. Those that are too many finish their streams first.

@@ -78,6 +78,7 @@ class Fleet:
         settings: How a worker makes its provider.
         environ: Returns variables of the environment for the workers.
         autoscale: How many workers there should be; `None` leaves that to the user.
+        tally: Gets the answers and failures of workers that have gone, by name, from its start on.
 
     Attributes:
         links: The workers that are connected, by address.
@@ -92,6 +93,7 @@ class Fleet:
         settings: Mapping[str, Any],
         environ: Callable[[], Mapping[str, str]],
         autoscale: Autoscale | None = None,
+        tally: dict[str, tuple[int, int]] | None = None,
     ) -> None:
         self.links: dict[str, Link] = {}
         self.users = 0
@@ -99,6 +101,7 @@ class Fleet:
         self.waiting = 0
         self._hub, self._settings, self._environ, self._autoscale = hub, settings, environ, autoscale
         self._grow_to = 0
+        self._tally = {} if tally is None else tally
         self._gone: set[str] = set()
         self._refused: dict[str, AgentMagicError] = {}
         self._changed, self._look = asyncio.Event(), asyncio.Event()
@@ -112,6 +115,7 @@ class Fleet:
             AgentMagicError: There is none that can answer.
         """
         self._gone.clear()
+        self._tally.clear()
         try:
             await self._begin()
         except BaseException:  # an interrupt too: nothing is left behind
@@ -238,7 +242,9 @@ class Fleet:
     # who is there
 
     def _lost(self, link: Link) -> None:
-        """Forget a worker that is lost."""
+        """Forget a worker that is lost, but for what it did."""
+        answered, failed = self._tally.get(link.name, (0, 0))
+        self._tally[link.name] = answered + link.answered, failed + link.failed
         self.links = {address: one for address, one in self.links.items() if one is not link}
         self._look.set()
 
