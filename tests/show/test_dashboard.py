@@ -12,6 +12,7 @@ from agent_magic.engine.pacing.pacer import Pacer
 from agent_magic.errors import Overloaded, RateLimited
 from agent_magic.live.vitals import Sample
 from agent_magic.measure.kernel import KERNEL
+from agent_magic.record.events import AttemptEnded
 from agent_magic.record.results import RunRecord
 from agent_magic.show.charts.dashboard import BINS, moments_of, run_dashboard
 from tests.live.virtual import Reply, Scripted, drive
@@ -58,6 +59,22 @@ def test_it_is_one_picture_with_two_columns() -> None:
     assert "queue 32, above 5" in chart.text
     assert "forty &lt;agents&gt;" in chart.svg
     assert chart.svg != run_dashboard(record, theme="dark").svg
+
+
+def test_requests_are_drawn_by_worker() -> None:
+    """A stack of those under way at each; what is too much for colours stands together."""
+    record = a_run()
+    assert "requests at workers" not in run_dashboard(record).svg
+    for workers, last in ((3, "worker-2"), (9, "other workers")):
+        made = RunRecord(record.plan, record.began_at, [one.model for one in record.results])
+        for event in record.events:
+            ended = isinstance(event, AttemptEnded)
+            made.add(event._replace(worker=f"worker-{event.agent % workers}") if ended else event)
+        chart = run_dashboard(made)
+        assert "requests at workers" in chart.svg
+        assert last in chart.svg
+        rows = am.Run(made).attempts.worker.value_counts()
+        assert f"{rows.sum()} in all, at most {rows.max()} at one" in chart.svg
 
 
 def test_of_several_models_the_limit_that_is_used_the_most_is_drawn() -> None:

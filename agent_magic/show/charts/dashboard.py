@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+import math
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from agent_magic.declare.units import count, seconds
 from agent_magic.engine.alerts import METRICS, SHARES, Gauges, slots_of
@@ -32,8 +33,9 @@ HALF: Final = (WIDTH - 2 * MARGIN + GAP) / 2
 """Where the second column begins."""
 HEIGHT: Final = 84.0
 ERROR_INKS: Final = ("fail", "wait", "tape", "kept", "soft")
-"""Of the most frequent categories of errors; the last one is of all others."""
-OTHERS: Final = "other errors"
+WORKER_INKS: Final = ("done", "kept", "tape", "wait", "soft")
+"""Of the most frequent of several; the last one is of all others."""
+T = TypeVar("T")
 LIMIT_INKS: Final = ("run", "kept", "tape", "wait")
 
 
@@ -63,18 +65,19 @@ def run_dashboard(
     until_s = max((event.at_s for event in record.events), default=0.0)
     x, moments = times(until_s), moments_of(record, until_s)
     errors, looks = _errors(record, x, until_s)
+    workers, more_looks = _workers(record, x, until_s)
     panels = [
         _rates(record, x, until_s), errors,
         _agents(record, moments, x), _latency(moments, x),
         _dollars(moments, x), _limits(record, x, until_s),
-        *_kernel(samples, x),
+        *workers, *_kernel(samples, x),
     ]  # fmt: skip
     found = list(episodes)
     alerts = "alerts: " + "; ".join(f"{one} at {seconds(one.at_s)}" for one in found[:3]) if found else ""
     more = f" and {len(found) - 3} more" if len(found) > 3 else ""
     caption = [alerts + more, *provenance(simulated=record.simulated)]
     placed = [panel if place % 2 == 0 else panel.moved(HALF) for place, panel in enumerate(panels)]
-    legend = [*LINES, *looks]
+    legend = [*LINES, *looks, *more_looks]
     title = f"{single_line(record.plan.name)}: dashboard"
     return compose(title, one_line(summarize(record, until_s)), placed, legend=legend, caption=caption, theme=theme)
 
@@ -156,15 +159,35 @@ def _errors(record: RunRecord, x: Scale, until_s: float) -> tuple[Panel, list[Lo
     for one in _ended(record):
         if one.kind is not None:
             by.setdefault(one.kind, []).append(one.at_s)
-    ordered = sorted(by, key=lambda kind: -len(by[kind]))
-    if len(ordered) > len(ERROR_INKS):
-        by[OTHERS] = [at for kind in ordered[len(ERROR_INKS) - 1 :] for at in by[kind]]
-        ordered = [*ordered[: len(ERROR_INKS) - 1], OTHERS]
-    looks = [Look(ink, 0.7, 8, single_line(kind)) for ink, kind in zip(ERROR_INKS, ordered, strict=False)]
-    layers = [(look, _binned(by[kind], until_s)) for look, kind in zip(looks, ordered, strict=True)]
-    marks, most = _stacked(layers, until_s) if layers else ([], 0.0)
+    ranked = _ranked(by, ERROR_INKS, "other errors")
+    marks, most = _stacked([(look, _binned(at, until_s)) for look, at in ranked], until_s) if ranked else ([], 0.0)
     note = f"{sum(map(len, by.values())):,} in all" if by else "none"
-    return _panel(marks, x, most, "errors a second", _short, note), looks
+    return _panel(marks, x, most, "errors a second", _short, note), [look for look, _ in ranked]
+
+
+def _ranked(by: Mapping[str, list[T]], inks: Sequence[str], others: str) -> list[tuple[Look, list[T]]]:
+    """Return what is most frequent first, each with its colour; what is left over together."""
+    ordered = sorted(by, key=lambda name: -len(by[name]))
+    kept = ordered if len(ordered) <= len(inks) else ordered[: len(inks) - 1]
+    found = [(name, by[name]) for name in kept]
+    if rest := [one for name in ordered[len(kept) :] for one in by[name]]:
+        found.append((others, rest))
+    return [(Look(ink, 0.7, 8, single_line(name)), rows) for ink, (name, rows) in zip(inks, found, strict=False)]
+
+
+def _workers(record: RunRecord, x: Scale, until_s: float) -> tuple[list[Panel], list[Look]]:
+    """Draw the requests under way at each worker; nothing where the kernel made them itself."""
+    by: dict[str, list[tuple[float, float]]] = {}
+    for one in record.attempts:
+        if one.worker:
+            by.setdefault(one.worker, []).append((one.granted_s, until_s if one.ended is None else one.ended.at_s))
+    ranked, ends = _ranked(by, WORKER_INKS, "other workers"), [until_s * number / BINS for number in range(1, BINS + 1)]
+    if not ranked:
+        return [], []
+    under_way = [(look, [float(sum(a <= at < b for a, b in rows)) for at in ends]) for look, rows in ranked]
+    marks, most = _stacked(under_way, until_s)
+    note = f"{sum(map(len, by.values())):,} in all, at most {max(map(len, by.values())):,} at one"
+    return [_panel(marks, x, most, "requests at workers", _short, note)], [look for look, _ in ranked]
 
 
 def _agents(record: RunRecord, moments: Sequence[Moment], x: Scale) -> Panel:
@@ -189,7 +212,7 @@ def _latency(moments: Sequence[Moment], x: Scale) -> Panel:
 def _dollars(moments: Sequence[Moment], x: Scale) -> Panel:
     points = _series(moments, "usd_per_min")
     most = max((value for _, value in points), default=0.0)
-    note = f"at most ${most:,.3g}"
+    note = f"at most {_usd(most)}"
     return _panel([Area(_steps(points), Look("kept", 0.45))], x, most, "dollars in the last minute", _usd, note)
 
 
@@ -235,7 +258,10 @@ def _seconds(value: float) -> str:
 
 
 def _usd(value: float) -> str:
-    return f"${value:,.3g}"
+    """Write dollars with two digits, as far behind the point as they are."""
+    if not 0 < value < 0.1:
+        return f"${value:,.3g}"
+    return f"${value:.{1 - math.floor(math.log10(value))}f}".rstrip("0")
 
 
 def _percent(value: float) -> str:

@@ -32,8 +32,7 @@ def svg_of(
     pen.text(MARGIN, 52, fit(line, WIDTH - 2 * MARGIN, 12), size=12)
     y = HEAD_H if line else HEAD_H - LINE_H
     if legend:
-        pen.legend(legend, y + 16)
-        y += LEGEND_H
+        y = pen.legend(legend, y + 16) + LEGEND_H - 16
     for panel in panels:
         foot = AXIS_H if panel.x.ticks and not isinstance(panel.y, Rows) else 0.0
         if panel.offset:  # beside the one before, which is as high
@@ -130,12 +129,16 @@ class _Pen:
         title = element("title", escape(look.word)) if look.word else ""
         self.parts.append(element("path", title, d=way, fill=self.inks[look.ink], opacity=_fade(look)))
 
-    def legend(self, looks: Sequence[Look], y: float) -> None:
+    def legend(self, looks: Sequence[Look], y: float) -> float:
+        """Explain the colours, in as many lines as that takes. Returns where the last one is."""
         x = MARGIN
         for look in looks:
+            if x > MARGIN and x + 21 + width_px(look.word, 11) > WIDTH - MARGIN:
+                x, y = MARGIN, y + LINE_H
             self.bar(x, y - 4, 16, look, {})
             self.text(x + 21, y, look.word)
             x += 21 + width_px(look.word, 11) + 16
+        return y
 
     def panel(self, panel: Panel, x: float, y: float) -> None:
         """Draw a panel whose plot has its left upper corner at `x`, `y`."""
