@@ -76,7 +76,7 @@ async def run_function(
     sink = None if prints is None else Prints(prints)
     try:
         if process:
-            return await _within(timeout_s, _in_process(function, arguments, sink, remote))
+            return await _within(timeout_s, _in_process(function, arguments, sink, remote, timeout_s))
         if is_async(function):
             return await _within(timeout_s, _on_loop(function, arguments, sink))
         if main:
@@ -171,7 +171,11 @@ async def _threaded(work: Callable[[], Ran], name: str) -> Ran:
 
 
 async def _in_process(
-    function: Callable[..., Any], arguments: Mapping[str, Any], prints: Prints | None, remote: Remote | None
+    function: Callable[..., Any],
+    arguments: Mapping[str, Any],
+    prints: Prints | None,
+    remote: Remote | None,
+    timeout_s: float | None,
 ) -> Ran:
     """Call a function in another process, here or at a worker. What is written and read is the user's: in threads."""
     name, tell = name_of(function), prints.write if prints is not None else _print
@@ -188,26 +192,31 @@ async def _in_process(
         if remote is None:
             ended = await call_packed(packed.value, tell)
         else:
-            job: Any = cast("Any", ForkingPickler).dumps(partial(call_packed, packed.value))
+            job: Any = cast("Any", ForkingPickler).dumps(partial(call_packed, packed.value, timeout_s=timeout_s))
             ended = await remote.run(bytes(job), tell)
     except AgentMagicError as error:  # the worker was lost, or there is none
         return failed(error)._replace(finished=not (isinstance(error, Unreachable) and error.sent))
     return await _threaded(lambda: unpack_ran(ended), name)
 
 
-async def call_packed(packed: bytes, tell: Callable[[str], object]) -> bytes:
+async def call_packed(packed: bytes, tell: Callable[[str], object], *, timeout_s: float | None = None) -> bytes:
     """Make a call in a process of this machine. To cancel it kills the process.
 
     Args:
         packed: The call, as `pack_call` writes it.
         tell: Is called with what the function prints, in a thread.
+        timeout_s: After so many seconds it is cancelled: elsewhere nobody may be left to do that.
 
     Returns:
         What came of it, for `unpack_ran`.
+
+    Raises:
+        TimeoutError: It took longer.
     """
     worker = _WORKERS.take()
     try:
-        ran = await _threaded(lambda: Ran(worker.call(packed, tell)), "process")
+        async with asyncio.timeout(timeout_s):
+            ran = await _threaded(lambda: Ran(worker.call(packed, tell)), "process")
     except BaseException:
         worker.end()
         raise

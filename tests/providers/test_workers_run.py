@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 
 import agent_magic as am
+from agent_magic.live.functions import call_packed
+from agent_magic.live.workers import pack_call
 from agent_magic.providers.dask import client as clients
 from agent_magic.providers.dask import fleet as fleets
 from agent_magic.record.answer import Answer
@@ -242,3 +244,19 @@ def ended(pid):
         return os.waitpid(pid, os.WNOHANG)[0] == pid
     except ChildProcessError:  # whoever started it has seen its end
         return True
+
+
+def test_a_worker_kills_a_function_at_its_own_deadline(tmp_path):
+    """Should nobody be left who cancels it: the process ends, and an error says why."""
+    path = tmp_path / "pid"
+    packed = pack_call(sleeps_on, {"path": str(path)})
+    with pytest.raises(TimeoutError):
+        asyncio.run(call_packed(packed, print, timeout_s=5.0))
+    while not ended(int(path.read_text())):
+        time.sleep(0.01)
+
+
+def sleeps_on(path: str) -> None:
+    """Write its process down and sleep."""
+    Path(path).write_text(str(os.getpid()))
+    time.sleep(600)
