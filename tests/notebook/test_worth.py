@@ -67,7 +67,11 @@ def test_what_is_applied_changes_declarations_and_defaults_and_can_be_taken_back
 
 @pytest.mark.parametrize(
     ("line", "message"),
-    [("apply", "a trial before it"), ("apply 9", "has 0 changes|has 1 change\\."), ("apply rwo", "no such variable")],
+    [
+        ("apply", "a trial before it"),
+        ("apply 9", r"for the last run has \d change.*For an earlier run"),
+        ("apply rwo", "no such variable"),
+    ],
 )
 def test_what_cannot_be_applied_is_said(magics, line, message):
     """With the next step."""

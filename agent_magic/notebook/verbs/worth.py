@@ -121,7 +121,12 @@ def _wanted(ctx: CommandContext, run: Run, what: str | None) -> object:
     if what.isdigit():
         changes = run.advise().changes
         if not 0 < int(what) <= len(changes):
-            raise UsageError(f"%agents apply {what}: %agents advise has {plural(len(changes), 'change')}.")
+            # The number may be of another run's advice: what was shown last need not be of the run that was last.
+            found = f"the advice for the last run has {plural(len(changes), 'change')}"
+            raise UsageError(
+                f"%agents apply {what}: {found}. For an earlier run: chosen = run.advise().changes[0], then "
+                "%agents apply chosen."
+            )
         return changes[int(what) - 1]
     if what not in ctx.shell.user_ns:
         raise UsageError(f"%agents apply {what}: there is no such variable.{did_you_mean(what, ctx.shell.user_ns)}")
