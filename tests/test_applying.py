@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import pandas as pd
 import pytest
 
@@ -61,7 +63,11 @@ def test_a_finding_is_applied_or_says_that_a_person_has_to(run):
     assert 2 == run.apply(finding).policy.concurrency
     with pytest.raises(DeclarationError, match="Nobody but you can do that: Shorten it"):
         run.apply(Finding("r", "m", change="Shorten it", source="s"))
+    with pytest.raises(DeclarationError, match="There is no change 99"):
+        run.apply(99)
     for one in run.advise().changes:
+        with contextlib.suppress(DeclarationError):  # one that nobody but a person can do
+            assert run.apply(one).lines == run.apply(run.advise().changes.index(one) + 1).lines
         if one.apply:
             assert run.apply(one).lines
 
@@ -83,7 +89,7 @@ def test_what_a_trial_chose_is_applied_to_what_it_tried(run):
 @pytest.mark.parametrize(
     ("what", "message"),
     [
-        (3, "3 cannot be applied.*run.whatif"),
+        (3.5, "3.5 cannot be applied.*run.whatif"),
         ({"wall_s": 3.0}, "changes nothing that is declared"),
         ({"rounds": 3}, "declared with the step"),
         ({"model": "a for x; b for y"}, "words for several agents"),

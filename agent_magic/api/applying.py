@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from agent_magic.api.plan import Plan
 from agent_magic.declare.changes import changed_options, with_options
+from agent_magic.declare.units import plural
 from agent_magic.errors import DeclarationError, shown_value
 from agent_magic.forecast.advice.rules import Finding
 from agent_magic.forecast.whatif import ARGUMENTS, POLICY_WORDS, scenarios_of
@@ -60,7 +61,7 @@ def apply_to(run: Run, what: object) -> Applied:
 
     Args:
         run: The run.
-        what: A row of a what-if, a finding of an advice, a trial, or a setting of one.
+        what: A row of a what-if, a finding of an advice or its number, a trial, or a setting of one.
 
     Raises:
         DeclarationError: It changes nothing that is declared, or cannot be read.
@@ -79,8 +80,17 @@ def apply_to(run: Run, what: object) -> Applied:
     )
 
 
+def _numbered(run: Run, number: int) -> Finding:
+    """Return a change of the run's advice, counted from 1."""
+    changes = run.advise().changes
+    if not 0 < number <= len(changes):
+        raise DeclarationError(f"There is no change {number}: run.advise() has {plural(len(changes), 'change')}.")
+    return changes[number - 1]
+
+
 def _changes(run: Run, what: object) -> dict[str, Any]:
     """Return what is to change as arguments of `run.whatif`."""
+    what = _numbered(run, what) if isinstance(what, int) and not isinstance(what, bool) else what
     if isinstance(what, Trial):
         if what.chosen is None:
             raise DeclarationError("The trial has chosen nothing: no answer was graded.", hint="Look at trial.frame.")

@@ -254,8 +254,8 @@ class Run(Reading):
         what is declared, and `%agents undo` takes that back.
 
         Args:
-            what: A row of `run.whatif(...)`, one of `run.advise().changes`, a trial, `trial.chosen`, or arguments of
-                `run.whatif` as a mapping.
+            what: A row of `run.whatif(...)`, one of `run.advise().changes` or its number from 1 on, a trial,
+                `trial.chosen`, or arguments of `run.whatif` as a mapping.
 
         Raises:
             DeclarationError: It changes nothing that is declared, or cannot be read.

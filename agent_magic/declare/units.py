@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import math
+from decimal import ROUND_FLOOR, ROUND_HALF_EVEN, Decimal
 
 UNKNOWN = "–"
+AT_LEAST = "≥"
+"""What stands before a lower bound."""
 _MINUTE_S, _HOUR_S = 60, 3600
+_LEAST_USD = 0.0001
 _LEAST_S = 0.05
 """Half of the last digit that is written: what is closer to a minute, or to 0, is written as that."""
 
@@ -42,11 +46,15 @@ def dollars(value: float | None, mark: str = "") -> str:
     Args:
         value: The dollars.
         mark: What stands before them, such as `≥`: less than `$0.0001` is then written with a digit, `≥$0.00003`.
+            After `≥` the last digit is rounded down, so that the bound is true.
     """
     value = known(value)
+    if mark and value is not None and value > 0:
+        digits = 2 if value >= 1 else 4 if value >= _LEAST_USD else -math.floor(math.log10(value))
+        rounding = ROUND_FLOOR if mark == AT_LEAST else ROUND_HALF_EVEN
+        return f"{mark}${Decimal(repr(float(value))).quantize(Decimal(1).scaleb(-digits), rounding):,f}"
     if mark and value is not None:
-        small = 0 < value < 0.00005
-        return mark + (f"${value:.{-math.floor(math.log10(value))}f}" if small else dollars(value))
+        return mark + dollars(value)
     if value is None:
         return f"${UNKNOWN}"
     if value == 0:
@@ -55,7 +63,7 @@ def dollars(value: float | None, mark: str = "") -> str:
         return f"−{dollars(-value)}"
     if value >= 1:
         return f"${value:,.2f}"
-    return f"${value:.4f}" if value >= 0.00005 else "<$0.0001"
+    return f"${value:.4f}" if value >= _LEAST_USD / 2 else "<$0.0001"
 
 
 def times(value: float | None) -> str:

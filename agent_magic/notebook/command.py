@@ -149,7 +149,12 @@ TRIED: Mapping[str, str] = {
     ),
 }
 """Commands that people try and that do not exist, and what to do."""
+OF_AGENTS = (
+    "after ask attach cascade check cite context each effort escalate expect expect-out fallback first-of group hedge "
+    "most needs priority repeat returns role rounds run save speculate tools until uses when writes"
+)
 TRIED_OF_RUNS: Mapping[str, str] = {
+    **{f"--{name}": f"It belongs to one agent: %%agent NAME --{name} ..." for name in OF_AGENTS.split()},
     **dict.fromkeys(("--parallel", "--workers", "--jobs", "-n", "--n"), "--concurrency N says how many run at once."),
     **dict.fromkeys(("--retries", "--retry", "--max-retries"), "--max-attempts N says how often a request is sent."),
     **dict.fromkeys(("--dry-run", "--dry"), "%agents plan shows what a run would send and cost; nothing is spent."),

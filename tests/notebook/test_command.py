@@ -69,7 +69,11 @@ def test_no_hint_hides_an_option() -> None:
 @pytest.mark.parametrize("command", ["run", "start", "plan", "retry"])
 def test_no_hint_hides_an_option_of_a_run(command: str) -> None:
     """An option of a run that exists is never said to be not available, and no command is said to be unknown."""
-    assert set() == set(TRIED_OF_RUNS) & set(VERBS.parser(command).flags)
+    own = set(VERBS.parser(command).flags)
+    assert set() == set(TRIED_OF_RUNS) & own
+    assert set(PARSERS["agent"].flags) <= set(TRIED_OF_RUNS) | own, "an option of agents is told from one of runs"
+    with pytest.raises(UsageError, match=r"--hedge is not available.*%%agent NAME --hedge"):
+        VERBS.parser(command).read("--hedge p95")
     assert set() == set(TRIED) & set(VERBS)
 
 

@@ -60,11 +60,25 @@ def test_dollars(value: float, shown: str) -> None:
 
 @pytest.mark.parametrize(
     ("value", "shown"),
-    [(0.0021, "≥$0.0021"), (0.00003, "≥$0.00003"), (0.0000094, "≥$0.000009"), (0, "≥$0"), (None, "$–")],
+    [
+        (0.0021, "≥$0.0021"),
+        (0.00206, "≥$0.0020"),
+        (0.0000499, "≥$0.00004"),
+        (0.000097, "≥$0.00009"),
+        (0.0000096, "≥$0.000009"),
+        (1234.567, "≥$1,234.56"),
+        (0, "≥$0"),
+        (None, "$–"),
+    ],
 )
 def test_marked_dollars(value: float | None, shown: str) -> None:
-    """At least, and less than, would be two signs before one number."""
+    """At least, and less than, would be two signs before one number; a lower bound is never rounded up."""
     assert shown == dollars(value, "≥")
+
+
+def test_estimated_dollars_are_rounded_to_the_nearest() -> None:
+    """Only a bound has a side."""
+    assert ("≈$0.0021", "≈$0.00010", "≈$2.57") == (dollars(0.00206, "≈"), dollars(0.0000961, "≈"), dollars(2.567, "≈"))
 
 
 def test_counts_and_factors() -> None:
