@@ -13,7 +13,7 @@ from agent_magic.forecast.advice.advice import Advice, advise
 from agent_magic.forecast.calibration import Forecasts
 from agent_magic.forecast.forecast import Forecaster
 from agent_magic.forecast.outlook import Outlook
-from agent_magic.forecast.whatif import forecast_one, whatif_frame
+from agent_magic.forecast.whatif import forecast_one, nearby, whatif_frame
 from agent_magic.measure.compare import measure_against, record_of
 from agent_magic.measure.dead import to_requeue
 from agent_magic.measure.judge import Judge
@@ -294,10 +294,7 @@ class Run(Reading):
             SecretFound: Something looks like a key; nothing was written.
             AgentMagicError: The run cannot be recorded, or the file cannot be written.
         """
-        used = {one.model for one in self.record.results}
-        others = [model for model in MODELS[:3] if {model} != used]
-        options = [number for number in (1, 2, 4, 8, 16) if number <= len(self.plan)] or [1]
-        scenarios = None if self.record.forecast else self.whatif(concurrency=options, model=[None, *others])
+        scenarios = None if self.record.forecast else self.whatif(**nearby(self.record, MODELS[:3]))
         return write_page(
             self.record,
             path,
@@ -435,16 +432,18 @@ class Run(Reading):
         with whiskers, and rings for the scenarios of a what-if at the models' measured scores.
 
         Args:
-            frame: What `run.whatif(...)` returned; it may be left out by score.
-            by: `seconds` or `score`; by default seconds with a frame, and score without.
+            frame: What `run.whatif(...)` returned; by seconds `None` asks for one to sixteen concurrent requests and
+                three models.
+            by: `seconds` or `score`; by default score where a trial was made and no frame is given, else seconds.
             chosen: By seconds the label of a row to mark, such as `frame["cost_usd"].idxmin()`; by score a setting,
                 such as `trial.chosen`; `None` marks none.
             theme: How it is coloured: `auto` follows the page, or `light`, `dark`.
 
         Raises:
-            DeclarationError: There is nothing to draw: no frame by seconds, no trial by score.
+            DeclarationError: `by` is neither, or there is no trial to draw by score.
         """
-        if by == "seconds" or (by is None and frame is not None):
+        if by == "seconds" or (by is None and (frame is not None or not self.trials)):
+            frame = self.whatif(**nearby(self.record, MODELS[:3])) if frame is None else frame
             return run_tradeoff(self.record, frame, chosen=chosen, theme=theme)
         check_by(by, self.trials)
         scored = None if frame is None else with_scores(frame, self.trials, self.record)

@@ -28,7 +28,9 @@ if TYPE_CHECKING:
     from agent_magic.engine.policy import Policy
     from agent_magic.forecast.calibration import Forecasts
     from agent_magic.forecast.forecast import Forecast, Forecaster
+    from agent_magic.record.results import RunRecord
 
+_MOST_COMPARED: Final = 300
 ASKED: Final[Mapping[str, str]] = {
     "concurrency": "Int64",
     "schedule": "string",
@@ -93,6 +95,22 @@ class Rows(NamedTuple):
 
     asked: Sequence[str]
     rows: Sequence[Mapping[str, Any]]
+
+
+def nearby(record: RunRecord, models: Sequence[str]) -> dict[str, Any]:
+    """Return arguments of `run.whatif` for the scenarios around a run, where nobody asked for others.
+
+    Args:
+        record: The run.
+        models: Models to compare with; left out for more than 300 steps, since each scenario takes time.
+    """
+    most = len(record.plan)
+    small = most <= _MOST_COMPARED
+    used = {one.model for one in record.results}
+    return {
+        "model": [None, *(model for model in models if {model} != used)] if small else [None],
+        "concurrency": [number for number in ((1, 2, 4, 8, 16) if small else (1, 4, 16)) if number <= most] or [1],
+    }
 
 
 def whatif_rows(

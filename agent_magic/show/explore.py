@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from agent_magic.declare.units import dollars, plural, seconds, times
 from agent_magic.engine.policy import POLICY_WORDS
 from agent_magic.errors import AgentMagicError
-from agent_magic.forecast.whatif import forecast_one, rows_frame, whatif_rows
+from agent_magic.forecast.whatif import forecast_one, nearby, rows_frame, whatif_rows
 from agent_magic.measure.metrics import summarize
 from agent_magic.measure.scores import answers_of, reading
 from agent_magic.measure.trial import Setting, with_scores
@@ -39,8 +39,6 @@ SERVED = "to run all again (the run reused answers)"
 """A run that reused answers took and cost little or nothing, so nothing is compared with it."""
 OTHERS = MODELS[:3]
 """The models of the scenarios around the chosen one."""
-MOST_SURROUNDED = 300
-"""Larger plans have fewer scenarios around the chosen one, since each takes time."""
 HEAD_H = 32.0
 """The room of the line above a picture, in px."""
 _OPENING = re.compile(r'<svg [^>]*?viewBox="0 0 (\S+) (\S+)"[^>]*>')
@@ -198,12 +196,7 @@ class Explorer:
     @functools.cached_property
     def _around(self) -> Rows:
         """The scenarios around the chosen one."""
-        small = len(self.record.plan) <= MOST_SURROUNDED
-        given = {
-            "model": [None, *OTHERS] if small else [None],
-            "concurrency": [1, 2, 4, 8, 16] if small else [1, 4, 16],
-        }
-        return whatif_rows(self._forecaster, given)
+        return whatif_rows(self._forecaster, nearby(self.record, OTHERS))
 
     def _tradeoff(self, found: Forecast) -> Chart:
         run = self._run

@@ -65,8 +65,10 @@ def test_the_chosen_setting_is_marked():
 def test_without_a_score_there_is_no_front():
     """Nothing forecasts one: the error says what would fill it."""
     run = Run(business_run())
+    assert "Cost against time" in run.tradeoff().text, "without a trial it asks the run for what is around it"
+    assert "Cost against time" in run.tradeoff(by="seconds").text
     with pytest.raises(DeclarationError, match=r"await run\.trial"):
-        run.tradeoff()
+        run.tradeoff(by="score")
     with pytest.raises(DeclarationError, match=r"await run\.trial"):
         run.tradeoff(frame(), by="score")
     with pytest.raises(DeclarationError, match="by must be seconds or score, got 'x'"):

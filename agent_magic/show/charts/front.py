@@ -105,7 +105,7 @@ def check_by(by: object, trials: Sequence[Trial]) -> None:
         raise must_be("by", "seconds or score", by)
     if not trials:
         hint = (
-            "run.tradeoff(run.whatif(concurrency=[1, 2, 4])) draws dollars against seconds. "
+            "run.tradeoff(by='seconds') draws dollars against seconds. "
             "Against a score: await run.trial(...) first, which grades a sample."
         )
         raise DeclarationError("No score is known: nothing forecasts one.", hint=hint)
