@@ -55,7 +55,7 @@ def fact(query: str) -> str:
     "Look a fact up."
     return "There are 20,000 species of bees."
 declare("research --tools fact", '[[tool:fact {"query": "species of bees"}]] A fact about {{ topic }}.')
-declare('draft --until "critic.ok" --rounds 3', "Three sentences: {{ research }}{% if critic %} {{ critic.notes }}{% endif %}")
+declare('draft --until "critic.ok" --rounds 3', "On {{ research }}{% if critic %} {{ critic.notes }}{% endif %}")
 declare("critic --returns Verdict", "Is this ready to print? {{ draft }}")
 declare('apology --when "not critic.ok"', "Say sorry for: {{ draft }}")
 declare("page", "Lay this out: {{ draft }} {{ apology | default('') }}")"""

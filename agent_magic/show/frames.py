@@ -11,6 +11,8 @@ import math
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from agent_magic.declare.units import UNKNOWN, dollars, plural, seconds
+from agent_magic.measure.scores import FEW
+from agent_magic.measure.spread import ALL
 from agent_magic.record.plaintext import single_line
 from agent_magic.show.page import GAP, Column, Fold, Line, Page, Table, columns_of, cut
 
@@ -102,20 +104,41 @@ def _columns(frame: pd.DataFrame, words: int) -> tuple[list[str], list[_Shown]]:
     """Return what is said once above, and the columns that are shown."""
     said: list[str] = []
     wanted: list[_Shown] = []
+    said_elsewhere = _said_elsewhere(frame)
+    rows = len(frame) - (len(frame.columns) > 0 and str(frame.iloc[-1, 0]) == ALL)
     for place, name in enumerate(map(str, frame.columns)):
         values = frame.iloc[:, place]
         kind = _kind_of(values)
-        if name == "model_used" and "model" in frame and values.equals(frame["model"]):
-            continue  # as asked
-        first = _the_same(values) if len(frame) > 1 and place else None
+        if name in said_elsewhere:
+            continue
+        first = _the_same(values.iloc[:rows]) if rows > 1 and place else None
         if values.isna().all() or (kind == "number" and name not in MEASURES and _is_next_to_nothing(name, values)):
             continue
         if first is not None and name not in (*MEASURES, *ALWAYS):
             if kind == "text" and first[0] not in ("", "no") and name not in SILENT:
-                said.append(f"{name} {first[0]}")
+                said.append(_said(name, first[0], said))
             continue
         wanted += [_shown(frame, place), *_changes(frame, place)]
     return said, _fitting([*_index(frame), *wanted], words)
+
+
+def _said(name: str, word: str, before: list[str]) -> str:
+    """Say a column's one word; of two runs that agree, once for both."""
+    first = f"{name.removesuffix('_b')}_a {word}"
+    if not name.endswith("_b") or first not in before:
+        return f"{name} {word}"
+    before.remove(first)
+    return f"{name.removesuffix('_b')} {word} in both"
+
+
+def _said_elsewhere(frame: pd.DataFrame) -> set[str]:
+    """Return columns that another one says: a model that was asked and answered, a score that is written in words."""
+    found: set[str] = set()
+    if {"model", "model_used"} <= {*frame} and frame["model_used"].equals(frame["model"]):
+        found.add("model_used")
+    if {"n", "score", "low", "high", "reads"} <= {*frame}:
+        found |= {"score", "low", "high"} if (frame["n"] < FEW).any() else {"reads"}
+    return found
 
 
 def _is_next_to_nothing(name: str, values: pd.Series[Any]) -> bool:

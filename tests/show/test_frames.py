@@ -91,8 +91,20 @@ def test_hours_and_multiples_read_as_such():
 
 
 def test_a_comparison_shows_both_differences(run: Run):
-    """Where not all columns fit, seconds and dollars that changed come before what they were."""
-    assert {"diff_s", "diff_usd"} <= set(frame_text(compared(run.record, run.record)).splitlines()[1].split())
+    """Where not all columns fit, seconds and dollars that changed come before what they were; what agrees is said."""
+    said, head, *_ = frame_text(compared(run.record, run.record)).splitlines()
+    assert {"diff_s", "diff_usd", "cost_usd_a", "cost_usd_b"} <= set(head.split())
+    assert "status succeeded in both" in said, "the row of all has no status, and that is no difference"
+
+
+def test_a_score_is_said_once():
+    """In numbers where there are many answers, in words where there are few."""
+    row = {"metric": "accuracy", "score": 0.8, "low": 0.75, "high": 0.84, "reads": "0.80, 0.75 to 0.84"}
+    columns = {name: "string" if name in ("metric", "reads") else "Float64" for name in (*row, "n")}
+    for n, wanted in ((300, {"score", "low", "high"}), (12, {"reads"})):
+        other = {**row, "n": n + 1, "low": 0.7, "high": 0.9}
+        head = {*frame_text(make_frame([{**row, "n": n}, other], columns)).split()}
+        assert wanted == head & {"score", "low", "high", "reads"}
 
 
 def test_numbers_of_a_column_have_the_same_decimals():

@@ -134,9 +134,9 @@ def test_a_loop_is_a_way_back_and_counts_rounds() -> None:
     plan = am.Plan((draft, critic, am.Agent("end", "{{ draft }}")))
     sheet = sheet_of(plan)
     wheres = [(group.label, group.where) for group in sheet.groups]
-    assert [("draft", "↻ until critic > 3"), ("critic", "↻ at most 3 rounds")] == wheres[:2]
+    assert [("draft", "↻ until critic > 3"), ("critic", "↻ up to 3 rounds")] == wheres[:2]
     assert ((1, 0),) == sheet.returns
-    assert ("✓", "1 round of at most 3", "") == group_texts(sheet.groups[0], (1, 0, 0, 0, 0, 0))
+    assert ("✓", "1 of up to 3 rounds", "") == group_texts(sheet.groups[0], (1, 0, 0, 0, 0, 0))
     assert 1 == picture(plan).count("the next round")
 
 

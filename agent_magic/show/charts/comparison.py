@@ -8,7 +8,7 @@ from agent_magic.declare.units import dollars, plural, seconds
 from agent_magic.measure.metrics import summarize
 from agent_magic.record.plaintext import single_line
 from agent_magic.show.charts.chart import compose, provenance
-from agent_magic.show.charts.marks import ROW_H, Bar, Label, Look, Panel, Rows, times
+from agent_magic.show.charts.marks import MARGIN, ROW_H, WIDTH, Bar, Label, Look, Panel, Rows, times
 from agent_magic.show.markup import fit
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ LEAST_SHARE: Final = 0.1
 LEAST_USD: Final = 0.00005
 BAR_H: Final = 6.0
 LABEL_W: Final = 250.0
+NAMES_W: Final = 150.0
 BEFORE: Final = Look("idle", 0.75, BAR_H, "a")
 AFTER: Final = Look("done", 1.0, BAR_H, "b")
 SLOWER: Final = Look("wait", 1.0, BAR_H, "b, slower")
@@ -46,14 +47,15 @@ def comparison_chart(a: RunRecord, b: RunRecord, rows: Sequence[Mapping[str, obj
     shown = sorted(rows, key=lambda row: -abs(_number(row["diff_s"]) or 0.0))[:MOST_ROWS]
     wanted = {str(row["agent"]) for row in shown}
     kept = [row for row in rows if row["agent"] in wanted]
+    pairs = [(first.get(str(row["agent"])), second.get(str(row["agent"]))) for row in kept]
+    until_s = max((span[1] for pair in pairs for one in pair if (span := _span(one))), default=0.0)
     marks = [
         mark
-        for place, row in enumerate(kept)
-        for mark in _row(place, row, first.get(str(row["agent"])), second.get(str(row["agent"])))
+        for place, (row, pair) in enumerate(zip(kept, pairs, strict=True))
+        for mark in _row(place, row, *pair, until_s)
     ]
-    until_s = max((bar.x1 for bar in marks if isinstance(bar, Bar)), default=0.0)
     names = Rows([single_line(str(row["agent"])) for row in kept])
-    panel = Panel(marks, times(until_s), names, height=len(kept) * ROW_H, left=150, right=LABEL_W + 10)
+    panel = Panel(marks, times(until_s), names, height=len(kept) * ROW_H, left=NAMES_W, right=LABEL_W + 10)
     looks = list(dict.fromkeys(mark.look for mark in marks if isinstance(mark, Bar)))
     left = len(rows) - len(kept)
     caption = [
@@ -82,7 +84,9 @@ def _line(a: RunRecord, b: RunRecord, rows: Sequence[Mapping[str, object]]) -> s
     )
 
 
-def _row(place: int, row: Mapping[str, object], a: AgentResult | None, b: AgentResult | None) -> Iterator[Mark]:
+def _row(
+    place: int, row: Mapping[str, object], a: AgentResult | None, b: AgentResult | None, until_s: float
+) -> Iterator[Mark]:
     end_s = 0.0
     for result, look, y in ((a, BEFORE, 0.3), (b, _look(row, b), 0.7)):
         span = _span(result)
@@ -93,6 +97,8 @@ def _row(place: int, row: Mapping[str, object], a: AgentResult | None, b: AgentR
         end_s = max(end_s, span[1])
     if words := _words(row, a, b):
         is_bold = _is_slower(row)
+        free = (WIDTH - 2 * MARGIN - NAMES_W - LABEL_W) * (1 - end_s / until_s) if until_s else 0.0
+        words = fit(words, LABEL_W + free, 11, bold=True)
         yield Label(end_s, place + 0.5, words, dx=6, ink="ink" if is_bold else "soft", is_bold=is_bold)
 
 
@@ -113,7 +119,7 @@ def _words(row: Mapping[str, object], a: AgentResult | None, b: AgentResult | No
     parts = {"prompt": row["prompt_changed"], "answer": row["text_changed"]}
     changed = [name for name, is_changed in parts.items() if is_changed is True]
     words += [f"{', '.join(changed)} changed"] if changed else []
-    return fit(" · ".join(words), LABEL_W, 11, bold=True)
+    return " · ".join(words)
 
 
 def _signed(number: float, words: str) -> str:

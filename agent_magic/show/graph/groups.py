@@ -138,7 +138,7 @@ def _stack(plan: Plan, key: str | int, agents: Sequence[int]) -> Group:
     if key == box_of(first.name):
         what = f"a plan of {plural(len(agents), 'step')}"
     elif part is not None and part.rounds:
-        what = f"↻ until {first.until}" if first.until else f"↻ at most {part.rounds} rounds"
+        what = f"↻ until {first.until}" if first.until else f"↻ up to {plural(part.rounds, 'round')}"
     elif part is not None and not part.has_item:
         what = f"asked {len(agents):,} times"
     elif part is not None and part.source:
@@ -202,7 +202,7 @@ def group_texts(group: Group, counts: Sequence[int], *, capped: bool = False) ->
     rest = [f"{counts[place_]:,} {word}" for place_, word in _TAIL_WORDS if counts[place_]]
     done = f"{counts[0]:,} of {total:,}"
     if group.rounds:
-        done = f"{plural(counts[0], 'round')} of at most {group.rounds}{', capped' if capped else ''}"
+        done = f"{counts[0]} of up to {plural(group.rounds, 'round')}{', capped' if capped else ''}"
     return share, done, " · ".join(rest)
 
 
@@ -259,9 +259,9 @@ def beginning(name: str) -> str:
 
 
 RING_R = 21.0
-RING_X, RING_Y = 34.0, 42.0
+RING_X, RING_Y = 33.0, 42.0
 RING_LENGTH = 2 * pi * RING_R
-TEXT_X = 66.0
+TEXT_X = 62.0
 
 
 def draw_groups(sheet: Sheet, faces: Sequence[Face]) -> str:
@@ -319,7 +319,7 @@ LINE_X = 13.0
 
 def rest_room(box: Box) -> float:
     """Return the width of the text beside a ring."""
-    return box.w - TEXT_X - 10
+    return box.w - TEXT_X - 6
 
 
 def line_room(box: Box) -> float:
