@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 _SET = "%agents limits and prices set those two."
 _DECLARE = "Declare the step anew, with another --rounds or --most."
-OUTSIDE: Final = {"limits": _SET, "prices": _SET, "rounds": _DECLARE, "most": _DECLARE}
+_CONNECT = "am.Pool(..., route=...) and %agents connect NAME --route set it."
+OUTSIDE: Final = {"limits": _SET, "prices": _SET, "rounds": _DECLARE, "most": _DECLARE, "route": _CONNECT}
 """What a what-if can ask about and cannot be applied, and what to do instead."""
 HINT: Final = "Give a row of run.whatif(...), one of run.advise().changes, or what a trial found."
 

@@ -310,7 +310,7 @@ class Run(Reading):
         """What layer barriers cost in seconds: a forecast with them minus one without."""
         return Outlook(self.forecaster()).barrier_cost_s()
 
-    def whatif(  # noqa: PLR0913 - twelve things can change, and each has its name
+    def whatif(  # noqa: PLR0913 - thirteen things can change, and each has its name
         self,
         *,
         model: Any = None,
@@ -325,6 +325,7 @@ class Run(Reading):
         cache_ttl: Any = None,
         rounds: Any = None,
         most: Any = None,
+        route: Any = None,
         **misspelt: Any,
     ) -> pd.DataFrame:
         """Return what the run would have cost and taken: one row per combination of values. Nothing is sent.
@@ -347,6 +348,7 @@ class Run(Reading):
             cache_ttl: `5m`, `1h` or `auto`: how long a cached context lives.
             rounds: The most rounds of each loop, no more than are reserved.
             most: The most items of each map over an answer, no more than are reserved.
+            route: Of a run at several endpoints: `least loaded`, `round robin` or `in order`.
             **misspelt: None: the error names what was meant.
 
         Raises:
@@ -356,7 +358,7 @@ class Run(Reading):
         given = {
             "model": model, "concurrency": concurrency, "schedule": schedule, "limits": limits, "cache": cache,
             "batch": batch, "effort": effort, "drop": drop, "prices": prices, "cache_ttl": cache_ttl,
-            "rounds": rounds, "most": most, **misspelt,
+            "rounds": rounds, "most": most, "route": route, **misspelt,
         }  # fmt: skip
         with Progress("scenarios") as progress:
             frame = whatif_frame(self.forecaster(), given, tell=progress.tell, log=self.forecasts)
@@ -383,6 +385,7 @@ class Run(Reading):
         cache_ttl: str | None = None,
         rounds: int | None = None,
         most: int | None = None,
+        route: str | None = None,
         **misspelt: Any,
     ) -> Run:
         """Forecast one change of the run: a run like any other, labelled as a forecast. Nothing is sent.
@@ -404,6 +407,7 @@ class Run(Reading):
             cache_ttl: See `whatif`.
             rounds: See `whatif`.
             most: See `whatif`.
+            route: See `whatif`.
             **misspelt: None: the error names what was meant.
 
         Raises:
@@ -413,7 +417,7 @@ class Run(Reading):
         given = {
             "model": model, "concurrency": concurrency, "schedule": schedule, "limits": limits, "cache": cache,
             "batch": batch, "effort": effort, "drop": drop, "prices": prices, "cache_ttl": cache_ttl,
-            "rounds": rounds, "most": most, **misspelt,
+            "rounds": rounds, "most": most, "route": route, **misspelt,
         }  # fmt: skip
         record = forecast_one(self.forecaster(), policy, given).record
         return Run(record or self.record, history=self.history, prices=self.prices, session=self.session)

@@ -15,6 +15,7 @@ from agent_magic.declare.units import seconds
 from agent_magic.engine.admission.key import Key
 from agent_magic.engine.batching import batching_of
 from agent_magic.engine.pacing.pacer import Pacer
+from agent_magic.engine.pacing.routing import Endpoints, Router, as_route
 from agent_magic.engine.requests import timeouts_of
 from agent_magic.forecast.batches import batch_span
 from agent_magic.forecast.service import Pricing, play
@@ -66,6 +67,7 @@ class Scenario:
         cut: Edges left out, as (parent's number, child's number): that child no longer waits for that parent.
         rounds: The most rounds of each loop; `None` is as recorded.
         most: The most items of each map over an answer; `None` is as recorded.
+        route: How requests are given to several endpoints; empty is as recorded.
         paced: Whether requests wait for rate limits; without, the provider refuses them.
     """
 
@@ -81,6 +83,7 @@ class Scenario:
     cut: frozenset[tuple[int, int]] = field(default=frozenset(), kw_only=True)
     rounds: int | None = field(default=None, kw_only=True)
     most: int | None = field(default=None, kw_only=True)
+    route: str = field(default="", kw_only=True)
     paced: bool = field(default=True, kw_only=True)
 
 
@@ -139,6 +142,12 @@ class Forecaster:
         self._known: dict[tuple[object, ...], tuple[int, Forecast]] = {}
         self._dags: dict[tuple[frozenset[int], frozenset[tuple[int, int]]], Dag] = {}
         self._requests = [_request_of(record, agent) for agent in range(len(record.plan))]
+
+    @property
+    def route(self) -> str:
+        """How the run gave requests to its endpoints; empty where there was one."""
+        terms = self.record.terms
+        return terms.route if terms is not None and terms.endpoints else ""
 
     def forecast(self, scenario: Scenario, *, ranges: bool = True) -> Forecast:
         """Answer one what-if.
@@ -244,8 +253,10 @@ class Forecaster:
         )
         facts = {one.model: facts_of(recorded, one.model) for one in requests}
         terms = Terms(policy.to_dict(), False, {}, setting.ceilings, expected, models=facts)  # noqa: FBT003
-        record.terms = terms
         pacer, key = self._shared(scenario, policy, limited=bool(setting.ceilings))
+        if recorded is not None and isinstance(pacer, Router):
+            terms = terms._replace(route=scenario.route or recorded.route, endpoints=recorded.endpoints)
+        record.terms = terms
         peak = play(
             record,
             terms,
@@ -269,6 +280,11 @@ class Forecaster:
         key = Key() if terms is not None and terms.key_untried else None
         if not scenario.paced or not (limited or (terms is not None and terms.paced)):
             return None, key
+        if terms is not None and terms.endpoints and scenario.limits is None:
+            weights = {name: one.weight for name, one in terms.endpoints.items()}
+            router = Router(Endpoints(weights, as_route(scenario.route or terms.route)), seed=policy.seed)
+            router.recall_endpoints(terms.endpoints)
+            return router, key
         pacer = Pacer(seed=policy.seed)
         if scenario.limits is None:
             known_to(pacer, self.record)

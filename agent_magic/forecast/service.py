@@ -25,7 +25,7 @@ from agent_magic.record.answer import ESCALATED, NOT_BILLED, NOTHING_USED, PAUSE
 from agent_magic.record.prices import of_batch
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from agent_magic.declare.flow import Flow, Left
     from agent_magic.declare.plan import Plan
@@ -116,12 +116,13 @@ class RecordedChoices:
 class _Flight(Flight):
     """A modelled request under way."""
 
-    __slots__ = ("attempt", "billed", "by_batch", "readings", "refusal")
+    __slots__ = ("attempt", "billed", "by_batch", "provider", "readings", "refusal")
 
     def __init__(self, step: int, started_s: float, attempt: Try, *, by_batch: bool) -> None:
         first_s = None if attempt.first_s is None else started_s + attempt.first_s
         super().__init__(step, started_s, first_s, started_s + attempt.takes_s)
         self.attempt, self.by_batch = attempt, by_batch
+        self.provider: Provider | None = None  # by batch there is none
         self.billed: Input | None = None
         self.refusal: Refusal | None = None
         self.readings: Readings = NO_READINGS
@@ -139,11 +140,12 @@ class ModelledService:
 
     Args:
         scripts: Per agent, what it will do.
-        provider: Admits requests, and bills their input.
+        providers: Admit requests, and bill their input: by endpoint, one without a name where there is one.
         entries: Per agent, the cache entry it asks for; `None` asks for none.
         price: What tokens cost.
         max_attempts: The most attempts of an agent.
         by_batch: Which requests go by batch, and how long that takes.
+        endpoint: Says to which endpoint the request of a step goes.
     """
 
     abort_s = 0.0
@@ -151,13 +153,15 @@ class ModelledService:
     def __init__(
         self,
         scripts: Scripts,
-        provider: Provider,
+        providers: Mapping[str, Provider],
         entries: Sequence[str | None],
         price: Pricing,
         max_attempts: int,
         by_batch: _ByBatch,
+        endpoint: Callable[[int], str],
     ) -> None:
-        self._scripts, self._provider, self._entries, self._price = scripts, provider, entries, price
+        self._scripts, self._providers, self._entries, self._price = scripts, providers, entries, price
+        self._endpoint, self._only = endpoint, next(iter(providers.values())) if len(providers) == 1 else None
         self._max_attempts, self._by_batch = max_attempts, by_batch
 
     def _entry(self, step: int) -> str | None:
@@ -188,13 +192,14 @@ class ModelledService:
                 flight.billed = Input(attempt.input_tokens)
             return flight
         work, pool = scripts.work(step), scripts.pool(step)
+        provider = flight.provider = self._only or self._providers[self._endpoint(step)]
         if attempt.input_tokens is not None and not attempt.turned_away:
-            billed = self._provider.take(pool, attempt.input_tokens, now, self._entry(step), work.prefix)
+            billed = provider.take(pool, attempt.input_tokens, now, self._entry(step), work.prefix)
             if isinstance(billed, Refusal):
-                flight.refusal, flight.first_s, flight.until_s = billed, None, now + self._provider.refusal_s
+                flight.refusal, flight.first_s, flight.until_s = billed, None, now + provider.refusal_s
             else:
                 flight.billed = billed
-        flight.readings = self._provider.readings(pool, now)
+        flight.readings = provider.readings(pool, now)
         return flight
 
     def begin(self, flight: _Flight, now: float) -> tuple[int, Readings]:
@@ -250,7 +255,9 @@ class ModelledService:
         written = flight.billed is not None and flight.billed.written > 0
         entry = self._entry(flight.step) if written else None
         made = flight.attempt.output_tokens or 0
-        self._provider.began(self._scripts.pool(flight.step), (now, flight.until_s, made), entry, flight.started_s)
+        provider = flight.provider or self._only
+        if provider is not None:
+            provider.began(self._scripts.pool(flight.step), (now, flight.until_s, made), entry, flight.started_s)
 
     def _refused(self, flight: _Flight, refusal: Refusal) -> Outcome:
         """Answer 429."""
@@ -496,9 +503,10 @@ def play(  # noqa: PLR0913 - all that a run stands on
     asked = ModelledRequests(*given, plan=record.plan, left=left, batching=batching)
     shared: dict[str, Any] = {"dag": record.dag, "pacer": pacer, "key": key, "work_s": terms.work_s}
     engine = Engine(record, policy, asked, timeouts_s=timeouts_s, price=price.of, **shared)
-    provider = Provider(terms.after, warm, lives, refusal_s=refusal_s)
-    more = policy.max_attempts, _ByBatch(batching, batch_s)
-    driver = VirtualDriver(engine, ModelledService(scripts, provider, entries, price, *more))
+    apart = {name: one.after for name, one in terms.endpoints.items()} or {"": terms.after}
+    providers = {name: Provider(limits, warm, lives, refusal_s=refusal_s) for name, limits in apart.items()}
+    more = policy.max_attempts, _ByBatch(batching, batch_s), engine.endpoint
+    driver = VirtualDriver(engine, ModelledService(scripts, providers, entries, price, *more))
     for agent in (agent for agent, work in enumerate(works) if work is None and agent not in left):
         engine.leave_out(agent, LEFT_OUT)
     driver.run()

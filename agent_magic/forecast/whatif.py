@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 from agent_magic.declare.agent import EFFORTS
 from agent_magic.declare.validation import check_integer, is_number, must_be
 from agent_magic.engine.pacing.limits import KINDS, Limits
+from agent_magic.engine.pacing.routing import as_route
 from agent_magic.engine.policy import POLICY_WORDS as POLICY_TERMS
 from agent_magic.engine.policy import as_policy
 from agent_magic.errors import DeclarationError, did_you_mean
@@ -198,6 +199,7 @@ def _policy_row(forecaster: Forecaster, asked: Asked) -> dict[str, Any]:
         "rounds": given["rounds"],
         "most": given["most"],
         "prices": _text(given["prices"]),
+        "route": given["route"] or forecaster.route or None,
     }
 
 
@@ -256,6 +258,7 @@ ARGUMENTS: Final = (
     "cache_ttl",
     "rounds",
     "most",
+    "route",
 )
 """What can be asked, in the order of the frame's columns."""
 POLICY_WORDS: Final = ("concurrency", "schedule", "cache", "cache_ttl", "batch")
@@ -263,6 +266,7 @@ POLICY_WORDS: Final = ("concurrency", "schedule", "cache", "cache_ttl", "batch")
 MOST: Final = 100_000
 """More scenarios than this are a mistake."""
 LIMIT_WORDS: Final = (*(kind.field for kind in KINDS.values()), "burst_s")
+ROUTED: Final = "Routes are compared with each endpoint's own limits; limits=... are those of all together."
 NO_LIMITS: Final = ("off", "none")
 BATCH: Final = POLICY_TERMS["batch"]
 CACHE: Final[dict[Any, str]] = {True: "on", False: "off", "auto": "auto", "on": "on", "off": "off"}
@@ -296,6 +300,8 @@ def scenarios_of(forecaster: Forecaster, given: Mapping[str, Any], policy: Polic
         if name not in ARGUMENTS:
             hint = f"It takes {', '.join(ARGUMENTS)}.{did_you_mean(name, ARGUMENTS)}"
             raise DeclarationError(f"whatif has no argument {name!r}.", hint=hint)
+    if given.get("route") is not None and given.get("limits") is not None:
+        raise DeclarationError("route and limits cannot be asked together.", hint=ROUTED)
     values = [_several(name, given.get(name)) for name in ARGUMENTS]
     count = math.prod(map(len, values))
     if count > MOST:
@@ -358,6 +364,7 @@ class _Reader:
             "prices": _prices,
             "rounds": self._rounds,
             "most": self._items,
+            "route": self._route,
         }
         if name in readers:
             return readers[name](value)
@@ -381,6 +388,7 @@ class _Reader:
             prices=meant["prices"],
             rounds=meant["rounds"],
             most=meant["most"],
+            route=meant["route"] or "",
         )
 
     def _models(self, value: object) -> dict[int, str]:
@@ -433,6 +441,12 @@ class _Reader:
     def _items(self, value: Any) -> int:
         reserved = max((one.part.most for one in self.plan.agents if one.part is not None), default=0)
         return _reserved("most", value, reserved, "a map over an answer: --each planner.steps --most 40")
+
+    def _route(self, value: object) -> str:
+        if not self.forecaster.route:
+            hint = "A pool has several: am.Pool({...}), or %agents connect ... --name NAME."
+            raise DeclarationError(f"route={value!r} changes nothing: the run had one endpoint.", hint=hint)
+        return as_route(value)
 
     def _limits(self, value: object) -> dict[str, Limits]:
         """Read limits: a number of requests per minute, `Limits`, fields of them, or either by model."""

@@ -170,7 +170,8 @@ class Driver:
         untried = key is not None and not key.accepted
         expected = tuple(work_s) if work_s else None
         known = facts_of(self._provider, self._asked)
-        return Terms(kept, pacer is not None, before, {}, expected, untried, learned, known)
+        terms = Terms(kept, pacer is not None, before, {}, expected, untried, learned, known)
+        return terms if pacer is None else pacer.route(terms, self._clock())
 
     def held_by(self, agent: int) -> str:
         """Return what holds an agent that is ready; see `agent_magic.engine.admission.room`."""
@@ -252,7 +253,8 @@ class Driver:
             self._alarm.cancel()
         self.engine.close(self.now())
         if self._pacer is not None and self.record.terms is not None:
-            self.record.terms = self.record.terms._replace(after=self._pacer.ceilings())
+            terms = self.record.terms._replace(after=self._pacer.ceilings())
+            self.record.terms = self._pacer.route(terms, self._clock())
         self._buyer.close()
         self._monitor.close(self.now())
 

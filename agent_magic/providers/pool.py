@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from agent_magic.declare.validation import check_positive, check_word, must_be
 from agent_magic.engine.admission.key import REFUSED
-from agent_magic.engine.pacing.routing import ROUTES, Endpoints, Route
+from agent_magic.engine.pacing.routing import Endpoints, Route, as_route
 from agent_magic.errors import DeclarationError, LeftOut, NotConnected, RateLimited, Rejected, shown_value
 from agent_magic.providers.base import Provider
 
@@ -56,13 +56,12 @@ class Pool(Provider):
                     f"members[{name!r}]={shown_value(one)} is no provider.",
                     hint="Give am.Claude(...) or a Provider of your own; a name has no '/'.",
                 )
-        check_word("route", route, ROUTES)
         given = dict(weights or {})
         for name, weight in given.items():
             check_word("weights", name, members)
             check_positive(f"weights[{name!r}]", weight)
         self.members = dict(members)
-        self._shared = Endpoints({name: given.get(name, 1.0) for name in members}, route)
+        self._shared = Endpoints({name: given.get(name, 1.0) for name in members}, as_route(route))
         addresses = list(dict.fromkeys(one.endpoint for one in members.values()))
         self.endpoint = " + ".join(addresses)
         self._first = next(iter(self.members.values()))

@@ -63,6 +63,22 @@ class ModelFacts(NamedTuple):
     token_rule: TokenRule | None = None
 
 
+class Endpoint(NamedTuple):
+    """One of several endpoints of a run.
+
+    Attributes:
+        weight: How much it was to get compared with the others.
+        before: Its limits that were known when the run began, by model class.
+        after: Those that were known when it was over.
+        learned: By model class, what the pacer had learned of it when the run began.
+    """
+
+    weight: float
+    before: Ceilings
+    after: Ceilings
+    learned: Mapping[str, Learned] = MappingProxyType({})
+
+
 class Terms(NamedTuple):
     """What a run ran under.
 
@@ -75,6 +91,8 @@ class Terms(NamedTuple):
         key_untried: Whether its first request had to show that the API takes the key.
         learned: By model class, what the pacer had learned when it began.
         models: What the provider said of the models that were asked.
+        route: How requests were given to several endpoints; empty where there was one.
+        endpoints: These by name, but for those that were left out; `before` and `after` are of all together.
     """
 
     policy: Mapping[str, Any]
@@ -85,6 +103,8 @@ class Terms(NamedTuple):
     key_untried: bool = False
     learned: Mapping[str, Learned] = MappingProxyType({})
     models: Mapping[str, ModelFacts] = MappingProxyType({})
+    route: str = ""
+    endpoints: Mapping[str, Endpoint] = MappingProxyType({})
 
 
 MOST = 1e15
@@ -99,12 +119,18 @@ def checked_terms(terms: Terms) -> Terms:
     Raises:
         ValueError: It cannot: a limit or a time that is negative, nothing learned from answers, or numbers too large.
     """
-    limits = [one for each in (terms.before, terms.after) for pool in each.values() for one in pool.values()]
+    apart = [each for one in terms.endpoints.values() for each in (one.before, one.after)]
+    limits = [one for each in (terms.before, terms.after, *apart) for pool in each.values() for one in pool.values()]
     if not all(LEAST <= one.per_minute <= MOST and LEAST <= one.capacity <= MOST for one in limits):
         raise ValueError("a limit must be > 0")
     if not all(0 <= one <= MOST for one in terms.work_s or ()):
         raise ValueError("work_s must be >= 0")
-    for learned in terms.learned.values():
+    if not all(LEAST <= one.weight <= MOST for one in terms.endpoints.values()):
+        raise ValueError("a weight must be > 0")
+    for learned in (
+        *terms.learned.values(),
+        *(each for one in terms.endpoints.values() for each in one.learned.values()),
+    ):
         divisors = (learned.inputs[0], learned.outputs[0], learned.window)
         if not all(LEAST <= one <= MOST for one in divisors) or learned.answers < 0:
             raise ValueError("what was learned must be > 0")

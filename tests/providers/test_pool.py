@@ -126,3 +126,59 @@ def test_two_servers_with_different_limits_are_used_up_together_without_a_refusa
     assert 6 <= went["small"] <= 24  # a tenth of what the other one may have, and what it had saved up
     forecast = run.whatif(concurrency=8)
     assert run.totals.wall_s == pytest.approx(forecast.loc[0, "wall_s"], rel=0.1)
+
+
+def test_a_what_if_gives_requests_to_endpoints_as_another_route_would(tmp_path):
+    """The endpoints and their weights are in the record, so a file that is opened elsewhere can be asked too."""
+    members = {"one": Member("http://one"), "two": Member("http://two")}
+    ran, _ = run_at(am.Pool(members, weights={"one": 2.0}, route="round robin"))
+    ran.save(tmp_path / "run.jsonl")
+    other, _ = run_at(am.Pool(members, weights={"one": 2.0}, route="in order"))
+    in_order = Counter(other.attempts["endpoint"])
+    assert in_order["one"] >= 11, "before the first reply says its limits, one request may go to the next"
+    for run in (ran, plan(12).replay(tmp_path / "run.jsonl")):
+        assert {"one": 8, "two": 4} == Counter(run.forecast().attempts["endpoint"])
+        assert in_order == Counter(run.forecast(route="in order").attempts["endpoint"])
+        frame = run.whatif(route=["in order", "round robin"])
+        assert ["in order", "round robin"] == list(frame["route"])
+        assert "round robin" == run.whatif(concurrency=2).attrs["unchanged"]["route"]
+
+
+def test_a_context_is_written_at_each_endpoint_of_a_forecast_too():
+    """Each has a cache of its own: where all go to one endpoint it is written once."""
+    text = " ".join(f"fact {number} of the report" for number in range(1500))
+    agents = am.Agent("label", "Question {{ item }}. [[tokens:20]]", each="rows", max_tokens=50, context="report")
+    asked = am.Plan([agents], {"rows": [*range(8)], "report": text})
+    written: dict[str, int] = {}
+    for route in ("round robin", "in order"):
+        with am.Simulator(latency="none") as work, am.Simulator(latency="none") as lab:
+            members = {"work": work, "lab": lab}
+            pool = am.Pool(
+                {name: am.Claude(base_url=one.url, api_key=name) for name, one in members.items()}, route=route
+            )
+            run = asyncio.run(asked.run(am.Policy(1, seed=1), client=pool))
+        written[route] = int(run.attempts["cache_write_tokens"].sum())
+        for other in ("round robin", "in order"):
+            if other in written:
+                found = run.forecast(route=other)
+                assert written[other] == int(found.attempts["cache_write_tokens"].sum())
+        assert run.totals.cost_usd == pytest.approx(run.forecast().totals.cost_usd)
+    assert written["round robin"] == 2 * written["in order"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "why"),
+    [
+        ({"route": "by car"}, "route must be"),
+        ({"route": "in order", "limits": 60}, "route and limits cannot be asked together"),
+    ],
+)
+def test_a_route_that_cannot_be_asked_is_said(asked, why):
+    """With what can be; a run with one endpoint has no route."""
+    run, _ = run_at(am.Pool({"one": Member("http://one"), "two": Member("http://two")}), 2)
+    with pytest.raises(DeclarationError, match=why):
+        run.whatif(**asked)
+    session = Session(client=Member("http://one"), prices={"m": am.TokenPrice(1, 5)})
+    alone = asyncio.run(plan(2).run(am.Policy(4, seed=1), session=session))
+    with pytest.raises(DeclarationError, match="the run had one endpoint"):
+        alone.whatif(route="in order")

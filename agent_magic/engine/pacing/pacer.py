@@ -165,6 +165,11 @@ class Pacer:
         """Return what answers have taught so far, by model class."""
         return {name: each.learned(now) for name, each in self._classes.items()}
 
+    def route(self, terms: Terms, now: float) -> Terms:
+        """Say in the terms of a run how requests are given to several endpoints. Here there is one."""
+        del now
+        return terms
+
     def recall(self, ceilings: Ceilings, learned: Mapping[str, Learned], now: float = 0.0) -> None:
         """Go on from where another pacer stood, as `ceilings` and `learned` say."""
         for name, limits in ceilings.items():

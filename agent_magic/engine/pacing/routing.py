@@ -7,12 +7,13 @@ for at the others is given up as soon as it goes.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final, Literal, TypeVar, cast
 
+from agent_magic.declare.validation import check_word
 from agent_magic.engine.admission.breaker import ErrorBreaker
 from agent_magic.engine.pacing.class_pacer import Ticket
 from agent_magic.engine.pacing.pacer import Pacer
-from agent_magic.record.terms import Ceiling
+from agent_magic.record.terms import Ceiling, Endpoint
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,13 +21,24 @@ if TYPE_CHECKING:
     from agent_magic.engine.admission.breaker import Blame
     from agent_magic.engine.admission.room import Hold
     from agent_magic.engine.pacing.limits import Limits
-    from agent_magic.record.terms import Ceilings, Learned
+    from agent_magic.record.terms import Ceilings, Learned, Terms
 
+T = TypeVar("T")
 Route = Literal["least loaded", "round robin", "in order"]
 ROUTES: Final = ("least loaded", "round robin", "in order")
 FAILING: Final = 0.1
 """The share of its last 20 requests whose failure leaves an endpoint out for a while: what is dead answers at once, so
 it would always seem the least loaded."""
+
+
+def as_route(value: object) -> Route:
+    """Return a route.
+
+    Raises:
+        DeclarationError: It is none.
+    """
+    check_word("route", value, ROUTES)
+    return cast("Route", value)
 
 
 class Endpoints:
@@ -61,6 +73,11 @@ class Endpoints:
             return False
         self.left_out[name] = why
         return True
+
+
+def _of_endpoint(name: str, pools: Mapping[str, T]) -> dict[str, T]:
+    """Return what is known of one endpoint, by model class."""
+    return {pool.partition("/")[2]: each for pool, each in pools.items() if pool.partition("/")[0] == name}
 
 
 class Router(Pacer):
@@ -129,6 +146,22 @@ class Router(Pacer):
                 before = sums.get(kind, Ceiling(0.0, 0.0))
                 sums[kind] = Ceiling(before.per_minute + one.per_minute, before.capacity + one.capacity)
         return found
+
+    def route(self, terms: Terms, now: float) -> Terms:
+        """Say in the terms of a run how requests are routed, and what is known of each endpoint; see `Pacer.route`."""
+        ceilings, learned = super().ceilings(), super().learned(now)
+        found: dict[str, Endpoint] = {}
+        for name in self._endpoints.inside:
+            known, taught = _of_endpoint(name, ceilings), _of_endpoint(name, learned)
+            began = terms.endpoints.get(name, Endpoint(self._endpoints.weights[name], known, {}, taught))
+            found[name] = began._replace(after=known)
+        return terms._replace(route=self._endpoints.route, endpoints=found)
+
+    def recall_endpoints(self, endpoints: Mapping[str, Endpoint]) -> None:
+        """Go on from what was known of each endpoint when a run began."""
+        for name, one in endpoints.items():
+            known = {f"{name}/{limit_class}": each for limit_class, each in one.before.items()}
+            self.recall(known, {f"{name}/{limit_class}": each for limit_class, each in one.learned.items()})
 
     def learned(self, now: float) -> dict[str, Learned]:
         """Return nothing: what answers taught of one endpoint is not that of all together."""

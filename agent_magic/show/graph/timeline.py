@@ -152,7 +152,7 @@ def _request(attempt: Attempt) -> Iterator[Bar]:
 
 LEAST_BIN_S = 0.1
 MOST_BINS = 40
-NOTE = "the darker, the more agents of the row at once"
+NOTE = "the stronger the colour, the more agents of the row at once"
 SHADES: tuple[Kind, ...] = ("1", "2", "3", "4")
 
 
