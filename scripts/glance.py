@@ -94,7 +94,7 @@ BOOKS: dict[str, list[tuple[str, str]]] = {
         ("score", 'run.score("label.mood", truth="by_hand")'),
         ("limits", "run.limits_chart()"),
         ("dashboard", "run.dashboard()"),
-        ("trial", "%agents trial label.mood --model claude-haiku-5-5,claude-sonnet-5-5 --truth by_hand --rows 60 --yes"),
+        ("trial", "%agents trial label.mood --model claude-haiku-5-5,claude-sonnet-5-5 --truth by_hand --yes"),
     ],
     "flow": [
         ("", SETUP.format(latency="x0.2")),
