@@ -65,7 +65,10 @@ class _Sampler:
         took_s = time.perf_counter() - self._wall_s
         self._rss_mb = self._rss_mb or _memory()  # not before: to find itself costs psutil as much as a short run takes
         share = (time.process_time() - self._cpu_s) / took_s
-        self.samples.append(Sample(self._now(), share, self._rss_mb(), max(0.0, took_s - self._every_s)))
+        at_s = self._now()
+        if self.samples and at_s < self.samples[-1].at_s:
+            self.samples.clear()  # what came before was preparation: the run's clock begins behind it
+        self.samples.append(Sample(at_s, share, self._rss_mb(), max(0.0, took_s - self._every_s)))
         if len(self.samples) > MOST:
             del self.samples[::2]
             self._every_s *= 2

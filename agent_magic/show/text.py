@@ -11,6 +11,7 @@ from agent_magic.declare.schema import VALUE
 from agent_magic.declare.units import UNKNOWN, count, dollars, known, plural, seconds, times
 from agent_magic.measure.metrics import summarize
 from agent_magic.record.plaintext import single_line
+from agent_magic.record.reasons import wording
 from agent_magic.show.states import DONE, STATES, source_word, state_of
 
 if TYPE_CHECKING:
@@ -33,6 +34,12 @@ def one_line(numbers: Summary) -> str:
     head = f"{steps(numbers.agents, numbers.tasks)} in {plural(numbers.layers, 'layer')}"
     why = [single_line(numbers.why)] if numbers.why else []
     return " · ".join([head, *choices(numbers), *troubles(numbers), seconds(numbers.wall_s), *facts(numbers), *why])
+
+
+def held_line(numbers: Summary) -> str:
+    """Describe a run in one line, and say what held it where that is not its own edges."""
+    held = numbers.limited_by if numbers.limited_by != "dependencies" else ""
+    return " · ".join([one_line(numbers), *([f"limited by {wording(held).phrase}"] if held else [])])
 
 
 def steps(every: int, tasks: int) -> str:

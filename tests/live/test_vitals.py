@@ -28,3 +28,17 @@ def test_samples_are_taken_within_the_block_only(fails):
 
     assert within == [pytest.approx(0.25 * number) for number in (1, 2, 3, 4)]
     assert len(samples) == len(within)
+
+
+def test_samples_of_the_preparation_are_left_out():
+    """The run's clock begins anew when it is prepared; with both the curve of a dashboard went backwards."""
+
+    async def work(loop):
+        began = loop.time()
+        with sampling(lambda: loop.time() - began) as samples:
+            await asyncio.sleep(1.1)
+            began = loop.time()
+            await asyncio.sleep(0.6)
+        return [one.at_s for one in samples]
+
+    assert [pytest.approx(0.15), pytest.approx(0.4)] == run_virtually(work)

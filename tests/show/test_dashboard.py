@@ -87,6 +87,20 @@ def test_of_several_models_the_limit_that_is_used_the_most_is_drawn() -> None:
     assert "at most 5.0 % of a limit: requests (claude-opus-5-5)" in run.limits_chart().svg
 
 
+def test_what_held_a_run_is_said_in_its_first_line() -> None:
+    """A pacer spreads requests over the minute, so no curve looks full; each limit's line has a colour of its own."""
+    plan = am.Plan([am.Agent(f"a{one}", "x") for one in range(8)])
+    limits = Limits(requests=60, input_tokens=1e6)
+    record, _ = drive(plan, lambda *_: Reply(), pacer=Pacer({"haiku": limits, "claude-haiku-5-5": limits}))
+    run = am.Run(record)
+    assert "requests" == run.totals.limited_by
+    for chart in (run.dashboard(), run.limits_chart()):
+        assert chart.text.splitlines()[1].endswith(" · limited by the request limit")
+    assert ">input tokens" in run.dashboard().svg, "in the legend"
+    free = am.Run(drive(plan, lambda *_: Reply())[0])
+    assert "limited by" not in free.dashboard().text
+
+
 def test_a_run_that_has_not_begun_has_an_empty_one() -> None:
     """Nothing is invented: no answers, no errors, unknown limits."""
     text = run_dashboard(drive(am.Plan(()), None)[0]).text

@@ -13,7 +13,7 @@ from agent_magic.record.plaintext import single_line
 from agent_magic.show.charts.chart import compose, provenance
 from agent_magic.show.charts.limits import percent, shares_of
 from agent_magic.show.charts.marks import MARGIN, WIDTH, Area, Line, Look, Panel, Scale, numbers, times
-from agent_magic.show.text import one_line
+from agent_magic.show.text import held_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -36,7 +36,7 @@ ERROR_INKS: Final = ("fail", "wait", "tape", "kept", "soft")
 WORKER_INKS: Final = ("done", "kept", "tape", "wait", "soft")
 """Of the most frequent of several; the last one is of all others."""
 T = TypeVar("T")
-LIMIT_INKS: Final = ("run", "kept", "tape", "wait")
+LIMIT_INKS: Final = ("kept", "tape", "tool", "idle")
 
 
 class Moment(NamedTuple):
@@ -66,10 +66,11 @@ def run_dashboard(
     x, moments = times(until_s), moments_of(record, until_s)
     errors, looks = _errors(record, x, until_s)
     workers, more_looks = _workers(record, x, until_s)
+    limits, limit_looks = _limits(record, x, until_s)
     panels = [
         _rates(record, x, until_s), errors,
         _agents(record, moments, x), _latency(moments, x),
-        _dollars(moments, x), _limits(record, x, until_s),
+        _dollars(moments, x), limits,
         *workers, *_kernel(samples, x),
     ]  # fmt: skip
     found = list(episodes)
@@ -77,9 +78,9 @@ def run_dashboard(
     more = f" and {len(found) - 3} more" if len(found) > 3 else ""
     caption = [alerts + more, *provenance(simulated=record.simulated)]
     placed = [panel if place % 2 == 0 else panel.moved(HALF) for place, panel in enumerate(panels)]
-    legend = [*LINES, *looks, *more_looks]
+    legend = [*LINES, *looks, *limit_looks, *more_looks]
     title = f"{single_line(record.plan.name)}: dashboard"
-    return compose(title, one_line(summarize(record, until_s)), placed, legend=legend, caption=caption, theme=theme)
+    return compose(title, held_line(summarize(record, until_s)), placed, legend=legend, caption=caption, theme=theme)
 
 
 def moments_of(record: RunRecord, until_s: float) -> list[Moment]:
@@ -216,19 +217,21 @@ def _dollars(moments: Sequence[Moment], x: Scale) -> Panel:
     return _panel([Area(_steps(points), Look("kept", 0.45))], x, most, "dollars in the last minute", _usd, note)
 
 
-def _limits(record: RunRecord, x: Scale, until_s: float) -> Panel:
-    """Draw the share of each known limit that is used."""
+def _limits(record: RunRecord, x: Scale, until_s: float) -> tuple[Panel, list[Look]]:
+    """Draw the share of each known limit that is used. Returns the panel, and its looks where they are several."""
     curves = list(shares_of(record).values())
     marks: list[Mark] = []
+    looks: list[Look] = []
     for ink, curve in zip(LIMIT_INKS, curves, strict=False):
         points = [(at, share) for at, share in curve.steps if at <= until_s]
         if points:
             points.append((until_s, points[-1][1]))
-            marks.append(Line(points, Look(ink, size=1.6, word=curve.name), is_stepped=True))
+            looks.append(Look(ink, size=1.6, word=curve.name))
+            marks.append(Line(points, looks[-1], is_stepped=True))
     nearest = max(curves, key=lambda one: one.most, default=None)
     most = 1.0 if nearest is None else nearest.most
     note = "limits unknown" if nearest is None else f"at most {percent(most)} of {nearest.name}"
-    return _panel(marks, x, most, "rate limits used", _percent, note)
+    return _panel(marks, x, most, "rate limits used", _percent, note), looks if len(looks) > 1 else []
 
 
 def _kernel(samples: Sequence[Sample], x: Scale) -> list[Panel]:
