@@ -133,6 +133,9 @@ def picture_width(layout: Layout) -> float:
     return max(LEAST_W, layout.width + 2 * MARGIN)
 
 
+GAP_W = 1.5
+
+
 def progress_parts(header: Header, width: float) -> list[tuple[str, float, float]]:
     """Return the parts of the progress bar as (state, x, width), with small gaps."""
     full = width - 2 * MARGIN
@@ -140,7 +143,8 @@ def progress_parts(header: Header, width: float) -> list[tuple[str, float, float
     x = MARGIN
     for state, share in header.progress:
         wide = full * share
-        parts.append((state, x, max(0.0, wide - 1.5) if wide else 0.0))
+        gap = GAP_W if x + wide < MARGIN + full - GAP_W else 0.0  # none behind the last part
+        parts.append((state, x, max(0.0, wide - gap)))
         x += wide
     return parts
 
