@@ -76,6 +76,7 @@ class Result(NamedTuple):
         takes: What a task took; see `agent_magic.record.taken`.
         artifacts: The files it wrote.
         files: The pictures and PDFs in `text`; see `CallEnded.files`.
+        worker: The worker process that made the call; empty where the kernel's machine did.
     """
 
     status: CallStatus
@@ -93,6 +94,7 @@ class Result(NamedTuple):
     takes: str = ""
     artifacts: tuple[Artifact, ...] = ()
     files: tuple[Attachment, ...] = ()
+    worker: str = ""
 
 
 class Verdict(NamedTuple):

@@ -490,7 +490,7 @@ class Engine:
     def _call_over(self, call: Call, result: Result, now: float) -> None:
         """Record the end of a call, and tell who writes the next request."""
         ended = (*result[:5], result.packed, result.prints, result.trace, result.blocks, result.takes)
-        self.record.add(CallEnded(now, call.step, call.number, *ended, result.artifacts, result.files))
+        self.record.add(CallEnded(now, call.step, call.number, *ended, *result[-3:]))
         if call.step in self._tasks and result.status == "succeeded":
             self.record.results[call.step].keep(result.value)
         if call.step not in self._saving:

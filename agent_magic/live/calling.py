@@ -124,7 +124,7 @@ class Caller:
         told = tool_result(ran, secrets)
         if told.is_error:
             return _broken(ran, told.content, shown.prints, secrets)
-        done = Result("succeeded", told.content, prints=shown.prints, artifacts=ran.artifacts)
+        done = Result("succeeded", told.content, prints=shown.prints, artifacts=ran.artifacts, worker=ran.worker)
         return done._replace(blocks=bool(told.files), files=told.files)
 
     async def _save(self, step: int) -> Result:
@@ -169,7 +169,7 @@ class Caller:
         except RenderError:  # only a prompt needs a text of it
             text = f"<{type(ran.value).__name__}>"
         done = Result("succeeded", _cut(text), value=ran.value, packed=pack(ran.value), prints=shown.prints)
-        return done._replace(artifacts=ran.artifacts)
+        return done._replace(artifacts=ran.artifacts, worker=ran.worker)
 
     def arguments(self, step: int) -> dict[str, Any]:
         """Return what a task takes: values, and what agents and tasks returned, by the names of its parameters."""
@@ -299,7 +299,8 @@ def _broken(ran: Ran, told: str, prints: str, secrets: Mapping[str, str]) -> Res
     """Return the failure of a function. What it raised is kept without secrets, as it is told."""
     kind = "DeclarationError" if ran.error is None else type(ran.error).__name__
     trace = masked(ran.trace, secrets)
-    return Result("failed", told, " ".join(told.split()), kind, prints=prints, trace=trace, artifacts=ran.artifacts)
+    failure = Result("failed", told, " ".join(told.split()), kind, prints=prints, trace=trace)
+    return failure._replace(artifacts=ran.artifacts, worker=ran.worker)
 
 
 def _failed(why: str, kind: str) -> Result:

@@ -190,13 +190,13 @@ async def _in_process(
         return packed
     try:
         if remote is None:
-            ended = await call_packed(packed.value, tell)
+            ended, worker = await call_packed(packed.value, tell), ""
         else:
             job: Any = cast("Any", ForkingPickler).dumps(partial(call_packed, packed.value, timeout_s=timeout_s))
-            ended = await remote.run(bytes(job), tell)
+            ended, worker = await remote.run(bytes(job), tell)
     except AgentMagicError as error:  # the worker was lost, or there is none
         return failed(error)._replace(finished=not (isinstance(error, Unreachable) and error.sent))
-    return await _threaded(lambda: unpack_ran(ended), name)
+    return (await _threaded(lambda: unpack_ran(ended), name))._replace(worker=worker)
 
 
 async def call_packed(packed: bytes, tell: Callable[[str], object], *, timeout_s: float | None = None) -> bytes:

@@ -24,6 +24,7 @@ class Ran(NamedTuple):
         trace: The traceback as text, the user's lines only; empty without an error.
         finished: Whether it has ended. Otherwise nobody waits for it any more, and it may end later.
         artifacts: The files it has saved.
+        worker: The worker process that made the call; empty where it was made on this machine.
     """
 
     value: Any = None
@@ -31,6 +32,7 @@ class Ran(NamedTuple):
     trace: str = ""
     finished: bool = True
     artifacts: tuple[Artifact, ...] = ()
+    worker: str = ""
 
 
 def failed(error: BaseException) -> Ran:

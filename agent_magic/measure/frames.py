@@ -88,8 +88,8 @@ Where durations were expected, by earlier answers or as declared, `expected_s` h
 how far off that was: 0.5 took half as long again, -0.5 half of it; `NA` where nothing was measured.
 Where a model was chosen, `model_asked` is `auto`, and `model_reason` says why it is `model`.
 Places that were reserved and not needed have no row. Where a step wrote files, `artifacts` has the list of their
-names; where worker processes made requests, `worker` names the last one. Where a loop made all its rounds and its
-condition does not hold, `capped` is `True` in the last one."""
+names; where worker processes made requests or calls, `worker` names the last one. Where a loop made all its rounds and
+its condition does not hold, `capped` is `True` in the last one."""
 ATTEMPTS = table(
     "agent attempt status api_s input_tokens output_tokens cost_usd model source http_status held_by queued_s "
     "backoff_s started_s ttft_s finished_s cache_read_tokens cache_write_tokens usage_estimated price turn stop_reason "
@@ -101,7 +101,8 @@ ATTEMPTS = table(
 `worker` names them; where there are several endpoints, `endpoint` says to which it went."""
 TOOL_CALLS = table("agent turn tool arguments status started_s duration_s result_chars error source held_by")
 """`run.tool_calls`. `turn` is that of `run.attempts` whose response asked for the call, `NA` for the call of a task;
-`arguments` is what the model gave, as JSON; `held_by` is what it waited for before."""
+`arguments` is what the model gave, as JSON; `held_by` is what it waited for before. Where worker processes made calls,
+`worker` names them."""
 LAYERS = table(
     "layer agents succeeded wall_s input_tokens output_tokens cost_usd agent_s mean_concurrency slowest started_s "
     "finished_s"
@@ -137,7 +138,7 @@ def agents_frame(record: RunRecord) -> pd.DataFrame:
             "slack_s": slack[number],
             "round": _round(record, number),
             "artifacts": result.artifacts,
-            "worker": (result.attempts[-1].worker or None) if result.attempts else None,
+            "worker": next((one.worker for one in (*result.attempts[-1:], *result.calls[-1:]) if one.worker), None),
             **_expectation(record, number),
             "capped": number in capped,
             "model_asked": AUTO if record.plan.agents[number].chosen else None,
@@ -186,7 +187,7 @@ def tool_calls_frame(record: RunRecord) -> pd.DataFrame:
     """Return one row per call of a tool or a task, in the order they began; columns are `TOOL_CALLS`."""
     found = [(one, result) for result in record.results for one in result.calls]
     rows = [_call_row(one, result) for one, result in sorted(found, key=lambda each: each[0].started_s)]
-    return frame_of(rows, TOOL_CALLS, record)
+    return frame_of(rows, _with_place(TOOL_CALLS, rows), record)
 
 
 def layers_frame(record: RunRecord) -> pd.DataFrame:
@@ -368,6 +369,7 @@ def _call_row(call: ToolCall, result: AgentResult) -> dict[str, Any]:
         "arguments": call.arguments or None,
         "result_chars": None if call.ended is None else len(call.result),
         "held_by": call.held_by or None,
+        "worker": call.worker or None,
     }
 
 

@@ -143,8 +143,10 @@ class Stream:
 class Remote(Protocol):
     """Runs functions in processes of other machines, or of this one."""
 
-    async def run(self, job: bytes, tell: Callable[[str], object]) -> bytes:
-        """Run a job, and return what it returned. Never again by itself: it may have been done before it was lost.
+    async def run(self, job: bytes, tell: Callable[[str], object]) -> tuple[bytes, str]:
+        """Run a job, and return what it returned and the name of who ran it.
+
+        Never again by itself: it may have been done before it was lost.
 
         Args:
             job: A function, pickled. It is called there with what takes prints, and awaited; cancelling ends it.

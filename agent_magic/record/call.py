@@ -119,6 +119,11 @@ class ToolCall:
         return () if self.ended is None else self.ended.artifacts
 
     @property
+    def worker(self) -> str:
+        """The worker process that made it; empty where the kernel's machine did, and while it runs."""
+        return "" if self.ended is None else self.ended.worker
+
+    @property
     def is_served(self) -> bool:
         """Whether nothing was called: its result was there before."""
         return self.source == "ledger"

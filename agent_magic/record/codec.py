@@ -39,7 +39,7 @@ NAMES: dict[str, Any] = {name: getattr(answers, name) for name in _OF_ANSWERS} |
 SELDOM: dict[type, frozenset[str]] = {
     Request: frozenset({"messages", "tools", "schema", "tool_choice", "attachments", "cite", "returned"}),
     answers.Answer: frozenset({"citations", "batch"}),
-    events.CallEnded: frozenset({"artifacts", "files"}),
+    events.CallEnded: frozenset({"artifacts", "files", "worker"}),
     events.AttemptEnded: frozenset({"worker"}),
     events.AttemptStarted: frozenset({"endpoint"}),
 }

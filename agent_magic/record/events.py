@@ -152,6 +152,7 @@ class CallEnded(NamedTuple):
         takes: What a task took, as fingerprints; see `agent_magic.record.taken`.
         artifacts: The files it wrote, as far as it has said so.
         files: The pictures and PDFs in `result`, where the sha256 of each stands for its bytes.
+        worker: The worker process that made it; empty where the kernel's machine did.
     """
 
     at_s: float
@@ -169,6 +170,7 @@ class CallEnded(NamedTuple):
     takes: str = ""
     artifacts: tuple[Artifact, ...] = ()
     files: tuple[Attachment, ...] = ()
+    worker: str = ""
 
     def with_files(self, file_of: Callable[[str], bytes]) -> CallEnded:
         """Return it with the bytes of its files; see `with_bytes`."""

@@ -115,7 +115,7 @@ def task(function, **options):
     return am.Task("far", function, process=True, **options)
 
 
-def test_a_task_with_process_runs_at_a_worker_even_one_of_a_cell(hub):
+def test_a_task_with_process_runs_at_a_worker_even_one_of_a_cell(hub, tmp_path):
     """Its code goes there, its prints and its value come back, and the value is of the cell's own class."""
     pytest.importorskip("cloudpickle")
     cell = {"__name__": "a_cell", "os": os}
@@ -125,6 +125,12 @@ def test_a_task_with_process_runs_at_a_worker_even_one_of_a_cell(hub):
     assert (cell["Point"], 42) == (type(value), value.x)
     assert f"from process {os.getpid()}" not in run["far"].calls[0].prints
     assert run["far"].calls[0].prints.startswith("from process ")
+    worker = run["far"].calls[0].worker
+    assert worker
+    assert [worker] == list(run.tool_calls["worker"]) == list(run.agents["worker"])
+    run.save(tmp_path / "run.jsonl")
+    again = am.Plan([task(cell["far"])], {"n": 41}).replay(tmp_path / "run.jsonl")
+    assert [worker] == list(again.tool_calls["worker"]), "it is in the record"
     assert [["run"], ["text", "ended"]] == [
         [kind for end in ends for kind in end.log] for ends in zip(*hub.ends, strict=True)
     ]

@@ -158,7 +158,7 @@ class Fleet:
             if self.waiting:
                 self._changed.set()
 
-    async def run(self, job: bytes, tell: Callable[[str], object]) -> bytes:
+    async def run(self, job: bytes, tell: Callable[[str], object]) -> tuple[bytes, str]:
         """Have the worker with the fewest jobs run one; see `agent_magic.providers.base.Remote`.
 
         Raises:

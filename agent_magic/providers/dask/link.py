@@ -106,13 +106,13 @@ class Link:
         stream.worker = self.name
         return await self._awaited(_Flight(stream), "call", *request_out(request))
 
-    async def run(self, job: bytes, tell: Callable[[str], object]) -> bytes:
+    async def run(self, job: bytes, tell: Callable[[str], object]) -> tuple[bytes, str]:
         """Have the worker run a job; see `agent_magic.providers.base.Remote`.
 
         Raises:
             AgentMagicError: It could not be run there, or the worker was lost: `Unreachable`.
         """
-        return await self._awaited(_Flight(None, tell), "run", job)
+        return await self._awaited(_Flight(None, tell), "run", job), self.name
 
     async def _awaited(self, flight: _Flight, kind: str, *what: Any) -> Any:
         if self.lost:
