@@ -289,6 +289,8 @@ def test_plans_and_runs_pass_between_processes(copied):
     assert run.agents.equals(again.agents)
     assert run.whatif(concurrency=[1, 2]).equals(again.whatif(concurrency=[1, 2]))
     assert run_of(again.plan).ok
+    forecast = run.forecast(concurrency=2)
+    assert forecast.agents.equals(copied(forecast).agents)
     with pytest.raises(TypeError):
         copied(plan).values["title"] = "u"
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from agent_magic.declare.content import TokenRule
 
@@ -63,6 +62,10 @@ class ModelFacts(NamedTuple):
     token_rule: TokenRule | None = None
 
 
+NOTHING: Final[Mapping[str, Any]] = {}
+"""Nothing by name, which nobody changes. A `MappingProxyType` cannot be pickled, and runs go to other processes."""
+
+
 class Endpoint(NamedTuple):
     """One of several endpoints of a run.
 
@@ -76,7 +79,7 @@ class Endpoint(NamedTuple):
     weight: float
     before: Ceilings
     after: Ceilings
-    learned: Mapping[str, Learned] = MappingProxyType({})
+    learned: Mapping[str, Learned] = NOTHING
 
 
 class Terms(NamedTuple):
@@ -101,10 +104,10 @@ class Terms(NamedTuple):
     after: Ceilings
     work_s: tuple[float, ...] | None = None
     key_untried: bool = False
-    learned: Mapping[str, Learned] = MappingProxyType({})
-    models: Mapping[str, ModelFacts] = MappingProxyType({})
+    learned: Mapping[str, Learned] = NOTHING
+    models: Mapping[str, ModelFacts] = NOTHING
     route: str = ""
-    endpoints: Mapping[str, Endpoint] = MappingProxyType({})
+    endpoints: Mapping[str, Endpoint] = NOTHING
 
 
 MOST = 1e15
