@@ -145,7 +145,7 @@ def test_resume_takes_a_run_up_where_a_kill_left_it(env):
     with Kernel(**env) as kernel:
         ok(kernel.do(REUSE))
         ok(kernel.do(BEGIN))
-        ok(kernel.do("%%agent last\n[[ttft:5]] Sum it up: {{ a }} {{ b }} {{ c }}"))
+        ok(kernel.do("%%agent last\n[[ttft:15]] Sum it up: {{ a }} {{ b }} {{ c }}"))
         pid = int(ok(kernel.do("import os; print(os.getpid())")))
         ok(kernel.do("%agents start"))
         ok(
