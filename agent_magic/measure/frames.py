@@ -17,7 +17,16 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from agent_magic.declare.models import AUTO
-from agent_magic.measure.metrics import critical_path, slack_s, source_of, summarize, total_cost, total_tokens
+from agent_magic.measure.metrics import (
+    cost_mark,
+    critical_path,
+    slack_s,
+    source_of,
+    summarize,
+    total_cost,
+    total_tokens,
+    wall_time_s,
+)
 from agent_magic.record.events import (
     AgentEnded,
     AttemptEnded,
@@ -54,7 +63,7 @@ def _columns(words: str, numbers: str, counts: str, flags: str, maybe: str, time
 DTYPES: Mapping[str, str] = _columns(
     words="agent plan model model_used model_asked model_reason status source held_by stop_reason request_id price "
     "error event what verdict limited_by slowest speedup_over state context ttl leader number of target unit why "
-    "status_a status_b model_a model_b kind tool arguments grader metric reads worker endpoint error_class "
+    "status_a status_b model_a model_b kind tool arguments result grader metric reads worker endpoint error_class "
     "request rule batch",
     numbers="total_s queued_s api_s tool_s backoff_s local_s ttft_s started_s finished_s slack_s cost_usd at_s "
     "wall_s agent_s mean_concurrency critical_path_s bound efficiency speedup cost_multiple saved_usd uncached_usd "
@@ -99,10 +108,10 @@ ATTEMPTS = table(
 `batch` is the provider's id of the batch an answer came with, `NA` where it was asked live or has no answer.
 `price` is the source of the price, `turn` the number of the response it asks for. Where worker processes made requests,
 `worker` names them; where there are several endpoints, `endpoint` says to which it went."""
-TOOL_CALLS = table("agent turn tool arguments status started_s duration_s result_chars error source held_by")
+TOOL_CALLS = table("agent turn tool arguments status result started_s duration_s result_chars error source held_by")
 """`run.tool_calls`. `turn` is that of `run.attempts` whose response asked for the call, `NA` for the call of a task;
-`arguments` is what the model gave, as JSON; `held_by` is what it waited for before. Where worker processes made calls,
-`worker` names them."""
+`arguments` is what the model gave, as JSON; `result` what came of it, as text; `held_by` is what it waited for before.
+Where worker processes made calls, `worker` names them."""
 LAYERS = table(
     "layer agents succeeded wall_s input_tokens output_tokens cost_usd agent_s mean_concurrency slowest started_s "
     "finished_s"
@@ -151,7 +160,13 @@ def agents_frame(record: RunRecord) -> pd.DataFrame:
     more = "model_asked model_reason" if any(row["model_asked"] for row in rows) else ""
     more += " expected_s bias" if any(row["expected_s"] for row in rows) else ""
     more += " capped" if capped else ""
-    return frame_of(rows, _with_place({**AGENTS, **wrote, **table(more)}, rows), record)
+    frame = frame_of(rows, _with_place({**AGENTS, **wrote, **table(more)}, rows), record)
+    frame.attrs["totals"] = {
+        "wall_s": wall_time_s(record.results),
+        "cost_usd": total_cost(record.results),
+        "cost_mark": cost_mark(record.results),
+    }
+    return frame
 
 
 def _expectation(record: RunRecord, number: int) -> dict[str, float | None]:
@@ -367,6 +382,7 @@ def _call_row(call: ToolCall, result: AgentResult) -> dict[str, Any]:
         "turn": result.attempts[call.turn - 1].turn if call.turn else None,
         "round": result.attempts[call.turn - 1].turn if call.turn else None,
         "arguments": call.arguments or None,
+        "result": call.result or None,
         "result_chars": None if call.ended is None else len(call.result),
         "held_by": call.held_by or None,
         "worker": call.worker or None,

@@ -122,7 +122,7 @@ def summarize(record: RunRecord, now_s: float | None = None) -> Summary:
     work = [_work_s(result, now_s) for result in results]
     agent_s = sum(work)
     _, critical_path_s = record.dag.longest_path(work)
-    wall_s = _wall_s(results, now_s)
+    wall_s = wall_time_s(results, now_s)
     timed = not record.served  # reused answers take no time
     mean, bound = (_ratio(agent_s, wall_s), _ratio(agent_s, critical_path_s)) if timed else (None, None)
     efficiency = _ratio(mean, bound)
@@ -308,7 +308,8 @@ def _work_s(result: AgentResult, now_s: float | None) -> float:
     return result.work_s if now_s is None else result.work_s_until(now_s)
 
 
-def _wall_s(results: Sequence[AgentResult], now_s: float | None) -> float | None:
+def wall_time_s(results: Sequence[AgentResult], now_s: float | None = None) -> float | None:
+    """Return the time from the first agent that was ready to the last that ended; up to now, while one works."""
     starts = [result.ready_s for result in results if result.ready_s is not None]
     ends = [result.finished_s for result in results if result.finished_s is not None]
     if now_s is not None and len(ends) < len(results):

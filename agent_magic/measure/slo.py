@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+from agent_magic.declare.units import plural, seconds
 from agent_magic.declare.validation import is_number
 from agent_magic.errors import DeclarationError, did_you_mean, shown_value
 from agent_magic.measure.frames import make_frame, table
 from agent_magic.measure.metrics import summarize
 from agent_magic.measure.spread import overlap, sent_spans
 from agent_magic.record.percentiles import ENOUGH, percentile
+from agent_magic.record.reasons import wording
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     import pandas as pd
 
@@ -21,6 +24,7 @@ if TYPE_CHECKING:
 
 SLO = table("target wanted measured unit n met why")
 P95 = 95
+MOST_KINDS = 3
 DEFAULTS: Mapping[str, float] = {
     "concurrent": 100,
     "jobs_per_s": 5.0,
@@ -38,10 +42,10 @@ Source: "Agent Scaling Analysis & Solutions", https://github.com/rawjaws/anvil, 
 def slo_frame(record: RunRecord, targets: Mapping[str, float | None]) -> pd.DataFrame:
     """Compare a run with service-level targets. One row per target; columns are `SLO`; a job is an agent.
 
-    `met` is `NA` if the run cannot tell, and `why` has the reason: too few jobs for a percentile or a share (five of
-    five do not show 99.5 %), fewer agents than should be concurrent, an unknown price, or reused answers, which take no
-    time. The last row follows from the others: by Little's law `jobs_per_s * mean total_s` jobs are in flight at the
-    target rate, and `met` tells whether `concurrent` is enough for them.
+    `why` says what a target was missed by. `met` is `NA` if the run cannot tell, and `why` has the reason: too few jobs
+    for a percentile or a share (five of five do not show 99.5 %), fewer agents than should be concurrent, an unknown
+    price, or reused answers, which take no time. The last row follows from the others: by Little's law `jobs_per_s *
+    mean total_s` jobs are in flight at the target rate, and `met` tells whether `concurrent` is enough for them.
 
     Args:
         record: The run.
@@ -73,7 +77,17 @@ def slo_frame(record: RunRecord, targets: Mapping[str, float | None]) -> pd.Data
     rate, room = asked["jobs_per_s"], asked["concurrent"]
     if rate is not None and room is not None:
         rows.append(facts.little(rate, room))
-    return make_frame(rows, SLO)
+    return make_frame(rows, SLO, verdict=_verdict(rows))
+
+
+def _verdict(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Say in a line how many targets are met, and which are not."""
+    missed = [one["target"].partition(",")[0] for one in rows if one["met"] is False]
+    open_ = sum(one["met"] is None for one in rows)
+    found = [f"{sum(one['met'] is True for one in rows)} of {plural(len(rows), 'target')} met"]
+    found += [f"not met: {', '.join(missed)}"] if missed else []
+    found += [f"{open_} that this run cannot tell"] if open_ else []
+    return " · ".join(found)
 
 
 class _Facts:
@@ -92,29 +106,33 @@ class _Facts:
         row = _row("concurrent requests, at least", wanted, overlap(spans)[0], "requests", len(spans))
         if len(self._results) < wanted:
             return _unknown(row, f"{len(self._results)} agents cannot show {wanted:g} concurrent requests")
-        return row | {"met": row["measured"] >= wanted}
+        return _judged(row, self._held(), met=row["measured"] >= wanted)
 
     def rate(self, wanted: float) -> dict[str, Any]:
         wall_s, done = self._summary.wall_s, self._done
         rate = done / wall_s if wall_s and self._timed else None
         row = _row("jobs per second, at least", wanted, rate, "1/s", done)
-        return _unknown(row, self._why()) if rate is None else row | {"met": rate >= wanted}
+        return _unknown(row, self._why()) if rate is None else _judged(row, self._held(), met=rate >= wanted)
 
     def p95(self, wanted: float) -> dict[str, Any]:
         found, n = percentile(self._totals, P95), len(self._totals)
         row = _row("95th percentile of total_s, below", wanted, found, "s", n)
         if found is not None:
-            return row | {"met": found < wanted}
+            mean_s = self._summary.queued_s / len(self._results)
+            return _judged(row, f"{seconds(mean_s)} of it queued, on average", met=found < wanted)
         return _unknown(row, f"{n} values, a 95th percentile needs {ENOUGH[P95]}")
 
     def succeeded(self, wanted: float) -> dict[str, Any]:
         n = sum(one.status not in {"pending", "queued", "running"} for one in self._results)
-        return _share("agents that succeeded, at least", wanted, self._done, n, least=True)
+        why = ", ".join(f"{number:,} {kind}" for kind, number in Counter(self._kinds()).most_common(MOST_KINDS))
+        return _share("agents that succeeded, at least", wanted, self._done, n, why, least=True)
 
     def errors(self, wanted: float) -> dict[str, Any]:
         attempts = [one for result in self._results for one in result.attempts if one.ended_s is not None]
         failed = sum(one.status == "failed" for one in attempts)
-        return _share("requests that failed, below", wanted, failed, len(attempts), least=False)
+        kinds = Counter(one.kind or one.status for one in attempts if one.status == "failed")
+        why = ", ".join(f"{number:,} {kind}" for kind, number in kinds.most_common(MOST_KINDS))
+        return _share("requests that failed, below", wanted, failed, len(attempts), why, least=False)
 
     def dollars(self, wanted: float) -> dict[str, Any]:
         cost, n = self._summary.cost_usd, len(self._results)
@@ -132,23 +150,41 @@ class _Facts:
         )  # L = lambda W
         return _unknown(row, self._why()) if mean_s is None else row | {"met": row["measured"] <= room}
 
+    def _held(self) -> str:
+        """Say what held the run."""
+        held = self._summary.limited_by
+        return f"limited by {wording(held).phrase}" if held else ""
+
+    def _kinds(self) -> Iterator[str]:
+        """Yield of each agent that did not succeed its error's class, or its status."""
+        for one in self._results:
+            if one.status in {"failed", "cancelled", "skipped"}:
+                yield one.kind or one.status
+
     def _why(self) -> str:
         return "nothing finished" if self._timed else "reused answers take no time"
 
 
-def _share(target: str, wanted: float, count: int, n: int, *, least: bool) -> dict[str, Any]:
-    """Judge a share. Without a counterexample fewer than `1 / (1 - wanted)` cases show nothing."""
+def _share(target: str, wanted: float, count: int, n: int, missed: str, *, least: bool) -> dict[str, Any]:
+    """Judge a share, and say by what it is missed.
+
+    Without a counterexample fewer than `1 / (1 - wanted)` cases show nothing.
+    """
     share = count / n if n else None
     row = _row(target, wanted, share, "share", n)
     others = n - count if least else count
     rare = 1 - wanted if least else wanted
     if share is None or (not others and rare > 0 and n * rare < 1):
         return _unknown(row, f"{n} cases are too few to show less than 1 in {1 / rare:.0f}" if rare > 0 else "no cases")
-    return row | {"met": share >= wanted if least else share < wanted or not (share or wanted)}
+    return _judged(row, missed, met=share >= wanted if least else share < wanted or not (share or wanted))
 
 
 def _row(target: str, wanted: float, measured: float | None, unit: str, n: int) -> dict[str, Any]:
     return {"target": target, "wanted": wanted, "measured": measured, "unit": unit, "n": n, "why": ""}
+
+
+def _judged(row: dict[str, Any], missed: str, *, met: bool) -> dict[str, Any]:
+    return row | {"met": met, "why": "" if met else missed}
 
 
 def _unknown(row: dict[str, Any], why: str) -> dict[str, Any]:

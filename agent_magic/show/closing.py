@@ -14,7 +14,7 @@ from agent_magic.measure.metrics import summarize
 from agent_magic.record.answer import PAID_BEFORE
 from agent_magic.record.prices import saved_usd
 from agent_magic.show.page import Fold, Line, Page, Words
-from agent_magic.show.text import cost, steps, troubles
+from agent_magic.show.text import cost, held, listed, steps, troubles
 
 if TYPE_CHECKING:
     from agent_magic.measure.metrics import Summary
@@ -46,7 +46,7 @@ def closing(record: RunRecord, price: str = "", before: RunRecord | None = None)
     """
     numbers = summarize(record)
     told = _failed(record, price) or _cut(numbers) or _reused(record) or _fine(record, numbers)
-    line = Line(f"{told.happened} · {_cost(record, numbers)}", told.tone)
+    line = Line(" · ".join(filter(None, [told.happened, _cost(record, numbers), held(numbers)])), told.tone)
     steps = [Line(one, "soft") for one in (_again(before, record), told.step) if one]
     return Page([line, *steps, *_answers(record)])
 
@@ -75,8 +75,12 @@ def _failed(record: RunRecord, price: str) -> _Next | None:
     it, price = "it" if len(failed) == 1 else "these", f", {price}" if price else ""
     why = f"%agents error {failed[0].name} shows why."
     asks = f"%agents retry asks {it} again{price}. {why}"
-    if all(one.kind == Rejected.__name__ for one in failed):  # the same request is rejected again
+    rejected = [one for one in failed if one.kind == Rejected.__name__]  # the same request is rejected again
+    if len(rejected) == len(failed):
         asks = f"{why} Mend {it}, then %agents run goes on{price}."
+    elif rejected:
+        names = listed([one.name for one in rejected], 3)
+        asks = f"%agents retry asks these again{price}. Mend {names} first: %agents error {rejected[0].name} shows why."
     return _Next(f"{len(failed):,} failed: {kinds}{also}", asks, "warn")
 
 

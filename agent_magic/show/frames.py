@@ -80,13 +80,25 @@ def _page(frame: pd.DataFrame, words: int) -> Page:
         return Page([Line(f"no rows · columns: {', '.join(map(str, frame.columns))}", "soft")])
     said, columns = _columns(frame, words)
     more = f"all {len(frame.columns)} columns"
-    rows = [] if len(frame) == 1 else [plural(len(frame), "row")]
+    is_forecast = bool(frame.attrs.get("recorded"))
+    rows = [plural(len(frame), "forecast" if is_forecast else "row")] if is_forecast or len(frame) > 1 else []
     head = [Line(" · ".join(found), "soft") for found in [[*rows, *said]] if found]
-    head += _recorded(frame)
+    head += [*_totals(frame), *_recorded(frame)]
     table = _table(columns)
     if len(columns) >= len(frame.columns):
         return Page([*head, table])
     return Page([*head, table, Fold(more, [_table(_all(frame))], instead=f"{more}: list(frame)")])
+
+
+def _totals(frame: pd.DataFrame) -> list[Line]:
+    """Say what the whole run took and cost, and what a comparison with targets comes to."""
+    totals: Mapping[str, Any] = frame.attrs.get("totals", {})
+    verdict: str = frame.attrs.get("verdict", "")
+    found = [Line(verdict, "soft")] if verdict else []
+    if totals:
+        words = [seconds(totals["wall_s"]), dollars(totals["cost_usd"], totals["cost_mark"])]
+        found.append(Line(" · ".join(words), "soft", head="the run"))
+    return found
 
 
 def _recorded(frame: pd.DataFrame) -> list[Line]:

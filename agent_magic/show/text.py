@@ -23,23 +23,25 @@ if TYPE_CHECKING:
     from agent_magic.record.results import AgentResult, RunRecord
 
 _MOST_LINES = 60
+LEAST_WAIT_S = 0.1
+"""A shorter wait is not worth a word."""
 
 
 def one_line(numbers: Summary) -> str:
     """Write the line under a graph.
 
     `5 agents in 3 layers · 5.1 s · 2.1x concurrent (2.3x possible) · 5,366 tokens · $0.0114 · simulated`. Failures
-    follow the layers; the last part says why, where that is the same for all.
+    follow the layers; then comes why, where that is the same for all, and what held the run, where not its own edges.
     """
     head = f"{steps(numbers.agents, numbers.tasks)} in {plural(numbers.layers, 'layer')}"
-    why = [single_line(numbers.why)] if numbers.why else []
-    return " · ".join([head, *choices(numbers), *troubles(numbers), seconds(numbers.wall_s), *facts(numbers), *why])
+    words = [*choices(numbers), *troubles(numbers), seconds(numbers.wall_s), *facts(numbers)]
+    return " · ".join(filter(None, [head, *words, single_line(numbers.why), held(numbers)]))
 
 
-def held_line(numbers: Summary) -> str:
-    """Describe a run in one line, and say what held it where that is not its own edges."""
-    held = numbers.limited_by if numbers.limited_by != "dependencies" else ""
-    return " · ".join([one_line(numbers), *([f"limited by {wording(held).phrase}"] if held else [])])
+def held(numbers: Summary) -> str:
+    """Say what held a run; empty where that is its own edges."""
+    by = numbers.limited_by if numbers.limited_by != "dependencies" else ""
+    return f"limited by {wording(by).phrase}" if by else ""
 
 
 def steps(every: int, tasks: int) -> str:
@@ -191,11 +193,18 @@ def _agent_line(result: AgentResult, width: int, *, timings: bool) -> str:
     return "  ".join(words).rstrip()
 
 
+def took(result: AgentResult) -> str:
+    """Write the seconds of an agent's own work, and of how many, where it waited for a good part: `0.5 s of 44 s`."""
+    total_s = result.total_s or 0.0
+    waited_s = total_s - result.work_s
+    return seconds(result.work_s) + (f" of {seconds(total_s)}" if waited_s >= max(LEAST_WAIT_S, total_s / 10) else "")
+
+
 def result_facts(result: AgentResult) -> list[str]:
     """Return the numbers of an agent as phrases: model, seconds, tokens, dollars, turns, calls, attempts, source."""
     found = ["task" if result.is_task else single_line(models_of(result))]
     if result.finished_s is not None and result.started_s is not None:
-        found.append(seconds(result.work_s))
+        found.append(took(result))
     if total_tokens_of(result) is not None:
         found += [_usage_words(result.usage), dollars(result.cost_usd)]
     found += many_of(result)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from agent_magic.engine.pacing.limits import Limits
 from agent_magic.engine.pacing.pacer import Hold, Pacer
-from agent_magic.engine.pacing.share import BEAT_S, LEAST, TURN_S, Claim, Demand, claims, row_of, shares_of
+from agent_magic.engine.pacing.share import BEAT_S, IDLE, LEAST, TURN_S, Claim, Demand, Share, claims, row_of, shares_of
 from benchmarks.rate_kernels import Kernel, of_scene, together
 from benchmarks.rate_world import Server
 
@@ -100,6 +100,27 @@ def test_requests_too_large_for_a_part_are_sent_in_turns():
     assert all(sum(parts.values()) <= 1 + 2 * LEAST for parts in had)
 
 
+def test_whoever_takes_its_turn_goes_on_from_what_the_other_left():
+    """The other has used it up at some time on the common clock: what flowed in since may pass, no more and no less."""
+    table = Table(a=Demand(0.5, held=True, largest=0.9, level_s=0.3), b=Demand(0.5, held=True, level_s=9.0))
+    table.settle()
+    taken = 0
+    for _ in range(int(6 * TURN_S / BEAT_S)):
+        before = table.parts()
+        for name, other in (("a", "b"), ("b", "a")):
+            left_s = table.told[other][CLASS]["requests"].empty_s
+            table.look(name)
+            table.now -= BEAT_S
+            share = shares_of(table.told[name])[CLASS]["requests"]
+            if before[name] <= IDLE < share.part:
+                assert share.level_s == max(0.0, table.now - max(left_s, table.told[name][CLASS]["requests"].empty_s))
+                taken += 1
+            else:
+                assert share.level_s is None
+        table.now += BEAT_S
+    assert taken >= 4
+
+
 @given(st.data())
 @settings(max_examples=200)
 def test_together_they_never_take_more_than_there_is(data):
@@ -121,13 +142,13 @@ def test_a_row_that_cannot_be_read_is_left_out():
     """Of a later version, or damaged: nobody stops because of it."""
     for row in (None, 3, [], {"x": 3}, {CLASS: {"requests": "all"}}, {CLASS: {"requests": [1]}}):
         told = claims({CLASS: {"requests": HELD}}, {}, "me", {"other": row}, 0.0)
-        assert {CLASS: {"requests": 1.0}} == shares_of(told)
+        assert {CLASS: {"requests": Share(1.0)}} == shares_of(told)
 
 
 def test_a_pacer_keeps_to_its_share_of_what_is_announced_and_given():
     """It goes half as fast, and says of the limit itself what it is."""
     pacer = Pacer({CLASS: Limits(600)}, seed=1)
-    pacer.set_shares({CLASS: {"requests": 0.5}}, 0.0)
+    pacer.set_shares({CLASS: {"requests": Share(0.5)}}, 0.0)
     sent = 0
     for tick in range(6_001):
         sent += not isinstance(pacer.ask(CLASS, 10, 10, tick / 100), Hold)
@@ -154,6 +175,17 @@ def test_kernels_together_use_the_limit_and_are_not_refused(scene, capacity_s, l
     assert refused <= 0.01
     if "only" not in scene:
         assert max(parts[0]) <= 1.1 * min(parts[0])
+
+
+@pytest.mark.parametrize("count", [2, 4])
+def test_kernels_divide_a_limit_that_lets_one_request_pass_at_once(count):
+    """Sixty a minute as one a second: nearly all of it is used, and once they know the limit nobody is refused."""
+    server = Server(60, capacity_s=1)
+    results = together(server, [Kernel(count=90)] * count, seed=1, until_s=90.0)
+    assert 0.95 <= sum(one.share("requests", 60, 10.0, 90.0) for one in results) <= 1.0
+    assert not [at for one in results for at in one.refused if at > 5.0]
+    passed = [len([at for at, _ in one.admitted if at > 10.0]) for one in results]
+    assert max(passed) <= 1.3 * min(passed)
 
 
 @pytest.mark.parametrize(

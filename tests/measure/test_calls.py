@@ -10,7 +10,7 @@ from agent_magic.measure.spans import spans_of
 from agent_magic.measure.spread import utilization_frame
 from tests.show.calling import ASKED, calling_run
 
-COLUMNS = "agent turn tool arguments status started_s duration_s result_chars error source held_by"
+COLUMNS = "agent turn tool arguments status result started_s duration_s result_chars error source held_by"
 
 
 def test_each_call_is_a_row_in_the_order_they_began():
@@ -20,7 +20,7 @@ def test_each_call_is_a_row_in_the_order_they_began():
     assert ["clean", "run_sql", "lock", "broken"] == list(frame["tool"])
     assert ["clean", "finder", "finder", "broken"] == list(frame["agent"])
     assert [True, False, False, True] == list(frame["turn"].isna())
-    assert ("finder", 1, ASKED, "succeeded", 1.0, 1.0, 11) == tuple(frame.iloc[1][COLUMNS.split()].drop(
+    assert ("finder", 1, ASKED, "succeeded", "north first", 1.0, 1.0, 11) == tuple(frame.iloc[1][COLUMNS.split()].drop(
         ["tool", "error", "source", "held_by"]))  # fmt: skip
     assert ["failed", "ValueError: locked", "person"] == list(frame.iloc[2][["status", "error", "held_by"]])
     assert ["string", "Int64", "Float64", "Int64"] == [

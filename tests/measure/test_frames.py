@@ -19,6 +19,7 @@ from agent_magic.declare.plan import Plan
 from agent_magic.engine.policy import Policy
 from agent_magic.errors import Overloaded, Unreachable
 from agent_magic.measure.frames import agents_frame, attempts_frame, events_frame, layers_frame, summary_frame
+from agent_magic.measure.metrics import summarize
 from agent_magic.record.history import History
 from tests.declare.examples import E2
 from tests.live.virtual import Reply, drive
@@ -141,7 +142,9 @@ def test_frames_say_where_they_are_from():
     """Every frame carries the run's id, the plan's name and the source of its results."""
     record = business_run()
     for frame in every_frame(record).values():
-        assert {"run": record.uid, "plan": "agents", "source": "live", "simulated": False} == dict(frame.attrs)
+        attrs = {name: value for name, value in frame.attrs.items() if name != "totals"}
+        assert {"run": record.uid, "plan": "agents", "source": "live", "simulated": False} == attrs
+    assert agents_frame(record).attrs["totals"]["wall_s"] == summarize(record).wall_s
     assert record.uid != business_run().uid
 
 

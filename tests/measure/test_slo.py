@@ -17,6 +17,7 @@ from agent_magic.engine.policy import Policy
 from agent_magic.errors import DeclarationError, Rejected
 from agent_magic.measure.slo import SLO
 from agent_magic.record.prices import Prices, TokenPrice
+from agent_magic.show.frames import frame_text
 from tests.live.virtual import Reply, Scripted, drive
 from tests.measure.test_path import run_of
 
@@ -55,6 +56,7 @@ def test_one_failure_of_five_is_no_99_5_percent():
     frame = judged(5, lambda one: Reply(1.0, Rejected("no", status=400) if one == 0 else None))
     assert [False, False] == met(frame)[3:5]
     assert [0.8, 0.2] == list(frame["measured"])[3:5]
+    assert ["1 Rejected", "1 Rejected"] == list(frame["why"])[3:5]
 
 
 def test_slow_and_dear_agents_miss_their_targets():
@@ -62,6 +64,12 @@ def test_slow_and_dear_agents_miss_their_targets():
     frame = judged(100, lambda one: Reply(20.0, tokens=(10_000, 5_000, 0, 0)), slots=1)
     assert [False, False, False, None, True, False, False] == met(frame)
     assert 15.0 == frame["measured"][5]
+    assert ["limited by a slot", "limited by a slot"] == list(frame["why"])[:2]
+    assert "queued, on average" in frame["why"][2]
+    said = "1 of 7 targets met · not met: concurrent requests, jobs per second, 95th percentile of total_s, "
+    assert frame.attrs["verdict"].startswith(said)
+    assert frame.attrs["verdict"].endswith(" · 1 that this run cannot tell")
+    assert frame_text(frame).splitlines()[1].startswith("1 of 7 targets met · not met: ")
     assert 5 * 20 * 101 / 2 == frame["measured"][6]
 
 

@@ -12,6 +12,7 @@ import agent_magic as am
 from agent_magic.engine.admission.key import PATIENCE_S
 from agent_magic.engine.pacing.limits import Limits
 from agent_magic.engine.pacing.pacer import Ticket
+from agent_magic.engine.pacing.share import Share
 from agent_magic.notebook.magics import AgentMagics
 
 
@@ -65,7 +66,7 @@ def test_what_this_kernel_may_take_of_a_shared_limit_is_shown(
     sharing = shared.sharing()
     assert sharing is not None
     monkeypatch.setattr(sharing, "kernels", 3)
-    shared.pacer.set_shares({"claude-haiku-5-5": {"requests": 0.4}}, time.monotonic())
+    shared.pacer.set_shares({"claude-haiku-5-5": {"requests": Share(0.4)}}, time.monotonic())
     magics.agents("limits")
     shown = capsys.readouterr().out
     assert "3 kernels use this key" in shown

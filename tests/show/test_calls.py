@@ -176,7 +176,7 @@ def test_text_names_tasks_and_counts_calls() -> None:
 
 def test_a_short_frame_shows_kinds_where_there_are_two() -> None:
     """A run of agents alone says nothing of kinds."""
-    assert "kind" in frame_text(Run(calling_run()).agents).splitlines()[1].split()
+    assert "kind" in frame_text(Run(calling_run()).agents).splitlines()[2].split()
 
 
 def test_a_graph_of_a_plan_knows_tasks() -> None:

@@ -57,8 +57,9 @@ def test_a_short_frame_has_what_varies_and_says_once_what_does_not(run: Run):
     """Seconds and dollars are in sight, words that all rows share stand above, all columns are a click away."""
     shown = frame_text(run.agents).splitlines()
     assert shown[0] == "9 rows · status succeeded · model claude-haiku-5-5"
-    assert shown[1].split()[:6] == ["agent", "total_s", "cost_usd", "source", "attempts", "queued_s"]
-    assert shown[4].split() == "financials 0.0 $0 ledger 1 0.0 0.0 0.0 0.01".split()
+    assert shown[1] == "the run 9.6 s · ≥$0.0168"
+    assert shown[2].split()[:6] == ["agent", "total_s", "cost_usd", "source", "attempts", "queued_s"]
+    assert shown[5].split() == "financials 0.0 $0 ledger 1 0.0 0.0 0.0 0.01".split()
     assert shown[-1] == "all 28 columns: list(frame)"
     html = frame_bundle(run.agents)["text/html"]
     assert "<summary" in html
@@ -70,7 +71,7 @@ def test_text_of_every_frame_fits(run: Run):
     for name, frame in frames_of(run).items():
         lines = frame_text(frame).splitlines()
         assert max(map(columns_of, lines)) <= WIDTH, name
-        assert len(lines) <= len(frame) + 4, name
+        assert len(lines) <= len(frame) + 5, name
 
 
 def test_whatif_shows_the_change_against_the_run(run: Run):

@@ -29,7 +29,7 @@ def test_settings_stand_at_their_dollars_and_score():
     """Each with its numbers; the one that costs more and is worth less is not on the front."""
     chart = front_chart(FOUND, theme="light")
     assert {"cheap: 0.70, $10.00", "good: 0.95, $100.00", "other: 0.50, $50.00"} <= set(labels(chart.svg))
-    assert "2 of 3 settings are not beaten on both" in chart.text
+    assert "2 of 3 settings, joined: no other is both cheaper and better" in chart.text
     assert "$100.00          0.95  good" in chart.text
     assert "simulated" not in chart.text
     json.dumps(chart.spec, allow_nan=False)

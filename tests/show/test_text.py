@@ -92,7 +92,7 @@ def test_the_honest_line() -> None:
         agents=5, tasks=0, layers=3, wall_s=5.1, mean_concurrency=2.1, bound=2.25, input_tokens=4000,
         output_tokens=1366, tokens=5366, cost_usd=0.0114, cost_mark="", failed=0, skipped=0, left_out=0, unused=0,
             escalated=0, fell_back=0, degraded=0, batched=0,
-        cancelled=0, capped=0, source="simulated", why="",
+        cancelled=0, capped=0, source="simulated", why="", limited_by="dependencies",
     )  # fmt: skip
     line = "5 agents in 3 layers · 5.1 s · 2.1x concurrent (2.2x possible) · 5,366 tokens · $0.0114 · simulated"
     assert line == one_line(numbers)

@@ -192,7 +192,7 @@ class Bucket:
         missing = self.level - left * (self.share if left > 0 else 1.0)
         if missing > 0:
             self._correct(-missing)
-            if need is not None and need <= self.room and first and self._seen:
+            if need is not None and need <= self.room and first and self._seen and self.share == 1:
                 self._set_external(self.external_rate + min(missing, self._most_credit) * EXTERNAL_PER_S, now)
 
     def impose(self, limit: float, now: float, *, closed_s: float | None = None, doubted: bool = False) -> None:
@@ -241,11 +241,12 @@ class Bucket:
         found, self._largest = max(self._largest, self._saving), 0.0
         return found
 
-    def set_share(self, share: float, now: float) -> None:
+    def set_share(self, share: float, level_s: float | None = None, *, now: float) -> None:
         """Keep to a share of the limit from now on. Of what was saved up, what goes to others is theirs.
 
         Args:
             share: Above 0, at most 1.
+            level_s: How long what may pass now took to flow in, where others who took from it say so.
             now: The time.
         """
         if share == self.share:
@@ -256,7 +257,9 @@ class Bucket:
         if self.rate and self.source != "inferred":
             self._set_limit(self.limit)
             self.margin = min(self.margin, max(self.rate * MARGIN_S, self.room * MOST_MARGIN))
-            if less > 0 and self.level > 0:
+            if level_s is not None:
+                self._correct(min(level_s * self.limit / 60, self.room) - self.level)
+            elif less > 0 and self.level > 0:
                 self._correct(-self.level * less)
 
     @property

@@ -10,7 +10,7 @@ from agent_magic.engine.pacing.health import Meter, PoolHealth, limit_use
 from agent_magic.engine.pacing.limits import KINDS, Limits
 from agent_magic.engine.pacing.output import Output
 from agent_magic.engine.pacing.ratio import Ratio
-from agent_magic.engine.pacing.share import Demand
+from agent_magic.engine.pacing.share import Demand, Share
 from agent_magic.engine.pacing.window import Window
 from agent_magic.record.terms import Ceiling, Learned
 
@@ -22,8 +22,9 @@ if TYPE_CHECKING:
     from agent_magic.engine.pacing.bucket import LimitSource
     from agent_magic.engine.pacing.limits import Dimension, Reading, Readings
 
-    Share = tuple[Dimension, Bucket, float, float]  # what each request and each input token takes of a bucket
+    Taking = tuple[Dimension, Bucket, float, float]  # what each request and each input token takes of a bucket
 
+ALL: Final = Share(1.0)
 MOST_WAIT_S: Final = 3600.0
 """However long a refusal says to wait, after an hour somebody may ask again."""
 UNSAID_S: Final = 1.0
@@ -79,11 +80,11 @@ class ClassPacer:
             for (name, kind), given in zip(KINDS.items(), limits.rates.values(), strict=True)
         }
         self.requests, self.output = self._buckets["requests"], Output(self._buckets["output"])
-        self.shares: list[Share] = [
+        self.shares: list[Taking] = [
             (name, self._buckets[name], kind.per_request, kind.per_input_token) for name, kind in KINDS.items()
         ]
         self._guessed = [each for each in self.shares if each[3]]
-        self._known: list[Share] = []  # those with a limit; output has its own law
+        self._known: list[Taking] = []  # those with a limit; output has its own law
         self._window = Window()
         self._inputs, self._outputs = Ratio(500.0), Ratio(300.0)
         self._turns: dict[int, Hold] = {}
@@ -226,14 +227,15 @@ class ClassPacer:
                 part = KINDS[name].amount(*used) / passed_s * 60 / bucket.limit
                 largest = bucket.take_largest()
                 largest_s = largest * 60 / bucket.limit
-                found[name] = Demand(part, shut or name in held, largest / bucket.capacity, largest_s)
+                level_s = bucket.level_at(now) * 60 / bucket.limit
+                found[name] = Demand(part, shut or name in held, largest / bucket.capacity, largest_s, level_s)
         return found
 
-    def set_shares(self, shares: Mapping[Dimension, float], now: float) -> bool:
+    def set_shares(self, shares: Mapping[Dimension, Share], now: float) -> bool:
         """Keep to these shares of the limits, and to all of those that are not named. Return whether that is new."""
         before = [bucket.share for bucket in self._buckets.values()]
         for name, bucket in self._buckets.items():
-            bucket.set_share(shares.get(name, 1.0), now)
+            bucket.set_share(*shares.get(name, ALL), now=now)
         return before != [bucket.share for bucket in self._buckets.values()]
 
     def ceilings(self) -> dict[str, Ceiling]:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from agent_magic.engine.admission.breaker import Blame
     from agent_magic.engine.pacing.health import PoolHealth
     from agent_magic.engine.pacing.limits import Dimension, Readings
-    from agent_magic.engine.pacing.share import Demands
+    from agent_magic.engine.pacing.share import Demands, Share
     from agent_magic.record.terms import Ceilings
 
 __all__ = ["Hold", "Pacer", "Ticket"]
@@ -52,7 +52,7 @@ class Pacer:
         self._limits = dict(limits or {})
         self._seed = seed
         self._classes: dict[str, ClassPacer] = {}
-        self._shares: Mapping[str, Mapping[Dimension, float]] = {}
+        self._shares: Mapping[str, Mapping[Dimension, Share]] = {}
 
     @cached_property
     def _random(self) -> Random:
@@ -146,11 +146,11 @@ class Pacer:
         unasked: Demands = {name: dict.fromkeys(KINDS, Demand()) for name in limit_classes}
         return unasked | {name: each.demands(now) for name, each in self._classes.items()}
 
-    def set_shares(self, shares: Mapping[str, Mapping[Dimension, float]], now: float) -> bool:
+    def set_shares(self, shares: Mapping[str, Mapping[Dimension, Share]], now: float) -> bool:
         """Keep to a share of the limits. Return whether that is new: whoever is held may ask anew.
 
         Args:
-            shares: By model class and limit, above 0. All of what is not named.
+            shares: By model class and limit. All of what is not named.
             now: The time.
         """
         self._shares = shares

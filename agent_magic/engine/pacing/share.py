@@ -9,7 +9,8 @@ so together they never take more than the limit, in whichever order they look.
 Where requests are so large that their parts of the server's bucket have no room for them (one of 5,000 tokens where
 10,000 pass at once, among four), kernels that are held take turns instead: all of what there is for some seconds, then
 nothing. Two that save up for large requests at the same time would otherwise refuse each other's. A turn lasts as long
-as two such requests take to flow in: of a limit of 5 requests a minute, each one is large.
+as two such requests take to flow in: of a limit of 5 requests a minute, each one is large. Whoever takes its turn goes
+on from what the one before it has left.
 
 **What was tried and lost.** Two kernels that only read headers: 0.84 of an output limit with 18 % refused, and large
 requests beside small ones starve, because what is missing is seen only when it is gone. A bucket of tokens that all
@@ -34,6 +35,8 @@ MORE: Final = 0.1
 """A kernel that is held wants so many times what it wanted, and so much of the limit more."""
 LEAST: Final = 0.01
 """The part that nobody goes below: so a kernel that begins can be held, which tells that it wants more."""
+IDLE: Final = 2 * LEAST
+"""Up to this part a kernel waits for its turn."""
 BEAT_S: Final = 0.5
 """How often each kernel looks."""
 LARGE: Final = 1.5
@@ -54,12 +57,14 @@ class Demand(NamedTuple):
         held: Whether it holds a request now.
         largest: The largest request that asked since the last look or waits, as a part of what may pass at once.
         largest_s: How long it takes to flow in, with all of the limit.
+        level_s: How long what may pass now took to flow in, with all of the limit.
     """
 
     used: float = 0.0
     held: bool = False
     largest: float = 0.0
     largest_s: float = 0.0
+    level_s: float = 0.0
 
 
 class Claim(NamedTuple):
@@ -70,12 +75,28 @@ class Claim(NamedTuple):
         part: The part it takes, 0 to 1.
         largest: The largest request of late, as a part of what may pass at once.
         largest_s: How long it takes to flow in, with all of the limit.
+        empty_s: When, on the common clock, nothing was left: what may pass now has flowed in since.
+        level_s: For itself, where it takes its turn at this look: how long what may pass now took to flow in.
     """
 
     want: float
     part: float
     largest: float = 0.0
     largest_s: float = 0.0
+    empty_s: float = 0.0
+    level_s: float | None = None
+
+
+class Share(NamedTuple):
+    """What a pacer is to keep to of one limit.
+
+    Attributes:
+        part: Above 0, at most 1.
+        level_s: How long what may pass now took to flow in, with all of the limit; `None` where the pacer knows best.
+    """
+
+    part: float
+    level_s: float | None = None
 
 
 Demands = dict[str, dict["Dimension", Demand]]
@@ -114,17 +135,22 @@ def claims(demands: Demands, before: Claims, me: str, others: Mapping[str, objec
 def _claim(demand: Demand, before: Claim, me: str, others: Mapping[str, Claim], now: float) -> Claim:
     want = min(1.0, GROWTH * before.want + MORE if demand.held else demand.used)
     largest, largest_s = max(demand.largest, FADE * before.largest), max(demand.largest_s, FADE * before.largest_s)
-    mine = Claim(want, 0.0, largest, largest_s)
+    mine = Claim(want, 0.0, largest, largest_s, now - demand.level_s if before.part > IDLE else before.empty_s)
     rows = {**others, me: mine}
     level = _level([one.want for one in rows.values()])
     fair = min(HEADROOM * want, level)
     heavy = sorted(name for name, one in rows.items() if one.want >= level)
-    if len(heavy) > 1 and me in heavy and max(one.largest for one in rows.values()) > LARGE * level:
+    turns = len(heavy) > 1 and me in heavy and max(one.largest for one in rows.values()) > LARGE * level
+    if turns:
         turn_s = max(TURN_S, REQUESTS_PER_TURN * max(one.largest_s for one in rows.values()))
         fair = level * len(heavy) if heavy[int(now / turn_s) % len(heavy)] == me else LEAST
     fair += max(0.0, 1 - sum(one.want for one in rows.values())) / len(rows)
     free = 1 - sum(min(one.part, one.want) for one in others.values())  # the rest of its part another gives away
-    return mine._replace(part=max(LEAST, min(fair, free)))
+    mine = mine._replace(part=max(LEAST, min(fair, free)))
+    if turns and before.part <= IDLE < mine.part:
+        empty_s = max(one.empty_s for one in rows.values())
+        mine = mine._replace(empty_s=empty_s, level_s=max(0.0, now - empty_s))
+    return mine
 
 
 def _level(wants: Sequence[float]) -> float:
@@ -138,14 +164,14 @@ def _level(wants: Sequence[float]) -> float:
     return 1.0
 
 
-def shares_of(told: Claims) -> dict[str, dict[Dimension, float]]:
-    """Return the parts alone."""
-    return {name: {limit: one.part for limit, one in each.items()} for name, each in told.items()}
+def shares_of(told: Claims) -> dict[str, dict[Dimension, Share]]:
+    """Return what a pacer is to keep to."""
+    return {name: {limit: Share(one.part, one.level_s) for limit, one in each.items()} for name, each in told.items()}
 
 
 def row_of(told: Claims) -> dict[str, Any]:
     """Return claims as plain data."""
-    return {name: {limit: list(one) for limit, one in each.items()} for name, each in told.items()}
+    return {name: {limit: list(one[:-1]) for limit, one in each.items()} for name, each in told.items()}
 
 
 def _read(row: object) -> Mapping[tuple[str, str], Claim]:

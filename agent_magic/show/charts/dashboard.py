@@ -13,7 +13,7 @@ from agent_magic.record.plaintext import single_line
 from agent_magic.show.charts.chart import compose, provenance
 from agent_magic.show.charts.limits import percent, shares_of
 from agent_magic.show.charts.marks import MARGIN, WIDTH, Area, Line, Look, Panel, Scale, numbers, times
-from agent_magic.show.text import held_line
+from agent_magic.show.text import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -80,7 +80,7 @@ def run_dashboard(
     placed = [panel if place % 2 == 0 else panel.moved(HALF) for place, panel in enumerate(panels)]
     legend = [*LINES, *looks, *limit_looks, *more_looks]
     title = f"{single_line(record.plan.name)}: dashboard"
-    return compose(title, held_line(summarize(record, until_s)), placed, legend=legend, caption=caption, theme=theme)
+    return compose(title, one_line(summarize(record, until_s)), placed, legend=legend, caption=caption, theme=theme)
 
 
 def moments_of(record: RunRecord, until_s: float) -> list[Moment]:

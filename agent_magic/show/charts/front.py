@@ -92,7 +92,7 @@ def front_chart(trial: Trial, frame: Any = None, *, chosen: Setting | None = Non
         "rings: forecast dollars, measured score" if forecast else "",
         f"{plural(unscored, 'scenario')} nobody has graded, not shown" if unscored else "",
     ]
-    words = f"{len(front)} of {plural(len(known), 'setting')} {'is' if len(front) == 1 else 'are'} not beaten on both"
+    words = f"{len(front)} of {plural(len(known), 'setting')}, joined: no other is both cheaper and better"
     legend = [look._replace(size=8.0) for look in looks.values()] if len(looks) > 1 else []
     caption = [*provenance(simulated=trial.simulated), *notes]
     title = f"Dollars against score of {trial.target}"

@@ -13,7 +13,7 @@ from agent_magic.measure.metrics import summarize
 from agent_magic.record.plaintext import single_line
 from agent_magic.show.charts.chart import compose, provenance
 from agent_magic.show.charts.marks import Area, Line, Look, Panel, Scale, numbers, times
-from agent_magic.show.text import held_line
+from agent_magic.show.text import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -78,7 +78,7 @@ def run_limits(record: RunRecord, limits: object = None, *, theme: Theme = "auto
     refused = f"red ticks: {len(refused_s):,} requests refused (429)" if refused_s else ""
     title = f"{single_line(record.plan.name)}: limits over time"
     caption = [refused, *provenance(simulated=record.simulated)]
-    return compose(title, held_line(summarize(record)), panels, caption=caption, theme=theme)
+    return compose(title, one_line(summarize(record)), panels, caption=caption, theme=theme)
 
 
 def shares_of(record: RunRecord) -> dict[str, Curve]:

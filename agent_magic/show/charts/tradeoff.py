@@ -164,8 +164,7 @@ def tradeoff_chart(
         f"{len(shown):,} of {len(known):,} points drawn" if len(shown) < len(known) else "",
         f"↑ {above} above the scale" if above else "",
     ]
-    are = "is" if len(front) == 1 else "are"
-    line = f"{len(front)} of {plural(len(known), 'scenario')} {are} not beaten on both cost and time"
+    line = f"{len(front)} of {plural(len(known), 'scenario')}, joined: no other is both cheaper and faster"
     legend = [look._replace(size=8.0) for look in looks.values()] if len(looks) > 1 else []
     panels = [replace(plot, marks=marks)]
     return compose("Cost against time", line, panels, legend=legend, caption=[*caption, *notes], theme=theme)

@@ -14,7 +14,7 @@ from agent_magic.show.graph.faces import faces_of, planned_faces
 from agent_magic.show.graph.groups import is_stacked, sheet_of
 from agent_magic.show.graph.timeline import grouped_timeline, timeline_of
 from agent_magic.show.states import DONE, STATES, badge_of, state_of
-from agent_magic.show.text import answer_line, counts_line, facts, steps_of, total_tokens_of, why_not
+from agent_magic.show.text import answer_line, counts_line, facts, steps_of, took, total_tokens_of, why_not
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -332,7 +332,8 @@ def _line(record: RunRecord, agent: int, now_s: float) -> str:
         return f"{seconds(result.work_s + result.backoff_s)} · {again}{_kind(result) or result.status}"
     if result.is_task:
         return seconds(result.work_s)
-    return f"{seconds(result.work_s)} · {count(total_tokens_of(result))} tok · {dollars(result.cost_usd)}"
+    words = [took(result), f"{count(total_tokens_of(result))} tok", dollars(result.cost_usd)]
+    return " · ".join(words if words[0] == seconds(result.work_s) else words[::2])
 
 
 def _why_skipped(record: RunRecord, agent: int) -> str:
