@@ -50,7 +50,8 @@ def _headline(advice: Advice) -> str:
     label = " (simulated)" if advice.simulated else ""
     found = f"{plural(len(advice.changes), 'change')} would pay" if advice.changes else "no change would pay"
     if advice.planned:
-        return f"{found}; the run is expected to take {seconds(advice.wall_s)} and {dollars(advice.cost_usd)}{label}."
+        expected = f"the run is expected to take {seconds(advice.wall_s)} and {dollars(advice.cost_usd)}{label}"
+        return f"{found}; {expected}. %agents plan says how sure that is."
     return f"{found}; the run took {seconds(advice.wall_s)} and {dollars(advice.cost_usd)}{label}."
 
 

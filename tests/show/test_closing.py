@@ -36,6 +36,23 @@ def test_what_asking_again_cannot_help_is_to_be_mended_first():
     assert "%agents error a shows why. Mend it, then %agents run goes on, about $0.01." == step
 
 
+def test_of_several_failures_those_that_asking_cannot_help_are_named():
+    """One is overloaded and may be asked again, another is rejected and would be again."""
+    errors = {"x": Unreachable("gone"), "y": Rejected("no such field", status=400)}
+    record = drive(PLAN, lambda prompt, _: Reply(error=errors.get(prompt)), ONE_TRY)[0]
+    step = closing(record, "about $0.01").text().split("\n")[1:]
+    said = "%agents retry asks these again, about $0.01. Mend c first: %agents error c shows why."
+    assert said == " ".join(step)
+
+
+def test_what_held_a_run_is_said():
+    """Three agents that could go at once, in one slot; where only the plan's own edges held it, nothing is said."""
+    plan = Plan((Agent("a", "x"), Agent("b", "y"), Agent("c", "z")))
+    held = closing(drive(plan, lambda *_: Reply(1.0), Policy(1))[0]).text().split("\n")[0]
+    assert held.endswith(" · limited by a slot")
+    assert "limited by" not in closing(drive(plan, lambda *_: Reply(1.0))[0]).text()
+
+
 def test_a_stopped_run_says_how_to_go_on():
     """What was kept, how much is left, and what goes on."""
     record = business_run(4.6)

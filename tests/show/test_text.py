@@ -13,10 +13,12 @@ import agent_magic as am
 from agent_magic.declare.agent import Agent
 from agent_magic.declare.plan import Plan
 from agent_magic.declare.units import UNKNOWN, count, dollars, seconds, times
+from agent_magic.engine.policy import Policy
 from agent_magic.show.cards import declaration_card, plan_picture
 from agent_magic.show.graph.dot import digraph
 from agent_magic.show.markup import escape, fit, fit_end, width_px
-from agent_magic.show.text import one_line, plan_text, run_text
+from agent_magic.show.text import one_line, plan_text, result_facts, run_text, took
+from tests.live.virtual import Reply, drive
 from tests.show.story import business_plan, business_run, layered_plan, plan_of
 from tests.show.test_pictures import HOSTILE
 
@@ -109,6 +111,16 @@ def test_the_honest_line() -> None:
     assert one_line(numbers).endswith(" · $–")
     numbers.why = "Rejected: no\x1b such key"
     assert one_line(numbers).endswith(" · $– · Rejected: no such key"), "and why, as one line of text"
+    numbers.limited_by = "requests"
+    assert one_line(numbers).endswith(" · Rejected: no such key · limited by the request limit"), "and what held it"
+
+
+def test_seconds_say_how_much_of_them_was_waiting() -> None:
+    """Three agents in one slot: the work of each, and of the last ones the time since they were ready."""
+    plan = Plan((Agent("a", "x"), Agent("b", "y"), Agent("c", "z")))
+    record = drive(plan, lambda *_: Reply(1.0), Policy(1))[0]
+    assert ["1.0 s", "1.0 s of 2.0 s", "1.0 s of 3.0 s"] == [took(one) for one in record.results]
+    assert "1.0 s of 3.0 s" in result_facts(record.results[2])
 
 
 def test_plan_text() -> None:
