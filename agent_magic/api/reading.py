@@ -148,7 +148,8 @@ class Reading:
         """One row per item that these agents were declared for: typed columns and numbers; see `measure.each`.
 
         Args:
-            *names: Agents declared with `--each` over the same items; several stand side by side.
+            *names: Agents declared with `--each` over the same items; several stand side by side, so that
+                `reviews.join(run.each("summary", "label"))` has the columns of both.
         """
         return each_frame(self.record, *names)
 

@@ -125,7 +125,9 @@ def calibration(*runs: Holder) -> pd.DataFrame:
             found.append((late, record))
     rows = {(id(prediction), record.uid): _row(prediction, record) for prediction, record in found}
     simulated = any(row["simulated"] for row in rows.values())
-    return as_made(make_frame(rows.values(), COLUMNS, simulated=simulated).drop_duplicates(ignore_index=True))
+    verdict = "" if rows else "none of these runs repeats another of them: run the plan again, under another policy"
+    found_frame = make_frame(rows.values(), COLUMNS, simulated=simulated, verdict=verdict)
+    return as_made(found_frame.drop_duplicates(ignore_index=True))
 
 
 def _forecast_now(earlier: Iterable[RunRecord], record: RunRecord) -> Prediction | None:

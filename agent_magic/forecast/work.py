@@ -458,7 +458,7 @@ class _Modelling:
             return output
         usual = self.evidence.usual_output
         if usual is None:
-            self.say(f"answers nobody has seen have {PRIOR_OUTPUT_TOKENS} tokens", "assumed")
+            self.say(f"answers without an earlier one have {PRIOR_OUTPUT_TOKENS} tokens", "assumed")
             usual = PRIOR_OUTPUT_TOKENS
         return min(usual, most)
 

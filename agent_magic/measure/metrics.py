@@ -250,7 +250,9 @@ def total_tokens(counts: Iterable[int | None]) -> int | None:
 
 
 def total_cost(results: Sequence[AgentResult]) -> float | None:
-    """Add up the dollars; `None` if the price of an answer is unknown, or nothing was sent."""
+    """Add up the dollars; `None` if the price of an answer is unknown. What was never sent costs nothing."""
+    if results and not any(result.attempts for result in results):
+        return 0.0
     costs = [(result.cost_usd, result) for result in results if result.attempts]
     known = [cost for cost, _ in costs if cost is not None]
     if not known or any(cost is None and result.answer for cost, result in costs):

@@ -95,6 +95,23 @@ class Dedent(CellHook):
 
 
 @dataclass(frozen=True, slots=True)
+class Semicolon(CellHook):
+    """Lets a line magic without options end in a semicolon, which IPython reads as a part of its name.
+
+    Attributes:
+        magic: The name of the line magic.
+    """
+
+    magic: str
+    stage: ClassVar[str] = "input_transformers_cleanup"
+
+    def __call__(self, lines: list[str]) -> list[str]:
+        """Return the lines, with a blank before such a semicolon."""
+        bare = re.compile(rf"^(\s*(?:\w+[ \t]*=[ \t]*)?%{self.magic});[ \t]*$", re.MULTILINE)
+        return [bare.sub(r"\1 ;", line) for line in lines]
+
+
+@dataclass(frozen=True, slots=True)
 class OneLine(CellHook):
     """Lets a cell magic with a certain option stand alone: IPython refuses one with nothing below it.
 

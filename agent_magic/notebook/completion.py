@@ -48,7 +48,7 @@ _WORDS: Mapping[str, Iterable[str]] = {
     "effort": EFFORTS,
     "latency": ("real", "fast", "none"),
     "where": ("simulator", "api"),
-    "what": tuple(ACTIONS),
+    "action": tuple(ACTIONS),
     "role": ROLES,
     "strategy": STRATEGIES,
     "preset": tuple(PRESETS),

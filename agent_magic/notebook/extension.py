@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from agent_magic.declare.task import LISTENERS
 from agent_magic.notebook.awaiting import ASYNC_SUFFIX, AwaitRewriter
-from agent_magic.notebook.cell_hooks import CellHook, Dedent, FirstLine, OneLine
+from agent_magic.notebook.cell_hooks import CellHook, Dedent, FirstLine, OneLine, Semicolon
 from agent_magic.notebook.completion import attach
 from agent_magic.notebook.declaring import asks_at_once
 from agent_magic.notebook.formatters import Formatters
@@ -43,6 +43,7 @@ def load(shell: InteractiveShell) -> None:
         AwaitRewriter(ip, frozenset({cells["agent"]}), asks_at_once),
         FirstLine(ip, frozenset(cells.values())),
         Dedent(ip),
+        Semicolon(ip, line),
         OneLine(ip, cells["agent"], "--first-of"),
     ]
     for hook in hooks:

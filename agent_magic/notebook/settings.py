@@ -95,6 +95,11 @@ class Settings(Configurable):
     on_max_tokens = _choice("warn", "Answers cut at max_tokens: fail, warn or allow.", "on_max_tokens")
     on_refusal = _choice("fail", "Answers in which the model declined: fail, warn or allow.", "on_refusal")
 
+    on_doubt = _choice(
+        "ask", "A tool call that may have happened before a kernel was killed: ask, again, or error.", "on_doubt"
+    )
+    answer_within = _number(Float, 600.0, "Seconds that a person has to answer a question.", "ask_s", "S")
+
     confirm_agents = _setting(Int(100, min=0, help="Ask before a run of more agents than this. 0: never."))
     confirm_usd = _setting(Float(5.0, min=0.0, help="Ask before a run expected to cost more dollars. 0: never."))
     ledger = _setting(

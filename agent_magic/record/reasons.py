@@ -56,7 +56,7 @@ REASONS: Final[dict[str, Wording]] = {
     "leader": Wording("waits for the cache", "the cache"),
     "budget": Wording("waits for the budget", "the budget"),
     "spend": Wording("spend cap per minute", "the spend cap per minute"),
-    "breaker": Wording("circuit breaker open", "the circuit breaker to close"),
+    "breaker": Wording("circuit breaker open", "the circuit breaker"),
     "backoff": Wording("waits to retry", "a retry after a failure"),
     "retry": Wording("runs again", "a retry"),
     "paused": Wording("paused", "the pause to end"),

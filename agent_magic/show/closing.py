@@ -19,10 +19,11 @@ from agent_magic.show.text import cost, held, listed, steps, troubles
 if TYPE_CHECKING:
     from agent_magic.measure.metrics import Summary
     from agent_magic.record.results import RunRecord
+    from agent_magic.show.page import Block
     from agent_magic.show.theme import Tone
 
 MOST_ANSWERS: Final = 40
-"""Of larger runs no answer is folded in: `run.texts` has them."""
+"""So many answers are folded in: `run.texts` has the others."""
 MOST_CHARS: Final = 4_000
 """The characters of a folded answer."""
 MOST_KINDS: Final = 3
@@ -90,7 +91,8 @@ def _cut(numbers: Summary) -> _Next | None:
     if not left:
         return None
     happened = ", ".join(["stopped" if numbers.cut else "ended", f"{numbers.agents - left:,} kept", *troubles(numbers)])
-    return _Next(happened, f"%agents run goes on with the {left:,} left.", "warn")
+    more = " once --budget allows more" if numbers.limited_by == "budget" else ""
+    return _Next(happened, f"%agents run goes on with the {left:,} left{more}.", "warn")
 
 
 def _reused(record: RunRecord) -> _Next | None:
@@ -117,7 +119,8 @@ def _fine(record: RunRecord, numbers: Summary) -> _Next:
 def _answers(record: RunRecord) -> list[Fold]:
     """Fold the answers in, each under the name of its agent."""
     found = [one for one in record.results if one.text]
-    if not found or len(record.results) > MOST_ANSWERS:
+    if not found:
         return []
-    inside = [Fold(one.name, [Words(one.text, MOST_CHARS)]) for one in found]
+    inside: list[Block] = [Fold(one.name, [Words(one.text, MOST_CHARS)]) for one in found[:MOST_ANSWERS]]
+    inside += [Line("run.texts has the others.", "soft")] if len(found) > MOST_ANSWERS else []
     return [Fold(plural(len(found), "answer"), inside, instead="")]

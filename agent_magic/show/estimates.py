@@ -9,9 +9,8 @@ from agent_magic.declare.units import count, dollars, plural, seconds
 from agent_magic.engine.admission.budget import give_price
 from agent_magic.record.plaintext import single_line
 from agent_magic.record.reasons import wording
-from agent_magic.show.graph.groups import LEAST_STACK
 from agent_magic.show.page import Column, Fold, Line, Page, Table, Words, cut
-from agent_magic.show.text import listed
+from agent_magic.show.text import LEAST_STACK, listed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -24,6 +24,8 @@ from agent_magic.show.charts.marks import MARGIN, WIDTH
 from agent_magic.show.charts.timeline import run_timeline
 from agent_magic.show.charts.tradeoff import Marked, tradeoff_chart
 from agent_magic.show.markup import element, escape, fit
+from agent_magic.show.page import WIDTH as TEXT_WIDTH
+from agent_magic.show.page import wrapped
 from agent_magic.show.theme import FONT, INKS, built
 
 if TYPE_CHECKING:
@@ -129,7 +131,8 @@ class Explorer:
         facts = [*self._facts(found), *self._score(choice)]
         line = " · ".join(" ".join(filter(None, fact)) for fact in facts)
         charts = [*self._timeline(found, choice), self._tradeoff(found), *self._front(choice)]
-        text = "\n\n".join([f"forecast of {choice.words}: {line}", *(chart.text for chart in charts), AGAIN])
+        head = wrapped(f"forecast of {choice.words}: {line}", TEXT_WIDTH)
+        text = "\n\n".join([head, *(chart.text for chart in charts), AGAIN])
         bundle = {"image/svg+xml": stacked(charts, line, head=f"forecast: {line}"), "text/plain": text}
         return Answer(line, facts, stacked(charts, line), bundle)
 

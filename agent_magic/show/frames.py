@@ -77,7 +77,8 @@ def frame_text(frame: pd.DataFrame) -> str:
 
 def _page(frame: pd.DataFrame, words: int) -> Page:
     if not len(frame):
-        return Page([Line(f"no rows · columns: {', '.join(map(str, frame.columns))}", "soft")])
+        why = [frame.attrs["verdict"]] if frame.attrs.get("verdict") else []
+        return Page([Line(" · ".join(["no rows", *why, f"columns: {', '.join(map(str, frame.columns))}"]), "soft")])
     said, columns = _columns(frame, words)
     more = f"all {len(frame.columns)} columns"
     is_forecast = bool(frame.attrs.get("recorded"))

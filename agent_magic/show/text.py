@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import json
+from collections import Counter
 from typing import TYPE_CHECKING, Any, cast
 
 from agent_magic.declare.flow import is_reserved
 from agent_magic.declare.schema import VALUE
 from agent_magic.declare.units import UNKNOWN, count, dollars, known, plural, seconds, times
-from agent_magic.measure.metrics import summarize
+from agent_magic.measure.metrics import cost_mark, summarize, total_cost
 from agent_magic.record.plaintext import single_line
 from agent_magic.record.reasons import wording
 from agent_magic.show.states import DONE, STATES, source_word, state_of
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from agent_magic.record.results import AgentResult, RunRecord
 
 _MOST_LINES = 60
+LEAST_STACK = 10
+"""From so many items on, the agents of a declaration are one card, and one line."""
 LEAST_WAIT_S = 0.1
 """A shorter wait is not worth a word."""
 
@@ -31,11 +34,11 @@ def one_line(numbers: Summary) -> str:
     """Write the line under a graph.
 
     `5 agents in 3 layers · 5.1 s · 2.1x concurrent (2.3x possible) · 5,366 tokens · $0.0114 · simulated`. Failures
-    follow the layers; then comes why, where that is the same for all, and what held the run, where not its own edges.
+    follow the layers; then comes why, where that is the same for all, else what held the run, where not its own edges.
     """
     head = f"{steps(numbers.agents, numbers.tasks)} in {plural(numbers.layers, 'layer')}"
     words = [*choices(numbers), *troubles(numbers), seconds(numbers.wall_s), *facts(numbers)]
-    return " · ".join(filter(None, [head, *words, single_line(numbers.why), held(numbers)]))
+    return " · ".join(filter(None, [head, *words, single_line(numbers.why) or held(numbers)]))
 
 
 def held(numbers: Summary) -> str:
@@ -124,13 +127,27 @@ _COUNTED = ("running", "queued", "failed", "skipped", "cancelled")
 def plan_text(plan: Plan) -> str:
     """Write a plan: its agents by layer, each with its parents, then its notes."""
 
+    def after(agents: Sequence[int]) -> str:
+        parents = [one for agent in agents for one in plan.dag.parents[agent]]
+        names = list(dict.fromkeys(_group_of(plan, one) or plan.agents[one].name for one in parents))
+        return f"  after {listed(names)}" if names else ""
+
     def line(agent: int) -> str:
-        parents = listed([plan.agents[one].name for one in plan.dag.parents[agent]])
         task = "  task" if plan.agents[agent].is_task else ""
-        return single_line(plan.agents[agent].name) + task + (f"  after {parents}" if parents else "")
+        return single_line(plan.agents[agent].name) + task + after([agent])
+
+    def many(name: str, agents: Sequence[int]) -> str:
+        noun = "task" if plan.agents[agents[0]].is_task else "agent"
+        return f"{single_line(name)}  {plural(len(agents), noun)}" + after(agents)
 
     head = f"{single_line(plan.name)}: {steps_of(plan)}"
-    return "\n".join([_by_layer(head, plan, line), *(f"note: {single_line(note)}" for note in plan.notes)])
+    return "\n".join([_by_layer(head, plan, line, many), *(f"note: {single_line(note)}" for note in plan.notes)])
+
+
+def _group_of(plan: Plan, agent: int) -> str:
+    """Return the name of the group of many items that an agent is in; empty where it is in none."""
+    part = plan.agents[agent].part
+    return part.group if part is not None and len(plan.groups.get(part.group, ())) >= LEAST_STACK else ""
 
 
 def run_text(record: RunRecord, *, timings: bool = True) -> str:
@@ -143,9 +160,17 @@ def run_text(record: RunRecord, *, timings: bool = True) -> str:
     """
     plan = record.plan
     head = one_line(summarize(record)) if timings else _stable_head(record)
-    width = min(32, max((len(agent.name) for agent in plan.agents), default=0))
+    names = {_group_of(plan, number) or agent.name for number, agent in enumerate(plan.agents)}
+    width = min(32, max(map(len, names), default=0))
     used = {number for number, one in enumerate(record.results) if one.status != "unused"}
-    return _by_layer(head, plan, lambda agent: _agent_line(record.results[agent], width, timings=timings), used)
+
+    def line(agent: int) -> str:
+        return _agent_line(record.results[agent], width, timings=timings)
+
+    def many(name: str, agents: Sequence[int]) -> str:
+        return _group_line(name, [record.results[agent] for agent in agents], width, timings=timings)
+
+    return _by_layer(head, plan, line, many, used)
 
 
 def answer_line(result: AgentResult, most: int) -> str:
@@ -174,6 +199,21 @@ def _stable_head(record: RunRecord) -> str:
     counts = [f"{number:,} {word}" for word, number in words.items()]
     sources = sorted(filter(None, {source_word(result.source) for result in record.results}))
     return " · ".join([steps_of(record.plan), *counts, *sources])
+
+
+def _group_line(name: str, results: Sequence[AgentResult], width: int, *, timings: bool) -> str:
+    """Count what became of the agents of a group, and say who failed, or who took longest."""
+    counts = Counter(STATES[state_of(one)].word for one in results)
+    words = [f"{single_line(name):<{width}}  {', '.join(f'{number:,} {word}' for word, number in counts.items())}"]
+    failed = [one.name for one in results if one.status == "failed"]
+    if failed:
+        words.append(f"failed: {listed(failed, 3)}")
+    elif timings:
+        slowest = max(results, key=lambda one: one.work_s)
+        words.append(f"slowest: {single_line(slowest.name)}, {took(slowest)}")
+    if timings:
+        words.append(dollars(total_cost(results), cost_mark(results)))
+    return "  ".join(words)
 
 
 def _agent_line(result: AgentResult, width: int, *, timings: bool) -> str:
@@ -252,16 +292,30 @@ def listed(names: Sequence[str], most: int = 8) -> str:
     return ", ".join(map(single_line, names[:most])) + more
 
 
-def _by_layer(head: str, plan: Plan, line: Callable[[int], str], used: Container[int] | None = None) -> str:
-    """Write a line per agent under its layer, only those that were used. The middle of a long list is left out."""
-    rows: list[str | int] = [head]
+def _by_layer(
+    head: str,
+    plan: Plan,
+    line: Callable[[int], str],
+    many: Callable[[str, Sequence[int]], str],
+    used: Container[int] | None = None,
+) -> str:
+    """Write a line per agent under its layer, only those that were used, and one per group of many items.
+
+    The middle of a long list is left out.
+    """
+    rows: list[str] = [head]
     for depth, layer in enumerate(plan.dag.layers()):
         shown = [one for one in layer if used is None or one in used]
-        rows += [f"  layer {depth}", *shown] if shown else []
+        groups: dict[str, list[int]] = {}
+        for one in shown:
+            groups.setdefault(_group_of(plan, one), []).append(one)
+        alone = groups.pop("", [])
+        found = [line(one) for one in alone] + [many(name, agents) for name, agents in groups.items()]
+        rows += [f"  layer {depth}", *(f"    {one}" for one in found)] if shown else []
     if len(rows) > _MOST_LINES:
         keep = _MOST_LINES // 2
         rows[keep:-keep] = [f"    {UNKNOWN} {len(rows) - 2 * keep:,} more lines {UNKNOWN}"]
-    return "\n".join(row if isinstance(row, str) else f"    {line(row)}" for row in rows)
+    return "\n".join(rows)
 
 
 def forecast_words(record: RunRecord) -> str:

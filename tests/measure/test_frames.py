@@ -328,7 +328,9 @@ def check_layers(record, agents, layers, work):
 
 
 def cost_of(agents):
-    """The dollars of some agents; unknown where an answer has no price, or nobody was asked."""
+    """The dollars of some agents; unknown where an answer has no price, none where nobody was asked."""
+    if agents and not any(agent["attempts"] for agent in agents):
+        return 0.0
     if any(pd.isna(agent["cost_usd"]) and not pd.isna(agent["stop_reason"]) for agent in agents):
         return None
     costs = known(agent["cost_usd"] for agent in agents)

@@ -55,6 +55,13 @@ def test_other_cells_stay_as_they_are(shell: Any, cell: str) -> None:
     assert shell.transform_cell(cell)
 
 
+@pytest.mark.parametrize("cell", ["%agents;", "x = 3\n%agents ; \ny = 4", "plan = %agents;"])
+def test_a_semicolon_behind_the_bare_magic_is_none_of_its_name(shell: Any, cell: str) -> None:
+    """As behind any other line of a notebook, it keeps the cell from showing what it returns."""
+    made = shell.transform_cell(cell)
+    assert "run_line_magic('agents', ';')" in made or "run_line_magic('agents', '; ')" in made
+
+
 def test_a_declaration_within_a_prompt_is_told(shell: Any, capsys: pytest.CaptureFixture[str]) -> None:
     """It goes out as text, so the card says so."""
     shell.run_cell_magic("agent", "a", "Hello\n%%agent b\nWorld\n")

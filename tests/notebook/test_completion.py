@@ -83,11 +83,18 @@ def words(line: str, cell: str | None = None) -> tuple[str, ...]:
         ("%agents preset re", ("review", "research")),
         ("%agents export ce", ("cell", "cells")),
         ("%%agent x --after python --effort h", ("high",)),
+        ("%agents ledger pr", ("prune",)),
     ],
 )
 def test_a_line(line: str, first: tuple[str, ...]):
     """Subcommands, then names and options, then the values of each option; what is there already is not offered."""
     assert first == words(line)[: len(first)]
+
+
+def test_words_of_one_subcommand_are_not_offered_in_another():
+    """`verify` is what the ledger does, no row of `%agents dead`."""
+    assert "verify" in words("%agents ledger ver")
+    assert "verify" not in words("%agents dead ver")
 
 
 @pytest.mark.parametrize("line", ["Compare {{ py", "Compare {{py", "{{ rust }} and {{ py"])

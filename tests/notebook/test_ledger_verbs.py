@@ -35,7 +35,7 @@ def session():
 
 def do(session, verb, **given):
     """Run a subcommand."""
-    options = {"what": "size", "file": None, "days": None, "simulated": False, "run": None, **given}
+    options = {"action": "size", "file": None, "days": None, "simulated": False, "run": None, **given}
     return VERBS[verb].do(SimpleNamespace(session=session), SimpleNamespace(**{"declare": False, **options}))
 
 
@@ -61,13 +61,13 @@ def test_care(session, capsys, tmp_path):
     assert "in memory, until this kernel ends" in said
     assert "1 answer (0 simulated) of 2 runs" in said
     assert "spent, $" in said
-    do(session, "ledger", what="verify")
+    do(session, "ledger", action="verify")
     assert "1 answer of 2 runs are intact. No problem found." in capsys.readouterr().out
-    do(session, "ledger", what="export", file=str(tmp_path / "x.jsonl"))
+    do(session, "ledger", action="export", file=str(tmp_path / "x.jsonl"))
     assert "1 answer written" in capsys.readouterr().out
-    do(session, "ledger", what="salvage")
+    do(session, "ledger", action="salvage")
     assert "0 answers recovered" in capsys.readouterr().out
-    do(session, "ledger", what="prune", days=0.0)
+    do(session, "ledger", action="prune", days=0.0)
     assert "1 answer deleted" in capsys.readouterr().out
     assert 0 == len(session.shared.ledger)
 
@@ -75,10 +75,10 @@ def test_care(session, capsys, tmp_path):
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"what": "prnue"}, "Did you mean 'prune'"),
-        ({"what": "prune"}, "--days N, --simulated"),
-        ({"what": "export"}, "needs a file"),
-        ({"what": "export", "file": "/nowhere/at/all"}, "Choose another place"),
+        ({"action": "prnue"}, "Did you mean 'prune'"),
+        ({"action": "prune"}, "--days N, --simulated"),
+        ({"action": "export"}, "needs a file"),
+        ({"action": "export", "file": "/nowhere/at/all"}, "Choose another place"),
     ],
     ids=str,
 )

@@ -65,6 +65,13 @@ def test_a_stopped_run_says_how_to_go_on():
     assert "%agents run goes on with the 5 left." == step
 
 
+def test_a_run_that_a_budget_held_goes_on_with_more_of_it():
+    """Asked again under the same budget it would ask nobody."""
+    plan = Plan(tuple(Agent(f"a{number}", "x") for number in range(4)))
+    record = drive(plan, lambda *_: Reply(1.0, tokens=(1_000_000, 0, 0, 0)), Policy(1, budget_usd=0.6))[0]
+    assert "once --budget allows more." in closing(record).text()
+
+
 def test_what_was_reused_and_saved_is_said():
     """How many of how many, the dollars, and how to ask again."""
     ledger = Ledger(":memory:")
@@ -84,12 +91,15 @@ def test_a_run_that_went_well_says_what_there_is_to_look_at():
 
 
 def test_answers_are_folded_in_without_a_script():
-    """A page without a kernel opens them; a large run has none."""
+    """A page without a kernel opens them; of a large run the first ones."""
     seen = Seen(closing(business_run()).bundle()["text/html"])
     assert {"style", "div", "details", "summary", "pre"} == seen.tags
     assert 9 == seen.text.count("Good.")
-    large = finished_run(layered_plan(MOST_ANSWERS + 1, 10))
-    assert "details" not in Seen(closing(large).bundle()["text/html"]).tags
+    large = finished_run(layered_plan(2 * MOST_ANSWERS, 10))
+    folded = Seen(closing(large).bundle()["text/html"])
+    assert MOST_ANSWERS == folded.text.count("Good.")
+    assert "run.texts has the others." in folded.text
+    assert "run.texts has the others." not in Seen(closing(finished_run(layered_plan(4, 2))).bundle()["text/html"]).text
 
 
 @pytest.mark.parametrize("text", HOSTILE)

@@ -54,7 +54,8 @@ def test_the_answer_is_the_forecast(choice: Choice, changes: dict[str, Any]):
     wall_s = run.whatif(**changes)["wall_s"].iloc[0]
     answer = Explorer(run.forecaster()).answer(choice)
     assert answer.line.startswith(seconds(wall_s))
-    assert f"forecast of {choice.words}: {answer.line}" in answer.bundle["text/plain"]
+    head = answer.bundle["text/plain"].partition("\n\n")[0]
+    assert f"forecast of {choice.words}: {answer.line}" == " ".join(head.split())
     assert seconds(wall_s) in answer.bundle["image/svg+xml"]
 
 

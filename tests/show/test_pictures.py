@@ -353,3 +353,12 @@ def test_a_record_without_events_can_be_drawn() -> None:
     record: RunRecord = record_of(business_plan())
     root = with_classes(record.plan, record)
     assert 9 == len(classes(root, "s-p"))
+
+
+def test_a_wide_picture_is_scrolled_not_shrunk() -> None:
+    """Up to the width of a page it is as wide as the page allows; wider, its letters would be too small to read."""
+    narrow, wide = (ET.fromstring(picture(layered_plan(count, 2))) for count in (4, 16))
+    assert "100%" == narrow.attrib["width"]
+    assert f"max-width:{narrow.attrib['viewBox'].split()[2]}px" in narrow.attrib["style"]
+    assert wide.attrib["viewBox"].split()[2] == wide.attrib["width"]
+    assert "max-width" not in wide.attrib["style"]

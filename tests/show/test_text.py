@@ -19,7 +19,7 @@ from agent_magic.show.graph.dot import digraph
 from agent_magic.show.markup import escape, fit, fit_end, width_px
 from agent_magic.show.text import one_line, plan_text, result_facts, run_text, took
 from tests.live.virtual import Reply, drive
-from tests.show.story import business_plan, business_run, layered_plan, plan_of
+from tests.show.story import business_plan, business_run, each_plan, finished_run, layered_plan, plan_of
 from tests.show.test_pictures import HOSTILE
 
 
@@ -112,7 +112,9 @@ def test_the_honest_line() -> None:
     numbers.why = "Rejected: no\x1b such key"
     assert one_line(numbers).endswith(" · $– · Rejected: no such key"), "and why, as one line of text"
     numbers.limited_by = "requests"
-    assert one_line(numbers).endswith(" · Rejected: no such key · limited by the request limit"), "and what held it"
+    assert one_line(numbers).endswith(" · Rejected: no such key"), "which matters more than what held it"
+    numbers.why = ""
+    assert one_line(numbers).endswith(" · $– · limited by the request limit")
 
 
 def test_seconds_say_how_much_of_them_was_waiting() -> None:
@@ -207,6 +209,24 @@ def test_a_declaration_card_says_what_is_to_be_known() -> None:
 def test_a_plan_picture_is_a_bundle() -> None:
     """The picture comes with its text."""
     assert {"image/svg+xml", "text/plain"} == set(plan_picture(business_plan(), {"summary": (10, 0.1)}))
+
+
+def test_many_items_of_one_declaration_are_one_line() -> None:
+    """How many, what became of them, and who failed, or took longest; few items are a line each."""
+    assert 12 == len(plan_text(each_plan(9)).splitlines()[1:])
+    plan = each_plan(12)
+    assert plan_text(plan).splitlines()[1:] == [
+        "  layer 0",
+        "    label  12 agents",
+        "  layer 1",
+        "    report  after label",
+    ]
+    run = drive(plan, lambda prompt, _: Reply(float(len(prompt))))[0]
+    labels = run_text(run).splitlines()[2]
+    assert labels.startswith("    label   12 succeeded  slowest: label_")
+    assert labels.endswith(f"  {dollars(sum(one.cost_usd or 0.0 for one in run.results[:12]))}")
+    failed = run_text(finished_run(plan), timings=False).splitlines()[2]
+    assert "    label   9 succeeded, 3 failed  failed: label_4, label_6, label_9" == failed
 
 
 def test_a_long_list_leaves_its_middle_out_and_says_how_much() -> None:

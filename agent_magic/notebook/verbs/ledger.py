@@ -84,14 +84,14 @@ def _as_written(step: Step, now: Step | None, defaults: Mapping[str, Any]) -> St
 
 
 def _ledger_options(parser: Parser) -> None:
-    parser.add_argument("what", nargs="?", default="size", metavar="WHAT", help=f"One of {', '.join(ACTIONS)}.")
+    parser.add_argument("action", nargs="?", default="size", metavar="WHAT", help=f"One of {', '.join(ACTIONS)}.")
     parser.add_argument("file", nargs="?", metavar="FILE", help="Where export writes.")
     parser.add_argument("--days", type=float, metavar="N", help="prune: answers older than this.")
     parser.add_argument("--simulated", action="store_true", help="prune: only simulated answers.")
 
 
 def _ledger(ctx: CommandContext, given: Namespace) -> None:
-    do = ACTIONS[one_of("%agents ledger", given.what, ACTIONS)]
+    do = ACTIONS[one_of("%agents ledger", given.action, ACTIONS)]
     say(do(_ledger_of(ctx), given))
 
 

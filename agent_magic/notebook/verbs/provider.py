@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 SIMULATOR_OPTIONS = ("seed", "latency", "rpm", "itpm", "otpm", "script", "slips", "batch")
 LIMIT_COLUMNS = (
     Column("model"),
-    *(Column(f"{kind.unit} a minute", "number") for kind in KINDS.values()),
+    *(Column(f"{kind.unit}/min", "number") for kind in KINDS.values()),
     Column("source"),
 )
 RATES = ("input", "output", "cache_read", "cache_write")

@@ -14,7 +14,7 @@ from agent_magic.notebook.front_end import can_decide, is_kernel, say
 from agent_magic.notebook.planning import show_price
 from agent_magic.notebook.running import execute
 from agent_magic.notebook.settings import add_policy
-from agent_magic.notebook.verbs.runs import add_plan_options
+from agent_magic.notebook.verbs.runs import add_plan_options, tell_end
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -57,6 +57,7 @@ async def _baseline(ctx: CommandContext, given: Namespace) -> Run:
         session, alone, ctx.policy(given), fresh=True, graphic=is_kernel(ctx.shell), asks=can_decide(ctx.shell)
     )
     session.just_shown = run
+    tell_end(ctx, run, ctx.policy(given))
     if before is not None and asks_the_same(before.plan, plan):
         before.against(run)
         session.last = before

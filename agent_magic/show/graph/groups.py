@@ -20,6 +20,7 @@ from agent_magic.record.plaintext import single_line
 from agent_magic.show.graph.layout import place
 from agent_magic.show.markup import element, escape, fit, number, path_data
 from agent_magic.show.states import STATES
+from agent_magic.show.text import LEAST_STACK
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -31,8 +32,6 @@ if TYPE_CHECKING:
 
 K = TypeVar("K")
 GROUP_H = 114.0
-LEAST_STACK = 10
-"""From so many items on, the agents of a declaration are one card."""
 MOST_STACKED = 60
 """More cards are grouped by layer."""
 MOST_GROUPS = 40

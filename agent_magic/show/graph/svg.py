@@ -33,6 +33,8 @@ HEAD_H = 92.0
 LIVE_TOP = 8.0  # the live view writes its header itself
 LEAST_W = 848.0
 """The width of an output in JupyterLab in a window of 1280 px: its letters are then as large as they are drawn."""
+PAGE_W = 880.0
+"""A picture that is wider than this is not shrunk to that width: its letters would be too small."""
 ROW_H = 19.0
 FULL_ROWS = 40
 """More rows are thinner, and take as much height as so many."""
@@ -188,8 +190,8 @@ def pill_w(badge: str) -> float:
 def _frame(width: float, height: float, body: str, theme: Theme | None, label: str) -> str:
     """Write the root element.
 
-    It has no height, and the full width: JupyterLab 4.6 shows an SVG as an image that it does not shrink, so a wide one
-    with a size is cut off. Inside a page `max-width` keeps it from growing.
+    It has no height, and the full width up to its own. One that is wider than a page of JupyterLab at 1280 px has its
+    own width: JupyterLab does not shrink it but scrolls, so its letters can be read.
     """
     page = {"xmlns": "http://www.w3.org/2000/svg", "width": "100%", "aria_label": label}
     if theme is None:
@@ -198,12 +200,15 @@ def _frame(width: float, height: float, body: str, theme: Theme | None, label: s
         return element("svg", body, class_="am-fig", viewBox=box, role="group", **page)
     ground = element("rect", class_="bg", width=width, height=height, rx=6)
     inside = attributes_for_classes(f'<g class="am-fig">{ground}{body}</g>', theme)
+    is_wide = width > PAGE_W
+    if is_wide:
+        page["width"] = number(width)
     return element(
         "svg",
         (dark_style(inside) if theme == "auto" else "") + inside,
         class_=f"am-fig am-{theme}",
         viewBox=f"0 0 {number(width)} {number(height)}",
-        style=f"max-width:{number(width)}px;height:auto;display:block",
+        style=f"{'' if is_wide else f'max-width:{number(width)}px;'}height:auto;display:block",
         role="img",
         **page,
     )
