@@ -7,6 +7,7 @@ import shutil
 import signal
 from itertools import chain
 from pathlib import Path
+from statistics import median
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -58,6 +59,26 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         for made in chain(*item._fixtureinfo.name2fixturedefs.values()):
             if made.scope in {"module", "class"}:
                 made.finish(item._request)  # pyright: ignore[reportArgumentType] - it takes any request
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Show what tests have counted with `record_property`, which passes unseen where they pass.
+
+    The rounds of one test are one line: counts are added up, of times there are the median and the worst.
+    """
+    found: dict[str, dict[str, list[float]]] = {}
+    for report in chain(*terminalreporter.stats.values()):
+        if getattr(report, "when", "") == "call" and report.user_properties:
+            counted = found.setdefault(report.nodeid.partition("[")[0], {})
+            for name, value in (("rounds", 1), *report.user_properties):
+                counted.setdefault(name, []).append(value)
+    if found:
+        terminalreporter.section("counted")
+    for test, counted in found.items():
+        terminalreporter.line(test)
+        for name, values in counted.items():
+            times = f"{median(values):.3f}, at most {max(values):.3f}"
+            terminalreporter.line(f"  {name}: {sum(values):,}" if isinstance(values[0], int) else f"  {name}: {times}")
 
 
 @pytest.fixture(scope="session")
