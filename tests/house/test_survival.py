@@ -18,6 +18,7 @@ RETURNS, CONTENT, TYPED, PEOPLE = "declare/test_returns", "declare/test_content"
 FLOW = "live/test_flow"
 DIE, WORKERS, SCALING = "providers/test_workers_die", "providers/test_workers", "providers/test_scaling"
 NEIGHBOURS = "live/test_neighbours"
+KERNELS = "providers/test_kernels_die"
 SENT, EACH, WORKING, DYING = "live/test_content", "measure/test_each", "record/test_working", "record/test_dying_tools"
 ROWS: dict[str, dict[str, str]] = {
     "tools": {
@@ -115,12 +116,12 @@ ROWS: dict[str, dict[str, str]] = {
         "a worker hangs, or its network is cut": f"{DIE}::a_worker_that_hangs",
         "silence while the kernel itself is held up": f"{WORKERS}::silence_counts_only_while_the_kernel_is_awake",
         "a cell holds the kernel's loop up": f"{DIE}::a_blocked_loop_loses_nothing",
-        "the kernel is killed: nothing more is spent, no process is left": f"{DIE}::a_killed_kernel_stops_spending",
-        "the kernel is killed: the next run knows what may be paid": f"{DIE}::the_run_after_a_killed_kernel",
-        "the scheduler is killed": f"{DIE}::strangers_who_scale_lose_nothing_and_a_dead_scheduler",
-        "a stranger retires the workers": f"{DIE}::strangers_who_scale_lose_nothing",
-        "a stranger scales by itself": f"{DIE}::adaptive_scaling_by_a_stranger",
-        "an interrupt": f"{DIE}::an_interrupt_of_a_kernel_leaves_its_workers",
+        "the kernel is killed: nothing more is spent, no process is left": f"{KERNELS}::a_killed_kernel_stops_spending",
+        "the kernel is killed: the next run knows what may be paid": f"{KERNELS}::the_run_after_a_killed_kernel",
+        "the scheduler is killed, or asked to end": f"{KERNELS}::a_dead_scheduler_repeats_nothing",
+        "a stranger retires the workers": f"{KERNELS}::strangers_who_scale_lose_nothing",
+        "a stranger scales by itself": f"{KERNELS}::adaptive_scaling_by_a_stranger",
+        "an interrupt": f"{KERNELS}::an_interrupt_of_a_kernel_leaves_its_workers",
         "scaling down": f"{SCALING}::a_worker_that_is_too_many_finishes_its_streams",
         "a connection cut after any message": f"{WORKERS}::a_connection_cut_after_any_message",
         "an answer of 10 MB": f"{DIE}::a_large_answer_comes_whole",
