@@ -6,13 +6,14 @@ A verb declares its options once. The same parser then reads the line, writes th
 from __future__ import annotations
 
 import argparse
+import re
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
 from IPython.core.error import UsageError
 from IPython.core.magic_arguments import MagicArgumentParser
 
 from agent_magic.errors import did_you_mean
-from agent_magic.show.page import Column, Line, Page, Table, Words
+from agent_magic.show.page import WIDTH, Column, Line, Page, Table, Words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -258,7 +259,15 @@ class Commands(dict[str, Verb]):
         verb = self.find(command)
         options = self.parser(command).told()
         table = [Table((Column("option"), Column("", "prose")), options, strong=True)] if options else []
-        return Page([Line(verb.help, head=f"%agents {command}:"), Words("\n".join(verb.examples)), *table])
+        return Page(
+            [Line(verb.help, head=f"%agents {command}:"), Words("\n".join(map(_example, verb.examples))), *table]
+        )
+
+
+def _example(line: str) -> str:
+    """Write a line of an example; a comment that would make it too wide stands above it."""
+    command, *comment = re.split(r"\s{2,}(?=# )", line, maxsplit=1)
+    return line if len(line) <= WIDTH or not comment else f"{comment[0]}\n{command}"
 
 
 def without_comment(line: str) -> str:

@@ -14,7 +14,7 @@ from agent_magic.declare.units import UNKNOWN, dollars, plural, seconds
 from agent_magic.measure.scores import FEW
 from agent_magic.measure.spread import ALL
 from agent_magic.record.plaintext import single_line
-from agent_magic.show.page import GAP, Column, Fold, Line, Page, Table, columns_of, cut
+from agent_magic.show.page import GAP, WIDTH, Column, Fold, Line, Page, Table, columns_of, cut
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -23,10 +23,11 @@ if TYPE_CHECKING:
 
     from agent_magic.show.page import Kind
 
-WIDTH: Final = 100
+MOST_WIDTH: Final = 100
 """The columns of text that a frame takes; its HTML then fits a JupyterLab of 1280 px."""
 MOST_COLUMNS: Final = 10
 MOST_ROWS: Final = 60
+MOST_LINES: Final = 3
 END_ROWS: Final = 10
 """Of more than `MOST_ROWS` rows, so many of the beginning and of the end are shown."""
 LEAST_S: Final = 0.05
@@ -67,19 +68,20 @@ class _Shown(NamedTuple):
 
 def frame_bundle(frame: pd.DataFrame) -> dict[str, str]:
     """Return a frame as HTML and as text, by MIME type."""
-    return {**_page(frame, HTML_WORDS).bundle(WIDTH), "text/plain": frame_text(frame)}
+    return {**_page(frame, HTML_WORDS, MOST_WIDTH).bundle(), "text/plain": frame_text(frame)}
 
 
 def frame_text(frame: pd.DataFrame) -> str:
-    """Return a frame as text of at most `WIDTH` columns."""
-    return _page(frame, LEAST_WORDS).text(WIDTH)
+    """Return a frame as text of at most `MOST_WIDTH` columns; one with reasons, which break, of `WIDTH`."""
+    width = WIDTH if "why" in frame else MOST_WIDTH
+    return _page(frame, LEAST_WORDS, width).text(width)
 
 
-def _page(frame: pd.DataFrame, words: int) -> Page:
+def _page(frame: pd.DataFrame, words: int, width: int) -> Page:
     if not len(frame):
         why = [frame.attrs["verdict"]] if frame.attrs.get("verdict") else []
         return Page([Line(" · ".join(["no rows", *why, f"columns: {', '.join(map(str, frame.columns))}"]), "soft")])
-    said, columns = _columns(frame, words)
+    said, columns = _columns(frame, words, width)
     more = f"all {len(frame.columns)} columns"
     is_forecast = bool(frame.attrs.get("recorded"))
     rows = [plural(len(frame), "forecast" if is_forecast else "row")] if is_forecast or len(frame) > 1 else []
@@ -113,7 +115,7 @@ def _recorded(frame: pd.DataFrame) -> list[Line]:
     return [Line(" · ".join([*numbers, *same]), "soft", head="the run")]
 
 
-def _columns(frame: pd.DataFrame, words: int) -> tuple[list[str], list[_Shown]]:
+def _columns(frame: pd.DataFrame, words: int, width: int) -> tuple[list[str], list[_Shown]]:
     """Return what is said once above, and the columns that are shown."""
     said: list[str] = []
     wanted: list[_Shown] = []
@@ -132,7 +134,7 @@ def _columns(frame: pd.DataFrame, words: int) -> tuple[list[str], list[_Shown]]:
                 said.append(_said(name, first[0], said))
             continue
         wanted += [_shown(frame, place), *_changes(frame, place)]
-    return said, _fitting([*_index(frame), *wanted], words)
+    return said, _fitting([*_index(frame), *wanted], words, width)
 
 
 def _said(name: str, word: str, before: list[str]) -> str:
@@ -163,12 +165,13 @@ def _all(frame: pd.DataFrame) -> list[_Shown]:
     return [*_index(frame), *(_shown(frame, place) for place in range(len(frame.columns)))]
 
 
-def _fitting(columns: list[_Shown], wide: int) -> list[_Shown]:
+def _fitting(columns: list[_Shown], wide: int, width: int) -> list[_Shown]:
     """Keep the columns that fit beside each other: what a row is about, the measures, then the others.
 
     Args:
         columns: All of them.
         wide: The least width of an error or a reason.
+        width: The width of all, in letters.
     """
     words = [place for place, one in enumerate(columns) if one.title in ALWAYS]
     keys = next((place for place, one in enumerate(columns) if one.title in RANKS), 1)
@@ -177,7 +180,7 @@ def _fitting(columns: list[_Shown], wide: int) -> list[_Shown]:
         return 0 if place < keys else RANKS.get(columns[place].title, len(RANKS) + 1)
 
     order = sorted(range(len(columns)), key=rank)
-    room, kept = WIDTH - len(words) * (LEAST_WORDS + len(GAP)), set(words)
+    room, kept = width - len(words) * (LEAST_WORDS + len(GAP)), set(words)
     for place in [one for one in order if one not in kept]:
         needed = columns[place].width + len(GAP)
         if kept - {*words} and (needed > room or len(kept) == MOST_COLUMNS):
@@ -189,6 +192,9 @@ def _fitting(columns: list[_Shown], wide: int) -> list[_Shown]:
 
 
 def _shortened(column: _Shown, most: int) -> _Shown:
+    """Cut words that are too long. A reason may take some lines."""
+    if column.title == "why" and column.width > most:
+        return column._replace(kind="prose", cells=[cut(cell, MOST_LINES * most) for cell in column.cells])
     return column._replace(cells=[cut(cell, most) for cell in column.cells])
 
 

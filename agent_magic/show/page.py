@@ -166,7 +166,7 @@ class Table:
             ).rstrip()
 
 
-LEAST_PROSE = 24
+LEAST_PROSE = 20
 """Prose is not set narrower than this many columns."""
 
 
@@ -247,7 +247,8 @@ def padded(text: str, width: int, *, right: bool = False) -> str:
     return blank + text if right else text + blank
 
 
-def wrapped(text: str, width: int) -> str:
-    """Break a line between words."""
-    lines = textwrap.wrap(text, max(width, 1), break_long_words=False, break_on_hyphens=False)
+def wrapped(text: str, width: int, indent: str = "") -> str:
+    """Break a line between words. All lines but the first begin with the indent."""
+    how: dict[str, bool] = {"break_long_words": False, "break_on_hyphens": False}
+    lines = textwrap.wrap(text, max(width, 1), subsequent_indent=indent, **how)
     return "\n".join(lines)

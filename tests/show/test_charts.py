@@ -247,7 +247,7 @@ def test_scenarios_without_a_price_are_counted():
     """What cannot be drawn is said, and a frame that is none is an error that says what to give."""
     rows = [{"model": "a", "wall_s": 1.0, "cost_usd": float("nan")}, {"model": "b", "wall_s": 2.0, "cost_usd": 0.1}]
     chart = tradeoff(frame(rows))
-    assert "1 scenario without a known price or time not shown" in chart.text
+    assert "1 scenario without a known price or time not shown" in " ".join(chart.text.split())
     with pytest.raises(DeclarationError, match=r"no column 'wall_s'.*run\.whatif"):
         tradeoff(frame([{"a": 1}]))
 
@@ -294,7 +294,7 @@ def test_what_was_measured_is_solid_and_forecasts_are_hollow():
     filled = [(mark["shape"], mark["filled"]) for mark in points]
     assert [("diamond", True)] == [one for one in filled if one[1]]
     assert {"diamond", "circle"} == {shape for shape, is_filled in filled if not is_filled}
-    assert "solid: measured, hollow: forecast" in chart.text
+    assert "solid: measured, hollow: forecast" in " ".join(chart.text.split())
     assert "solid:" not in tradeoff(made).text
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from agent_magic.show.charts.marks import Area, Bar, Point, Rows
 from agent_magic.show.charts.svg import SEPARATOR, svg_of
 from agent_magic.show.charts.vega import spec_of
+from agent_magic.show.page import WIDTH, wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -85,7 +86,7 @@ def compose(
     """
     below = SEPARATOR.join(filter(None, caption))
     rows = [row for panel in panels for row in _text_rows(panel)]
-    text = "\n".join(filter(None, [title, line, *rows, below]))
+    text = "\n".join(wrapped(row, WIDTH, "    ") for row in [title, line, *rows, below] if row)
     given = (title, line, panels, legend, below)
     return Chart(title, svg_of(*given, theme=theme), spec_of(*given, theme=theme), text)
 
