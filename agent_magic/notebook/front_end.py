@@ -13,10 +13,15 @@ from typing import TYPE_CHECKING, Any, cast
 
 from IPython.display import display  # pyright: ignore[reportUnknownVariableType] - IPython leaves its types open
 
+from agent_magic.show.page import wrapped
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
     from agent_magic.show.page import Page
+
+PAGE_LETTERS = 100
+"""So many printed letters fit a line of JupyterLab in a window of 1280 px."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,8 +118,11 @@ def put_cell(shell: Any, text: str) -> None:
 
 
 def note(text: str) -> None:
-    """Print what a person should know. A Python warning would show paths of this machine."""
-    say(f"note: {text}")
+    """Print what a person should know. A Python warning would show paths of this machine.
+
+    JupyterLab breaks a printed line at the edge of the page, in the middle of a word, so it is broken before.
+    """
+    say("\n".join(wrapped(line, PAGE_LETTERS, "  ") for line in f"note: {text}".split("\n")))
 
 
 def display_bundle(bundle: dict[str, str]) -> None:

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from agent_magic.show.theme import Tone
 
 MOST_ANSWERS: Final = 40
-"""So many answers are folded in: `run.texts` has the others."""
+"""So many answers are folded in, of a larger run the first `FEW_ANSWERS`: `run.texts` has the others."""
+FEW_ANSWERS: Final = 5
 MOST_CHARS: Final = 4_000
 """The characters of a folded answer."""
 MOST_KINDS: Final = 3
@@ -121,6 +122,8 @@ def _answers(record: RunRecord) -> list[Fold]:
     found = [one for one in record.results if one.text]
     if not found:
         return []
-    inside: list[Block] = [Fold(one.name, [Words(one.text, MOST_CHARS)]) for one in found[:MOST_ANSWERS]]
-    inside += [Line("run.texts has the others.", "soft")] if len(found) > MOST_ANSWERS else []
+    is_large = len(found) > MOST_ANSWERS
+    shown = found[:FEW_ANSWERS] if is_large else found
+    inside: list[Block] = [Fold(one.name, [Words(one.text, MOST_CHARS)]) for one in shown]
+    inside += [Line("run.texts has the others.", "soft")] if is_large else []
     return [Fold(plural(len(found), "answer"), inside, instead="")]
