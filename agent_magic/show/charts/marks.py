@@ -11,7 +11,8 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 
 from agent_magic.declare.units import seconds, time_tick, time_ticks
 
-WIDTH: Final = 860.0
+WIDTH: Final = 848.0
+"""The width of an output in JupyterLab in a window of 1280 px: letters are as large there as they are drawn."""
 MARGIN: Final = 24.0
 ROW_H: Final = 20.0
 
