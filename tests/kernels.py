@@ -152,6 +152,10 @@ class Kernel:
             self._settle()
         return reply
 
+    def drawn(self, cell: str) -> list[tuple[str, dict[str, Any]]]:
+        """Return what a cell has displayed so far, and displayed again, also since its reply."""
+        return [(kind, content) for kind, content in self._cells[cell].outputs if kind.endswith("display_data")]
+
     def do(self, code: str) -> Reply:
         """Run a cell to its end."""
         return self.wait(self.start(code))

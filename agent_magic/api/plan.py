@@ -485,7 +485,7 @@ class Plan(DeclaredPlan):
 
 async def _driven(driver: Driver | Player, session: Session, *, alone: bool) -> Run:
     """Drive a run to its end and log what its numbers do not say."""
-    with sampling(driver.now) as samples:
+    with sampling(driver.now, driver.samples):
         await driver.drive()
     if alone:
         session.keep_limits()
@@ -503,9 +503,7 @@ async def _driven(driver: Driver | Player, session: Session, *, alone: bool) -> 
         if note:
             LOG.warning(note)  # a Python warning could be made an error, and the paid run be lost with it
     history = None if alone else session.history
-    run = Run(driver.record, driver, history=history, prices=driver.prices, session=session)
-    run.samples = samples
-    return run
+    return Run(driver.record, driver, history=history, prices=driver.prices, session=session)
 
 
 def start(  # noqa: PLR0913 - the options of `Plan.run`

@@ -72,6 +72,7 @@ class Run(Reading):
     ) -> None:
         super().__init__(record, prices)
         self._driver, self.history = driver, history
+        self.samples = [] if driver is None else driver.samples
         self.session, self.grades = session, GradeBook() if session is None else session.grades
         self.forecasts = Forecasts()
         self.trials: list[Trial] = []

@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from agent_magic.live.earlier import Earlier
     from agent_magic.live.people import Asker
     from agent_magic.live.sharing import Sharing
+    from agent_magic.live.vitals import Sample
     from agent_magic.providers.base import Provider
     from agent_magic.providers.recorded import Match
     from agent_magic.record.answer import Answer
@@ -155,7 +156,7 @@ class Driver:
         more = {"fresh": fresh, "earlier": earlier, "frame_of": frame_of, "asker": asker}
         self._caller = Caller(self.record, policy, provider, cache=cache, **more)
         self._over = asyncio.Event()
-        self._tasks = Tasks(self._over.set)
+        self._tasks, self.samples = Tasks(self._over.set), list["Sample"]()
         batcher = None if requests.batching is None else self._make_batcher()
         self._buyer = Buyer(self.engine, provider, self.prices, policy.max_attempts, cache=cache, batcher=batcher)
         self._alarm: asyncio.TimerHandle | None = None

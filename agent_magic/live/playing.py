@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from agent_magic.engine.policy import Policy
     from agent_magic.live.batching import Waiting
     from agent_magic.live.driver import Driver
+    from agent_magic.live.vitals import Sample
     from agent_magic.providers.recorded import Deck, Match
     from agent_magic.record.prices import Prices
 
@@ -73,6 +74,7 @@ class Player:
         self.prices: Prices | None = None
         self.alerts = AlertMonitor(self.record, None)
         self.loop: asyncio.AbstractEventLoop | None = None
+        self.samples: list[Sample] = []
         self._stopped = False
         self._held_since: float | None = None
         self._nudge = asyncio.Event()

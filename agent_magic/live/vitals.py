@@ -34,15 +34,16 @@ class Sample(NamedTuple):
 
 
 @contextmanager
-def sampling(now: Callable[[], float]) -> Generator[list[Sample]]:
-    """Sample the kernel within a block, on the running event loop. Yields the list that grows.
+def sampling(now: Callable[[], float], samples: list[Sample]) -> Generator[None]:
+    """Sample the kernel within a block, on the running event loop.
 
     Args:
         now: Returns the seconds since the run began.
+        samples: Grows meanwhile.
     """
-    sampler = _Sampler(now)
+    sampler = _Sampler(now, samples)
     try:
-        yield sampler.samples
+        yield
     finally:
         sampler.timer.cancel()
 
@@ -50,8 +51,8 @@ def sampling(now: Callable[[], float]) -> Generator[list[Sample]]:
 class _Sampler:
     """Takes a sample whenever its timer fires. A task would cost a short run two more turns of the event loop."""
 
-    def __init__(self, now: Callable[[], float]) -> None:
-        self.samples: list[Sample] = []
+    def __init__(self, now: Callable[[], float], samples: list[Sample]) -> None:
+        self.samples = samples
         self._now, self._every_s = now, EVERY_S
         self._rss_mb: Callable[[], float | None] | None = None
         self._loop = asyncio.get_running_loop()

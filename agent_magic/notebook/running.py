@@ -183,7 +183,7 @@ async def _run(session: Session, driver: Driver, screen: Screen) -> Run:
     desks = [screen.asker] if isinstance(screen.asker, Desk) else []
     session.desks += desks
     try:
-        with sampling(driver.now) as run.samples:
+        with sampling(driver.now, driver.samples):
             async with _shown(session, driver, screen):
                 await driver.drive()
     finally:

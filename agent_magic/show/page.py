@@ -249,6 +249,8 @@ def padded(text: str, width: int, *, right: bool = False) -> str:
 
 def wrapped(text: str, width: int, indent: str = "") -> str:
     """Break a line between words. All lines but the first begin with the indent."""
-    how: dict[str, bool] = {"break_long_words": False, "break_on_hyphens": False}
-    lines = textwrap.wrap(text, max(width, 1), subsequent_indent=indent, **how)
+    broken = textwrap.TextWrapper(
+        max(width, 1), subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+    )
+    lines = broken.wrap(text)
     return "\n".join(lines)

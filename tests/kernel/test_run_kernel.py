@@ -242,6 +242,25 @@ def test_run_in_the_background(kernel, server):
     assert finished + 2 == server.log()["finished"]
 
 
+def test_the_dashboard_follows_a_run_in_the_background(kernel, server):
+    """It is drawn again in its place while other cells run, for the last time when the run is over, with the kernel."""
+    declare(kernel, slow="Hello. [[ttft:5]]", after="{{ slow }}")
+    kernel.do("%agents start")
+    cell = kernel.start("%agents dashboard")
+    assert "ok" == kernel.wait(cell).status
+    assert ["display_data"] == [kind for kind, _ in kernel.drawn(cell)]
+    kernel.do("run = %agents wait")
+    kernel.do("import asyncio\nawait asyncio.sleep(1.5)")
+    kinds, drawn = zip(*kernel.drawn(cell), strict=True)
+    assert {"update_display_data"} == set(kinds[1:])
+    assert len(kinds) >= 3
+    assert 1 == len({one["transient"]["display_id"] for one in drawn}), "in one place"
+    last = drawn[-1]["data"]
+    assert "2 agents in 2 layers" in last["text/plain"]
+    assert "memory" in last["image/svg+xml"], "of the kernel"
+    assert "[]\n" == kernel.do(TASKS).text
+
+
 def test_stop_a_run_in_the_background(kernel, server):
     """`%agents stop` ends the run in the background, says what is kept, and `%agents wait` returns what it became."""
     declare(kernel, left=HANG, after="{{ left }}")

@@ -44,15 +44,19 @@ def dask(server):
 
 
 def pids(dask):
-    """Return the process of each of both workers, by name. One that was killed before is started again meanwhile."""
-    end = time.monotonic() + PATIENCE_S
+    """Return the process of each of both workers, by name. One that was killed before is started again meanwhile.
+
+    One that was asked to end still answers for a moment, so two answers have to agree.
+    """
+    before, end = {}, time.monotonic() + PATIENCE_S
     while True:
         client, names = dask.cluster._client, dask.cluster.start_now()
         found = {names.get(address): pid for address, pid in client.run(os.getpid, on_error="ignore").items()}
-        if len(found) == 2 and None not in found:
+        if len(found) == 2 and None not in found and found == before:
             return found
+        before = found
         assert time.monotonic() < end, f"only {found} have come"
-        time.sleep(0.05)
+        time.sleep(0.2)
 
 
 @pytest.mark.parametrize("how", DEATHS)
@@ -79,7 +83,10 @@ def test_requests_of_a_dead_worker_fail_and_are_not_repeated(dask, book, how, re
     record_property("requests cut", book.states().count("cut"))
     record_property("seconds until the run knew", soon)
     gone(victim)
-    pids(dask)
+    end = time.monotonic() + PATIENCE_S
+    while len(dask.workers()) < 2:
+        assert time.monotonic() < end, "it is started again"
+        time.sleep(0.05)
     told = {one.name: (one.state, one.answered, one.failed) for one in dask.workers()}
     assert {"worker-0": ("idle", 0, 4), "worker-1": ("idle", 4, 0)} == told, "of the last run"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from typing import TYPE_CHECKING
 
 from IPython.core.error import UsageError
@@ -15,6 +16,7 @@ from agent_magic.notebook.command import CommandContext, Parser, Verb, add_nothi
 from agent_magic.notebook.front_end import is_kernel, note, say, show_page
 from agent_magic.notebook.verbs.runs import add_run_options
 from agent_magic.notebook.verbs.steering import run_again
+from agent_magic.show.charts.following import following
 from agent_magic.show.page import Column, Line, Page, Table
 
 if TYPE_CHECKING:
@@ -77,12 +79,13 @@ def _alert(ctx: CommandContext, given: Namespace) -> None:
 
 
 def _dashboard(ctx: CommandContext, _: Namespace) -> Chart:
-    """Return the dashboard of the run under way, as far as it is, or of the last one."""
+    """Return the dashboard of the run under way, which is drawn again where it is displayed, or of the last one."""
     session = ctx.session
-    if session.running:
-        driver = session.running[-1]
-        return Run(driver.record, driver).dashboard(theme=session.theme)
-    return session.last_run().dashboard(theme=session.theme)
+    if not session.running:
+        return session.last_run().dashboard(theme=session.theme)
+    run = Run(session.running[-1].record, session.running[-1])
+    draw = partial(run.dashboard, theme=session.theme)
+    return following(draw, lambda: run.record.ended_s is not None)
 
 
 def _telemetry_options(parser: Parser) -> None:
@@ -108,7 +111,7 @@ VERBS = {
         "Draw throughput, waiting, errors, latency, dollars and limits over time: of the run under way, or the last.",
         add_nothing,
         _dashboard,
-        examples=("%agents dashboard    # again for what is new",),
+        examples=("%agents dashboard    # while a run goes on it follows it",),
     ),
     "alert": Verb(
         "Watch the runs from now on: a strip on the picture while a rule is broken, a row in run.alerts.",

@@ -10,6 +10,7 @@ import asyncio
 import logging
 import sys
 import threading
+import time
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
@@ -27,6 +28,8 @@ T = TypeVar("T")
 INSTALL = 'Workers need Dask: pip install "agent-magic[dask]", here and where scheduler and workers run.'
 CONNECT_S = 10.0
 """How long to look for a scheduler, or for a worker."""
+BACK_S = 30.0
+"""How long to wait for a worker of our own that is being started again."""
 
 
 class Cluster:
@@ -62,6 +65,8 @@ class Cluster:
             AgentMagicError: Dask is not installed, or the cluster cannot be reached.
         """
         await asyncio.to_thread(self._start)
+        if self.is_own:
+            await self._ask(self._await_one)
 
     async def names(self) -> dict[str, str]:
         """Return the names of the workers there are, by address.
@@ -206,6 +211,12 @@ class Cluster:
             self._local.scale(len(self._local.worker_spec))
         found: Any = self._client.scheduler_info(n_workers=-1)["workers"]
         return {address: _name_of(one["name"]) for address, one in found.items()}
+
+    def _await_one(self) -> None:
+        """Wait for a worker where all are being started again, as just after a loss."""
+        end = time.monotonic() + BACK_S
+        while not self._names() and self._local.worker_spec and time.monotonic() < end:
+            time.sleep(0.2)
 
     def _hold(self, address: str) -> None:
         from agent_magic.providers.dask.plugin import Anchor  # noqa: PLC0415 - it needs Dask

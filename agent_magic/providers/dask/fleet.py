@@ -43,7 +43,7 @@ def _jobs(link: Link) -> tuple[int, int]:
 
 
 class Hub(Protocol):
-    """Whoever has the workers. All but `start` raise `OSError` where it does not answer."""
+    """Whoever has the workers. What is asked of it raises `OSError` where it does not answer."""
 
     async def start(self) -> None:
         """Start it, or find it."""
@@ -123,8 +123,8 @@ class Fleet:
             raise
 
     async def _begin(self) -> None:
-        await self._hub.start()
         try:
+            await self._hub.start()
             await self._follow_once()
         except OSError as error:
             raise AgentMagicError(f"{error}. Connect again: %agents connect dask") from None
