@@ -13,10 +13,16 @@ where an agent did not succeed, its columns are `NA` and `error` says why.
 | list, object, several types | `object` |
 
 What tasks returned is a column with the name of their group.
+
+Some rows are answered by requests that are steps of their own. A row whose agent has a hedge is what the first to
+answer said, and costs what both requests did. One of several that a request asked for has an equal share of its
+dollars, so that the rows add up to the requests; what its tokens are nobody knows. Both take from the moment that they
+could first be asked.
 """
 
 from __future__ import annotations
 
+import math
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -25,6 +31,7 @@ from agent_magic.declare.values import Fields, plain, read
 from agent_magic.errors import InvalidAnswer, NoValue, PlanError, UnknownGroup
 from agent_magic.measure.frames import agents_frame, as_made, frame_of
 from agent_magic.measure.metrics import total_cost
+from agent_magic.record.answer import Usage, add_usage
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -36,6 +43,12 @@ if TYPE_CHECKING:
 
 OF_EACH = ("agent", "status", "source", "stop_reason", "total_s", "input_tokens", "output_tokens", "cost_usd", "error")
 """The columns of `run.agents` that `run.each` repeats."""
+OF_ASKED: Final = {
+    **dict.fromkeys(("source", "stop_reason"), "string"),
+    **dict.fromkeys(("input_tokens", "output_tokens"), "Int64"),
+    **dict.fromkeys(("total_s", "cost_usd"), "Float64"),
+}
+"""Those of them that come from the requests for a row, where these are steps of their own."""
 OF_SEVERAL: Final = {"status": "string", "cost_usd": "Float64", "error": "string"}
 """What `run.each` says of an item beside the answers of several agents: of the first that did not succeed, if any."""
 ANSWER: Final = "answer"
@@ -77,7 +90,7 @@ def each_frame(record: RunRecord, *groups: str) -> pd.DataFrame:
         said = f"are declared for each of {' and of '.join(over)}" if over else "are missing"
         raise PlanError(f"run.each() takes agents of one value side by side; these {said}. Ask for one at a time.")
     answers = {
-        group: _columns(group, [record.results[of[item]] if item in of else None for item in items])
+        group: _columns(group, [_answerer(record, of[item]) if item in of else None for item in items])
         for group, of in members.items()
     }
     beside = _one(record, list(members[groups[0]].values())) if len(groups) == 1 else _several(record, members, items)
@@ -95,17 +108,61 @@ def each_frame(record: RunRecord, *groups: str) -> pd.DataFrame:
     return as_made(frame)
 
 
-def _one(record: RunRecord, numbers: list[int]) -> pd.DataFrame:
-    import pandas as pd
+def _askers(record: RunRecord, number: int) -> list[AgentResult]:
+    """Return the steps whose requests are for one row: itself, or where it makes none, those that it takes it from."""
+    plan, part = record.plan, record.plan.agents[number].part
+    if part is not None and part.asked:
+        return [record.results[plan.index[part.asked]]]
+    if plan.agents[number].race:
+        return [record.results[parent] for parent in plan.dag.parents[number]]
+    return [record.results[number]]
 
+
+def _answerer(record: RunRecord, number: int) -> AgentResult | None:
+    """Return whose answer a row is: its own, or in a race that of the first to answer; `None` if of nobody there."""
+    result = record.results[number]
+    if not record.plan.agents[number].race:
+        return result
+    has_won = result.status == "succeeded"
+    return next((one for one in _askers(record, number) if (one.status == "succeeded") is has_won), None)
+
+
+def _cost_usd(record: RunRecord, number: int) -> float | None:
+    """Return the dollars of a row: all that was asked for it, or its share of what was asked for several."""
+    part, askers = record.plan.agents[number].part, _askers(record, number)
+    if part is None or not part.asked:
+        return total_cost(askers)
+    request = record.plan.agents[record.plan.index[part.asked]].part
+    whole = askers[0].cost_usd
+    return None if whole is None or request is None else whole / len(request.item)
+
+
+def _one(record: RunRecord, numbers: list[int]) -> pd.DataFrame:
     frame = agents_frame(record)
     wanted = [record.results[number].name for number in numbers]
     frame = frame.set_index("agent", drop=False).loc[wanted, [*OF_EACH]]
-    parts = [part for number in numbers if (part := record.plan.agents[number].part) is not None and part.asked]
-    if parts:  # whoever answered has answered their requests
-        sources = [record.results[record.plan.index[part.asked]].source for part in parts]
-        frame["source"] = pd.array(sources, dtype="string")
+    if any(_askers(record, number) != [record.results[number]] for number in numbers):
+        rows = frame_of([_asked_row(record, number) for number in numbers], OF_ASKED, record)
+        frame = frame.assign(**{name: rows[name].array for name in rows})
     return frame.set_axis(range(len(frame)), axis=0)
+
+
+def _asked_row(record: RunRecord, number: int) -> dict[str, Any]:
+    """Return what is known of a row by those that asked for it."""
+    result, askers, part = record.results[number], _askers(record, number), record.plan.agents[number].part
+    shared = part is not None and bool(part.asked)
+    first = askers[0] if shared else _answerer(record, number)
+    usage = Usage() if shared else add_usage([one.usage for one in askers if one.attempts])
+    ready = [one.ready_s for one in askers if one.ready_s is not None]
+    took_s = None if result.finished_s is None or not ready else result.finished_s - min(ready)
+    return {
+        "source": None if first is None else first.source,
+        "stop_reason": None if first is None else first.stop_reason,
+        "total_s": took_s,
+        "input_tokens": usage.input_tokens,
+        "output_tokens": usage.output_tokens,
+        "cost_usd": _cost_usd(record, number),
+    }
 
 
 def _several(record: RunRecord, members: Mapping[str, Mapping[int, int]], items: Sequence[int]) -> pd.DataFrame:
@@ -114,7 +171,8 @@ def _several(record: RunRecord, members: Mapping[str, Mapping[int, int]], items:
         results = {group: record.results[of[item]] for group, of in members.items() if item in of}
         status = next((one.status for one in results.values() if one.status != "succeeded"), "succeeded")
         failed = [f"{group}: {one.error}" for group, one in results.items() if one.error]
-        cost = total_cost(list(results.values()))
+        costs = [_cost_usd(record, of[item]) for of in members.values() if item in of]
+        cost = None if None in costs else math.fsum(one for one in costs if one is not None)
         rows.append({"status": status, "cost_usd": cost, "error": "; ".join(failed) or None})
     return frame_of(rows, OF_SEVERAL, record)
 

@@ -39,7 +39,7 @@ def script(*leaves_out: set[int]):
 
 
 def test_each_row_has_its_own_answer():
-    """A row per item with its own value; the dollars are those of two requests, and no row has them again."""
+    """A row per item with its own value; each has an equal share of the dollars of its request, whose rows add up."""
     record, client = drive(plan_of(), script(), SEED)
     run = am.Run(record)
     assert run.each("label")["label"].to_dict() == {"a": 3, "b": 3, "c": 5, "d": 4, "e": 4}
@@ -48,7 +48,11 @@ def test_each_row_has_its_own_answer():
     assert asked == [f"after {value}" for value in (3, 3, 5, 4, 4)]
     assert run.agents["cost_usd"].notna().sum() == 7
     assert len(client.asked) == 2 + 5
-    assert run.each("label")["cost_usd"].isna().all()
+    dollars = run.each("label")["cost_usd"]
+    first, second = (record[f"label_request_{one}"].cost_usd or 0.0 for one in range(2))
+    assert [first / 3, second / 2] == pytest.approx([dollars["a"], dollars["e"]])
+    assert first + second == pytest.approx(dollars.sum())
+    assert first + second == pytest.approx(run.each("label", "next")["cost_usd"].sum() - run.each("next")["cost_usd"].sum())
 
 
 def test_only_what_is_missing_is_asked_for_again():

@@ -61,6 +61,18 @@ def test_who_is_overdue_is_asked_again():
     assert Run(record).ok
 
 
+def test_rows_have_the_dollars_and_seconds_of_both_requests():
+    """A row adds up what was asked for it, from its first request to its answer; so rows add up to the run."""
+    record, _ = drive(plan_of(), late, Policy(10, seed=1))
+    rows = Run(record).each("a")
+    assert "A 7 2" == rows.loc[7, "answer"]
+    assert record["a_7"].finished_s - record["a_first_7"].ready_s == rows.loc[7, "total_s"]
+    assert 1.0 == rows.loc[3, "total_s"]
+    asked = [one.cost_usd or 0.0 for one in record.results if one.name.startswith(("a_first", "a_hedge"))]
+    assert sum(asked) == pytest.approx(rows["cost_usd"].sum())
+    assert rows.loc[7, "cost_usd"] > rows.loc[3, "cost_usd"] > 0
+
+
 def test_what_is_not_overdue_costs_nothing_more():
     """Places that are not used are no rows, and nothing is asked for them."""
     plain, _ = drive(am.Plan([am.Agent("a", "A")]), lambda *_: Reply(), Policy(seed=1))

@@ -218,6 +218,20 @@ def test_a_part_of_a_group_keeps_its_rows():
     assert ["succeeded"] * 2 == list(frame["status"])
 
 
+def test_a_row_with_a_hedge_is_what_answered_first_and_costs_both():
+    """Typed columns as without a hedge, and the tokens and seconds of whoever was asked for the row."""
+    agents = [Agent("a", "{{ item }}", each="rows", returns=Label, hedge=20), Agent("b", "b {{ item }}", each="rows")]
+    first = {"tone": "good", "stars": 3, "sure": 0.5, "rank": 1}
+    frame = runs(agents, {"x": first, "y": "no value", "b x": "B", "b y": "B"}, ["x", "y"]).each("a")
+    assert ["category", "Int64", "Float64", "boolean"] == [str(one) for one in frame.dtypes[:4]]
+    assert ["good", 3] == list(frame.loc[0, ["tone", "stars"]])
+    assert frame.loc[1, "tone"] is pd.NA or pd.isna(frame.loc[1, "tone"])
+    assert (["succeeded", "failed"], ["a_0", "a_1"]) == (list(frame["status"]), list(frame["agent"]))
+    assert ("end_turn", 1, 2) == (frame.loc[0, "stop_reason"], frame.loc[0, "input_tokens"], frame.loc[1, "input_tokens"])
+    plain = runs([Agent("a", "{{ item }}", each="rows", hedge=20)], {"x": "X", "y": "Y"}, ["x", "y"]).each("a")
+    assert ["X", "Y"] == list(plain["answer"])
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
