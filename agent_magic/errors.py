@@ -102,10 +102,16 @@ _MOST_FAILURES = 10
 _MOST_NAMES = 4
 
 
-def did_you_mean(word: object, known: Iterable[object]) -> str:
-    """Return ` Did you mean 'x'?` for the nearest known word, or an empty string if none is near."""
+def did_you_mean(word: object, known: Iterable[object], *, alike: float = 0.6) -> str:
+    """Return ` Did you mean 'x'?` for the nearest known word, or an empty string if none is near.
+
+    Args:
+        word: What was written.
+        known: What there is.
+        alike: How much they must be alike, from 0 to 1.
+    """
     words = [one for one in known if isinstance(one, str)]
-    near = difflib.get_close_matches(word, words, n=1) if isinstance(word, str) else []
+    near = difflib.get_close_matches(word, words, n=1, cutoff=alike) if isinstance(word, str) else []
     return f" Did you mean {near[0]!r}?" if near else ""
 
 
@@ -228,10 +234,11 @@ class Cycle(PlanError):
 
     def __init__(self, cycle: Sequence[str]) -> None:
         self.cycle = tuple(cycle)
+        last, first = self.cycle[-2:]
         super().__init__(
-            f"These agents wait for each other: {_shorten_path(self.cycle)}. To break it, take one edge out: "
-            f"{{{{ {self.cycle[-2]} }}}} out of the prompt of {self.cycle[-1]!r}, or out of its --after. Rounds are "
-            f"written out, the next one as an agent of its own: {self.cycle[-1]}_2. "
+            f"These agents wait for each other: {_shorten_path(self.cycle)}. If they are to work in rounds, say so at "
+            f'the one that begins: {first} --until "{last}.ok" --rounds 3, with a condition on {last}. Else take one '
+            f"edge out: {{{{ {last} }}}} out of the prompt of {first!r}, or out of its --after. "
             "%config AgentMagics.on_cycle = 'sequential' runs them in declared order."
         )
 
@@ -268,9 +275,9 @@ class UndefinedVariable(PlanError):
 class UndefinedField(PlanError):
     """A prompt takes a field of an answer whose type has no such field."""
 
-    def __init__(self, field: str, *, of: str, agent: str, known: Sequence[str]) -> None:
+    def __init__(self, field: str, *, of: str, agent: str, known: Sequence[str], kind: str = "") -> None:
         self.field, self.agent, self.known = field, agent, tuple(known)
-        hint = did_you_mean(field, known) or _has(self.known)
+        hint = did_you_mean(field, known) or (f" It is {kind}." if kind else _has(self.known))
         super().__init__(f"Agent {agent!r} uses {{{{ {of}.{field} }}}}, but {of} has no field {field!r}.{hint}")
 
 

@@ -123,9 +123,12 @@ def by_module(package: str | Path, *, prompt: str = "Review this module.", role:
         role: Their role.
 
     Raises:
-        PlanError: There is no Python file, or one cannot be parsed.
+        PlanError: It is no folder, there is no Python file in it, or one cannot be parsed.
     """
     folder = Path(package)
+    if not folder.is_dir():
+        message = f"package {str(package)!r} is no folder here. Give the folder of a package"
+        raise PlanError(f"{message}; of one that is imported, that is Path(package.__file__).parent.")
     paths = {_module(path, folder): path for path in _files(folder)}
     sources = {name: _read(path) for name, path in paths.items()}
     dotted = _dotted(folder.resolve())

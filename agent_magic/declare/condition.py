@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from agent_magic.declare.step import Step
 
 TRUE = "true"
+_SET = re.compile(r"(?<![=<>!])=(?!=)")
+"""What sets a value, which nobody means in a condition."""
 
 
 @lru_cache(maxsize=1024)
@@ -35,6 +38,8 @@ def condition_of(text: str, agent: str = "", option: str = "when") -> Template:
     title = f"--{option} {text!r} of agent {agent!r}"
     example = "answer.confidence < 0.7" if option == "escalate" else "review.score < 4"
     hint = f'Write an expression over answers and values: --{option} "{example}".'
+    if _SET.search(text):
+        hint = f'Two equals signs compare: --{option} "review.score == 4".'
     if "{%" in text or "%}" in text or "{{" in text:
         raise DeclarationError(f"{title} is no expression: it has braces.", agent=agent, hint=hint)
     found = Template.parse(f"{{% if {text} %}}{TRUE}{{% endif %}}", agent=agent, title=title, hint=hint)
@@ -103,7 +108,9 @@ def flow_notes(step: Step) -> list[str]:
     ahead = ", begins before that is known" if step.speculate else ""
     found += [f"runs only when {step.when}{ahead}"] if step.when else []
     found += [f"asked {step.repeat} times"] if step.repeat else []
-    found += [f"runs again until {step.until}, at most {step.rounds} rounds"] if step.until else []
+    found += (
+        [f"runs again until {step.until}, at most {step.rounds} round{'s' * (step.rounds != 1)}"] if step.until else []
+    )
     many = "as many of them as fit" if step.group == "auto" else f"at most {step.group} of them"
     found += [f"{many} in a request"] if step.group else []
     if step.hedge is not None and step.hedges is None:

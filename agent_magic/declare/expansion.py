@@ -129,19 +129,7 @@ class _Expansion:
         """Return a place for each item that the answer of a step may have."""
         base, *path = over.split(".")
         source = self.declared[base]
-        for option in ("group", "hedge"):
-            if (given := getattr(agent, option)) is not None:
-                message = f"Agent {agent.name!r} has {option}={given} and each={over!r}, the items of an answer."
-                raise PlanError(f"{message} It is for the items of a value: run {base!r} first.")
-        if agent.most is None:
-            message = f"Agent {agent.name!r} is declared for each of {over!r}, which is what {base!r} returns."
-            hint = "Say how many items there may be: --most 40, or most=40."
-            if source.each is not None:
-                hint += f" For one per item of {source.each!r}, side by side with {base!r}, write --each {source.each}."
-            raise PlanError(f"{message} {hint}")
-        if not source.is_task and source.returns is None:
-            message = f"Agent {agent.name!r} is declared for each of {over!r}, and {base!r} answers with text."
-            raise PlanError(f"{message} Have it answer with a list: --returns list[str].")
+        check_places(agent, over, source)
         if base in self._making or base == agent.name:
             raise PlanError(f"Agent {agent.name!r} is declared for each of what it is needed for itself: {over!r}.")
         self._making.append(agent.name)
@@ -170,6 +158,30 @@ class _Expansion:
                 )
                 found.append(one_of(agent, part, each=None))
         return found
+
+
+def check_places(agent: Step, over: str, source: Step) -> None:
+    """Raise `PlanError` where a step cannot be declared for each item of what another one returns.
+
+    Args:
+        agent: The step.
+        over: What it is declared for each of.
+        source: The step that returns it.
+    """
+    base = source.name
+    for option in ("group", "hedge"):
+        if (given := getattr(agent, option)) is not None:
+            message = f"Agent {agent.name!r} has {option}={given} and each={over!r}, the items of an answer."
+            raise PlanError(f"{message} It is for the items of a value: run {base!r} first.")
+    if agent.most is None:
+        message = f"Agent {agent.name!r} is declared for each of {over!r}, which is what {base!r} returns."
+        hint = "Say how many items there may be: --most 40, or most=40."
+        if source.each is not None:
+            hint += f" For one per item of {source.each!r}, side by side with {base!r}, write --each {source.each}."
+        raise PlanError(f"{message} {hint}")
+    if not source.is_task and source.returns is None:
+        message = f"Agent {agent.name!r} is declared for each of {over!r}, and {base!r} answers with text."
+        raise PlanError(f"{message} Have it answer with a list: --returns list[str].")
 
 
 def _depth(part: Part) -> int:

@@ -4,25 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import InitVar, dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Literal, Self, cast, get_args
 
 from agent_magic.declare.agent import Agent
 from agent_magic.declare.attaching import checked, read_content, render, shows_content
-from agent_magic.declare.condition import condition_of
 from agent_magic.declare.content import NO_PROMPT, Prompt
 from agent_magic.declare.context import Context, context_of, with_contexts
 from agent_magic.declare.dag import Dag, build_dag
 from agent_magic.declare.each import OWN, Answers, groups_of, view_of
 from agent_magic.declare.edges import Edge, Edges
 from agent_magic.declare.expansion import expand
+from agent_magic.declare.fields import Taken, check_fields, check_items
 from agent_magic.declare.flow import MISSING, Flow, is_reserved
 from agent_magic.declare.pictures import as_attachment, is_one
 from agent_magic.declare.race import check_races
 from agent_magic.declare.resources import Held, conflicts, held_by
 from agent_magic.declare.saving import saved_paths
-from agent_magic.declare.schema import lacking, schema_of
 from agent_magic.declare.serialization import python_notes
 from agent_magic.declare.subplan import join
 from agent_magic.declare.task import Task
@@ -34,7 +33,6 @@ from agent_magic.errors import (
     DuplicateAgent,
     InvalidAnswer,
     PlanError,
-    UndefinedField,
     UnknownAgent,
 )
 
@@ -474,33 +472,21 @@ class Plan:
 
     def _check_fields(self) -> None:
         """Raise `UndefinedField` for what takes a field which the type of an answer does not have."""
-        for number, agent in enumerate(self.agents):
-            for name, *steps in self._paths(number):
-                parent, path = str(name), list(steps)
-                if parent in self.groups:
-                    group = self.groups[parent]
-                    if view_of(self.agents, group, agent).kind == "all":  # a loop takes one, or a number does
-                        path = path[1:] if path and isinstance(path[0], int) else []
-                    member = next(iter(group.values()))
-                elif parent in self.index:
-                    member = self.index[parent]
-                else:
-                    continue
-                returns = self.agents[member].returns
-                lacks = None if returns is None else lacking(schema_of(returns.schema), path)
-                if lacks is not None:
-                    raise UndefinedField(lacks[1], of=f"{parent}{lacks[0]}", agent=agent.name, known=lacks[2])
+        for step in self.agents:
+            check_fields(step, partial(self._taken, step))
+            if step.part is not None and step.part.source and step.part.place == 0:
+                found = self._taken(step, step.part.source)
+                if found is not None and not found.several:
+                    check_items(step, step.part.source, found.returns, step.part.path)
 
-    def _paths(self, number: int) -> Iterable[tuple[str | int, ...]]:
-        """Yield what a step takes of answers: in its prompt, in its conditions, and as its item."""
-        agent = self.agents[number]
-        if self.inputs[number] and not agent.is_task:
-            known = {*self.inputs[number], *self.groups}
-            yield from (path for path in agent.template.paths if path[0] in known)
-        for text, option in ((agent.when, "when"), (agent.until, "until")):
-            yield from condition_of(text, agent.name, option).paths if text is not None else ()
-        if agent.part is not None and agent.part.source:
-            yield (agent.part.source, *agent.part.path)
+    def _taken(self, step: Step, name: str) -> Taken | None:
+        """Return what the name of an answer stands for in a step; `None` where that has no type."""
+        group = self.groups.get(name)
+        member = self.index.get(name) if group is None else next(iter(group.values()))
+        returns = None if member is None else self.agents[member].returns
+        if returns is None or name == step.name or (step.name, name) in self.dropped:
+            return None
+        return Taken(returns, group is not None and view_of(self.agents, group, step).kind == "all")
 
     def context_of(self, number: int) -> str | Attachment | None:
         """Return what the agent with a number shares with others: a text, picture or document; `None` if nothing.

@@ -23,7 +23,7 @@ from datetime import date, datetime
 from types import MappingProxyType, ModuleType, UnionType
 from typing import TYPE_CHECKING, Any, cast
 
-from agent_magic.declare.schema import Schema, brief, by_item, narrow, schema_of, unwrapped
+from agent_magic.declare.schema import Schema, brief, by_item, choices_of, items_of, narrow, schema_of, unwrapped
 from agent_magic.declare.user_code import reason_of, run_user_code
 from agent_magic.declare.values import placeholder, plain, read
 from agent_magic.errors import DeclarationError, InvalidAnswer, did_you_mean, shown_value
@@ -287,6 +287,38 @@ def look_up(
     if check is not None:
         found["check"] = Check.of(_named(check.strip(), namespace, agent, "--check"), agent=agent, written=check)
     return found
+
+
+def found_again(returns: Returns, namespace: Mapping[str, Any], agent: str) -> Returns | None:
+    """Return the type that a record has the schema of, under the name that it has in a notebook.
+
+    Args:
+        returns: The type by its schema.
+        namespace: The notebook's variables.
+        agent: Whose it is.
+
+    Returns:
+        The type as a `%%agent` line names it; `None` where nothing there has that schema.
+    """
+    own = [name for name, value in namespace.items() if not name.startswith("_") and _is_declared_type(value)]
+    schema = unwrapped(schema_of(returns.schema))
+    lists = [one for one in (schema, items_of(schema)) if (choices_of(one))]
+    words = [f"Literal[{', '.join(map(repr, choices_of(one) or ()))}]" for one in lists]
+    names = [*own, "str", "int", "float", "bool", "date", "datetime", *words]
+    for written in (text for name in names for text in (name, f"list[{name}]", f"{name} | None")):
+        try:
+            found = look_up(agent, written, None, namespace)["returns"]
+        except DeclarationError:
+            continue
+        if found == returns:
+            return found
+    return None
+
+
+def _is_declared_type(value: object) -> bool:
+    """Tell whether a value is a class that says what it holds, or a type made of others."""
+    marks = ("model_json_schema", "__dataclass_fields__", "__required_keys__", "__members__")
+    return typing.get_origin(value) is not None or (isinstance(value, type) and any(hasattr(value, m) for m in marks))
 
 
 def _named(name: str, namespace: Mapping[str, Any], agent: str, option: str) -> Any:

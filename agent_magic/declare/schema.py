@@ -15,7 +15,7 @@ from __future__ import annotations
 import functools
 import json
 import re
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from agent_magic.errors import DeclarationError
 
@@ -282,7 +282,27 @@ def _some(words: list[str]) -> list[str]:
     return words if len(words) <= _MOST_WORDS + 1 else [*words[:_MOST_WORDS], "…"]
 
 
-def lacking(schema: Schema, path: Sequence[str | int]) -> tuple[str, str, list[str]] | None:
+class Lack(NamedTuple):
+    """Where a path of fields leads nowhere.
+
+    Attributes:
+        of: What has no such field, as it stands behind the name of the answer.
+        field: The field.
+        known: The fields there are.
+        kind: What it is, where it is no object.
+    """
+
+    of: str
+    field: str
+    known: list[str]
+    kind: str = ""
+
+
+_HELD: Final = {"string": str, "integer": int, "number": float, "boolean": bool, "array": list}
+"""What an answer is in a prompt, by the type in its schema."""
+
+
+def lacking(schema: Schema, path: Sequence[str | int]) -> Lack | None:
     """Find the first step of a path that leads nowhere.
 
     Args:
@@ -290,23 +310,34 @@ def lacking(schema: Schema, path: Sequence[str | int]) -> tuple[str, str, list[s
         path: Names of fields, and numbers for items of lists.
 
     Returns:
-        What has no such field, the field, and those there are. `None` where the path leads somewhere, or nobody knows:
-        a text has methods.
+        What has no such field. `None` where the path leads somewhere, or nobody knows: a text has methods.
     """
     places, gone = [unwrapped(schema)], ""
     for step in path:
-        places = [each for place in places for each in alternatives_of(place)]
+        places = [each for place in places for each in alternatives_of(place) if each.get("type") != "null"]
         if isinstance(step, int):
             places, gone = [items_of(each) for each in places if items_of(each)], f"{gone}[{step}]"
             continue
         objects = [fields for each in places if (fields := fields_of(each))]
-        if not objects or len(objects) < sum(each.get("type") != "null" for each in places):
+        if not objects and places and not any(hasattr(_HELD.get(str(each.get("type"))), step) for each in places):
+            known = all(each.get("type") in _HELD for each in places)
+            return Lack(gone, step, [], " | ".join(map(brief, places))) if known else None
+        if not objects or len(objects) < len(places):
             return None
         places = [fields[step] for fields in objects if step in fields]
         if not places:
-            return gone, step, list(dict.fromkeys(name for fields in objects for name in fields))
+            return Lack(gone, step, list(dict.fromkeys(name for fields in objects for name in fields)))
         gone = f"{gone}.{step}"
     return None
+
+
+def reached(schema: Schema, path: Sequence[str]) -> list[Schema]:
+    """Return the schemas of what names of fields lead to; none where nobody knows."""
+    places = [unwrapped(schema)]
+    for step in path:
+        objects = [fields_of(each) for place in places for each in alternatives_of(place)]
+        places = [fields[step] for fields in objects if step in fields]
+    return places
 
 
 def typical_chars(schema: Schema) -> int:

@@ -141,7 +141,7 @@ TRIED: Mapping[str, str] = {
     **dict.fromkeys(("cost", "costs", "price", "estimate", "budget"), _PRICE),
     **dict.fromkeys(("status", "ps", "progress"), "%agents lists what is declared, and what runs."),
     **dict.fromkeys(("cancel", "abort", "kill", "interrupt"), "%agents stop ends the run; what has finished is kept."),
-    **dict.fromkeys(("reset", "delete", "remove", "rm"), "%agents drop NAME removes an agent, %agents clear all."),
+    **dict.fromkeys(("reset", "delete", "remove", "rm"), "%agents drop NAME removes one, %agents clear removes all."),
     **dict.fromkeys(("compare", "diff", "whatif", "forecast", "explore", "tradeoff", "timeline", "slo"), _ASKED),
     **dict.fromkeys(("history", "log", "logs"), "%agents runs lists the runs of before."),
     **dict.fromkeys(("config", "set", "options"), "%config AgentMagics shows and sets the defaults of a run."),

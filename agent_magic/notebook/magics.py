@@ -17,7 +17,7 @@ from agent_magic.declare.models import candidates_of
 from agent_magic.declare.roles import ROLES
 from agent_magic.declare.serialization import python_notes
 from agent_magic.declare.task import Task
-from agent_magic.errors import AgentMagicError, DeclarationError, shown_message
+from agent_magic.errors import AgentMagicError, DeclarationError, did_you_mean, shown_message
 from agent_magic.notebook.awaiting import awaited
 from agent_magic.notebook.bridge import run_sync
 from agent_magic.notebook.declaring import (
@@ -214,6 +214,7 @@ class AgentMagics(Magics, Settings):
 
     def _declare(self, agent: Step, plan: str, cell: Cell) -> None:
         registry, names = self.session.registry(plan), self.shell.user_ns
+        self.session.check_fields([agent], registry, names)
         notes = registry.declare(agent, cell, ran=self.session.ran, variables=names, cycles=self.on_cycle != "error")
         notes += [*self._notes_on(agent, registry), *registry.gone(cell)]
         display_bundle(declaration_card(notes=notes, **self._told(agent, registry)))
@@ -222,6 +223,7 @@ class AgentMagics(Magics, Settings):
 
     def _declare_all(self, agents: list[Step], plan: str, cell: Cell) -> None:
         registry, names = self.session.registry(plan), self.shell.user_ns
+        self.session.check_fields(agents, registry, names)
         done: Any = {"ran": self.session.ran, "variables": names, "cycles": self.on_cycle != "error"}
         notes = [*registry.declare_all(agents, cell, **done), *registry.gone(cell)]
         notes += [f"{agent.name}: {note}" for agent in agents for note in self._notes_on(agent, registry)]
@@ -261,9 +263,15 @@ class AgentMagics(Magics, Settings):
         return {
             "agent": agent.with_defaults(model=self.model, max_tokens=self.max_tokens),
             "edges": [one if kind == "prompt" else f"{one} (--{kind})" for one, kind in registry.parents(agent)],
-            "undefined": registry.undefined(agent, names),
+            "undefined": [self._near(name, registry) for name in registry.undefined(agent, names)],
             "items": count_items(names.get(agent.each)),
         }
+
+    def _near(self, name: str, registry: Registry) -> str:
+        """Return a name that nothing stands behind yet, and what may be meant by it."""
+        own = [one for one in self.shell.user_ns if not one.startswith("_")]
+        near = did_you_mean(name, [*(one.name for one in (*registry.agents, *registry.contexts)), *own], alike=0.8)
+        return f"{name} ({near.strip()})" if near else name
 
     def _stopped(self) -> str:
         records = [driver.record for driver in self.session.running]

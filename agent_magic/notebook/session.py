@@ -12,7 +12,8 @@ from agent_magic.api import Ledger, Plan, Run
 from agent_magic.api import Session as Shared
 from agent_magic.api.choosing import with_models
 from agent_magic.declare.agent import Agent
-from agent_magic.declare.expansion import declared_names
+from agent_magic.declare.expansion import check_places, declared_names
+from agent_magic.declare.fields import Taken, check_fields, check_items
 from agent_magic.declare.returns import Returns, look_up
 from agent_magic.declare.task import Task
 from agent_magic.declare.tool import Tools, tools_of
@@ -35,7 +36,7 @@ from agent_magic.simulator import child
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from agent_magic.declare.context import Context
     from agent_magic.declare.step import Step
@@ -267,6 +268,34 @@ class Session:
                 raise
             found.written = tools
             return found
+
+    def check_fields(self, steps: Sequence[Step], registry: Registry, namespace: Mapping[str, Any]) -> None:
+        """Raise for what steps that are declared now take of answers whose type is known and has no such field.
+
+        Raises:
+            UndefinedField: There is no such field.
+            PlanError: It is declared for each of what is no list.
+        """
+        declared = {one.name: one for one in (*registry.agents, *steps)}
+        for step in steps:
+
+            def taken(name: str, step: Step = step) -> Taken | None:
+                parent = declared.get(name)
+                if parent is None or name == step.name:
+                    return None
+                try:
+                    returns = self._typed(parent, namespace).returns
+                except DeclarationError:  # its class is gone, which the plan will say
+                    return None
+                several = parent.repeat is not None or (parent.each is not None and parent.each != step.each)
+                return None if returns is None else Taken(returns, several)
+
+            check_fields(step, taken)
+            base, *path = (step.each or "").split(".")
+            if base in declared and base != step.name and step.each not in namespace:
+                check_places(step, step.each or "", declared[base])
+                if (found := taken(base)) is not None:
+                    check_items(step, base, found.returns, path)
 
     def _typed(self, agent: Step, namespace: Mapping[str, Any]) -> Step:
         """Look up again what the agent's cell names: a class or a function that was run again since then counts."""

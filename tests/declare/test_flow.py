@@ -106,8 +106,12 @@ def test_a_condition_s_names_are_edges():
     assert {"least": 4} == dict(plan.values)
     with pytest.raises(UndefinedField, match="scor"):
         am.Plan([review, am.Agent("fix", "y", when="review.scor < 4")])
+    with pytest.raises(UndefinedField, match=r"review.score has no field 'x'. It is int"):
+        am.Plan([review, am.Agent("fix", "y", when="review.score.x < 4")])
     with pytest.raises(UndefinedVariable, match="least"):
         am.Plan([review, am.Agent("fix", "y", when="review.score < least")])
+    with pytest.raises(DeclarationError, match="Two equals signs compare"):
+        am.Agent("fix", "y", when="review.score = 4")
 
 
 @pytest.mark.parametrize(

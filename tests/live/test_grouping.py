@@ -52,7 +52,9 @@ def test_each_row_has_its_own_answer():
     first, second = (record[f"label_request_{one}"].cost_usd or 0.0 for one in range(2))
     assert [first / 3, second / 2] == pytest.approx([dollars["a"], dollars["e"]])
     assert first + second == pytest.approx(dollars.sum())
-    assert first + second == pytest.approx(run.each("label", "next")["cost_usd"].sum() - run.each("next")["cost_usd"].sum())
+    assert first + second == pytest.approx(
+        run.each("label", "next")["cost_usd"].sum() - run.each("next")["cost_usd"].sum()
+    )
 
 
 def test_only_what_is_missing_is_asked_for_again():

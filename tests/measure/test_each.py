@@ -227,7 +227,11 @@ def test_a_row_with_a_hedge_is_what_answered_first_and_costs_both():
     assert ["good", 3] == list(frame.loc[0, ["tone", "stars"]])
     assert frame.loc[1, "tone"] is pd.NA or pd.isna(frame.loc[1, "tone"])
     assert (["succeeded", "failed"], ["a_0", "a_1"]) == (list(frame["status"]), list(frame["agent"]))
-    assert ("end_turn", 1, 2) == (frame.loc[0, "stop_reason"], frame.loc[0, "input_tokens"], frame.loc[1, "input_tokens"])
+    assert ("end_turn", 1, 2) == (
+        frame.loc[0, "stop_reason"],
+        frame.loc[0, "input_tokens"],
+        frame.loc[1, "input_tokens"],
+    )
     plain = runs([Agent("a", "{{ item }}", each="rows", hedge=20)], {"x": "X", "y": "Y"}, ["x", "y"]).each("a")
     assert ["X", "Y"] == list(plain["answer"])
 

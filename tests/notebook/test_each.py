@@ -6,10 +6,11 @@ import re
 
 import pandas as pd
 import pytest
+from IPython.core.error import UsageError
 from IPython.core.interactiveshell import InteractiveShell
 
 from agent_magic.api import Claude, Plan, Run
-from agent_magic.errors import AgentMagicError, PlanError, Rejected, UndefinedVariable
+from agent_magic.errors import AgentMagicError, Rejected, UndefinedVariable
 from agent_magic.measure.each import OF_EACH
 from agent_magic.notebook.files.cells import find_agents, plan_data, to_notebook
 from agent_magic.notebook.files.scripts import to_script
@@ -78,9 +79,8 @@ def test_the_listing_has_each_declaration_once(magics):
 def test_a_name_selects_its_group_and_what_it_needs(magics):
     """All of the group, and no other agents."""
     assert plan_of(magics, "check").names == ("label_0", "label_1", "check_0", "check_1")
-    magics.agent("wrong --each label", "{{ item }}\n")
-    with pytest.raises(PlanError, match="how many items there may be"):
-        plan_of(magics, "wrong")
+    with pytest.raises(UsageError, match="how many items there may be"):
+        magics.agent("wrong --each label", "{{ item }}\n")
 
 
 def test_a_change_makes_its_group_and_what_follows_stale(magics):

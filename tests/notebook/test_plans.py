@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import re
 from enum import Enum
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from IPython.core.error import UsageError
 from IPython.core.interactiveshell import InteractiveShell
+from pydantic import BaseModel
 
 from agent_magic import Agent, Claude, Plan, Policy, Task
 from agent_magic.declare.presets import PRESETS
@@ -19,13 +20,24 @@ from agent_magic.live.people import Desk
 from agent_magic.live.playing import Player
 from agent_magic.notebook.extension import load, unload
 from agent_magic.notebook.files.cells import find_agents, plan_data, read_cells
-from agent_magic.notebook.front_end import Cell
+from agent_magic.notebook.front_end import Cell, cell_of
 from agent_magic.notebook.magics import AgentMagics
 from agent_magic.notebook.running import LiveStatus
 from agent_magic.record.history import History
 from agent_magic.simulator import child
 
 CELL = "Why.\n\n## a (Researcher)\nOn {{ topic }}\n\n## b --after c\n{{ a }}\n\n## c\nx\n"
+
+
+class Verdict(BaseModel):
+    """What a critic answers."""
+
+    ok: bool
+
+
+def look_up_word(word: str) -> str:
+    """Say what a word means."""
+    return word
 
 
 class Shell(InteractiveShell):
@@ -303,6 +315,53 @@ def test_a_version_of_a_plan_is_brought_back(shell, connected):
     assert ["a", "b"] == names(connected)
     assert '## a (critic) --returns "list[str]"\nx\n\n## b\n{{ a }}\n' in shell.put
     assert "x" == connected.session.registry().agents[0].prompt
+
+
+def test_a_version_is_brought_back_though_nothing_of_it_is_declared(shell, connected, capsys):
+    """Types are found by what they hold, tools by their names; loops, maps and races are declared as they were."""
+    shell.user_ns.update({"Verdict": Verdict, "Mood": Literal["good", "bad"], "look_up_word": look_up_word})
+    sections = [
+        "## draft --until critic.ok --rounds 2\nWrite. {{ critic }}",
+        "## critic --returns Verdict\nCheck {{ draft }}",
+        '## names --returns "list[str]" --tools look_up_word\nName some.',
+        "## mood --returns Mood\nx",
+        '## score --returns "int | None"\nx',
+        "## pick --returns \"Literal['a', 'b']\"\nx",
+        "## work --each names --most 4\nDo {{ item }}",
+        "## quick --first-of mood,score",
+    ]
+    connected.agents_cell("", "\n\n".join(sections))
+    first = connected.agents("run")
+    connected.agents("clear")
+    opened = connected.agents("open --declare")
+    assert shell.put.removeprefix("%%agents\n").strip() == "\n\n".join(sections)
+    assert [] == list(opened.plan.diff(connected.agents("run").plan)["step"])
+    assert first.plan.names == opened.plan.names
+    connected.agents("clear")
+    del shell.user_ns["Verdict"]
+    with pytest.raises(UsageError, match=r"'critic' returned Verdict\(ok\), and the notebook has no type like that"):
+        connected.agents("open --declare")
+    assert [] == names(connected)
+
+
+def test_functions_of_a_version_are_those_of_the_notebook(shell, connected, capsys):
+    """They stay as they are declared now; where there is none of a name, it is said which cell to run."""
+
+    def rows():
+        return [1]
+
+    connected.session.registry().declare(Task("rows", rows), cell_of(shell), ran=(), variables=(), cycles=False)
+    connected.agent("end", "{{ rows }}")
+    connected.agents("run")
+    capsys.readouterr()
+    connected.agents("open --declare")
+    assert "Declared 1 agent of 'agents' as they were; their cell is below. rows stays as declared now." in (
+        capsys.readouterr().out
+    )
+    assert {"rows", "end"} == set(names(connected))
+    connected.agents("clear")
+    with pytest.raises(UsageError, match="'rows' was a function, and the notebook declares none of that name"):
+        connected.agents("open --declare")
 
 
 def test_the_steps_of_a_plan_have_the_defaults_of_the_session(magics, shell):

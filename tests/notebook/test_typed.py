@@ -47,6 +47,62 @@ def plan_of(magics):
     return magics.session.plan(magics.shell.user_ns, defaults={})
 
 
+@pytest.mark.parametrize(
+    ("line", "prompt", "says"),
+    [
+        ('fix --when "label.mod == 1"', "x", "label has no field 'mod'. Did you mean 'mood'?"),
+        ("fix", "{{ label.mod }}", "label has no field 'mod'. Did you mean 'mood'?"),
+        ('fix --when "marks.x"', "x", "marks has no field 'x'. It is list[int]."),
+        ("fix --each marks.items --most 3", "{{ item }}", "marks has no field 'items'"),
+        ("fix --each label --most 3", "{{ item }}", "which is no list but Label(mood). Have it answer with one"),
+        ("fix --each report --most 3", "{{ item }}", "Take a list in it: --each report.parts."),
+        ("fix --each text --most 3", "{{ item }}", "'text' answers with text. Have it answer with a list"),
+        ("fix --each marks", "{{ item }}", "Say how many items there may be: --most 40"),
+    ],
+)
+def test_a_cell_that_takes_what_no_answer_has_is_refused(magics, line, prompt, says):
+    """Where the type is known, the cell says it, not the run; the error names what there is."""
+
+    class Report(BaseModel):
+        title: str
+        parts: list[str]
+
+    magics.shell.user_ns["Report"] = Report
+    for one in ("text", "label --returns Label", "marks --returns list[int]", "report --returns Report"):
+        magics.agent(one, "x")
+    with pytest.raises(UsageError) as caught:
+        magics.agent(line, prompt)
+    assert says in str(caught.value)
+    assert "fix" not in magics.session.registry()
+    with pytest.raises(UsageError):
+        magics.agents_cell("", f"## {line}\n{prompt}")
+
+
+def test_fields_are_those_of_the_class_as_it_is_now(magics):
+    """A class that was run again counts before its agent's cell was."""
+    magics.agent("label --returns Label", "x")
+    with pytest.raises(UsageError, match="no field 'why'"):
+        magics.agent("fix", "{{ label.why }}")
+
+    class Again(BaseModel):
+        why: str
+
+    magics.shell.user_ns["Label"] = Again
+    magics.agent("fix", "{{ label.why }} {{ marks }} {{ label2.y }}")
+    magics.agent("label2 --each rows --returns Label", "x")
+    magics.agent("all", "{% for one in label2 %}{{ one.why }}{% endfor %} {{ label2[0].why }}")
+    del magics.shell.user_ns["Label"]
+    magics.agent("fix", "{{ label.nothing }}")  # nobody knows what it is: the plan says that
+
+
+def test_a_name_that_is_nearly_one_asks_whether_that_is_meant(magics, capsys):
+    """On the card of the cell, before anything runs."""
+    magics.agent("python", "x")
+    capsys.readouterr()
+    magics.agent("compare", "{{ pythn }} and {{ other }}")
+    assert "not defined yet: pythn (Did you mean 'python'?), other" in capsys.readouterr().out
+
+
 def test_a_cell_names_its_type(magics, capsys):
     """The card says briefly what it returns, and who checks it; so do the prompts of the plan, and the help."""
     magics.agent("label --each rows --returns Label --check short", "Label {{ item }}\n")

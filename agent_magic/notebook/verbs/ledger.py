@@ -10,15 +10,18 @@ from IPython.core.error import UsageError
 
 from agent_magic.declare.agent import Agent
 from agent_magic.declare.cells import declared, to_cell
+from agent_magic.declare.returns import found_again
 from agent_magic.declare.units import dollars, plural
+from agent_magic.errors import PlanError
 from agent_magic.notebook.command import CommandContext, Parser, Verb, add_nothing, one_of
 from agent_magic.notebook.files.session_file import Kept, load_session, save_session
 from agent_magic.notebook.front_end import cell_of, note, put_cell, say
 from agent_magic.record.files import inside
+from agent_magic.show.text import listed
 
 if TYPE_CHECKING:
     from argparse import Namespace
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     import pandas as pd
 
@@ -58,29 +61,50 @@ def _open(ctx: CommandContext, given: Namespace) -> Run:
 
 
 def _declare(ctx: CommandContext, run: Run) -> None:
-    """Declare the agents of a run again, in place of those of its plan, and put their cell below."""
-    registry, defaults = ctx.session.registry(run.plan.name), ctx.defaults()
+    """Declare the agents of a run again, in place of those of its plan, and put their cell below.
+
+    Its functions are the notebook's, and stay as they are declared.
+    """
+    registry = ctx.session.registry(run.plan.name)
     now = {step.name: step for step in registry.agents}
-    steps = [_as_written(step, now.get(step.name), defaults) for step in declared(run.plan)]
-    text = to_cell(steps, name=run.plan.name, description=run.plan.description)
+    steps = [_as_written(ctx, step, now.get(step.name)) for step in declared(run.plan)]
+    asked = [step for step in steps if isinstance(step, Agent) or step.race]
+    text = to_cell(asked, name=run.plan.name, description=run.plan.description)
     gone = [step.name for step in registry.agents if step.name not in {one.name for one in steps}]
     registry.drop(gone)
     cell = cell_of(ctx.shell)
-    registry.declare_all(
-        [step for step in steps if isinstance(step, Agent)], replace(cell, id=None), ran=(), variables=(), cycles=True
-    )
-    say(f"Declared {plural(len(steps), 'agent')} of {run.plan.name!r} as they were; their cell is below.")
+    registry.declare_all(asked, replace(cell, id=None), ran=(), variables=(), cycles=True)
+    kept = [step.name for step in steps if step not in asked]
+    stays = f" {listed(kept)} stay{'s' * (len(kept) == 1)} as declared now." if kept else ""
+    say(f"Declared {plural(len(asked), 'agent')} of {run.plan.name!r} as they were; their cell is below.{stays}")
     put_cell(ctx.shell, text)
 
 
-def _as_written(step: Step, now: Step | None, defaults: Mapping[str, Any]) -> Step:
-    """Return a step of a record as a cell had it: a record knows no names of types and tools, and holds defaults."""
-    found: dict[str, Any] = {name: None for name, value in defaults.items() if getattr(step, name) == value}
-    if now is not None:
-        found |= {
-            name: getattr(now, name) for name in ("returns", "tools") if getattr(now, name) == getattr(step, name)
-        }
-    return replace(step, **found) if isinstance(step, Agent) else step
+def _as_written(ctx: CommandContext, step: Step, now: Step | None) -> Step:
+    """Return a step of a record as a cell had it: a record knows no names of types and tools, and holds defaults.
+
+    Raises:
+        PlanError: The notebook does not have what it names.
+    """
+    if not isinstance(step, Agent):
+        if now is None and not step.race:
+            message = f"{step.name!r} was a function, and the notebook declares none of that name."
+            raise PlanError(f"{message} Run the cell that defines it with @am.task, then this again.")
+        return step
+    found: dict[str, Any] = {name: None for name, value in ctx.defaults().items() if getattr(step, name) == value}
+    same = {name for name in ("returns", "tools") if now is not None and getattr(now, name) == getattr(step, name)}
+    found |= {name: getattr(now, name) for name in same}
+    names, hint = ctx.shell.user_ns, "Run the cell that defines it, then this again."
+    if step.returns is not None and not (found.get("returns") and found["returns"].written):
+        found["returns"] = found_again(step.returns, names, step.name)
+        if found["returns"] is None:
+            raise PlanError(f"{step.name!r} returned {step.returns}, and the notebook has no type like that. {hint}")
+    if step.tools and "tools" not in same:  # two are equal with their functions, which no record has
+        wanted = ",".join(tool.name for tool in step.tools)
+        found["tools"] = ctx.session.find_tools(names, step.name, wanted)
+        if [one.definition() for one in found["tools"]] != [one.definition() for one in step.tools]:
+            raise PlanError(f"The tools of {step.name!r}, {wanted}, say something else by now. {hint}")
+    return replace(step, **found)
 
 
 def _ledger_options(parser: Parser) -> None:

@@ -1,0 +1,95 @@
+"""What steps take of typed answers: fields that are not there are found when declared, not when paid for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from agent_magic.declare.condition import condition_of
+from agent_magic.declare.schema import alternatives_of, brief, fields_of, items_of, lacking, reached, schema_of
+from agent_magic.errors import PlanError, UndefinedField
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from agent_magic.declare.returns import Returns
+    from agent_magic.declare.step import Step
+
+Path = tuple[str | int, ...]
+
+
+class Taken(NamedTuple):
+    """What a name stands for where a step takes something of it.
+
+    Attributes:
+        returns: The type of one answer.
+        several: Whether the name is all answers of a group, in which a number stands for one.
+    """
+
+    returns: Returns
+    several: bool = False
+
+
+def taken_paths(step: Step) -> Iterator[Path]:
+    """Yield what a step takes of names in its prompt and its conditions, such as `("review", "score")`."""
+    if not step.is_task:
+        yield from step.template.paths
+    for text, option in ((step.when, "when"), (step.until, "until")):
+        yield from condition_of(text, step.name, option).paths if text is not None else ()
+
+
+def check_fields(step: Step, type_of: Callable[[str], Taken | None]) -> None:
+    """Raise for the first field that a step takes of an answer whose type has none of that name.
+
+    Args:
+        step: The step.
+        type_of: Says what a name stands for; `None` where nobody knows.
+
+    Raises:
+        UndefinedField: There is no such field.
+    """
+    for name, *path in taken_paths(step):
+        found = type_of(str(name)) if path else None
+        if found is None:
+            continue
+        if found.several and not isinstance(path[0], int):  # a loop over them takes one, or a number does
+            continue
+        _check_path(step, found.returns, str(name), path[1:] if found.several else path)
+
+
+def check_items(step: Step, source: str, returns: Returns, path: Sequence[str]) -> None:
+    """Raise where a step is declared for each of what is no list.
+
+    Args:
+        step: The step.
+        source: The name of what has the items.
+        returns: The type of its answer.
+        path: Where in it they are: names of fields.
+
+    Raises:
+        UndefinedField: There is no such field.
+        PlanError: It is no list.
+    """
+    _check_path(step, returns, source, path)
+    places = [one for place in reached(schema_of(returns.schema), path) for one in alternatives_of(place)]
+    if not places or not all(one.get("type") in _NO_LISTS or fields_of(one) for one in places):
+        return
+    name, over = _declared_name(step), ".".join([source, *path])
+    lists = [field for one in places for field, of in fields_of(one).items() if any(map(items_of, alternatives_of(of)))]
+    message = f"Agent {name!r} is declared for each of {over!r}, which is no list but {' | '.join(map(brief, places))}."
+    hint = f"Take a list in it: --each {over}.{lists[0]}." if lists else "Have it answer with one: --returns list[str]."
+    raise PlanError(f"{message} {hint}")
+
+
+_NO_LISTS = frozenset({"string", "integer", "number", "boolean", "null"})
+
+
+def _check_path(step: Step, returns: Returns, name: str, path: Sequence[str | int]) -> None:
+    lacks = lacking(schema_of(returns.schema), path)
+    if lacks is not None:
+        raise UndefinedField(
+            lacks.field, of=f"{name}{lacks.of}", agent=_declared_name(step), known=lacks.known, kind=lacks.kind
+        )
+
+
+def _declared_name(step: Step) -> str:
+    return step.name if step.part is None else step.part.group
