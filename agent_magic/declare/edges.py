@@ -59,7 +59,12 @@ class Edges:
         self.inputs: list[tuple[str, ...]] = []
         self.used: dict[str, Any] = {}
         self.dropped: list[tuple[str, str]] = []
+        alike = None
         for agent in agents:
+            if alike is not None and self._is_alike(agent, alike):
+                self.inputs.append(self.inputs[-1])
+                self.parents.append(self.parents[-1])
+                continue
             inputs = tuple(name for name in self._members(agent, agent.uses) if self._is_input(agent, name))
             after = [name for name in self._members(agent, agent.after) if self._is_parent(agent, name)]
             if agent.when is not None or agent.part is not None:
@@ -69,6 +74,17 @@ class Edges:
                 self._use(agent, agent.context, what="the context", known=values)
             self.inputs.append(inputs)
             self.parents.append([index[name] for name in dict.fromkeys((*inputs, *after))])
+            alike = agent
+
+    def _is_alike(self, agent: Step, before: Step) -> bool:
+        """Tell whether a place has the edges of the one before it: for items of one answer, and what it uses is one.
+
+        Thousands may be reserved, of which a few are needed.
+        """
+        part, other = agent.part, before.part
+        if part is None or other is None or not part.source or (part.group, part.source) != (other.group, other.source):
+            return False
+        return self.groups.keys().isdisjoint((*agent.reads, *agent.after)) and not self.drops
 
     def _deciding(self, agent: Step, inputs: tuple[str, ...]) -> tuple[tuple[str, ...], list[str]]:
         """Return the inputs of a step with whose answer holds its item, and what its conditions are about."""

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from agent_magic.declare.agent import DEFAULT_MAX_TOKENS, Agent
 from agent_magic.declare.condition import condition_of
-from agent_magic.declare.each import REPEATS, ROUNDS, Part, levels_of, one_of, read_items, warn_of_labels
+from agent_magic.declare.each import REPEATS, ROUNDS, Part, levels_of, members_of, read_items, warn_of_labels
 from agent_magic.declare.grouping import REQUEST, check_names, item_steps, request_steps, size_of
 from agent_magic.declare.hedge import FIRST, HEDGE, hedged_steps
 from agent_magic.declare.pictures import frozen
@@ -89,10 +89,10 @@ class _Expansion:
             head = self._rounds[agent.name]
             rounds = self.declared[head].rounds or 0
             parts = [Part(agent.name, f"{ROUNDS}{head}", one, one, None, rounds=rounds) for one in range(1, rounds + 1)]
-            return [one_of(agent, part) for part in parts]
+            return [*members_of(agent, parts)]
         if agent.repeat is not None:
             parts = [Part(agent.name, f"{REPEATS}{agent.name}", one, one, None) for one in range(agent.repeat)]
-            return [one_of(agent, part, repeat=None) for part in parts]
+            return [*members_of(agent, parts, repeat=None)]
         over = agent.each
         if over is None:
             return [agent] if agent.hedge is None or agent.hedges else hedged_steps(agent, [agent])
@@ -121,9 +121,8 @@ class _Expansion:
             requests = request_steps(agent, parts, size_of(agent, parts, agent.max_tokens or DEFAULT_MAX_TOKENS))
             return [*requests, *item_steps(requests, parts)]
         if isinstance(agent, Agent) and agent.hedge is not None:
-            each = [one_of(agent, part, each=None) for part in parts]
-            return hedged_steps(agent, each)
-        return [one_of(agent, part, each=None) for part in parts]
+            return hedged_steps(agent, members_of(agent, parts, each=None))
+        return [*members_of(agent, parts, each=None)]
 
     def _places(self, agent: Step, over: str) -> list[Step]:
         """Return a place for each item that the answer of a step may have."""
@@ -140,24 +139,14 @@ class _Expansion:
         if depth > DEEPEST:
             message = f"Agent {agent.name!r} is declared for each of {over!r}: maps go {DEEPEST} deep, not deeper."
             raise PlanError(f"{message} Join the items in a task, and declare it for each of those.")
-        found: list[Step] = []
+        most, found = agent.most or 0, list[Part]()
         for one in sources[:1] if of_loop else sources:
-            for place in range(agent.most):
+            name, outer = (base, None) if of_loop else (one.name, one.part)
+            options: Any = {"source": name, "path": tuple(path), "most": most, "outer": outer}
+            for place in range(most):
                 number = len(found)
-                part = Part(
-                    agent.name,
-                    over,
-                    number,
-                    number,
-                    None,
-                    source=base if of_loop else one.name,
-                    path=tuple(path),
-                    place=place,
-                    most=agent.most,
-                    outer=None if of_loop else one.part,
-                )
-                found.append(one_of(agent, part, each=None))
-        return found
+                found.append(Part(agent.name, over, number, number, None, place=place, **options))
+        return [*members_of(agent, found, each=None)]
 
 
 def check_places(agent: Step, over: str, source: Step) -> None:

@@ -148,7 +148,10 @@ class Plan:
         """Say who holds what, and what follows where two could change one thing at once."""
         saves = saved_paths(self.agents)
         files = [(saves[step],) if step in saves else () for step in range(len(self.agents))]
-        held = [held_by(one.uses_resources, (*one.writes, *files[step])) for step, one in enumerate(self.agents)]
+        held = [
+            held_by(one.uses_resources, (*one.writes, *file)) if one.uses_resources or one.writes or file else ()
+            for one, file in zip(self.agents, files, strict=True)
+        ]
         self._put(saves=saves, holds={step: one for step, one in enumerate(held) if one})
         found = conflicts(held, self.dag) if self.holds else []
         if not found:
@@ -533,14 +536,24 @@ class Plan:
 
     @cached_property
     def _to_check(self) -> tuple[int, ...]:
-        """The agents whose prompt or context can fail: not those whose text has nothing in it but answers."""
+        """The agents whose prompt or context can fail: not those whose text has nothing in it but answers.
+
+        Of places that are reserved for an item each it is the first: nobody knows the items, so their prompts are one.
+        """
+        firsts: dict[str, int] = {}
+        for number, agent in enumerate(self.agents):
+            if agent.part is not None and agent.part.source:
+                firsts.setdefault(agent.part.group, number)
         return tuple(
             number
             for number, (agent, inputs) in enumerate(zip(self.agents, self.inputs, strict=True))
-            if agent.context is not None
-            or agent.attach
-            or agent.cite
-            or (not agent.is_task and (not agent.template.simple or agent.template.names != inputs))
+            if (agent.part is None or not agent.part.source or firsts[agent.part.group] == number)
+            and (
+                agent.context is not None
+                or agent.attach
+                or agent.cite
+                or (not agent.is_task and (not agent.template.simple or agent.template.names != inputs))
+            )
         )
 
     @cached_property

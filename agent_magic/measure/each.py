@@ -143,7 +143,8 @@ def _one(record: RunRecord, numbers: list[int]) -> pd.DataFrame:
     frame = frame.set_index("agent", drop=False).loc[wanted, [*OF_EACH]]
     if any(_askers(record, number) != [record.results[number]] for number in numbers):
         rows = frame_of([_asked_row(record, number) for number in numbers], OF_ASKED, record)
-        frame = frame.assign(**{name: rows[name].array for name in rows})
+        for name in OF_ASKED:
+            frame[name] = rows[name].array
     return frame.set_axis(range(len(frame)), axis=0)
 
 

@@ -73,6 +73,26 @@ def parts_are_whole(record):
     )
 
 
+@pytest.mark.parametrize(("score", "begun", "done"), [(3, 20, 20), (5, 8, 0)])
+def test_rows_tell_what_is_likely_of_other_rows(score, begun, done):
+    """Once five conditions are decided and most were false, the fixes of the other rows wait for theirs."""
+    rows = [
+        am.Agent("draft", "{{ item }}", each="rows"),
+        am.Agent("review", "R {{ draft }}", each="rows", returns=int),
+        am.Agent("fix", "F {{ draft }}", each="rows", when="review < 4", speculate=True),
+    ]
+    other = scripted(score)
+
+    def script(prompt, number):
+        return Reply(float(prompt) + 1) if prompt.isdecimal() else other(prompt, number)
+
+    record, client = drive(am.Plan(rows, {"rows": list(range(20))}), script, Policy(60, seed=1))
+    assert begun == sum(one.prompt.startswith("F") for one in client.asked)  # the fifth is decided after eight drafts
+    assert done == sum(one.status == "succeeded" for one in record.results if one.name.startswith("fix"))
+    assert parts_are_whole(record)
+    assert ends(record) == ends(Run(record).forecast().record)
+
+
 @pytest.mark.parametrize(("speculate", "ended_s"), [(True, 6.0), (False, 9.0)])
 def test_a_condition_that_holds_costs_no_time(speculate, ended_s):
     """The fix runs beside the review, and its answer waits for that."""

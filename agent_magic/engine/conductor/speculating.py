@@ -5,13 +5,17 @@ it begins as if the condition held. When those parents have ended the condition 
 step is as far as it has come. Where it does not, its request is aborted, or its answer is thrown away, and it ends as
 skipped, with what was spent. An answer, or a failure, that is there before is kept back until then: nobody uses what
 may be thrown away.
+
+Of rows, rounds and places that were declared as one, the conditions that are decided tell what is likely: where most
+of them were false, the others wait for theirs.
 """
 
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
+from agent_magic.declare.flow import CONDITION
 from agent_magic.engine.actions import Abort
 from agent_magic.engine.conductor.conductor import AWAY, ENDED, PENDING, UNDER_WAY, Conductor
 from agent_magic.engine.conductor.hedging import HedgingConductor
@@ -30,6 +34,10 @@ if TYPE_CHECKING:
     from agent_magic.record.answer import Status
 
 
+LEAST_KNOWN: Final = 5
+"""So many conditions must be decided before they say what is likely of others. An assumption."""
+
+
 class SpeculatingConductor(HedgingConductor):
     """Decides for one run of a plan with steps that speculate.
 
@@ -46,6 +54,8 @@ class SpeculatingConductor(HedgingConductor):
         self._ahead: set[int] = set()  # those that have begun, and are not decided
         self._kept_back: dict[int, tuple[Status, str | None, str | None]] = {}
         self._to_look_at: dict[int, None] = {}
+        self._group = {step: _group_of(more["plan"], step) for step in ahead_of}
+        self._held: dict[str, dict[int, bool]] = {}  # per group, whose condition was decided, and how
 
     def start(self, now: float) -> list[Decision]:
         """Begin. Call it once."""
@@ -66,12 +76,24 @@ class SpeculatingConductor(HedgingConductor):
     def _look_at(self, agent: int, now: float) -> None:
         """Let a step begin before its condition, or decide it when that can be."""
         if self._state[agent] == PENDING and self._missing[agent]:
-            if self._missing[agent] == sum(self._state[one] != ENDED for one in self._ahead_of[agent]):
+            missing = sum(self._state[one] != ENDED for one in self._ahead_of[agent])
+            if self._missing[agent] == missing and not self._is_unlikely(agent):
                 self._ahead.add(agent)
                 self._make_ready(agent, now, decided=True)
         elif agent in self._ahead and not self._missing[agent]:
             self._ahead.discard(agent)
             self._decide(agent, self._why_left_out(agent), now)
+
+    def _is_unlikely(self, agent: int) -> bool:
+        """Tell whether the conditions of others of its group were mostly false."""
+        known = self._held.get(self._group[agent], {})
+        return len(known) >= LEAST_KNOWN and 2 * sum(known.values()) < len(known)
+
+    def _why_left_out(self, agent: int) -> Left | None:
+        left = super()._why_left_out(agent)
+        if agent in self._group and (left is None or left.kind == CONDITION):
+            self._held.setdefault(self._group[agent], {})[agent] = left is None
+        return left
 
     def _decide(self, agent: int, left: Left | None, now: float) -> None:
         kept = self._kept_back.pop(agent, None)
@@ -121,6 +143,12 @@ class SpeculatingConductor(HedgingConductor):
         self._kept_back.pop(agent, None)
         super()._end(agent, *told, **more)
         self._to_look_at.update((child, None) for child in self._dag.children[agent] if child in self._ahead_of)
+
+
+def _group_of(plan: Plan, step: int) -> str:
+    """Return the name that a step was declared by."""
+    part = plan.agents[step].part
+    return plan.names[step] if part is None else part.group
 
 
 def conductor_for(plan: Plan, requests: Requests) -> Callable[..., Conductor]:
