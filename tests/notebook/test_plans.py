@@ -385,8 +385,12 @@ def test_the_card_of_an_agent_says_that_its_model_is_none(magics, capsys, monkey
 def test_a_scenario_is_shown_at_once_or_in_its_time_and_is_no_run_of_the_session(shell, magics, capsys):
     """A row per load; one of them as a run that says it is a forecast."""
     magics.session.connect(Claude(base_url="http://127.0.0.1:9", api_key="x"))
+    magics.agent("a", "x")
+    assert 8 == len(magics.agents("scenario"))
+    assert "no load holds this plan up" in capsys.readouterr().out
     magics.agents_cell("", "## a\nx\n## b\ny\n## c\n{{ a }} {{ b }}")
     assert 8 == len(magics.agents("scenario"))
+    assert "no load holds" not in capsys.readouterr().out
     found = magics.agents("scenario near_rpm --on-limit reject --pace 1000")
     assert found.record.forecast is not None
     assert "forecast" in capsys.readouterr().out

@@ -16,7 +16,7 @@ from agent_magic.forecast.loads import LOADS, loads_frame, under_load
 from agent_magic.measure.plans import todo_frame, todo_markdown
 from agent_magic.notebook.command import CommandContext, Parser, Verb, add_plan, one_of
 from agent_magic.notebook.files.cells import to_notebook
-from agent_magic.notebook.front_end import display_bundle, is_kernel, put_cell, say, show_page
+from agent_magic.notebook.front_end import display_bundle, is_kernel, note, put_cell, say, show_page
 from agent_magic.notebook.planning import estimated
 from agent_magic.notebook.running import play_forecast
 from agent_magic.notebook.session import DEFAULT_PLAN
@@ -114,7 +114,10 @@ async def _scenario(ctx: CommandContext, given: Namespace) -> Run | pd.DataFrame
     found = await estimated(ctx.freeze(given), ctx.session, ctx.policy(given))
     account = {"rpm": given.rpm, "colleague": given.colleague}
     if given.load is None:
-        return loads_frame(found, **account)
+        frame = loads_frame(found, **account)
+        if len({*frame["wall_s"]}) == 1:
+            note("no load holds this plan up: an account lets the first request pass. Declare more, or say --rpm 1.")
+        return frame
     run = Run(under_load(found, given.load, on_limit=given.on_limit, **account).record or found.likely)
     pace = pace_of(given.pace)
     if pace is None:
