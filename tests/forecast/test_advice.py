@@ -8,8 +8,10 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 import re
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -18,7 +20,9 @@ from hypothesis import strategies as st
 import agent_magic as am
 from agent_magic.api import Run
 from agent_magic.errors import DeclarationError, Overloaded, RateLimited
+from agent_magic.forecast.advice import rules, structure
 from agent_magic.forecast.advice.advice import ADVICE
+from agent_magic.forecast.advice.finding import PRACTICES, practices
 from agent_magic.forecast.outlook import NEAR, Outlook
 from agent_magic.measure.metrics import summarize
 from agent_magic.record.prices import Prices, TokenPrice
@@ -214,6 +218,18 @@ def test_advice_that_is_followed_comes_true(policy):
     found = advice_of(E3, policy)["wall time near the critical path, not the sum"]
     slots = int(found.change.split("concurrency=")[1].split(";")[0])
     assert found.forecast_s == summarize(run_of(E3.parents, E3.work_s, am.Policy(slots))).wall_s
+
+
+def test_the_ten_practices_are_checked_by_rules_that_name_them():
+    """Each is the source of a rule; the page that lists them has the rules' names."""
+    sources = "".join(inspect.getsource(one) for one in (rules, structure))
+    named = {int(one) for call in re.findall(r"practices\(([\d, ]+)\)", sources) for one in call.split(",")}
+    assert {*PRACTICES} == named == {*range(1, 11)}
+    assert practices(5) == '"Parallel Execution - Deep Dive": practice 5, have tasks of a group take about as long'
+    page = (Path(__file__).parents[2] / "docs/how_to/know_if_it_was_worth_it.md").read_text()
+    rows = re.findall(r"^\| (\d+) .* \| ([^;:|]+?)(?:[;:,].*)? \|$", page, re.MULTILINE)
+    assert [*map(str, range(1, 11))] == [number for number, _ in rows]
+    assert [] == [rule for _, rule in rows if f'"{rule}' not in sources]
 
 
 def test_what_saves_dollars_may_come_first():

@@ -21,6 +21,26 @@ DEEP_DIVE = '"Parallel Execution - Deep Dive"'
 LAYERS = '"Parallel Execution Architecture", Meta-Agent System'
 SCALING = '"Agent Scaling Analysis & Solutions", github.com/rawjaws/anvil'
 
+PRACTICES: Final[Mapping[int, str]] = {
+    1: "have every context ready before the first call",
+    2: "make the calls together, without a loop or an await between them",
+    3: "check by times whether they ran at once",
+    4: "put two to six tasks into a group",
+    5: "have tasks of a group take about as long",
+    6: "let the critical path go first",
+    7: "find who changes the same files",
+    8: "write down before how much is expected to be saved",
+    9: "measure afterwards how much it was",
+    10: "regroup where less than half of the time is saved",
+}
+"""The ten of that text, in our words."""
+
+
+def practices(*numbers: int) -> str:
+    """Name practices of `PRACTICES`, as the source of a rule."""
+    return f"{DEEP_DIVE}: {'; '.join(f'practice {one}, {PRACTICES[one]}' for one in numbers)}"
+
+
 ALIKE = 0.9
 """Agents that cost at least this share of the dearest one are looked at together with it."""
 LEAST_PREFIX = 1024

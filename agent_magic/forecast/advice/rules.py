@@ -20,7 +20,6 @@ from agent_magic.forecast.advice.economy import (
 from agent_magic.forecast.advice.finding import (
     ALIKE,
     CONCURRENT,
-    DEEP_DIVE,
     LAYERS,
     SCALING,
     SPECIFICATION,
@@ -31,6 +30,7 @@ from agent_magic.forecast.advice.finding import (
     found,
     listed,
     pays,
+    practices,
 )
 from agent_magic.forecast.advice.structure import SHAPE, ordered, refers_to
 from agent_magic.measure.metrics import NEAR_BOUND, NEAR_SUM, summarize, waited_s
@@ -74,7 +74,10 @@ def wall_time(outlook: Outlook) -> Finding | None:
         f"The run took {seconds(summary.wall_s)}. Its longest chain of agents works {path_s}, all of them together "
         f"{all_s}.{cause}"
     )
-    rule, source = "wall time near the critical path, not the sum", f"{DEEP_DIVE}: {NEAR_BOUND:g} and {NEAR_SUM:g}"
+    rule, source = (
+        "wall time near the critical path, not the sum",
+        f"{practices(3, 9)}; {NEAR_BOUND:g} and {NEAR_SUM:g}",
+    )
     if not pays(outlook, outlook.unlimited):
         return found(outlook, rule, measured, source)
     slots = outlook.enough_slots
@@ -90,7 +93,7 @@ def barrier(outlook: Outlook) -> Finding | None:
     """An agent waits for its own parents only."""
     if len(outlook.record.plan.dag.layers()) < 2:
         return None
-    cost_s, source = outlook.barrier_cost_s(), f'{LAYERS}: "wait only for their specific dependencies"'
+    cost_s, source = outlook.barrier_cost_s(), f'{LAYERS}: "wait only for their specific dependencies"; {practices(6)}'
     if outlook.policy.schedule != "layers":
         measured = f"Nobody waits for a whole layer. If all did, the run would take {seconds(cost_s)} longer."
         return found(outlook, "no barriers", measured, source)
@@ -119,7 +122,7 @@ def longest(outlook: Outlook) -> Finding | None:
     advice = f"Shorten {name}, or split it into parts that do not wait for each other."
     alone = work[best] > UNEVEN * median(one for one in work if one > 0)  # all alike are as balanced as can be
     change = advice if alone and pays(outlook, changed) else ""
-    told = found(outlook, "balance the load", measured, f"{DEEP_DIVE}: load balancing", changed, change)
+    told = found(outlook, "balance the load", measured, practices(5), changed, change)
     return told.at(name, f"## {name}_1 and ## {name}_2, a half of the work each")
 
 
@@ -179,7 +182,7 @@ def how_many(outlook: Outlook) -> Finding | None:
         f"For {count} agents the rule says {rule} at once, which takes {seconds(at_rule.wall_s)}. With {enough} it "
         f"takes {seconds(outlook.unlimited.wall_s)}, and more save nothing. The run had {outlook.policy.concurrency}."
     )
-    return found(outlook, "three to five agents at once", measured, f"{SPECIFICATION}: optimal agents")
+    return found(outlook, "three to five agents at once", measured, f"{SPECIFICATION}: optimal agents; {practices(4)}")
 
 
 def small_tasks(outlook: Outlook) -> Finding | None:
@@ -208,7 +211,7 @@ def half_saved(outlook: Outlook) -> Finding | None:
         f"With a slot for each it would be {most:.0%}"
     )
     limit = "." if saved >= HALF else ": more slots would help." if pays(outlook, outlook.unlimited) else NO_MORE
-    return found(outlook, "half of the time saved", measured + limit, f"{DEEP_DIVE}: practice 10")
+    return found(outlook, "half of the time saved", measured + limit, practices(10))
 
 
 def limits(outlook: Outlook) -> Finding | None:
@@ -305,7 +308,7 @@ def shared_context(outlook: Outlook) -> Finding | None:
     plan = outlook.record.plan
     shared = {one.context for one in plan.agents if one.context is not None}
     shared = {name for name in shared if sum(agent.context == name for agent in plan.agents) > 1}
-    source = f"{TOKENS}: context once; {SCALING}: cache"
+    source = f"{TOKENS}: context once; {SCALING}: cache; {practices(1)}"
     if shared:
         was, auto, on = outlook.policy.cache, outlook.under(cache="auto"), outlook.under(cache="on")
         saves = outlook.saves_usd(on) or 0.0

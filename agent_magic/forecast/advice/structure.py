@@ -24,6 +24,7 @@ from agent_magic.forecast.advice.finding import (
     fold,
     found,
     listed,
+    practices,
 )
 from agent_magic.forecast.work import Rewritten
 from agent_magic.measure.metrics import NEAR_BOUND, summarize, waited_s
@@ -188,7 +189,9 @@ def written_twice(outlook: Outlook) -> Finding | None:
         f" There are {len(rows)} such pairs." if len(rows) > 1 else ""
     )
     change = f"Let each of {pair} write a {name} of its own, or say who comes first with --after."
-    told = Finding("nobody writes what others use", measured, change=change, source=f"{SPECIFICATION}: conflicts")
+    told = Finding(
+        "nobody writes what others use", measured, change=change, source=f"{SPECIFICATION}: conflicts; {practices(7)}"
+    )
     return told.at(pair, f"--writes {name}_2, or --after {plan.names[one]}")
 
 
@@ -213,7 +216,7 @@ def awaits_in_loops(cells: Sequence[str]) -> Finding | None:
         return None
     change = "Declare one agent with --each over what the loop goes through, and run it once."
     measured = f"A loop awaits one run after another, in {', '.join(lines[:3])}."
-    told = Finding("no await in a loop", measured, change=change, source=f"{DEEP_DIVE}: common mistakes")
+    told = Finding("no await in a loop", measured, change=change, source=practices(2))
     return told.at(lines[0], "%%agent NAME --each ITEMS, or am.Agent(each=)")
 
 
@@ -259,7 +262,8 @@ def worth_it(outlook: Outlook) -> Finding | None:
     )
     can_change = word == "take one" and len(plan) > 1
     change = "Ask one agent for all of it; %agents baseline measures both." if can_change else ""
-    return Finding("several agents or one", measured, change=change, source=f"{CONCURRENT}: decision matrix")
+    source = f"{CONCURRENT}: decision matrix; {practices(8)}"
+    return Finding("several agents or one", measured, change=change, source=source)
 
 
 def _situation(outlook: Outlook, bound: float, multiple: float | None) -> tuple[str, str]:
