@@ -161,7 +161,7 @@ def check_places(agent: Step, over: str, source: Step) -> None:
     for option in ("group", "hedge"):
         if (given := getattr(agent, option)) is not None:
             message = f"Agent {agent.name!r} has {option}={given} and each={over!r}, the items of an answer."
-            value = f'items = run[{base!r}].value{"".join(f".{one}" for one in over.split(".")[1:])}'
+            value = f"items = run[{base!r}].value{''.join(f'.{one}' for one in over.split('.')[1:])}"
             hint = f"It is for the items of a value. Run {base!r} first, take its list in a cell"
             raise PlanError(f"{message} {hint}, {value}, and write --each items --{option} {given}.")
     if agent.most is None:
@@ -231,7 +231,7 @@ def _rounds_of(agents: Sequence[Step], declared: Mapping[str, Step]) -> dict[str
             if one.each is not None or one.repeat is not None or one.hedge is not None:
                 over = "a hedge" if one.hedge else "repeat" if one.each is None else f"each of {one.each!r}"
                 message = f"{name!r} is in the loop of {head.name!r} and declared with {over}."
-                hint = f"Rounds are of single steps. Ask for all items in one answer (--returns list[...]) inside of the loop"
+                hint = "Rounds are of single steps. Ask for all items in one answer (--returns list[...]) inside of the loop"
                 raise PlanError(f"{message} {hint}, or put {name!r} behind it: it then takes the last round.")
             found[name] = head.name
     return found

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from functools import partial
+from inspect import ismodule
 from typing import TYPE_CHECKING, Any
 
 from IPython.core.error import UsageError
@@ -269,7 +270,8 @@ class AgentMagics(Magics, Settings):
 
     def _near(self, name: str, registry: Registry) -> str:
         """Return a name that nothing stands behind yet, and what may be meant by it."""
-        own = [one for one in self.shell.user_ns if not one.startswith("_")]
+        values = self.shell.user_ns.items()  # classes, functions and modules stand in no prompt
+        own = [one for one, value in values if not (one.startswith("_") or callable(value) or ismodule(value))]
         near = did_you_mean(name, [*(one.name for one in (*registry.agents, *registry.contexts)), *own], alike=0.8)
         return f"{name} ({near.strip()})" if near else name
 

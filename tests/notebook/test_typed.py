@@ -101,6 +101,8 @@ def test_a_name_that_is_nearly_one_asks_whether_that_is_meant(magics, capsys):
     capsys.readouterr()
     magics.agent("compare", "{{ pythn }} and {{ other }}")
     assert "not defined yet: pythn (Did you mean 'python'?), other" in capsys.readouterr().out
+    magics.agent("report", "{{ labl }} {{ row }}")  # a class is no value, a list is
+    assert "not defined yet: labl, row (Did you mean 'rows'?)" in capsys.readouterr().out
 
 
 def test_a_cell_names_its_type(magics, capsys):
