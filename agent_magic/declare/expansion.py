@@ -231,7 +231,7 @@ def _rounds_of(agents: Sequence[Step], declared: Mapping[str, Step]) -> dict[str
             if one.each is not None or one.repeat is not None or one.hedge is not None:
                 over = "a hedge" if one.hedge else "repeat" if one.each is None else f"each of {one.each!r}"
                 message = f"{name!r} is in the loop of {head.name!r} and declared with {over}."
-                hint = "Rounds are of single steps. Ask for all items in one answer (--returns list[...]) inside of the loop"
+                hint = "Rounds are of single steps. In the loop ask for all items in one answer, --returns list[...]"
                 raise PlanError(f"{message} {hint}, or put {name!r} behind it: it then takes the last round.")
             found[name] = head.name
     return found
