@@ -4,26 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from difflib import ndiff
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from agent_magic.api.plan import Plan
-from agent_magic.declare.changes import changed_options, with_options
+from agent_magic.declare.agent import DEFAULT_MAX_TOKENS
+from agent_magic.declare.cells import declared
+from agent_magic.declare.changes import ANEW, changed_options, declared_anew, with_options
 from agent_magic.declare.units import plural
 from agent_magic.errors import DeclarationError, shown_value
 from agent_magic.forecast.advice.rules import Finding
-from agent_magic.forecast.whatif import ARGUMENTS, POLICY_WORDS, scenarios_of
+from agent_magic.forecast.whatif import ARGUMENTS, POLICY_WORDS, THE_REST, scenarios_of
 from agent_magic.measure.scores import answers_of
 from agent_magic.measure.trial import Setting, Trial
 
 if TYPE_CHECKING:
     from agent_magic.api.run import Run
+    from agent_magic.declare.plan import Plan as DeclaredPlan
     from agent_magic.engine.policy import Policy
+    from agent_magic.forecast.advice.finding import Options
 
 _SET = "%agents limits and prices set those two."
-_DECLARE = "Declare the step anew, with another --rounds or --most."
 _CONNECT = "am.Pool(..., route=...) and %agents connect NAME --route set it."
-OUTSIDE: Final = {"limits": _SET, "prices": _SET, "rounds": _DECLARE, "most": _DECLARE, "route": _CONNECT}
-"""What a what-if can ask about and cannot be applied, and what to do instead."""
+OUTSIDE: Final = {"limits": _SET, "prices": _SET, "route": _CONNECT}
+"""What a what-if can ask about and no declaration says, and what to do instead."""
 HINT: Final = "Give a row of run.whatif(...), one of run.advise().changes, or what a trial found."
 
 
@@ -44,17 +49,45 @@ class Applied:
     defaults: Mapping[str, tuple[Any, Any]]
 
     @property
-    def lines(self) -> list[str]:
-        """What changed, a line each; empty where all is so already."""
+    def rows(self) -> list[tuple[str, str, str, str]]:
+        """What changed: whose it is, the option, before and after. Prompts are in `prompts`."""
         found = [
-            f"{name}: {option} {_word(before)} -> {_word(after)}" if option != "dropped" else f"{name}: dropped"
+            (name, option, *(("", "") if option == "dropped" else (_word(option, before), _word(option, after))))
             for name, options in self.agents.items()
             for option, (before, after) in options.items()
+            if option != "prompt"
         ]
-        return [*found, *(f"run: {name} {before} -> {after}" for name, (before, after) in self.defaults.items())]
+        return [*found, *(("run", name, str(before), str(after)) for name, (before, after) in self.defaults.items())]
+
+    @property
+    def prompts(self) -> dict[str, str]:
+        """Per agent whose prompt changed the lines that differ, `- ` before and `+ ` now."""
+        return {
+            name: "\n".join(line.rstrip() for line in ndiff(*map(str.splitlines, options["prompt"])) if line[0] in "-+")
+            for name, options in self.agents.items()
+            if "prompt" in options
+        }
+
+    @property
+    def lines(self) -> list[str]:
+        """What changed, a line each, and the lines of prompts. Empty where all is so already."""
+        found = [f"{name}: {option}" + (f" {old} -> {new}" if old else "") for name, option, old, new in self.rows]
+        return [*found, *(f"{name}: prompt\n{lines}" for name, lines in self.prompts.items())]
 
     def __repr__(self) -> str:
         return "\n".join(self.lines) or "Nothing changes: all is so already."
+
+
+class Change(NamedTuple):
+    """What is to change.
+
+    Attributes:
+        whatif: Arguments of `run.whatif`.
+        options: Options by the name of an agent or a group, which no what-if asks about.
+    """
+
+    whatif: Mapping[str, Any]
+    options: Options = MappingProxyType({})
 
 
 def apply_to(run: Run, what: object) -> Applied:
@@ -67,41 +100,64 @@ def apply_to(run: Run, what: object) -> Applied:
     Raises:
         DeclarationError: It changes nothing that is declared, or cannot be read.
     """
-    plan, forecaster = run.plan, run.forecaster()
-    scenario = scenarios_of(forecaster, _changes(run, what))[0].scenario
+    plan, forecaster, asked = run.plan, run.forecaster(), _change_of(run, what)
+    scenario = scenarios_of(forecaster, asked.whatif)[0].scenario
     changes: dict[int, dict[str, Any]] = {}
     for option, values in (("model", scenario.models), ("effort", scenario.efforts)):
         for number, value in values.items():
             changes.setdefault(number, {})[option] = value
-    made = with_options(Plan, plan, changes, without=scenario.dropped)
+    anew = _anew(plan, asked)
+    for name, options in asked.options.items():
+        for number in plan.numbers([name]):
+            changes.setdefault(number, {}).update({key: one for key, one in options.items() if key not in ANEW})
+    made = with_options(Plan, plan, {number: one for number, one in changes.items() if one}, without=scenario.dropped)
+    agents = changed_options(plan, made)
+    for name, options in anew.items():
+        agents.setdefault(name, {}).update(options)
+    if anew:
+        options = {name: {option: after for option, (_, after) in each.items()} for name, each in anew.items()}
+        made = declared_anew(Plan, made, options)
     policy, before = scenario.policy or forecaster.policy, forecaster.policy
     pairs = {name: (getattr(before, name), getattr(policy, name)) for name in POLICY_WORDS}
-    return Applied(
-        made, policy, changed_options(plan, made), {k: pair for k, pair in pairs.items() if pair[0] != pair[1]}
-    )
+    return Applied(made, policy, agents, {k: pair for k, pair in pairs.items() if pair[0] != pair[1]})
+
+
+def _anew(plan: DeclaredPlan, asked: Change) -> dict[str, dict[str, tuple[Any, Any]]]:
+    """Return the options that say which steps there are: by the name they are declared by, before and after."""
+    found: dict[str, dict[str, tuple[Any, Any]]] = {}
+    for one in declared(plan):
+        options = {key: each for key, each in asked.options.get(one.name, {}).items() if key in ANEW}
+        # What a loop or a map has reserved is its most, and a what-if asks for fewer of all of them.
+        options |= {key: int(asked.whatif[key]) for key in ("rounds", "most") if key in asked.whatif}
+        for option, after in options.items():
+            before = getattr(one, option)
+            if before != after and (option == "group" or (before is not None and before > after)):
+                found.setdefault(one.name, {})[option] = (before, after)
+    return found
 
 
 def _numbered(run: Run, number: int) -> Finding:
     """Return a change of the run's advice, counted from 1."""
-    changes = run.advise().changes
+    changes = run.advise(by=run.advised_by).changes
     if not 0 < number <= len(changes):
         raise DeclarationError(f"There is no change {number}: run.advise() has {plural(len(changes), 'change')}.")
     return changes[number - 1]
 
 
-def _changes(run: Run, what: object) -> dict[str, Any]:
-    """Return what is to change as arguments of `run.whatif`."""
+def _change_of(run: Run, what: object) -> Change:
+    """Return what is to change."""
     what = _numbered(run, what) if isinstance(what, int) and not isinstance(what, bool) else what
     if isinstance(what, Trial):
         if what.chosen is None:
             raise DeclarationError("The trial has chosen nothing: no answer was graded.", hint="Look at trial.frame.")
-        return _of_setting(run, what.chosen, what.target)
+        return Change(_of_setting(run, what.chosen, what.target))
     if isinstance(what, Setting):
-        return _of_setting(run, what, run.trials[-1].target if run.trials else None)
+        return Change(_of_setting(run, what, run.trials[-1].target if run.trials else None))
     if isinstance(what, Finding):
-        if not what.apply:
-            raise DeclarationError(f"Nobody but you can do that: {what.change or what.measured}")
-        return dict(what.apply)
+        if not (what.apply or what.options):
+            by_hand = f" Write: {what.edit} (where: {what.where})." if what.edit else ""
+            raise DeclarationError(f"Nobody but you can do that: {what.change or what.measured}{by_hand}")
+        return Change(dict(what.apply), what.options)
     given: Any = what
     if hasattr(given, "columns") and hasattr(given, "iloc"):
         if len(given) != 1:
@@ -112,7 +168,7 @@ def _changes(run: Run, what: object) -> dict[str, Any]:
     row: Any = given.to_dict() if hasattr(given, "to_dict") else given
     if not hasattr(row, "keys"):
         raise DeclarationError(f"{shown_value(what)} cannot be applied.", hint=HINT)
-    return _of_row(row)
+    return Change(_of_row(row, run.plan))
 
 
 def _of_setting(run: Run, setting: Setting, target: str | None) -> dict[str, Any]:
@@ -120,32 +176,53 @@ def _of_setting(run: Run, setting: Setting, target: str | None) -> dict[str, Any
     return {option: dict.fromkeys(names, value) for option, value in setting._asdict().items() if value is not None}
 
 
-def _of_row(row: Mapping[str, Any]) -> dict[str, Any]:
+def _of_row(row: Mapping[str, Any], plan: DeclaredPlan) -> dict[str, Any]:
     """Return the arguments of a row: its columns of that name, those that are `NA` left out."""
     given = {name: row[name] for name in ARGUMENTS if name in row and _is_said(row[name])}
     for name, hint in OUTSIDE.items():
         if given.pop(name, None):
-            said = f"{name} is declared with the step." if hint == _DECLARE else f"No declaration says {name}."
-            raise DeclarationError(said, hint=hint)
+            raise DeclarationError(f"No declaration says {name}.", hint=hint)
     for name in ("model", "effort", "drop"):
         text = given.get(name)
         if isinstance(text, str) and " for " in text:
-            hint = f"Give it as it was asked for: run.apply({{{name!r}: {{'agent': ...}}}})."
-            raise DeclarationError(f"{name}={text!r} is words for several agents.", hint=hint)
+            given[name] = _of_words(name, text, plan)
         if name == "drop" and isinstance(text, str) and ", " in text:
             given[name] = tuple(text.split(", "))
     if not given:
         raise DeclarationError("The row changes nothing that is declared.", hint=HINT)
-    if "concurrency" in given:
-        given["concurrency"] = int(given["concurrency"])
+    for name in ("concurrency", "rounds", "most"):
+        if name in given:
+            given[name] = int(given[name])
     return given
+
+
+def _of_words(option: str, text: str, plan: DeclaredPlan) -> dict[str, str]:
+    """Return per agent what a row says of several: `claude-haiku-5-5 for facts, label; claude-opus-5-5 for the rest`.
+
+    Raises:
+        DeclarationError: It names no agent of the plan.
+    """
+    found: dict[str, str] = {}
+    for part in text.split("; "):
+        value, _, names = part.rpartition(" for ")
+        if names != THE_REST:
+            found |= dict.fromkeys(names.split(", "), value)
+    known = {*plan.index, *plan.groups}
+    if not found or not known.issuperset(found):
+        hint = f"Give it as it was asked for: run.apply({{{option!r}: {{'agent': ...}}}})."
+        raise DeclarationError(f"{option}={text!r} names no agents of the plan.", hint=hint)
+    return found
 
 
 def _is_said(value: Any) -> bool:
     return isinstance(value, Mapping | tuple | str) or (value == value and value is not None and str(value) != "<NA>")  # noqa: PLR0124 - NaN
 
 
-def _word(value: Any) -> str:
+USUAL: Final = {"context": "none", "group": "none", "max_tokens": f"{DEFAULT_MAX_TOKENS} by default"}
+"""How an option reads that is not given."""
+
+
+def _word(option: str, value: Any) -> str:
     if isinstance(value, tuple):
         return ", ".join(map(str, value)) or "none"  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
-    return "as it is by default" if value is None else str(value)
+    return USUAL.get(option, "as it is by default") if value is None else str(value)

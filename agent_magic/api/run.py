@@ -59,6 +59,7 @@ class Run(Reading):
         session: Who answers what is asked about it later, such as a judge; `None` where it was read from a file.
         grades: What its answers were found to be worth.
         trials: What trials with its rows found, the last one last.
+        advised_by: What its advice was last asked to put first, so that a number means the change that was seen.
     """
 
     def __init__(
@@ -76,6 +77,7 @@ class Run(Reading):
         self.session, self.grades = session, GradeBook() if session is None else session.grades
         self.forecasts = Forecasts()
         self.trials: list[Trial] = []
+        self.advised_by = "seconds"
         self.rules = () if driver is None else driver.alerts.rules
 
     def __getstate__(self) -> dict[str, object]:
@@ -246,7 +248,8 @@ class Run(Reading):
         Args:
             by: What counts: `seconds` or `dollars`.
         """
-        return advise(Outlook(self.forecaster()), self.totals.wall_s, self.totals.cost_usd, by=by)
+        self.advised_by = by
+        return advise(Outlook(self.forecaster(), self.trials), self.totals.wall_s, self.totals.cost_usd, by=by)
 
     def apply(self, what: object) -> Applied:
         """Return the plan and the policy with a change: what `run.advise()`, a what-if or a trial came to.
@@ -256,7 +259,8 @@ class Run(Reading):
 
         Args:
             what: A row of `run.whatif(...)`, one of `run.advise().changes` or its number from 1 on, a trial,
-                `trial.chosen`, or arguments of `run.whatif` as a mapping.
+                `trial.chosen`, or arguments of `run.whatif` as a mapping. A change that is no option, such as to split
+                an agent, is an error that says what to write.
 
         Raises:
             DeclarationError: It changes nothing that is declared, or cannot be read.

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from agent_magic.declare.cells import declared
 from agent_magic.declare.expansion import declared_names
 
 if TYPE_CHECKING:
     from agent_magic.declare.plan import Plan
     from agent_magic.declare.step import Step
 
-CHANGED = ("model", "cascade", "escalate", "fallback", "effort")
+CHANGED: Final = (
+    *("model", "cascade", "escalate", "fallback", "effort"),
+    *("max_tokens", "context", "attach", "after", "prompt"),
+)
 """The options that may differ: a model that is named takes the place of a cascade."""
+ANEW: Final = ("group", "rounds", "most")
+"""Options that say which steps a plan has: with another value its steps are made anew."""
 P = TypeVar("P", bound="Plan")
 
 
@@ -33,9 +40,31 @@ def with_options(
         for number, agent in enumerate(plan.agents)
         if number not in without
     ]
+    return _of_steps(kind, plan, agents)
+
+
+def declared_anew(kind: type[P], plan: Plan, changes: Mapping[str, Mapping[str, Any]]) -> P:
+    """Return a plan in which declarations have other options, those included that say which steps there are.
+
+    Args:
+        kind: The class of the plan to make.
+        plan: The plan.
+        changes: The options by the name that agents were declared by, such as `{"label": {"group": 5}}`.
+    """
+    steps = [with_changes(one, changes.get(one.name, {})) for one in declared(plan)]
+    return _of_steps(kind, plan, steps, {one.each: _items_of(plan, one.each) for one in steps if one.each is not None})
+
+
+def _items_of(plan: Plan, over: str) -> dict[Any, Any]:
+    """Return the items of a value that steps were declared for: a plan keeps them, and not the value."""
+    parts = (one.part for one in plan.agents)
+    return {one.key: one.item for one in parts if one is not None and one.over == over and not one.source}
+
+
+def _of_steps(kind: type[P], plan: Plan, steps: Collection[Step], items: Mapping[str, Any] | None = None) -> P:
     return kind(
-        tuple(agents),
-        plan.values,
+        tuple(steps),
+        {**{name: each for name, each in (items or {}).items() if each}, **plan.values},
         name=plan.name,
         description=plan.description,
         on_cycle=plan.on_cycle,
@@ -52,8 +81,24 @@ def with_changes(step: Step, options: Mapping[str, Any]) -> Step:
     return replace(step, **options)
 
 
+def without_value(prompt: str, name: str) -> str:
+    """Return a prompt without `{{ name }}`, and without tags and lines that held nothing else.
+
+    Args:
+        prompt: The prompt.
+        name: The name of the value or the agent. Where it is not written whole, as in `{{ name.field }}`, it stays.
+    """
+    placed = rf"\{{\{{-?\s*{re.escape(name)}\s*-?\}}\}}"
+    text = re.sub(rf"(?m)^## {re.escape(name)}\n({placed})", r"\1", prompt)  # as `depends_on` writes it
+    text = re.sub(rf"<(\w+)>\s*({placed})\s*</\1>", r"\2", text)
+    lines = [(line, re.sub(rf"[ \t]*{placed}", "", line)) for line in text.split("\n")]
+    return "\n".join(after for before, after in lines if after.strip() or after == before).strip("\n")
+
+
 def changed_options(before: Plan, after: Plan) -> dict[str, dict[str, tuple[Any, Any]]]:
     """Return what differs between the agents of two plans: by the name they were declared by, option, before and after.
+
+    Options that say which steps there are (`ANEW`) are not compared.
 
     Args:
         before: A plan.

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from agent_magic.forecast.evidence import Seen
     from agent_magic.forecast.forecast import Forecast, Forecaster
+    from agent_magic.measure.trial import Trial
 
 NEAR = 1.02
 """Within this factor two forecasts count as the same: it is how well a forecast repeats a recorded run."""
@@ -27,16 +28,18 @@ class Outlook:
 
     Args:
         forecaster: The run, ready to be asked.
+        trials: What trials with its rows found.
 
     Attributes:
         record: The run.
+        trials: What trials found.
         policy: How it ran.
         prices: What tokens cost.
     """
 
-    def __init__(self, forecaster: Forecaster) -> None:
+    def __init__(self, forecaster: Forecaster, trials: Sequence[Trial] = ()) -> None:
         self._forecaster, self.record, self.policy = forecaster, forecaster.record, forecaster.policy
-        self.prices = forecaster.prices
+        self.prices, self.trials = forecaster.prices, trials
 
     @cached_property
     def names(self) -> Sequence[str]:

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from agent_magic.record.results import RunRecord
 
 _MOST_COMPARED: Final = 300
+THE_REST: Final = "the rest"
+"""What a mapping of agents leaves out, in words."""
 ASKED: Final[Mapping[str, str]] = {
     "concurrency": "Int64",
     "schedule": "string",
@@ -210,7 +212,7 @@ def _models_text(forecaster: Forecaster, given: Any) -> Any:
     rest = ", ".join(sorted({one.model for one in forecaster.evidence.seen if one.model and one.name not in named}))
     if value is None:
         return rest
-    return f"{_text(given)}; {rest} for the rest" if named and rest else _text(given)
+    return f"{_text(given)}; {rest} for {THE_REST}" if named and rest else _text(given)
 
 
 def _text(value: object) -> Any:

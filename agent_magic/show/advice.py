@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING, Final
 
 from agent_magic.declare.units import dollars, known, plural, seconds
 from agent_magic.forecast.advice.advice import LEAST_S, LEAST_USD
-from agent_magic.show.page import Column, Fold, Line, Page, Table
+from agent_magic.show.page import Column, Fold, Line, Page, Table, Words
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from agent_magic.forecast.advice.advice import Advice
     from agent_magic.forecast.advice.finding import Finding
     from agent_magic.show.page import Block
@@ -23,6 +25,7 @@ SOURCES: Final = (Column("rule"), Column("source", "prose"))
 WHY: Final = (Column("", "number"), Column("why", "prose"))
 EDITS: Final = (Column("", "number"), Column("write", "prose"), Column("where", "prose"))
 RULES: Final = (Column("rule"), Column("measured", "prose"))
+DIFF: Final = (Column("changed"), Column("option"), Column("before", "prose"), Column("now", "prose"))
 
 
 def advice_page(advice: Advice) -> Page:
@@ -70,3 +73,17 @@ def _trust(one: Finding) -> str:
     """Say what a forecast stands on, where that is not the run alone."""
     told = ": ".join(filter(None, [one.basis.capitalize(), one.assumed]))
     return "" if told == "Measured" else f" {told}."
+
+
+def diff_page(rows: Sequence[tuple[str, str, str, str]], prompts: Mapping[str, str], note: str) -> Page:
+    """Compose what was applied: a row per option that changed, the lines of prompts that differ below.
+
+    Args:
+        rows: Whose it is, the option, before and after.
+        prompts: By agent, the lines of its prompt that differ.
+        note: What to know of it.
+    """
+    tables: list[Block] = [Table(DIFF, rows, strong=True)] if rows else []
+    for name, lines in prompts.items():
+        tables += [Line("", head=f"The prompt of {name}:"), Words(lines)]
+    return Page([Line("", head="Applied:"), *tables, Line(note, "soft")])

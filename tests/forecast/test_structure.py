@@ -106,7 +106,7 @@ def test_many_tiny_requests_are_named():
     record = drive(plan, lambda *_: Reply(1.0, tokens=(10, 3, 0, 0)))[0]
     found = {one.rule: one for one in Run(record).advise()}["not too many tiny agents"]
     assert "10 requests" in found.measured
-    assert "--group 5" == found.edit
+    assert found.edit.startswith("--group 5 --returns str")  # of a text nobody can tell where an answer ends
     assert "8 requests fewer" in found.change
 
 

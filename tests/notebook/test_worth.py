@@ -9,6 +9,7 @@ from IPython.core.error import UsageError
 from IPython.core.interactiveshell import InteractiveShell
 
 from agent_magic.api import Plan
+from agent_magic.forecast.advice.finding import Finding
 from agent_magic.notebook.command import Parser
 from agent_magic.notebook.magics import AgentMagics
 from agent_magic.notebook.planning import confirm
@@ -54,7 +55,9 @@ def test_what_is_applied_changes_declarations_and_defaults_and_can_be_taken_back
     magics.agents("apply row")
     assert ["claude-haiku-5-5", "claude-opus-5-5"] == models(magics)
     assert 3 == magics.concurrency
-    assert "second: model claude-haiku-5-5 -> claude-opus-5-5\nrun: concurrency" in capsys.readouterr().out
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert ["second", "model", "claude-haiku-5-5", "claude-opus-5-5"] in lines
+    assert ["run", "concurrency", str(before), "3"] in lines
     magics.agents("apply out")
     assert ["claude-opus-5-5"] == models(magics)
     magics.agents("undo")
@@ -63,6 +66,26 @@ def test_what_is_applied_changes_declarations_and_defaults_and_can_be_taken_back
     assert before == magics.concurrency
     with pytest.raises(UsageError, match="Nothing was applied"):
         magics.agents("undo")
+
+
+def test_a_recommended_context_is_declared_and_taken_back(magics, capsys):
+    """Of a prompt the card shows the lines that differ."""
+    options = {"second": {"context": "text", "prompt": "Two", "max_tokens": 300}}
+    change = Finding("r", "m", change="Share it.", source="s", options=options)
+    magics.shell.user_ns.update(change=change, text="a text")
+    before = magics.session.registry().agents
+    magics.agent("second --model claude-haiku-5-5", "Two {{ text }}")
+    declared = magics.session.registry().agents
+    plan = Plan(declared, {"text": "a"}, name=DEFAULT_PLAN)
+    magics.session.last = asyncio.run(plan.run(client=known({"One": "1", "Two a": "2"})))
+    magics.agents("apply change")
+    second = magics.session.registry().agents[1]
+    assert ("text", "Two", 300) == (second.context, second.prompt, second.max_tokens)
+    shown = capsys.readouterr().out
+    assert "The prompt of second:\n- Two {{ text }}\n+ Two" in shown
+    assert ["second", "max_tokens", "2048", "by", "default", "300"] in [line.split() for line in shown.splitlines()]
+    magics.agents("undo")
+    assert (before[0], declared[1]) == magics.session.registry().agents
 
 
 @pytest.mark.parametrize(

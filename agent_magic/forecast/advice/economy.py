@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from agent_magic.declare.agent import EFFORTS
+from agent_magic.declare.changes import without_value
 from agent_magic.declare.content import Attachment
 from agent_magic.declare.pictures import holds_content
 from agent_magic.declare.serialization import RenderError, value_text
@@ -28,6 +29,7 @@ from agent_magic.forecast.advice.finding import (
     listed,
     pays,
 )
+from agent_magic.forecast.advice.graded import how_sure, verdict_on
 from agent_magic.forecast.terms import facts_of
 from agent_magic.forecast.work import Rewritten
 from agent_magic.record.answer import CHARS_PER_TOKEN
@@ -87,7 +89,10 @@ def shared_values(outlook: Outlook) -> Finding | None:
     measured = f"{{{{ {name} }}}} stands in {len(names)} prompts, {tokens:,} tokens each time."
     change = f"Give it to {listed(names)} as --context {name}, and take {{{{ {name} }}}} out of their prompts."
     shared = Rewritten(0, CONTEXT, len(text), len(text.encode(errors="replace")))
-    return _as_context(outlook, numbers, shared, measured, change).at(listed(names), f"--context {name}")
+    plan = outlook.record.plan
+    options = {one: {"context": name, "prompt": without_value(plan[one].prompt, name)} for one in names}
+    options = options if all(each["prompt"].strip() for each in options.values()) else {}
+    return _as_context(outlook, numbers, shared, measured, change).at(listed(names), f"--context {name}", options)
 
 
 def shared_documents(outlook: Outlook) -> Finding | None:
@@ -112,7 +117,9 @@ def shared_documents(outlook: Outlook) -> Finding | None:
     change = f"Give it to {listed(names)} as --context {name}, in place of --attach {name}."
     told = _as_context(outlook, users, Rewritten(0, CONTEXT, size=most, tokens=tokens), measured, change)
     told = replace(told, rule="a shared document is a context")
-    return told.at(listed(names), f"--context {name} in place of --attach {name}")
+    attached = {one: tuple(other for other in plan[one].attach if other != name) for one in names}
+    options = {one: {"context": name, "attach": rest} for one, rest in attached.items()}
+    return told.at(listed(names), f"--context {name} in place of --attach {name}", options)
 
 
 def _as_context(outlook: Outlook, numbers: Sequence[int], shared: Rewritten, measured: str, change: str) -> Finding:
@@ -268,7 +275,8 @@ def room_for_answers(outlook: Outlook) -> Finding | None:
     source = "budgets: the worst case of each request is set aside before it is sent"
     told = found(outlook, "max_tokens near the answers", measured, source, changed, change)
     assumed = "; ".join(filter(None, [told.assumed, "answers as long as recorded: a longer one would be cut"]))
-    return replace(told, assumed=assumed).at(listed(names), edits)
+    options = {outlook.record.plan.names[number]: {"max_tokens": cap} for number, cap in lower.items()}
+    return replace(told, assumed=assumed).at(listed(names), edits, options)
 
 
 def _calls(seen: Seen) -> bool:
@@ -283,6 +291,10 @@ def high_effort(outlook: Outlook) -> Finding | None:
     if not thought or not total:
         return None
     lower = {number: EFFORTS[EFFORTS.index(outlook.seen[number].effort or "") - 1] for number in thought}
+    one = next(iter(set(lower.values()))) if len(set(lower.values())) == 1 else None
+    graded = None if one is None else verdict_on(outlook, list(lower), effort=one)
+    if graded is not None and graded.verdict != "undecided":  # `by_grades` speaks of it, or it is worse
+        return None
     changed = outlook.ask(efforts=lower, ranges=True)
     tried, least = changed.note.basis != "assumed", changed.note.cost_range_usd
     best = outlook.saves_usd(changed) if tried else None if least is None else total - least[0]
@@ -299,7 +311,8 @@ def high_effort(outlook: Outlook) -> Finding | None:
     group = next((name for name in names if name in plan.groups), None)
     grade = f"await run.trial({group!r}, effort=[{then!r}, {now!r}], truth=...)" if group else "read both answers"
     hope = "" if tried else f" An estimate, as nobody has tried it: it saves {dollars(best)} at best."
-    change = f"Try effort {then} for {listed(names)}.{hope} Quality is not measured: {grade}."
+    quality = f"Quality is not measured: {grade}." if graded is None else f"In a trial {how_sure(graded)}."
+    change = f"Try effort {then} for {listed(names)}.{hope} {quality}"
     apply = {plan.names[number]: effort for number, effort in lower.items()}
     told = found(outlook, "effort by the task", measured, "the vendor's page on effort", changed, change, effort=apply)
     if not tried:  # as long as before is no forecast of what a lower effort is for

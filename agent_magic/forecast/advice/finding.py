@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from agent_magic.declare.units import times
 
@@ -49,6 +49,7 @@ WORTH = 0.05
 """A change that saves less than this share of the run is not proposed: forecasts are not better than that."""
 
 
+Options: TypeAlias = "Mapping[str, Mapping[str, Any]]"
 BRACES: Final = re.compile(r"\{\{.*?\}\}|\{%.*?%\}", re.DOTALL)
 """What a prompt takes from elsewhere; the rest is what was written for it."""
 
@@ -70,7 +71,9 @@ class Finding:
         assumed: What was assumed, in words.
         where: The agents or cells it is about.
         edit: The change as text to write.
-        apply: The change as arguments of `run.whatif`, for `run.apply`; empty where only a person can do it.
+        apply: The change as arguments of `run.whatif`, for `run.apply`.
+        options: The change as options of agents by name, such as `{"label": {"max_tokens": 400}}`, likewise. Where
+            both are empty only a person can do it.
     """
 
     rule: str
@@ -86,10 +89,12 @@ class Finding:
     where: str = field(default="", kw_only=True)
     edit: str = field(default="", kw_only=True)
     apply: Mapping[str, Any] = field(default_factory=dict[str, Any], kw_only=True)
+    options: Options = field(default_factory=dict[str, "Mapping[str, Any]"], kw_only=True)
 
-    def at(self, where: str, edit: str) -> Finding:
-        """Return it with the place it is about, and the edit as text where there is something to change."""
-        return replace(self, where=where, edit=edit if self.change else "")
+    def at(self, where: str, edit: str, options: Options | None = None) -> Finding:
+        """Return it with the place it is about, and the edit as text and options where there is something to change."""
+        options = options if options and self.change else {}
+        return replace(self, where=where, edit=edit if self.change else "", options=options)
 
 
 def found(

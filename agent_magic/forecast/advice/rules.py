@@ -32,7 +32,8 @@ from agent_magic.forecast.advice.finding import (
     pays,
     practices,
 )
-from agent_magic.forecast.advice.structure import SHAPE, ordered, refers_to
+from agent_magic.forecast.advice.graded import by_grades, how_sure, verdict_on
+from agent_magic.forecast.advice.structure import SHAPE, not_after, ordered, refers_to
 from agent_magic.measure.metrics import NEAR_BOUND, NEAR_SUM, summarize, waited_s
 from agent_magic.measure.path import Chains, works
 from agent_magic.record.reasons import REASONS
@@ -144,7 +145,7 @@ def needless_edges(outlook: Outlook) -> Finding | None:
     change = advice if pays(outlook, without[best]) else ""
     source = f"{LAYERS}: minimize dependencies"
     told = found(outlook, "only necessary dependencies", measured, source, without[best], change)
-    return told.at(f"{parent} -> {child}", f"{child} without --after {parent}")
+    return told.at(f"{parent} -> {child}", f"{child} without --after {parent}", not_after(plan, parent, child))
 
 
 def _costs(outlook: Outlook, without: Mapping[tuple[int, int], Forecast]) -> str:
@@ -291,11 +292,22 @@ def cheaper_model(outlook: Outlook) -> Finding | None:
     saves = outlook.saves_usd(changed)
     if saves is None or saves < WORTH * total:
         return None
+    graded = verdict_on(outlook, dearest, model=DEFAULT_MODEL)
+    if graded is not None and graded.verdict in ("best", "as good"):  # `by_grades` speaks of it
+        return None
     names = listed(list(dict.fromkeys(outlook.names[number] for number in dearest)))
     models = ", ".join(sorted({results[number].model for number in dearest}))
     share = sum(priced[number] for number in dearest) / total
     measured = f"{share:.0%} of the dollars go to {models}, asked by {names}."
-    change = f"Try {DEFAULT_MODEL} for {names}, and read both answers: quality is not measured."
+    if graded is not None and graded.verdict == "worse":
+        return found(
+            outlook,
+            "the model by the task",
+            f"{measured} In a trial {how_sure(graded)}.",
+            f"{SCALING}: model selection",
+        )
+    tried = "quality is not measured" if graded is None else f"in a trial {how_sure(graded)}"
+    change = f"Try {DEFAULT_MODEL} for {names}, and read both answers: {tried}."
     models = {results[number].name: DEFAULT_MODEL for number in dearest}
     told = found(
         outlook, "the model by the task", measured, f"{SCALING}: model selection", changed, change, model=models
@@ -332,6 +344,7 @@ RULES: tuple[Callable[[Outlook], Finding | None], ...] = (
     small_tasks,
     half_saved,
     cost_against_time,
+    by_grades,
     cheaper_model,
     shared_context,
     shared_values,

@@ -8,8 +8,10 @@ from __future__ import annotations
 import ast
 import re
 import warnings
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
+from agent_magic.declare.changes import without_value
 from agent_magic.declare.resources import conflicts
 from agent_magic.declare.units import dollars, plural, seconds
 from agent_magic.engine.pacing.limits import DIMENSIONS
@@ -63,7 +65,8 @@ def unused_answers(outlook: Outlook) -> Finding | None:
     change = f"Let {join} take {{{{ {names[0]} }}}}, or leave {listed(names)} out."
     measured = f"Nobody is sent the answer of {listed(names)}, while {join} joins the others."
     edit = f"{{{{ {names[0]} }}}} in the prompt of {join}, or %agents drop {' '.join(names)}"
-    told = found(outlook, "every answer is used", measured, f"{DEEP_DIVE}: unused outputs", without, change)
+    source = f"{DEEP_DIVE}: unused outputs"
+    told = found(outlook, "every answer is used", measured, source, without, change, drop=tuple(names))
     return told.at(listed(names), edit)
 
 
@@ -77,7 +80,26 @@ def wanted_texts(outlook: Outlook) -> Finding | None:
     measured = " ".join(f"{child} speaks of {parent}, and is not sent its answer." for parent, child in pairs[:3])
     change = f"Put {{{{ {parent} }}}} into the prompt of {child}; --after {parent} only orders."
     told = Finding("wanted answers are sent", measured, change=change, source=f"{DEEP_DIVE}: missing dependencies")
-    return told.at(child, f"{{{{ {parent} }}}} in place of --after {parent}")
+    placed = {"prompt": f"{plan[child].prompt.rstrip()}\n\n<{parent}>\n{{{{ {parent} }}}}\n</{parent}>"}
+    options = {name: {**said, **placed} for name, said in not_after(plan, parent, child).items()}
+    return told.at(child, f"{{{{ {parent} }}}} in place of --after {parent}", options)
+
+
+def not_after(plan: Plan, parent: str, child: str) -> dict[str, dict[str, Any]]:
+    """Return the options of a step that does not wait for another one, as `Finding.options` has them.
+
+    Empty where steps of one group wait for each other by name: the declaration says so of all of them.
+
+    Args:
+        plan: The plan.
+        parent: The step it waits for.
+        child: The step.
+    """
+    one = plan[parent].part
+    names = {parent, *(() if one is None else (one.group,))}
+    if plan[child].part is not None:
+        return {}
+    return {child: {"after": tuple(name for name in plan[child].after if name not in names)}}
 
 
 def ordered(plan: Plan) -> list[tuple[str, str]]:
@@ -119,7 +141,9 @@ def dead_context(outlook: Outlook) -> Finding | None:
     pays = cheapens(outlook, outlook.saves_usd(changed))
     change = f"Leave {{{{ {why[0]} }}}} out of the prompt of {child}, if it does not need it." if pays else ""
     told = found(outlook, "no dead context", measured, f"{SCALING}: context", changed if pays else None, change)
-    return told.at(child, f"the prompt of {child} without {{{{ {why[0]} }}}}")
+    prompt = without_value(plan[child].prompt, why[0])
+    told = told.at(child, f"the prompt of {child} without {{{{ {why[0]} }}}}", {child: {"prompt": prompt}})
+    return told if prompt.strip() and prompt != plan[child].prompt.strip("\n") else replace(told, options={})
 
 
 def _dead(outlook: Outlook) -> Iterator[tuple[float | None, str, tuple[str, str]]]:
@@ -173,7 +197,9 @@ def tiny_requests(outlook: Outlook) -> Finding | None:
             saves_usd=saves,
             basis="assumed",
         )
-        return told.at(group, f"--group {TOGETHER}")
+        if not agent.returns:  # of a text nobody can tell where one answer ends
+            return told.at(group, f"--group {TOGETHER} --returns str, or a type of yours")
+        return told.at(group, f"--group {TOGETHER}", {group: {"group": TOGETHER}})
     return None
 
 

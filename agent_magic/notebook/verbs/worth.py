@@ -14,9 +14,11 @@ from agent_magic.measure.judge import Judge, judge
 from agent_magic.measure.scores import answers_of
 from agent_magic.measure.trial import settings_of
 from agent_magic.notebook.command import CommandContext, Parser, Verb, add_nothing
-from agent_magic.notebook.front_end import say
+from agent_magic.notebook.front_end import is_kernel, say, show_page
 from agent_magic.notebook.planning import show_price
 from agent_magic.notebook.settings import add_policy
+from agent_magic.show.advice import diff_page
+from agent_magic.show.text import listed
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -105,11 +107,13 @@ def _apply(ctx: CommandContext, given: Namespace) -> None:
         else:
             registry.change(name, **{option: after for option, (_, after) in options.items()})
     undo += [ctx.configure(name, after) for name, (_, after) in found.defaults.items()]
-    words = "\n".join(found.lines)
-    session.applied.append((words, undo))
+    session.applied.append(("\n".join(found.lines), undo))
     changed = [name for name, options in found.agents.items() if "dropped" not in options]
-    say(words)
-    say("%agents undo takes it back." + (f" The cells of {', '.join(changed)} say the old options." if changed else ""))
+    cells = (
+        f" The cell{'s' * (len(changed) > 1)} of {listed(changed)} still {'say' if changed[1:] else 'says'} what was."
+    )
+    note = f"%agents undo takes it back.{cells if changed else ''}"
+    show_page(diff_page(found.rows, found.prompts, note), graphic=is_kernel(ctx.shell))
 
 
 def _wanted(ctx: CommandContext, run: Run, what: str | None) -> object:
@@ -119,7 +123,7 @@ def _wanted(ctx: CommandContext, run: Run, what: str | None) -> object:
             raise UsageError("%agents apply needs a number of %agents advise, a variable, or a trial before it.")
         return run.trials[-1]
     if what.isdigit():
-        changes = run.advise().changes
+        changes = run.advise(by=run.advised_by).changes
         if not 0 < int(what) <= len(changes):
             # The number may be of another run's advice: what was shown last need not be of the run that was last.
             found = f"the advice for the last run has {plural(len(changes), 'change')}"
