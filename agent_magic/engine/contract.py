@@ -125,6 +125,10 @@ class Requests(Protocol):
         """Have the step ask its next fallback model. `False` where it has none, or its conversation has begun."""
         ...
 
+    def shares(self, step: int) -> bool:
+        """Tell whether the step's next request can still read the context that others had cached."""
+        ...
+
     def ease(self, step: int) -> bool:
         """Make the step's next request cheaper, as the policy allows. `False` where it is, or a conversation goes on.
 
@@ -250,6 +254,11 @@ class WithoutCalls:
         """Return `False`: there is no other model."""
         del step
         return False
+
+    def shares(self, step: int) -> bool:
+        """Return `True`: it asks what was planned."""
+        del step
+        return True
 
     def ease(self, step: int) -> bool:
         """Return `False`: no request becomes cheaper."""

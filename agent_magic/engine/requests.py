@@ -12,6 +12,7 @@ from agent_magic.declare.condition import condition_of, holds
 from agent_magic.declare.content import tokens_of
 from agent_magic.declare.grouping import taken_apart
 from agent_magic.declare.models import ANSWER
+from agent_magic.declare.pictures import is_one
 from agent_magic.declare.resources import held_by
 from agent_magic.engine.admission.budget import Worst
 from agent_magic.engine.admission.prefix import context_tokens, shared_prefixes
@@ -237,7 +238,7 @@ class PlanRequests:
         cheaper: Sequence[str] = (),
     ) -> None:
         self._plan, self._policy, self._prices, self._bought = plan, policy, prices, bought
-        self.models, self._facts = list(models), facts
+        self.models, self._facts, self._planned = list(models), facts, tuple(models)
         self.limit_classes = [facts[model].limit_class if model else "" for model in models]
         self._rules = {model: one.token_rule for model, one in facts.items()}
         self.batching = batching_of(plan, policy)
@@ -325,6 +326,16 @@ class PlanRequests:
             return False
         self._ask_other(step, left.pop(0))
         return True
+
+    def shares(self, step: int) -> bool:
+        """Tell whether an agent's next request can still read the context that others had cached.
+
+        A cache is that of a model. With another effort what stands before the messages is read all the same: a text
+        that is a context, and not a picture or document. Source: the vendor's page on prompt caching.
+        """
+        context = self._plan.agents[step].context
+        in_messages = context is not None and is_one(self._plan.values.get(context))
+        return self.models[step] == self._planned[step] and not (step in self._eased and in_messages)
 
     def ease(self, step: int) -> bool:
         """Make the next request of an agent cheaper, as the policy allows. `False` where it is, or has begun."""

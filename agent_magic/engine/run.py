@@ -588,7 +588,8 @@ def _fall_back(requests: Requests, admission: Gate | None, step: int) -> bool:
     """Have a step ask its next fallback model; `False` where it has none."""
     if not requests.fall_back(step):
         return False
-    _moved(admission, step)
+    if not requests.shares(step):
+        _moved(admission, step)
     return True
 
 

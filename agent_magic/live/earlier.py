@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from agent_magic.declare.task import Task
 from agent_magic.engine.calls import Result
+from agent_magic.record.answer import ESCALATED
 from agent_magic.record.ledger.base import NOT_REUSED
 from agent_magic.record.results import CAPPED
 from agent_magic.record.taken import differing, read
@@ -51,26 +52,32 @@ class Earlier:
         numbers = None if again is None else plan.numbers(again)
         self.again = frozenset(plan.agents[number].name for number in numbers or ())
         self._record = record
-        self._answers: dict[str, tuple[Request, Answer]] = {}
+        self._answers: dict[tuple[str, str], tuple[Request, Answer]] = {}  # by agent and model
+        answered = set[str]()
         for result in record.results if record.origin == endpoint else ():
+            for one in result.attempts:  # the unsure ones of a cascade, whatever came of the dearer model
+                if one.kind == ESCALATED and one.answer is not None and not one.request.messages:
+                    self._answers[result.name, one.model] = _same(one.request), _kept(one.answer)
             answer = result.answer
             if answer is None or answer.stop_reason in NOT_REUSED:
                 continue
             if result.status == "succeeded" or answer.stop_reason in CAPPED:  # cut then is cut now, for nothing
-                self._answers[result.name] = _same(result.attempts[-1].request), _kept(answer)
+                last = result.attempts[-1].request
+                self._answers[result.name, last.model] = _same(last), _kept(answer)
+                answered.add(result.name)
 
         self.left_out: tuple[str, ...] = ()
         if numbers is not None:
             around = {*numbers, *plan.dag.ancestors(numbers), *plan.dag.descendants(numbers)}
             others = [one.name for number, one in enumerate(plan.agents) if number not in around]
             done = {one.name for one in record.results if one.is_task and one.status == "succeeded"}
-            self.left_out = tuple(name for name in others if name not in self._answers and name not in done)
+            self.left_out = tuple(name for name in others if name not in answered and name not in done)
 
     def find(self, agent: str, request: Request) -> Answer | None:
-        """Return the agent's answer if it asks for the same as then."""
-        if agent in self.again or agent not in self._answers:
+        """Return the agent's answer if it asks for the same as then, of the same model."""
+        if agent in self.again or (agent, request.model) not in self._answers:
             return None
-        asked, answer = self._answers[agent]
+        asked, answer = self._answers[agent, request.model]
         return answer if _same(request) == asked else None
 
     def done(self, record: RunRecord, step: int, takes: Mapping[str, str]) -> Result | None:

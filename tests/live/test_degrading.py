@@ -104,6 +104,22 @@ def test_effort_first_named():
     assert ({(LARGE, None)}, []) == ({*asked(client)}, record.degraded)
 
 
+def shared(context, takes_s=10.0):
+    """Rows of one context, short of time after the first: with which effort each asked, and who marked the context."""
+    agents = [am.Agent(name, name, model=LARGE, effort="high", max_tokens=100, context="text") for name in "abcd"]
+    record, client = run(am.Plan(agents, {"text": context}), takes_s, deadline_s=25.0, degrade="effort", cache="on")
+    assert {"low"} == {one.effort for one in client.asked[1:]}
+    return record, [one.cached for one in client.asked]
+
+
+def test_a_lower_effort_reads_the_shared_context_all_the_same():
+    """A text stands before the messages, where effort empties nothing; a document stands in them."""
+    assert {True} == {*shared("long " * 4000)[1]}
+    document = am.text_file(b"long " * 4000, title="d")
+    first, *others = shared(document)[1]
+    assert (True, {False}) == (first, {*others})
+
+
 def test_a_forecast_asks_what_was_asked(tmp_path):
     """The run as it was is that run, and a replay has the same models."""
     plan = rows(6)

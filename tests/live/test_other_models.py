@@ -20,6 +20,7 @@ from agent_magic.declare.agent import DEFAULT_MODEL, Agent
 from agent_magic.engine.pacing.pacer import Pacer
 from agent_magic.engine.policy import Policy
 from agent_magic.errors import DeclarationError, Overloaded, Rejected, UndefinedField
+from agent_magic.live.earlier import Earlier
 from agent_magic.show.states import tone_of
 from tests.live.virtual import Reply, Scripted, drive
 
@@ -259,6 +260,27 @@ def test_what_was_bought_of_a_cascade_is_not_bought_again(tmp_path):
     assert ("failed", "succeeded") == (first["a"].status, again["a"].status)
     assert [DEAR] == [one.model for one in client.asked]
     assert ["ledger", "live"] == [one.source for one in again["a"].attempts]
+
+
+def test_a_run_that_goes_on_does_not_ask_the_cheap_model_again():
+    """Without a ledger too: what was unsure is kept, whether the dear model answered then or failed."""
+    plan, down = cascade("a", "b"), Overloaded("full", status=529)
+
+    def script(model, prompt, _number):
+        text = json.dumps({"word": "w", "confidence": 0.1})
+        return Reply(text=text) if model == CHEAP or prompt == "b" else Reply(error=down)
+
+    first, _ = drive(plan, ByModel(script), SEEDED)
+    assert ["failed", "succeeded"] == [one.status for one in first.results]
+    here = Earlier(first, first.origin, plan=plan)
+    again, client = drive(plan, sure(a=0.1, b=0.1), SEEDED, earlier=here)
+    assert [("a", DEAR)] == [(one.prompt, one.model) for one in client.asked]
+    assert ["succeeded", "succeeded"] == [one.status for one in again.results]
+    assert [True, True, False] == [one.is_served for one in (*again["b"].attempts[:2], again["a"].attempts[1])]
+    assert again["a"].attempts[0].is_served
+    anew = Earlier(first, first.origin, plan=plan, again=["a"])
+    _, client = drive(plan, sure(a=0.9, b=0.9), SEEDED, earlier=anew)
+    assert [("a", CHEAP)] == [(one.prompt, one.model) for one in client.asked]  # asked for by name, it begins anew
 
 
 def test_a_later_run_asks_the_model_that_was_asked_for(tmp_path):
