@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 from typing import Any
 
 import pandas as pd
@@ -218,3 +219,18 @@ def test_a_number_means_the_advice_that_was_seen():
     assert places
     for place in places:
         assert run.apply(by_dollars[place - 1]).lines == run.apply(place).lines
+
+
+@pytest.mark.parametrize("options", [{"group": 4, "returns": str}, {"hedge": "p95"}])
+def test_a_model_by_name_is_that_of_who_asks(options):
+    """Of rows that are asked for together it is their request's, of a hedge that of both who race."""
+    rows = {"rows": list("abcdefgh")}
+    text = json.dumps({"answers": [{"item": number, "answer": "x"} for number in range(1, 9)]})
+    script = lambda prompt, _: Reply(1.0, text=text if "group" in options else "x", tokens=(9, 9, 0, 0))  # noqa: E731
+    run = ran([am.Agent("label", "Say: {{ item }}", each="rows", **options)], rows, script)
+    assert run.ok
+    found = run.apply({"model": {"label": OPUS}})
+    assert {OPUS} == {one.model for one in found.plan.agents if not one.is_task}  # pyright: ignore[reportAttributeAccessIssue]
+    assert ["label"] == list(found.agents)
+    dear, cost = run.forecast(model={"label": OPUS}).totals.cost_usd, run.totals.cost_usd
+    assert 5 < (dear or 0.0) / (cost or 1.0)

@@ -12,6 +12,7 @@ from agent_magic.api.plan import Plan
 from agent_magic.declare.agent import DEFAULT_MAX_TOKENS
 from agent_magic.declare.cells import declared
 from agent_magic.declare.changes import ANEW, changed_options, declared_anew, with_options
+from agent_magic.declare.expansion import askers
 from agent_magic.declare.units import plural
 from agent_magic.errors import DeclarationError, shown_value
 from agent_magic.forecast.advice.rules import Finding
@@ -62,10 +63,10 @@ class Applied:
     @property
     def prompts(self) -> dict[str, str]:
         """Per agent whose prompt changed the lines that differ, `- ` before and `+ ` now."""
+        found = {name: options["prompt"] for name, options in self.agents.items() if "prompt" in options}
         return {
-            name: "\n".join(line.rstrip() for line in ndiff(*map(str.splitlines, options["prompt"])) if line[0] in "-+")
-            for name, options in self.agents.items()
-            if "prompt" in options
+            name: "\n".join(one.rstrip() for one in ndiff(before.splitlines(), after.splitlines()) if one[0] in "-+")
+            for name, (before, after) in found.items()
         }
 
     @property
@@ -108,7 +109,7 @@ def apply_to(run: Run, what: object) -> Applied:
             changes.setdefault(number, {})[option] = value
     anew = _anew(plan, asked)
     for name, options in asked.options.items():
-        for number in plan.numbers([name]):
+        for number in askers(plan, plan.numbers([name])):
             changes.setdefault(number, {}).update({key: one for key, one in options.items() if key not in ANEW})
     made = with_options(Plan, plan, {number: one for number, one in changes.items() if one}, without=scenario.dropped)
     agents = changed_options(plan, made)
@@ -149,7 +150,7 @@ def _change_of(run: Run, what: object) -> Change:
     what = _numbered(run, what) if isinstance(what, int) and not isinstance(what, bool) else what
     if isinstance(what, Trial):
         if what.chosen is None:
-            raise DeclarationError("The trial has chosen nothing: no answer was graded.", hint="Look at trial.frame.")
+            raise DeclarationError(f"The trial has chosen nothing: {what.headline()}.", hint="Look at trial.frame.")
         return Change(_of_setting(run, what.chosen, what.target))
     if isinstance(what, Setting):
         return Change(_of_setting(run, what, run.trials[-1].target if run.trials else None))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, cast, overload
 
 from agent_magic.api.pages import write_page
 from agent_magic.api.reading import Reading
@@ -16,9 +16,10 @@ from agent_magic.forecast.outlook import Outlook
 from agent_magic.forecast.whatif import forecast_one, nearby, whatif_frame
 from agent_magic.measure.compare import measure_against, record_of
 from agent_magic.measure.dead import to_requeue
-from agent_magic.measure.judge import Judge
-from agent_magic.measure.scores import GradeBook, score_answers, scores_frame
-from agent_magic.measure.trial import settings_of, with_scores
+from agent_magic.measure.judge import Judge, Judging
+from agent_magic.measure.scores import GradeBook, scores_frame
+from agent_magic.measure.trial import last_compared, settings_of, with_scores
+from agent_magic.measure.truths import score_answers
 from agent_magic.providers.anthropic.models import MODELS
 from agent_magic.record.cassette.writing import only_hash
 from agent_magic.show.charts.front import check_by, front_chart
@@ -58,7 +59,7 @@ class Run(Reading):
         prices: What tokens cost in forecasts; `None` is the list.
         session: Who answers what is asked about it later, such as a judge; `None` where it was read from a file.
         grades: What its answers were found to be worth.
-        trials: What trials with its rows found, the last one last.
+        trials: What trials found, with its rows or earlier ones of the session that asked the same, the last one last.
         advised_by: What its advice was last asked to put first, so that a number means the change that was seen.
     """
 
@@ -76,7 +77,7 @@ class Run(Reading):
         self.samples = [] if driver is None else driver.samples
         self.session, self.grades = session, GradeBook() if session is None else session.grades
         self.forecasts = Forecasts()
-        self.trials: list[Trial] = []
+        self.trials: list[Trial] = [] if record.forecast or not self.grades.trials else self._trials_before()
         self.advised_by = "seconds"
         self.rules = () if driver is None else driver.alerts.rules
 
@@ -84,26 +85,38 @@ class Run(Reading):
         """Return the state without the driver and the session, so that a run can be copied and pickled."""
         return {**vars(self), "_driver": None, "session": None}
 
-    def score(self, target: str, *, truth: Any = None, grader: Grader | None = None) -> pd.DataFrame:
-        """Grade answers: against a known truth, or by a function. One row per metric; see `measure.scores`.
+    @overload
+    def score(self, target: str, *, grader: Judge, policy: Policy | None = None) -> Judging: ...
+
+    @overload
+    def score(self, target: str, *, truth: Any = None, grader: Grader | None = None) -> pd.DataFrame: ...
+
+    def score(
+        self, target: str, *, truth: Any = None, grader: Grader | Judge | None = None, policy: Policy | None = None
+    ) -> pd.DataFrame | Judging:
+        """Grade answers: against a known truth, by a function, or by a model. One row per metric; see `measure.scores`.
 
         `run.score("label.sentiment", truth="true_sentiment")` has the accuracy, and precision and recall per class; of
         numbers the mean absolute error; of texts how many match, exactly and normalised. `low` and `high` are a 95 %
-        interval. Each grade is a row of `run.scores`. A model as judge is asked by `await run.judge(...)`.
+        interval. Each grade is a row of `run.scores`. A model as judge takes its time and costs: `await run.score(
+        "report", grader=am.judge("Is every claim supported?"))`, which is `run.judge(...)`.
 
         Args:
             target: An agent or a group, and the field of a typed answer: `report`, `label.sentiment`.
             truth: A column of the rows they are for, by name; values by the rows' keys; or the value for one agent.
             grader: A function that takes `(answer, row)` and returns a number or a bool, or one of them and why. What
-                it raises, and `NaN`, is that answer's error.
+                it raises, and `NaN`, is that answer's error. Or a judge.
+            policy: How a judge runs; its budget.
 
         Raises:
-            DeclarationError: There is no such field or column, or not exactly one of `truth` and `grader`.
+            DeclarationError: There is no such field or column, no truth fits, the function cannot be called so, or not
+                exactly one of `truth` and `grader` is given.
             UnknownAgent: There is no such agent.
         """
-        if isinstance(grader, Judge):
-            hint = f"It is a model, asked in a run of its own: await run.judge({target!r}, ...)."
-            raise DeclarationError("run.score takes no judge.", hint=hint)
+        if isinstance(grader, Judge) and truth is None:
+            return Judging(lambda: self.judge(target, grader, policy=policy), target)
+        if isinstance(grader, Judge) or policy is not None:
+            raise DeclarationError("run.score takes truth=, a function, or a judge and its policy.")
         return score_answers(self.record, self.grades, target, truth=truth, grader=grader)
 
     @property
@@ -175,7 +188,8 @@ class Run(Reading):
         """Really answer a sample of rows under several settings, and grade the answers; see `measure.trial`.
 
         What the run or the ledger has is not bought again. `until="decided"` goes on, `n` rows at a time, until every
-        setting is the best, as good as it, or worse; what is worse is not asked any more.
+        setting is the best, as good as it, or worse; what is worse is not asked any more. Stopped, it leaves what was
+        graded so far in `run.trials`.
 
         Args:
             target: A group of agents, and the field of a typed answer: `label.sentiment`.
@@ -195,12 +209,19 @@ class Run(Reading):
             DeclarationError: An option is wrong, or there is nothing to compare.
             PlanError: The target has no rows, or nobody is there to ask; nothing was sent.
         """
-        from agent_magic.api.trial import TrialOptions, run_trial  # noqa: PLC0415  # lazy: plans make runs
+        from agent_magic.api.trial import TrialOptions, run_trial, tried_job  # noqa: PLC0415  # lazy: plans make runs
 
         asked = (target, settings_of(model, effort), n, truth, grader, until, margin, error_rate, seed)
         found = await run_trial(self, TrialOptions(*asked), policy, self.asking(session))
         self.trials = [*self.trials, found]
+        self.grades.trials.append((tried_job(self, target), found))
         return found
+
+    def _trials_before(self) -> list[Trial]:
+        """Return the trials of its session that asked the same."""
+        from agent_magic.api.trial import trials_before  # noqa: PLC0415  # lazy: plans make runs
+
+        return trials_before(self)
 
     async def requeue(
         self, names: str | Iterable[str] | None = None, *, policy: Policy | None = None, session: Session | None = None
@@ -456,8 +477,8 @@ class Run(Reading):
             return run_tradeoff(self.record, frame, chosen=chosen, theme=theme)
         check_by(by, self.trials)
         scored = None if frame is None else with_scores(frame, self.trials, self.record)
-        return front_chart(self.trials[-1], scored, chosen=chosen, theme=theme)
+        return front_chart(last_compared(self.trials), scored, chosen=chosen, theme=theme)
 
     def explore(self) -> None:
         """Show a panel for what-ifs: the forecast, its timeline, the trade-off; after a trial also measured scores."""
-        explore(Explorer(self.forecaster(), self.trials[-1] if self.trials else None))
+        explore(Explorer(self.forecaster(), last_compared(self.trials) if self.trials else None))

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from agent_magic.api.plan import Plan
+from agent_magic.declare.agent import Agent
 from agent_magic.declare.changes import with_options
+from agent_magic.declare.models import job_of
 from agent_magic.declare.validation import check_integer, check_positive, is_word, must_be
 from agent_magic.engine.policy import Policy, as_policy
 from agent_magic.errors import DeclarationError, PlanError
 from agent_magic.measure.intervals import stratified
 from agent_magic.measure.judge import Judge, judged
-from agent_magic.measure.scores import answer_key, answers_of
+from agent_magic.measure.scores import FEW, answer_key, answers_of, grade_by, why_not
 from agent_magic.measure.trial import Setting, Stopped, Trial, Tried
+from agent_magic.measure.truths import check_truths, grade_truth, score_answers
 from agent_magic.show.progress import Progress
 
 if TYPE_CHECKING:
@@ -67,10 +71,41 @@ async def run_trial(run: Run, options: TrialOptions, policy: Policy | None, sess
     """
     options.check()
     session.check_models(one.model for one in options.settings)
-    answers = answers_of(run.record, options.target)
-    if answers[0].key is None and len(answers) == 1:
-        raise PlanError(f"A trial needs rows: {options.target!r} is one agent. Declare it with --each.")
+    answers = rows_to_try(run, options.target, truth=options.truth, grader=options.grader)
     return await _Trial(run, options, as_policy(policy), session, answers).run()
+
+
+def rows_to_try(run: Run, target: str, *, truth: Any = None, grader: Grader | Judge | None = None) -> list[Answered]:
+    """Return the rows of a trial, its grader tried on answers that are there: so none is paid for and then not graded.
+
+    Args:
+        run: The run whose rows are tried.
+        target: What is graded.
+        truth: What answers are held against.
+        grader: A function or a judge.
+
+    Raises:
+        PlanError: The target has no rows that could be asked one by one.
+        DeclarationError: The truth or the function does not fit.
+    """
+    answers = answers_of(run.record, target)
+    first, name = answers[0], target.partition(".")[0]
+    part = run.plan[first.result.name].part
+    if part is None:
+        raise PlanError(f"A trial needs rows: {target!r} is one agent. Declare it with --each.")
+    if part.rounds:
+        raise PlanError(f"A trial needs rows: {name!r} runs in rounds. Try an agent with --each that does its work.")
+    if first.result.is_task:
+        why = "asks for several rows at once (--group)" if part.asked else "has no answer of a model of its own"
+        raise PlanError(f"A trial asks row by row, and {name!r} {why}. Declare it without, run, try, and put it back.")
+    if truth is not None:
+        check_truths(grade_truth(answers, target, _by_key(answers, truth)), target)
+    elif grader is not None and not isinstance(grader, Judge):
+        some = [one for one in answers if one.result.status == "succeeded"][:FEW]
+        grades = grade_by(some, target, grader)
+        if grades and all(one.error is not None for one in grades):
+            raise DeclarationError(f"The grader fails on the answers that are there. {why_not(grades)}")
+    return answers
 
 
 class _Trial:
@@ -94,40 +129,43 @@ class _Trial:
         self._simulated = self._is_capped = False
 
     async def run(self) -> Trial:
-        """Ask batch by batch, until it is decided or nothing is left to ask."""
+        """Ask batch by batch, until it is decided or nothing is left to ask. Stopped, the run keeps what was graded."""
+        try:
+            return self._found(await self._ask_all())
+        except asyncio.CancelledError:
+            if any(self._tried):
+                self._run.trials = [*self._run.trials, self._found("stopped")]
+            raise
+
+    async def _ask_all(self) -> Stopped:
         options, racing = self._options, list(range(len(self._options.settings)))
         batches = self._batches()
         total = sum(map(len, batches)) * len(racing)
-        stopped: Stopped = "sample" if options.until is None else "rows"
         with Progress("answers") as progress:
             for batch in batches:
                 for place in racing:
                     await self._ask(place, batch)
                     progress.tell(sum(map(len, self._tried)), total)
-                found = self._found(stopped)
+                found = self._found("rows")
                 if options.until is not None:
                     if not found.bounded:
                         hint = "Give a grader that returns a bool, or a number from 0 to 1; or leave until out."
                         raise DeclarationError("until='decided' needs scores between 0 and 1.", hint=hint)
                     racing = found.racing()
                     if found.decided:
-                        stopped = "decided"
-                        break
+                        return "decided"
                 if self._is_capped or self._left() == 0:
-                    stopped = "budget"
-                    break
-        return self._found(stopped)
+                    return "budget"
+        return "sample" if options.until is None else "rows"
 
     def _found(self, stopped: Stopped) -> Trial:
-        options, target = self._options, {one.result.name for one in self._answers}
-        others = [one.cost_usd for one in self._run.record.results if one.name not in target and one.attempts]
-        known = [cost for cost in others if cost is not None]
+        options = self._options
         return Trial(
             options.target,
             options.settings,
             tuple(map(tuple, self._tried)),
             rows=len(self._answers),
-            others_usd=sum(known) if len(known) == len(others) else None,
+            others_usd=_others_usd(self._run, self._answers),
             margin=options.margin,
             error_rate=options.error_rate,
             sequential=options.until is not None,
@@ -183,7 +221,8 @@ class _Trial:
             self._pay(frame.attrs["cost_usd"])
             name = options.grader.name
         else:
-            name = str(done.score(options.target, truth=self._truth, grader=options.grader).loc[0, "grader"])
+            how: Any = {"truth": self._truth, "grader": options.grader, "part": True}
+            name = str(score_answers(done.record, done.grades, options.target, **how).loc[0, "grader"])
         answered = [one.result for one in answers]
         grades = [
             next(
@@ -215,6 +254,35 @@ class _Trial:
     def _capped(self) -> Policy:
         left = self._left()
         return self._policy if left is None else replace(self._policy, budget_usd=max(left, 1e-9))
+
+
+def _others_usd(run: Run, answers: Sequence[Answered]) -> float | None:
+    """Return what the agents of a run cost whose answers are not tried; `None` is unknown."""
+    tried = {one.result.name for one in answers}
+    costs = [one.cost_usd for one in run.record.results if one.name not in tried and one.attempts]
+    known = [cost for cost in costs if cost is not None]
+    return sum(known) if len(known) == len(costs) else None
+
+
+def tried_job(run: Run, target: str) -> str:
+    """Return the fingerprint of what a trial's agents are asked, whatever the model, the effort and the row."""
+    agent = run.plan.agents[run.plan.numbers([target.partition(".")[0]])[0]]
+    return "" if not isinstance(agent, Agent) else job_of(replace(agent, effort=None))
+
+
+def trials_before(run: Run) -> list[Trial]:
+    """Return the trials of the session whose agents this run asks the same: they count for its rows.
+
+    Args:
+        run: The run.
+    """
+    found: list[Trial] = []
+    for job, trial in run.grades.trials:
+        name = trial.target.partition(".")[0]
+        if (name in run.plan.groups or name in run.plan.index) and tried_job(run, trial.target) == job:
+            answers = answers_of(run.record, trial.target)
+            found.append(replace(trial, rows=len(answers), others_usd=_others_usd(run, answers)))
+    return found
 
 
 def _by_key(answers: Sequence[Answered], truth: Any) -> Any:

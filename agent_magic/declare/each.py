@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import warnings
 from collections import deque
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import repeat
 from operator import call
@@ -27,7 +27,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeGuard, TypeVar, cast
 
 from agent_magic.declare.user_code import reason_of, run_user_code
-from agent_magic.errors import DeclarationError, DuplicateAgent
+from agent_magic.errors import DeclarationError, DuplicateAgent, did_you_mean
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -184,6 +184,22 @@ def first_item(value: object) -> object:
 def hint_at_item(name: str, item: object) -> str:
     """Say how a prompt writes a field of its item that it names alone; empty where the item has no such field."""
     return f"{{{{ {ITEM}.{name} }}}} is that of the item" if isinstance(item, Mapping) and name in item else ""
+
+
+def columns_missing(paths: Iterable[tuple[str | int, ...]], item: object) -> list[str]:
+    """Say which columns a prompt takes of its row that the row has not, and which there are.
+
+    Args:
+        paths: What the prompt takes of names; see `agent_magic.declare.template`.
+        item: The row.
+    """
+    if not isinstance(item, Row):
+        return []
+    taken = {path[1] for path in paths if len(path) > 1 and path[0] == ITEM and isinstance(path[1], str)}
+    return [
+        f"{{{{ {ITEM}.{name} }}}}: the row has no column {name!r}. It has {', '.join(item)}.{did_you_mean(name, item)}"
+        for name in sorted(taken - {*item, *dir(Row)})
+    ]
 
 
 def read_items(value: object, name: str, agent: str, *, may_be_empty: bool = False) -> list[tuple[Any, Any]]:

@@ -32,7 +32,7 @@ from agent_magic.declare.pictures import frozen
 from agent_magic.errors import PlanError, UndefinedVariable
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from agent_magic.declare.plan import Plan
     from agent_magic.declare.step import Step
@@ -195,6 +195,26 @@ def declared_names(plan: Plan) -> tuple[str, ...]:
             name = name.removesuffix(FIRST)
         found.append(name)
     return tuple(found)
+
+
+def askers(plan: Plan, numbers: Iterable[int]) -> list[int]:
+    """Return the agents that ask for steps: a request for several rows, or those that race, stand for their rows.
+
+    Args:
+        plan: The plan.
+        numbers: The steps.
+    """
+    found: list[int] = []
+    hedged = {one.hedges for one in plan.agents if one.hedges is not None}
+    for number in numbers:
+        step = plan.agents[number]
+        if step.part is not None and step.part.asked:
+            found.append(plan.index[step.part.asked])
+        elif step.race and step.parameters[0] in hedged:
+            found += [plan.index[name] for name in step.parameters]
+        else:
+            found.append(number)
+    return list(dict.fromkeys(found))
 
 
 def names_before(step: Step) -> set[str]:

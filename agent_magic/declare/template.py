@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import functools
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from agent_magic.declare.content import Marking, Prompt
 from agent_magic.declare.serialization import MOST_CHARS, TOO_LONG, RenderError, check_size, sendable, value_text
@@ -19,7 +20,7 @@ from agent_magic.declare.user_code import reason_of, run_user_code
 from agent_magic.errors import DeclarationError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Collection, Iterable
 
     from agent_magic.declare.sandbox import Compiled
 
@@ -246,7 +247,7 @@ def _first_use(text: str, name: str) -> int:
 def _render(text: str, values: Mapping[str, Any], names: Iterable[str]) -> str:
     """Let Jinja2 fill a prompt in. Its expressions and values are the user's, so they can fail in any way."""
     used = {name: values[name] for name in names if name in values}
-    return run_user_code(lambda: _rendered(text, used), lambda error: _failed(error, text))
+    return run_user_code(lambda: _rendered(text, used), lambda error: _failed(error, text, used))
 
 
 def _rendered(text: str, values: dict[str, Any]) -> str:
@@ -258,12 +259,15 @@ def _rendered(text: str, values: dict[str, Any]) -> str:
     return "".join(parts).replace(_RETURN, "\r")
 
 
-def _failed(error: BaseException, text: str) -> RenderError:
+def _failed(error: BaseException, text: str, values: Mapping[str, Any]) -> RenderError:
     from jinja2 import TemplateError
 
     why = str(error).replace(_NO_COLUMN, "the row has no column").rstrip(".") or type(error).__name__
     if not isinstance(error, (TemplateError, *_PLAIN_FAILURES)):
         why = reason_of(error)
+    row = values.get("item")
+    if _NO_COLUMN in str(error) and isinstance(row, Mapping):
+        why += f"; it has {', '.join(map(str, cast('dict[str, Any]', row)))}"
     return RenderError(f"{_place_of(error, text)}{why}")
 
 

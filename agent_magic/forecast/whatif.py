@@ -9,6 +9,7 @@ from itertools import product
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from agent_magic.declare.agent import EFFORTS
+from agent_magic.declare.expansion import askers
 from agent_magic.declare.validation import check_integer, is_number, must_be
 from agent_magic.engine.pacing.limits import KINDS, Limits
 from agent_magic.engine.pacing.routing import as_route
@@ -419,7 +420,7 @@ class _Reader:
         """Read a value for all agents, or a mapping from agents to values."""
         if isinstance(value, Mapping):
             named = cast("Mapping[str, Any]", value).items()
-            return {number: each for name, each in named for number in self.plan.numbers([name])}
+            return {number: each for name, each in named for number in askers(self.plan, self.plan.numbers([name]))}
         if not isinstance(value, str):
             raise must_be(name, "a name, or a mapping of agents to names", value)
         return {number: value for number, agent in enumerate(self.plan.agents) if not agent.is_task}

@@ -9,7 +9,7 @@ Source: Zheng et al., "Judging LLM-as-a-Judge with MT-Bench and Chatbot Arena", 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
@@ -23,6 +23,8 @@ from agent_magic.measure.scores import Grade, grade_of, score_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    import pandas as pd
 
     from agent_magic.measure.scores import Answered
     from agent_magic.record.results import AgentResult
@@ -87,6 +89,29 @@ class Judge:
             returns=BETTER if pairs else self.returns,
             model=self.model,
             effort=self.effort,
+        )
+
+
+class Judging:
+    """What a judge was not asked yet: `await` asks it, and returns the frame. Nothing is sent before.
+
+    Args:
+        ask: Asks it.
+        target: What is judged.
+    """
+
+    def __init__(self, ask: Callable[[], Coroutine[Any, Any, pd.DataFrame]], target: str) -> None:
+        self._ask, self._target = ask, target
+
+    def __await__(self) -> Generator[Any, None, pd.DataFrame]:
+        """Ask the judge."""
+        return self._ask().__await__()
+
+    def __repr__(self) -> str:
+        target = repr(self._target)
+        return (
+            f"Nothing was asked yet: await run.score({target}, grader=...) asks the judge. "
+            f"run.judge_plan({target}, ...).estimate() says what it costs."
         )
 
 

@@ -9,29 +9,31 @@ Nothing is lost: an answer that could not be graded is a row whose `error` says 
 from __future__ import annotations
 
 import hashlib
+import inspect
 import math
 import re
-import string
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias, cast
 
 from agent_magic.declare.each import ITEM, KEY, Row, as_item
 from agent_magic.declare.models import job_of
-from agent_magic.declare.schema import alternatives_of, choices_of, fields_of, lacking, schema_of, unwrapped
+from agent_magic.declare.schema import lacking, schema_of
 from agent_magic.declare.task import Task
+from agent_magic.declare.units import plural
 from agent_magic.declare.user_code import reason_of, run_user_code
 from agent_magic.declare.validation import is_number
 from agent_magic.declare.values import Fields, plain, read
-from agent_magic.errors import AgentMagicError, DeclarationError, InvalidAnswer, NoValue, did_you_mean, shown_value
+from agent_magic.errors import AgentMagicError, DeclarationError, NoValue, did_you_mean, shown_value
 from agent_magic.measure.frames import frame_of, table
-from agent_magic.measure.intervals import Interval, mean_interval, share_interval
+from agent_magic.measure.intervals import Interval, bounded_interval, mean_interval, share_interval
 from agent_magic.record.ledger.grades import Graded
 from agent_magic.record.returned import Returned
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from agent_magic.declare.schema import Schema
+    from agent_magic.measure.trial import Trial
     from agent_magic.record.results import AgentResult, RunRecord
 
 Grader: TypeAlias = Callable[[Any, Any], Any]
@@ -43,10 +45,10 @@ SCORE = table("target grader metric n score low high errors reads")
 """`run.score(...)`. `low` and `high` hold in 95 of 100 cases; `errors` have no grade; `reads` says it in words."""
 SCORES = {"agent": "string", "row": "object", **table("target grader score why n error")}
 """`run.scores`. `n` is how often the grader was asked; `row` is the key of the row that the answer is for."""
+_NAMED = re.compile(r"^Agent '[^']*' has no value: |\.? What came of it is in .*$")
+"""What the error of an answer that never came says of its agent: left out, the reasons of many are one."""
 FEW: Final = 30
 """Below so many answers the interval is what is said first: the number alone means little."""
-_ARTICLES = re.compile(r"\b(?:a|an|the)\b")
-_NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
 class Grade(NamedTuple):
@@ -113,9 +115,13 @@ class GradeBook:
 
     Args:
         keep: Stores grades for later sessions; `None` stores none.
+
+    Attributes:
+        trials: The trials of the session, each with the fingerprint of what was asked.
     """
 
     def __init__(self, keep: Callable[[Sequence[Graded]], None] | None = None) -> None:
+        self.trials: list[tuple[str, Trial]] = []
         self._grades: dict[str, dict[tuple[str, str], Grade]] = {}
         self._rows: dict[tuple[str, ...], Graded] = {}
         self._keep = keep
@@ -222,10 +228,32 @@ def grade_by(answers: Sequence[Answered], target: str, grader: Grader, name: str
     if not callable(grader):
         hint = "Give grader=function, which takes (answer, row), or truth='column'."
         raise DeclarationError(f"grader must be a function, got {shown_value(grader)}.", hint=hint)
-    name = name or str(getattr(grader, "__name__", type(grader).__name__))
+    name = name or grader_name(grader)
+    check_signature(grader, name)
     found = [_graded(one, target, grader, name) for one in answers]
     mixed = any(one.measure == "mean" for one in found if one.error is None)
     return [one._replace(measure="mean") for one in found] if mixed else found
+
+
+def grader_name(grader: Grader) -> str:
+    """Return what a function is called."""
+    return str(getattr(grader, "__name__", type(grader).__name__))
+
+
+def check_signature(grader: Grader, name: str) -> None:
+    """Raise `DeclarationError` where a function cannot be called with an answer and its row.
+
+    Args:
+        grader: The function.
+        name: What it is called.
+    """
+    try:
+        inspect.signature(grader).bind(None, None)
+    except ValueError:  # written in C, and silent about what it takes
+        return
+    except TypeError as error:
+        hint = f"Write def {name if name.isidentifier() else 'right'}(answer, row): return ..."
+        raise DeclarationError(f"grader {name} cannot be called with (answer, row): {error}.", hint=hint) from None
 
 
 def _graded(one: Answered, target: str, grader: Grader, name: str) -> Grade:
@@ -259,126 +287,6 @@ def grade_of(target: str, name: str, score: Any, why: str = "", n: int = 1) -> G
     )
 
 
-class Truths(NamedTuple):
-    """Answers beside their truths.
-
-    Attributes:
-        grades: One per answer.
-        kind: What is compared.
-        pairs: Of each answer that has a grade, the truth and the answer.
-        classes: The classes of a choice: those declared, then those that only the truth has.
-    """
-
-    grades: list[Grade]
-    kind: Kind
-    pairs: list[tuple[Any, Any]]
-    classes: list[Any]
-
-
-def grade_truth(answers: Sequence[Answered], target: str, truth: Any) -> Truths:
-    """Hold answers against known truths.
-
-    A choice or a yes and no is right or wrong; of a number the score is how far it is off; a text is right if it is
-    the same after normalisation. Source of that: Rajpurkar et al., "SQuAD", 2016, its evaluation script.
-
-    Args:
-        answers: The answers.
-        target: What they are.
-        truth: A column of the rows they are for, by name; values by the rows' keys; or the value for one agent.
-
-    Raises:
-        DeclarationError: There is no such column, or what is graded is no single value.
-    """
-    kind, classes = _kind_of(answers, target)
-    find, name = _truth_finder(answers, truth)
-    grades: list[Grade] = []
-    pairs: list[tuple[Any, Any]] = []
-    measure: Measure = "error" if kind == "number" else "share"
-    for one in answers:
-        try:
-            wanted, value = find(one), one.value
-        except (NoValue, InvalidAnswer) as error:
-            grades.append(Grade(target, name, measure, error=str(error)))
-            continue
-        wanted = wanted.item() if type(wanted).__module__ == "numpy" else wanted
-        if wanted is None or wanted != wanted or type(wanted).__name__ in {"NAType", "NaTType"}:  # noqa: PLR0124 - NaN
-            grades.append(Grade(target, name, measure, error="its truth is unknown"))
-            continue
-        grade = _compared(target, name, kind, value, getattr(wanted, "value", wanted))
-        grades.append(grade)
-        if grade.error is None:
-            pairs.append((getattr(wanted, "value", wanted), value))
-    more = (
-        [one for one in dict.fromkeys(wanted for wanted, _ in pairs) if one not in classes] if kind == "choice" else []
-    )
-    return Truths(grades, kind, pairs, [*classes, *sorted(more, key=str)])
-
-
-def _compared(target: str, name: str, kind: Kind, value: Any, wanted: Any) -> Grade:
-    if value is None:
-        return Grade(target, name, "error" if kind == "number" else "share", error="it has no value")
-    if kind == "number":
-        if not is_number(wanted):
-            return Grade(target, name, "error", error=f"its truth {shown_value(wanted)} is no number")
-        return Grade(target, name, "error", abs(float(value) - float(wanted)), f"{value:g}, truth {wanted:g}")
-    same = value == wanted if kind == "choice" else normalised(value) == normalised(wanted)
-    return Grade(target, name, "share", float(same), "" if same else f"{value}, truth {wanted}")
-
-
-def _kind_of(answers: Sequence[Answered], target: str) -> tuple[Kind, list[Any]]:
-    returns = answers[0].result.returns
-    if returns is None:
-        return "text", []
-    schema = unwrapped(schema_of(returns.schema))
-    for name in answers[0].path:
-        schema = next(fields_of(each)[name] for each in alternatives_of(schema) if name in fields_of(each))
-    kinds: list[Schema] = [one for one in alternatives_of(schema) if one.get("type") != "null"]
-    kind = kinds[0] if len(kinds) == 1 else {}
-    if (choices := choices_of(kind)) is not None:
-        return "choice", [one for one in choices if one is not None]
-    found = {"boolean": "choice", "integer": "number", "number": "number", "string": "text"}.get(str(kind.get("type")))
-    if found is None:
-        fields = ", ".join(f"{target}.{name}" for name in fields_of(kind))
-        hint = f"Name a field: {fields}." if fields else "Give a function: grader=lambda answer, row: ..."
-        raise DeclarationError(f"{target} is no single value that a truth could be compared with.", hint=hint)
-    return cast("Kind", found), [True, False] if kind.get("type") == "boolean" else []
-
-
-def _truth_finder(answers: Sequence[Answered], truth: Any) -> tuple[Callable[[Answered], Any], str]:
-    """Return what finds the truth of an answer, and the name of the truth."""
-    if answers[0].key is None and answers[0].result is answers[-1].result:
-        return lambda _: truth, "truth"
-    if isinstance(truth, str):
-        row: Any = answers[0].row
-        columns: list[str] = list(row) if hasattr(row, "keys") else []
-        if truth not in columns:
-            hint = (
-                f"They have {', '.join(columns)}.{did_you_mean(truth, columns)}" if columns else "They have no columns."
-            )
-            raise DeclarationError(f"The rows have no column {truth!r}.", hint=hint)
-        return lambda one: one.row[truth], truth
-    if isinstance(truth, Mapping) or hasattr(truth, "to_dict"):
-        return _by_key(truth)
-    listed = cast("Sequence[Any]", truth) if isinstance(truth, Sequence) else ()
-    if len(listed) == len(answers):
-        by_agent = dict(zip([one.result.name for one in answers], listed, strict=True))
-        return lambda one: by_agent[one.result.name], "truth"
-    hint = "Give the name of a column, or values by the keys of the rows."
-    raise DeclarationError(
-        f"truth={shown_value(cast('object', truth))} does not fit {len(answers)} answers.", hint=hint
-    )
-
-
-def _by_key(truth: Any) -> tuple[Callable[[Answered], Any], str]:
-    known: dict[Any, Any] = truth.to_dict() if hasattr(truth, "to_dict") else dict(truth)
-    return lambda one: known.get(one.key), str(getattr(truth, "name", None) or "truth")
-
-
-def normalised(value: object) -> str:
-    """Return a text in small letters, without punctuation, articles and spare blanks."""
-    return " ".join(_ARTICLES.sub(" ", str(value).casefold().translate(_NO_PUNCTUATION)).split())
-
-
 def summary_of(grades: Sequence[Grade], level: float = 0.95) -> Interval:
     """Return the mean of grades with the interval that fits what they are.
 
@@ -388,8 +296,10 @@ def summary_of(grades: Sequence[Grade], level: float = 0.95) -> Interval:
     """
     scores = [one.score for one in grades if one.score is not None]
     is_share = bool(grades) and all(one.measure == "share" for one in grades)
-    if is_share or (len(set(scores)) == 1 and 0 <= scores[0] <= 1 and grades[0].measure == "mean"):
-        return share_interval(math.fsum(scores), len(scores), level)  # equal scores have no spread to measure
+    if is_share:
+        return share_interval(math.fsum(scores), len(scores), level)
+    if len(scores) > 1 and grades[0].measure == "mean" and all(0 <= one <= 1 for one in scores):
+        return bounded_interval(scores, level)
     return mean_interval(scores, level)
 
 
@@ -405,26 +315,18 @@ def score_rows(grades: Sequence[Grade], metric: str = "") -> Iterator[dict[str, 
     """
     errors = sum(one.error is not None for one in grades)
     first = grades[0]
-    yield _row(first, metric or METRICS[first.measure], summary_of(grades), errors)
+    yield metric_row(first, metric or METRICS[first.measure], summary_of(grades), errors)
 
 
-def truth_rows(found: Truths) -> Iterator[dict[str, Any]]:
-    """Yield the rows of answers beside their truths: the whole, then per class, or as it stands and normalised."""
-    first = found.grades[0]
-    names = {"choice": "accuracy", "number": METRICS["error"], "text": "normalised match"}
-    if found.kind == "text":
-        exact = sum(str(value) == str(wanted) for wanted, value in found.pairs)
-        errors = len(found.grades) - len(found.pairs)
-        yield _row(first, "exact match", share_interval(exact, len(found.pairs)), errors)
-    yield from score_rows(found.grades, names[found.kind])
-    for one in found.classes:
-        said = [wanted == one for wanted, value in found.pairs if value == one]
-        true = [value == one for wanted, value in found.pairs if wanted == one]
-        yield _row(first, f"precision {one}", share_interval(sum(said), len(said)))
-        yield _row(first, f"recall {one}", share_interval(sum(true), len(true)))
+def metric_row(grade: Grade, metric: str, found: Interval, errors: int | None = None) -> dict[str, Any]:
+    """Return the row of a metric.
 
-
-def _row(grade: Grade, metric: str, found: Interval, errors: int | None = None) -> dict[str, Any]:
+    Args:
+        grade: A grade of those it is of.
+        metric: What is counted.
+        found: The score.
+        errors: How many answers have no grade; `None` where that is said elsewhere.
+    """
     numbers = {"score": found.value, "low": found.low, "high": found.high}
     known = {name: None if math.isnan(value) else value for name, value in numbers.items()}
     return {
@@ -448,32 +350,6 @@ def reading(found: Interval) -> str:
     return f"{found.value:.2f}, {found.low:.2f} to {found.high:.2f}"
 
 
-def score_answers(
-    record: RunRecord, book: GradeBook, target: str, *, truth: Any = None, grader: Grader | None = None
-) -> pd.DataFrame:
-    """Grade answers against a truth or by a function, keep the grades, and return one row per metric; see `SCORE`.
-
-    Args:
-        record: The run.
-        book: Where grades are kept.
-        target: What is graded.
-        truth: What is true; see `grade_truth`.
-        grader: A function; see `grade_by`.
-
-    Raises:
-        DeclarationError: There is not exactly one of both, or it does not fit.
-        UnknownAgent: There is no such agent.
-    """
-    if (truth is None) == (grader is None):
-        raise DeclarationError("run.score takes one of truth= and grader=.", hint="Such as truth='column'.")
-    answers = answers_of(record, target)
-    if grader is not None:
-        grades = grade_by(answers, target, grader)
-        return keep_grades(record, book, answers, grades, score_rows(grades))
-    found = grade_truth(answers, target, truth)
-    return keep_grades(record, book, answers, found.grades, truth_rows(found))
-
-
 def keep_grades(
     record: RunRecord,
     book: GradeBook,
@@ -493,7 +369,23 @@ def keep_grades(
     for one, grade in zip(answers, grades, strict=True):
         book.add(record, one, grade)
     book.store([*_graded_rows(record, answers, grades)])
-    return frame_of(rows, SCORE, record)
+    frame = frame_of(rows, SCORE, record)
+    frame.attrs["verdict"] = why_not(grades)
+    return frame
+
+
+def why_not(grades: Iterable[Grade]) -> str:
+    """Say why answers have no grade, the most frequent reason first; empty where all have one.
+
+    Args:
+        grades: The grades.
+    """
+    reasons = Counter(_NAMED.sub("", one.error) for one in grades if one.error is not None)
+    if not reasons:
+        return ""
+    (reason, count), others = reasons.most_common(1)[0], len(reasons) - 1
+    more = f" ({count:,}), and {plural(others, 'other reason')}" if others else ""
+    return f"{plural(reasons.total(), 'answer')} not graded: {reason.rstrip('.')}{more}."
 
 
 def _graded_rows(record: RunRecord, answers: Sequence[Answered], grades: Sequence[Grade]) -> Iterator[Graded]:

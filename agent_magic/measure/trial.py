@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, cast
 from agent_magic.errors import DeclarationError
 from agent_magic.measure.frames import DTYPES, as_made, make_frame
 from agent_magic.measure.intervals import Interval, mean_interval, more_needed, running_interval
-from agent_magic.measure.scores import answers_of, summary_of
+from agent_magic.measure.scores import answers_of, summary_of, why_not
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from agent_magic.record.results import RunRecord
 
 Verdict = Literal["best", "as good", "worse", "undecided", "unknown"]
-Stopped = Literal["decided", "sample", "rows", "budget"]
-"""Why a trial ended: it was decided, the sample or the rows were used up, or the budget was."""
+Stopped = Literal["decided", "sample", "rows", "budget", "stopped"]
+"""Why a trial ended: it was decided, the sample or the rows were used up, or the budget was; or somebody stopped it."""
 TRIAL: Final[Mapping[str, str]] = {
     "model": "string",
     "effort": "string",
@@ -218,11 +218,17 @@ class Trial:
 
     @property
     def chosen(self) -> Setting | None:
-        """The cheapest of the best setting and those as good; `None` where nothing was graded."""
-        good = [place for place, one in enumerate(self.verdicts()) if one in ("best", "as good")]
-        cost = {place: mean_interval(_known(self.tried[place], "cost_usd")).value for place in good}
-        ranked = sorted(good, key=lambda place: (math.isnan(cost[place]), cost[place]))
-        return self.settings[ranked[0]] if ranked else None
+        """The cheapest of the best setting and those as good; `None` where fewer than two settings were graded."""
+        verdicts = self.verdicts()
+        if len(verdicts) - verdicts.count("unknown") < FEWEST:
+            return None
+        good = [place for place, one in enumerate(verdicts) if one in ("best", "as good")]
+        return self.settings[min(good, key=self._dearness)]
+
+    def _dearness(self, place: int) -> tuple[bool, float]:
+        """Return what sorts settings by the dollars of an answer, unknown ones last."""
+        cost = mean_interval(_known(self.tried[place], "cost_usd")).value
+        return (math.isnan(cost), cost)
 
     def best(self, under_usd: float) -> Setting | None:
         """Return the setting with the best score whose whole run costs no more; `None` where none does.
@@ -249,7 +255,9 @@ class Trial:
         graded = [place for place, mean in means.items() if not math.isnan(mean)]
         most = max((len(_scores(self.tried[place])) for place in graded), default=0)
         full = [place for place in graded if len(_scores(self.tried[place])) == most]  # others are out of the race
-        return max(full, key=lambda place: means[place]) if full else None
+        most = max((means[place] for place in full), default=math.nan)
+        equal = [place for place in full if means[place] == most]
+        return min(equal, key=self._dearness) if equal else None  # of equal scores the cheapest
 
     def _pairs(self) -> dict[tuple[int, int], Interval]:
         count = len(self.settings)
@@ -283,16 +291,27 @@ class Trial:
     def headline(self) -> str:
         """Say in one sentence what came out."""
         verdicts, chosen = self.verdicts(), self.chosen
-        if chosen is None:
-            return "no answer was graded"
         names = {
             kind: [s.label for s, v in zip(self.settings, verdicts, strict=True) if v == kind] for kind in verdicts
         }
-        parts = [f"{names['best'][0]} is best"]
+        ended = {"budget": "the budget is used up", "rows": "no rows are left", "stopped": "stopped"}.get(self.stopped)
+        graded = sum(len(_scores(one)) for one in self.tried)
+        about = f"({f'{ended}, ' if ended else ''}{graded:,} answers graded)"
+        if chosen is None:
+            only = f"only {names['best'][0]} was graded, so nothing is compared" if graded else "no answer was graded"
+            return f"{only} {about}" if graded else f"{only}{f': {ended}' if ended else ''}"
+        parts = [f"{names['best'][0]} is best" if self.decided else f"not decided: {names['best'][0]} scores best"]
         parts += [f"{', '.join(names[kind])} {words}" for kind, words in SAID.items() if kind in names]
-        ended = {"decided": "decided", "budget": "the budget is used up", "rows": "no rows are left"}.get(self.stopped)
-        answers = sum(map(len, self.tried))
-        return f"{'; '.join(parts)} ({f'{ended}, ' if ended else ''}{answers:,} answers). Apply: {chosen.label}"
+        apply = f"Apply: {chosen.label}" if self.decided else f"To decide now: {chosen.label}"
+        return f"{'; '.join(parts)} {about}. {apply}"
+
+    def why_unknown(self, place: int) -> str:
+        """Say why answers of a setting have no grade; empty where all have one.
+
+        Args:
+            place: Its place in `settings`.
+        """
+        return why_not([one.grade for one in self.tried[place]])
 
 
 SAID: Final[Mapping[Verdict, str]] = {
@@ -319,6 +338,15 @@ def settings_of(model: Any, effort: Any) -> tuple[Setting, ...]:
     return found
 
 
+def last_compared(trials: Sequence[Trial]) -> Trial:
+    """Return the last trial that compared settings, or else the last one: a budget may have ended one before it could.
+
+    Args:
+        trials: One trial at least.
+    """
+    return next((one for one in reversed(trials) if one.chosen is not None), trials[-1])
+
+
 def with_scores(frame: pd.DataFrame, trials: Sequence[Trial], record: RunRecord) -> pd.DataFrame:
     """Put beside scenarios what a trial measured of their models. No score is forecast: what nobody graded is `NA`.
 
@@ -332,7 +360,7 @@ def with_scores(frame: pd.DataFrame, trials: Sequence[Trial], record: RunRecord)
     """
     if not trials or "score" in frame.columns:
         return frame
-    trial = trials[-1]
+    trial = last_compared(trials)
     models = {one.result.model for one in answers_of(record, trial.target)}
     unchanged = models.pop() if len(models) == 1 else ""
     measured = {(one["model"], one["effort"]): one for one in trial.frame.astype(object).to_dict("records")}
@@ -356,6 +384,8 @@ def with_scores(frame: pd.DataFrame, trials: Sequence[Trial], record: RunRecord)
     return as_made(joined)
 
 
+FEWEST: Final = 2
+"""So many graded settings make a comparison."""
 SAMPLE: Final = 20
 """So many answers are proposed to be graded."""
 SCORED: Final = ("score", "score_low", "score_high")

@@ -13,7 +13,7 @@ from IPython.core.magic import Magics, cell_magic, line_magic, magics_class, no_
 from traitlets import observe
 
 from agent_magic.api.choosing import choose
-from agent_magic.declare.each import count_items, first_item, hint_at_item
+from agent_magic.declare.each import ITEM, columns_missing, count_items, first_item, hint_at_item
 from agent_magic.declare.models import candidates_of
 from agent_magic.declare.roles import ROLES
 from agent_magic.declare.serialization import python_notes
@@ -241,6 +241,8 @@ class AgentMagics(Magics, Settings):
         if undefined := registry.undefined(agent, names):
             item = first_item(names.get(agent.each))
             said += filter(None, (hint_at_item(name, item) for name in undefined))
+        if any(path[0] == ITEM for path in agent.template.paths):
+            said += columns_missing(agent.template.paths, first_item(names.get(agent.each)))
         return [*([taken] if hidden else []), *said, *self._notes_on_models(agent)]
 
     def _notes_on_models(self, agent: Step) -> list[str]:

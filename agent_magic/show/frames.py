@@ -87,6 +87,7 @@ def _page(frame: pd.DataFrame, words: int, width: int) -> Page:
     rows = [plural(len(frame), "forecast" if is_forecast else "row")] if is_forecast or len(frame) > 1 else []
     head = [Line(" · ".join(found), "soft") for found in [[*rows, *said]] if found]
     head += [*_totals(frame), *_recorded(frame)]
+    head += _ungraded(frame)
     table = _table(columns)
     if len(columns) >= len(frame.columns):
         return Page([*head, table])
@@ -104,6 +105,13 @@ def _totals(frame: pd.DataFrame) -> list[Line]:
     return found
 
 
+def _ungraded(frame: pd.DataFrame) -> list[Line]:
+    """Say what would fill the score of scenarios that nobody graded: no score is forecast."""
+    missing = [] if "to_score" not in frame else [*dict.fromkeys(frame["to_score"].dropna())]
+    more = f" ({len(missing) - 1} more in to_score)" if missing[1:] else ""
+    return [Line(f"{missing[0]}{more}", "soft", head="a score that is empty")] if missing else []
+
+
 def _recorded(frame: pd.DataFrame) -> list[Line]:
     """Say what a what-if is compared with, and what stays as it was."""
     recorded: Mapping[str, float | None] = frame.attrs.get("recorded", {})
@@ -119,7 +127,7 @@ def _columns(frame: pd.DataFrame, words: int, width: int) -> tuple[list[str], li
     """Return what is said once above, and the columns that are shown."""
     said: list[str] = []
     wanted: list[_Shown] = []
-    said_elsewhere = _said_elsewhere(frame)
+    said_elsewhere = {*_said_elsewhere(frame), "to_score"}
     rows = len(frame) - (len(frame.columns) > 0 and str(frame.iloc[-1, 0]) == ALL)
     for place, name in enumerate(map(str, frame.columns)):
         values = frame.iloc[:, place]

@@ -24,6 +24,9 @@ SETTINGS: Final = (
 PAIRS: Final = (Column("setting"), Column("other"), Column("difference", "number"), Column("between"))
 
 
+NOTHING: Final = " There is nothing to apply: give it a larger budget, or mend what is said above."
+
+
 def trial_page(trial: Trial) -> Page:
     """Compose a trial."""
     rows = [_setting_row(row) for row in trial.frame.to_dict("records")]
@@ -37,11 +40,14 @@ def trial_page(trial: Trial) -> Page:
         for row in trial.pairs.to_dict("records")
     ]
     spent = f"It cost {dollars(trial.spent_usd)}{' (simulated)' if trial.simulated else ''}."
+    whys = dict.fromkeys([why for place in range(len(trial.settings)) if (why := trial.why_unknown(place))])
+    apply = " run.apply(trial.chosen) or %agents apply takes it." if trial.chosen else NOTHING
     return Page(
         [
             Line(f"{trial.headline()}.", head=f"Trial of {trial.target}:"),
             Table(SETTINGS, rows, strong=True),
-            Line(f"{spent} run.apply(trial.chosen) or %agents apply takes it.", "soft"),
+            *(Line(one, "warn") for one in whys),
+            Line(f"{spent}{apply}", "soft"),
             Fold("differences, row by row", [Table(PAIRS, pairs)], instead="trial.pairs has the differences"),
         ]
     )
@@ -53,11 +59,12 @@ def _setting_row(row: dict[Any, Any]) -> tuple[str, ...]:
     more, errors = known.get("more"), known.get("errors")
     verdict = str(known["verdict"]).replace("undecided", "within noise")
     verdict += f": about {more:,} more answers" if more else ""
-    verdict += f" ({errors} not graded)" if errors else ""
+    verdict = verdict.replace("unknown", "not graded")
+    verdict += f" ({errors} not graded)" if errors and known.get("n") else ""
     return (
         " · ".join(words) or "as it was",
         _number(known.get("score")),
-        f"{_number(known.get('low'))} to {_number(known.get('high'))}",
+        f"{_number(known.get('low'))} to {_number(known.get('high'))}" if known.get("n") else UNKNOWN,
         f"{known.get('n') or 0:,}",
         dollars(known.get("cost_usd")),
         seconds(known.get("total_s")),

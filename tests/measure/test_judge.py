@@ -87,6 +87,24 @@ def test_each_answer_is_judged_by_an_agent():
     assert "<asked>\nReport on tea\n</asked>" in asked
 
 
+def test_a_judge_is_a_grader_of_score_too():
+    """`await run.score(..., grader=judge)` is `run.judge`; before the await nothing is sent, and it says so."""
+
+    async def both() -> tuple[Any, Any, list[str]]:
+        client = provider(reports)
+        async with am.Session(client=client, ledger=am.Ledger(":memory:"), prices=PRICES) as session:
+            run = await Plan([REPORT], {"rows": ROWS}).run(session=session)
+            client.asked.clear()
+            asking = run.score("report", grader=JUDGE, policy=am.Policy(budget_usd=1.0))
+            assert "Nothing was asked yet: await run.score('report'" in repr(asking)
+            assert [] == client.asked
+            return await asking, await run.judge("report", JUDGE), client.asked
+
+    scored, judged, asked = asyncio.run(both())
+    assert judged.drop(columns="errors").equals(scored.drop(columns="errors"))
+    assert asked
+
+
 def test_a_judge_is_priced_and_in_the_ledger():
     """Its plan says what it costs; a second time it costs nothing; it keeps to the budget."""
 

@@ -13,7 +13,8 @@ from pydantic import BaseModel
 import agent_magic as am
 from agent_magic.api import Agent, Plan, Run
 from agent_magic.errors import AgentMagicError, DeclarationError, UnknownAgent
-from agent_magic.measure.scores import SCORE, SCORES, normalised
+from agent_magic.measure.scores import SCORE, SCORES
+from agent_magic.measure.truths import normalised
 from tests.measure.test_each import known, runs
 
 
@@ -184,7 +185,14 @@ def test_a_grader_is_asked_anew_in_place_of_what_it_said(done):
         ("label.mood", {}, "one of truth= and grader="),
         ("label.mood", {"truth": "mood", "grader": len}, "one of truth= and grader="),
         ("label.mood", {"grader": 3}, "grader must be a function, got 3"),
-        ("label.mood", {"grader": am.judge("Right?")}, "await run.judge"),
+        ("label.mood", {"truth": "mood", "grader": am.judge("Right?")}, "a judge and its policy"),
+        ("label.mood", {"grader": lambda answer: answer}, r"cannot be called with .answer, row.: .*Write def right"),
+        (
+            "label.mood",
+            {"truth": ["GOOD"] * 5},
+            "No truth fits.*'GOOD' is spelled otherwise than 'good'.*one of 'good'",
+        ),
+        ("label.mood", {"truth": [None] * 5}, "Every truth of label.mood is unknown"),
         ("label.mood", {"truth": [1, 2]}, "does not fit 5 answers"),
         (3, {"truth": "mood"}, "target must be an agent"),
     ],

@@ -18,6 +18,7 @@ from agent_magic.measure.trial import PAIRS, TRIAL, Setting, Trial, Tried, setti
 from agent_magic.record.answer import Answer, Usage
 from agent_magic.record.prices import TokenPrice
 from agent_magic.record.request import Request
+from agent_magic.show.trials import trial_page
 
 GOOD, CHEAP, OTHER = (Setting(name, None) for name in ("good", "cheap", "other"))
 COST = {"good": 0.10, "cheap": 0.01, "other": 0.05}
@@ -44,8 +45,8 @@ def trial(*scores: Sequence[float | None], settings: tuple[Setting, ...] = (GOOD
 def test_worse_as_good_and_noise():
     """Certainly below another, certainly within the margin of the best, or neither."""
     right, wrong = [1.0] * 200, [1.0, 0.0] * 100
-    assert ["best", "worse", "as good"] == trial(right, wrong, right).verdicts()
-    assert ["best", "undecided", "undecided"] == trial(right[:9], wrong[:9], right[:9]).verdicts()
+    assert ["as good", "worse", "best"] == trial(right, wrong, right).verdicts()  # of equal scores the cheapest
+    assert ["undecided", "undecided", "best"] == trial(right[:9], wrong[:9], right[:9]).verdicts()
     assert trial(right, wrong, right).decided
     assert [0, 2] == trial(right, wrong, right).racing()
 
@@ -188,6 +189,114 @@ def test_a_budget_ends_it():
     assert "budget" == found.stopped
     assert found.spent_usd is not None
     assert found.spent_usd <= 0.3
+
+
+def test_a_budget_too_small_for_one_answer_says_so():
+    """Only the setting that was there is graded: nothing is compared, nothing chosen, and the reason stands below."""
+    _, found = asyncio.run(tried(n=12, policy=am.Policy(budget_usd=0.01)))
+    assert ("budget", None, 0.0) == (found.stopped, found.chosen, found.spent_usd)
+    assert ["best", "unknown"] == found.verdicts()
+    text = " ".join(trial_page(found).text(100).split())
+    assert "only cheap was graded, so nothing is compared (the budget is used up, 12 answers graded)" in text
+    assert "12 answers not graded" in text
+    assert "larger budget" in text
+    assert "is nothing to apply" in text
+
+
+def test_a_grader_is_tried_before_anything_is_sent():
+    """On the answers that are there: a wrong signature, one that always fails, and truths that no answer can be."""
+
+    async def scene() -> None:
+        known = client()
+        async with am.Session(client=known, prices=PRICES) as session:
+            rows = [{**row, "upper": row["mood"].upper(), "none": None} for row in ROWS]
+            run = await Plan([LABEL], {"rows": rows}).run(session=session)
+            known.asked.clear()
+            cases: tuple[tuple[dict[str, Any], str], ...] = (
+                ({"grader": lambda answer: True}, r"cannot be called with \(answer, row\): too many"),
+                ({"grader": lambda answer, row: answer["mood"]}, "The grader fails.*90|30 answers not graded"),
+                ({"truth": "upper"}, "No truth fits.*'BAD' is spelled otherwise than 'bad'"),
+                ({"truth": "none"}, "Every truth of label.mood is unknown"),
+            )
+            for how, message in cases:
+                with pytest.raises(DeclarationError, match=message):
+                    await run.trial("label.mood", model=["good", "cheap"], **how)
+            assert [] == known.asked
+
+    asyncio.run(scene())
+
+
+def test_what_is_asked_several_rows_at_once_or_in_rounds_has_no_trial():
+    """Said before anything is sent, with what to do."""
+
+    async def scene() -> None:
+        agents = [
+            Agent("label", "{{ item.text }}", each="rows", returns=Label, model="cheap", group=3),
+            Agent("draft", "Row 1 {% if critic %}{{ critic }}{% endif %}", until="critic == 'ok'", rounds=2),
+            Agent("critic", "Row 2"),
+            Agent("late", "{{ draft }} {{ critic }}"),
+        ]
+        agents[2] = Agent("critic", "{{ draft }} Row 2")
+        async with am.Session(client=client(), prices=PRICES) as session:
+            run = await Plan(agents, {"rows": ROWS[:6]}).run(session=session)
+            with pytest.raises(PlanError, match="'label' asks for several rows at once"):
+                await run.trial("label.mood", model=["good", "cheap"], truth="mood")
+            with pytest.raises(PlanError, match="'draft' runs in rounds"):
+                await run.trial("draft", model=["good", "cheap"], grader=lambda a, r: True)
+
+    asyncio.run(scene())
+
+
+def test_a_trial_that_is_stopped_leaves_what_was_graded():
+    """The run keeps it as a trial; what was cut is not in it."""
+
+    async def scene() -> Trial:
+        known = client()
+        async with am.Session(client=known, prices=PRICES) as session:
+            run = await Plan([LABEL], {"rows": ROWS}).run(session=session)
+            under_way = asyncio.Event()
+            plain = known.send
+
+            async def send(request: Request, stream: Any) -> Answer:
+                if known.asked.count("good") < 20:
+                    return await plain(request, stream)
+                under_way.set()
+                await asyncio.Event().wait()
+                raise AssertionError
+
+            known.send = send
+            asking = asyncio.create_task(
+                run.trial("label.mood", model=["cheap", "good"], truth="mood", n=10, until="decided", margin=0.01)
+            )
+            await under_way.wait()
+            asking.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await asking
+            return run.trials[-1]
+
+    found = asyncio.run(scene())
+    assert ("stopped", [30, 20]) == (found.stopped, [len(one) for one in found.tried])
+    assert "(stopped, 50 answers graded)" in found.headline()
+
+
+def test_a_trial_counts_for_a_later_run_that_asks_the_same():
+    """Of a session: a first run may have a small budget, and what its trial chose is advised and applied after it."""
+
+    async def scene() -> None:
+        async with am.Session(client=client(), prices=PRICES) as session:
+            plan = Plan([LABEL], {"rows": ROWS})
+            first = await plan.run(am.Policy(budget_usd=0.05), session=session)
+            assert first.totals.succeeded < 20
+            found = await first.trial("label.mood", model=["cheap", "good"], truth="mood", n=30)
+            again = await plan.run(session=session)
+            assert [90, 90] == [one.rows for one in (found, *again.trials)]
+            assert again.apply(again.trials[0]).policy == again.apply({"concurrency": 8}).policy
+            other = Plan(
+                [Agent("label", "Else: {{ item.text }}", each="rows", returns=Label, model="cheap")], {"rows": ROWS}
+            )
+            assert [] == (await other.run(session=session)).trials
+
+    asyncio.run(scene())
 
 
 def test_a_judge_can_grade_a_trial():

@@ -55,13 +55,15 @@ class Graded(NamedTuple):
     def words(self) -> str:
         """Its score with interval and n, in words."""
         score = self.trial.score_of(self.setting)
+        if not score.n:
+            return f"{self.setting.label} was not graded"
         return f"{self.setting.label} scores {reading(score)}" + (f" (n {score.n})" if score.n >= FEW else "")
 
 
 def latest(outlook: Outlook) -> Iterator[tuple[Trial, tuple[str, ...]]]:
     """Yield the last trial of each target, with the agents of the run that it is about."""
     plan = outlook.record.plan
-    for trial in {one.target: one for one in outlook.trials}.values():
+    for trial in {one.target: one for one in outlook.trials if one.chosen is not None}.values():
         name = trial.target.partition(".")[0]
         if name in plan.groups or name in plan.index:
             yield trial, tuple(plan.names[number] for number in plan.numbers([name]))
@@ -115,7 +117,7 @@ def verdict_on(
 
 def how_sure(graded: Graded) -> str:
     """Say what a trial found of a setting, and how many answers more would tell where it is not decided."""
-    said = f"{graded.words}, {SAYS[graded.verdict]}"
+    said = graded.words if graded.verdict == "unknown" else f"{graded.words}, {SAYS[graded.verdict]}"
     if graded.verdict != "undecided":
         return said
     row = graded.trial.frame.dropna(subset=["more"])
@@ -135,7 +137,7 @@ def by_grades(outlook: Outlook) -> Finding | None:
         label = trial.target
         if place == own:
             others = "; ".join(how_sure(Graded(trial, at, names)) for at in range(len(verdicts)) if at != own)
-            return found(outlook, RULE, f"{label}: {here.words}, and no cheaper setting is as good: {others}.", SCALING)
+            return found(outlook, RULE, f"{label}: {here.words}, as in this run. Tried beside it: {others}.", SCALING)
         return _other(outlook, here, there)
     return None
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from IPython.core.error import UsageError
 
 from agent_magic.api import Plan
+from agent_magic.api.trial import rows_to_try
 from agent_magic.declare.changes import with_options
 from agent_magic.declare.units import plural
 from agent_magic.errors import did_you_mean
@@ -49,7 +51,8 @@ async def _score(ctx: CommandContext, given: Namespace) -> pd.DataFrame:
     if len(how) != 1:
         raise UsageError("%agents score takes one of --truth COLUMN, --grader FUNCTION and --judge QUESTION.")
     if given.judge is None:
-        return run.score(given.target, **graders_of(ctx, given))
+        found = graders_of(ctx, given)
+        return run.score(given.target, truth=found.get("truth"), grader=found.get("grader"))
     asked = ctx.shell.user_ns.get(given.judge)
     asked = asked if isinstance(asked, Judge) else judge(given.judge)
     await show_price(run.judge_plan(given.target, asked), ctx.session, ctx.policy(given))
@@ -71,7 +74,13 @@ def _trial_options(parser: Parser) -> None:
 
 
 async def _trial(ctx: CommandContext, given: Namespace) -> Trial | None:
-    run, policy = ctx.session.last_run(), ctx.policy(given)
+    if ctx.session.last is None and not ctx.session.running:
+        raise UsageError(
+            "A trial needs a run, for its rows. A small budget will do: %agents run --budget 0.05, and a larger one "
+            "goes on with it later."
+        )
+    run, policy, how = ctx.session.last_run(), ctx.policy(given), graders_of(ctx, given)
+    rows_to_try(run, given.target, **how)
     model, effort = (value and value.split(",") for value in (given.model, given.effort))
     names = [one.result.name for one in answers_of(run.record, given.target)]
     few = run.plan.select(names if given.until else names[: given.rows])
@@ -83,8 +92,8 @@ async def _trial(ctx: CommandContext, given: Namespace) -> Trial | None:
     if not given.yes:
         say("Nothing was sent. Add --yes to run it; --budget USD sets a cap.")
         return None
-    how: Any = {"n": given.rows, "until": given.until, "margin": given.margin, "policy": policy}
-    return await run.trial(given.target, model=model, effort=effort, **how, **graders_of(ctx, given))
+    more: Any = {"n": given.rows, "until": given.until, "margin": given.margin, "policy": policy}
+    return await run.trial(given.target, model=model, effort=effort, **more, **how)
 
 
 def _apply_options(parser: Parser) -> None:
@@ -155,7 +164,8 @@ def graders_of(ctx: CommandContext, given: Namespace) -> dict[str, Any]:
     found: dict[str, Any] = {}
     if given.truth is not None:
         value = ctx.shell.user_ns.get(given.truth)
-        found["truth"] = given.truth if value is None or callable(value) else value
+        holds = isinstance(value, Mapping | list | tuple) or hasattr(value, "to_dict")
+        found["truth"] = value if holds else given.truth
     if given.grader is not None:
         if not callable(ctx.shell.user_ns.get(given.grader)):
             names = [name for name, value in ctx.shell.user_ns.items() if callable(value)]

@@ -1,0 +1,245 @@
+"""Answers beside what is true: a choice is right or wrong, a number is off by so much, a text matches or does not."""
+
+from __future__ import annotations
+
+import re
+import string
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
+
+from agent_magic.declare.schema import alternatives_of, choices_of, fields_of, schema_of, unwrapped
+from agent_magic.declare.units import plural
+from agent_magic.declare.validation import is_number
+from agent_magic.errors import DeclarationError, InvalidAnswer, NoValue, did_you_mean, shown_value
+from agent_magic.measure.intervals import share_interval
+from agent_magic.measure.scores import (
+    METRICS,
+    Answered,
+    Grade,
+    GradeBook,
+    Grader,
+    Kind,
+    Measure,
+    answers_of,
+    grade_by,
+    keep_grades,
+    metric_row,
+    score_rows,
+)
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from agent_magic.declare.schema import Schema
+    from agent_magic.record.results import RunRecord
+
+NO_TRUTH: Final = "its truth is unknown"
+_ARTICLES = re.compile(r"\b(?:a|an|the)\b")
+_NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
+
+
+class Truths(NamedTuple):
+    """Answers beside their truths.
+
+    Attributes:
+        grades: One per answer.
+        kind: What is compared.
+        pairs: Of each answer that has a grade, the truth and the answer.
+        classes: The classes of a choice: those declared, then those that only the truth has.
+        declared: The declared ones.
+        note: What is odd about the truths; empty for nothing.
+    """
+
+    grades: list[Grade]
+    kind: Kind
+    pairs: list[tuple[Any, Any]]
+    classes: list[Any]
+    declared: list[Any]
+    note: str
+
+
+def grade_truth(answers: Sequence[Answered], target: str, truth: Any) -> Truths:
+    """Hold answers against known truths.
+
+    A choice or a yes and no is right or wrong; of a number the score is how far it is off; a text is right if it is
+    the same after normalisation. Source of that: Rajpurkar et al., "SQuAD", 2016, its evaluation script.
+
+    Args:
+        answers: The answers.
+        target: What they are.
+        truth: A column of the rows they are for, by name; values by the rows' keys; or the value for one agent.
+
+    Raises:
+        DeclarationError: There is no such column, or what is graded is no single value.
+    """
+    kind, classes = _kind_of(answers, target)
+    find, name = _truth_finder(answers, truth)
+    grades: list[Grade] = []
+    pairs: list[tuple[Any, Any]] = []
+    measure: Measure = "error" if kind == "number" else "share"
+    for one in answers:
+        wanted: Any = find(one)
+        wanted = wanted.item() if type(wanted).__module__ == "numpy" else wanted
+        if wanted is None or wanted != wanted or type(wanted).__name__ in {"NAType", "NaTType"}:  # noqa: PLR0124 - NaN
+            grades.append(Grade(target, name, measure, error=NO_TRUTH))
+            continue
+        try:
+            value = one.value
+        except (NoValue, InvalidAnswer) as error:
+            grades.append(Grade(target, name, measure, error=str(error)))
+            continue
+        grade = _compared(target, name, kind, value, getattr(wanted, "value", wanted))
+        grades.append(grade)
+        if grade.error is None:
+            pairs.append((getattr(wanted, "value", wanted), value))
+    known = dict.fromkeys(wanted for wanted, _ in pairs) if kind == "choice" else {}
+    more = sorted((one for one in known if one not in classes), key=str)
+    return Truths(grades, kind, pairs, [*classes, *more], classes, _foreign(target, more, classes, pairs))
+
+
+def _foreign(target: str, more: Sequence[Any], classes: Sequence[Any], pairs: Sequence[tuple[Any, Any]]) -> str:
+    """Say how many truths are no value that an answer can be; empty for none."""
+    if not more or not classes:
+        return ""
+    count, some = sum(wanted in more for wanted, _ in pairs), ", ".join(map(shown_value, more[:4]))
+    words = f"{plural(count, 'truth')} of {len(pairs):,} can be no answer of {target}, and count as wrong: {some}."
+    return words + _respelt(more, classes)
+
+
+def _respelt(more: Sequence[Any], classes: Sequence[Any]) -> str:
+    """Say what values are only spelled otherwise; empty for none."""
+    plain = {str(one).strip().casefold(): one for one in classes}
+    found = [(one, plain[key]) for one in more if (key := str(one).strip().casefold()) in plain]
+    return f" {shown_value(found[0][0])} is spelled otherwise than {shown_value(found[0][1])}." if found else ""
+
+
+def _compared(target: str, name: str, kind: Kind, value: Any, wanted: Any) -> Grade:
+    if value is None:
+        return Grade(target, name, "error" if kind == "number" else "share", error="it has no value")
+    if kind == "number":
+        if not is_number(wanted):
+            return Grade(target, name, "error", error=f"its truth {shown_value(wanted)} is no number")
+        return Grade(target, name, "error", abs(float(value) - float(wanted)), f"{value:g}, truth {wanted:g}")
+    same = value == wanted if kind == "choice" else normalised(value) == normalised(wanted)
+    return Grade(target, name, "share", float(same), "" if same else f"{value}, truth {wanted}")
+
+
+def _kind_of(answers: Sequence[Answered], target: str) -> tuple[Kind, list[Any]]:
+    returns = answers[0].result.returns
+    if returns is None:
+        return "text", []
+    schema = unwrapped(schema_of(returns.schema))
+    for name in answers[0].path:
+        schema = next(fields_of(each)[name] for each in alternatives_of(schema) if name in fields_of(each))
+    kinds: list[Schema] = [one for one in alternatives_of(schema) if one.get("type") != "null"]
+    kind = kinds[0] if len(kinds) == 1 else {}
+    if (choices := choices_of(kind)) is not None:
+        return "choice", [one for one in choices if one is not None]
+    found = {"boolean": "choice", "integer": "number", "number": "number", "string": "text"}.get(str(kind.get("type")))
+    if found is None:
+        fields = ", ".join(f"{target}.{name}" for name in fields_of(kind))
+        hint = f"Name a field: {fields}." if fields else "Give a function: grader=lambda answer, row: ..."
+        raise DeclarationError(f"{target} is no single value that a truth could be compared with.", hint=hint)
+    return cast("Kind", found), [True, False] if kind.get("type") == "boolean" else []
+
+
+def _truth_finder(answers: Sequence[Answered], truth: Any) -> tuple[Callable[[Answered], Any], str]:
+    """Return what finds the truth of an answer, and the name of the truth."""
+    if answers[0].key is None and answers[0].result is answers[-1].result:
+        return lambda _: truth, "truth"
+    if isinstance(truth, str):
+        row: Any = answers[0].row
+        columns: list[str] = list(row) if hasattr(row, "keys") else []
+        if truth not in columns:
+            hint = (
+                f"They have {', '.join(columns)}.{did_you_mean(truth, columns)}" if columns else "They have no columns."
+            )
+            raise DeclarationError(f"The rows have no column {truth!r}.", hint=hint)
+        return lambda one: one.row[truth], truth
+    if isinstance(truth, Mapping) or hasattr(truth, "to_dict"):
+        return _by_key(truth)
+    listed = cast("Sequence[Any]", truth) if isinstance(truth, Sequence) else ()
+    if len(listed) == len(answers):
+        by_agent = dict(zip([one.result.name for one in answers], listed, strict=True))
+        return lambda one: by_agent[one.result.name], "truth"
+    hint = "Give the name of a column, or values by the keys of the rows."
+    raise DeclarationError(
+        f"truth={shown_value(cast('object', truth))} does not fit {len(answers)} answers.", hint=hint
+    )
+
+
+def _by_key(truth: Any) -> tuple[Callable[[Answered], Any], str]:
+    known: dict[Any, Any] = truth.to_dict() if hasattr(truth, "to_dict") else dict(truth)
+    return lambda one: known.get(one.key), str(getattr(truth, "name", None) or "truth")
+
+
+def check_truths(found: Truths, target: str) -> None:
+    """Raise `DeclarationError` where no truth is a value that the answers can have, or none is known.
+
+    Args:
+        found: Answers beside their truths.
+        target: What the answers are.
+    """
+    if found.kind == "choice" and found.note and not any(wanted in found.declared for wanted, _ in found.pairs):
+        hint = f"It is one of {', '.join(map(shown_value, found.declared))}."
+        raise DeclarationError(f"No truth fits. {found.note}", hint=hint)
+    if found.grades and all(one.error == NO_TRUTH for one in found.grades):
+        raise DeclarationError(f"Every truth of {target} is unknown.", hint="Give another column, or fill this one.")
+
+
+def normalised(value: object) -> str:
+    """Return a text in small letters, without punctuation, articles and spare blanks."""
+    return " ".join(_ARTICLES.sub(" ", str(value).casefold().translate(_NO_PUNCTUATION)).split())
+
+
+def truth_rows(found: Truths) -> Iterator[dict[str, Any]]:
+    """Yield the rows of answers beside their truths: the whole, then per class, or as it stands and normalised."""
+    first = found.grades[0]
+    names = {"choice": "accuracy", "number": METRICS["error"], "text": "normalised match"}
+    if found.kind == "text":
+        exact = sum(str(value) == str(wanted) for wanted, value in found.pairs)
+        errors = len(found.grades) - len(found.pairs)
+        yield metric_row(first, "exact match", share_interval(exact, len(found.pairs)), errors)
+    yield from score_rows(found.grades, names[found.kind])
+    for one in found.classes:
+        said = [wanted == one for wanted, value in found.pairs if value == one]
+        true = [value == one for wanted, value in found.pairs if wanted == one]
+        yield metric_row(first, f"precision {one}", share_interval(sum(said), len(said)))
+        yield metric_row(first, f"recall {one}", share_interval(sum(true), len(true)))
+
+
+def score_answers(
+    record: RunRecord,
+    book: GradeBook,
+    target: str,
+    *,
+    truth: Any = None,
+    grader: Grader | None = None,
+    part: bool = False,
+) -> pd.DataFrame:
+    """Grade answers against a truth or by a function, keep the grades, and return one row per metric; see `SCORE`.
+
+    Args:
+        record: The run.
+        book: Where grades are kept.
+        target: What is graded.
+        truth: What is true; see `grade_truth`.
+        grader: A function; see `grade_by`.
+        part: Whether these are some of many answers, of which it may be by chance that no truth fits.
+
+    Raises:
+        DeclarationError: There is not exactly one of both, or it does not fit.
+        UnknownAgent: There is no such agent.
+    """
+    if (truth is None) == (grader is None):
+        raise DeclarationError("run.score takes one of truth= and grader=.", hint="Such as truth='column'.")
+    answers = answers_of(record, target)
+    if grader is not None:
+        grades = grade_by(answers, target, grader)
+        return keep_grades(record, book, answers, grades, score_rows(grades))
+    found = grade_truth(answers, target, truth)
+    if not part:
+        check_truths(found, target)
+    frame = keep_grades(record, book, answers, found.grades, truth_rows(found))
+    frame.attrs["verdict"] = " ".join(filter(None, [found.note, frame.attrs["verdict"]]))
+    return frame
