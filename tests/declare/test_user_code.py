@@ -161,3 +161,25 @@ def test_the_handler_is_back_afterwards(presses):
 def failed(error):
     """Make an error of ours of one of the user's."""
     return DeclarationError(repr(error))
+
+
+def test_the_handler_before_is_not_written_out():
+    """A handler of SIGINT is put aside and put back unread: that of `asyncio.run` names a task, which takes long."""
+
+    class Handler:
+        """A handler that nobody may write out."""
+
+        def __call__(self, *_):
+            """Do nothing."""
+
+        def __repr__(self):
+            raise AssertionError("the handler was written out")
+
+    handler, before = Handler(), signal.getsignal(signal.SIGINT)
+    signal.signal(signal.SIGINT, handler)
+    try:
+        assert run_user_code(lambda: 1, AssertionError) == 1
+    finally:
+        with contextlib.suppress(AssertionError):  # `signal.signal` itself does write it out
+            signal.signal(signal.SIGINT, before)
+    assert before is signal.getsignal(signal.SIGINT)
