@@ -210,7 +210,7 @@ class Agent:
     @property
     def tools_text(self) -> str:
         """The definitions of its tools as JSON text; empty for none."""
-        return self.tools.to_json() if self.tools else ""
+        return self.tools.text if self.tools else ""
 
     @property
     def uses(self) -> tuple[str, ...]:

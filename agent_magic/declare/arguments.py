@@ -11,7 +11,7 @@ import json
 import math
 import warnings
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, Final, cast
 
 from agent_magic.declare.returns import modern, wrong_fields
 from agent_magic.declare.schema import Schema, narrow, schema_of
@@ -104,9 +104,9 @@ class Arguments:
                 raise
             found = self.reader.model_validate(mended)
         fields: dict[str, Any] = self.reader.model_fields
-        names: dict[str, str] = {field: one.alias for field, one in fields.items()}
-        given = {names[field] for field in found.model_fields_set} | self.always
-        return {name: getattr(found, field) for field, name in names.items() if name in given}
+        given, always = found.model_fields_set, self.always
+        named = ((field, one.alias) for field, one in fields.items())
+        return {name: getattr(found, field) for field, name in named if field in given or name in always}
 
 
 def _told(text: str) -> tuple[str, dict[str, str]]:
@@ -194,9 +194,7 @@ def parsed(text: str) -> dict[str, Any]:
         InvalidArguments: They are something else. The message is for the model.
     """
     try:
-        data: Any = json.loads(
-            text.strip() or "{}", object_pairs_hook=_once, parse_constant=_no_number, parse_float=_finite
-        )
+        data: Any = _STRICT.decode(text.strip() or "{}")
     except (ValueError, RecursionError) as error:
         shown = text if len(text) <= MOST_ECHOED else f"{text[:MOST_ECHOED]}…"
         why = "nested too deeply" if isinstance(error, RecursionError) else str(error)
@@ -238,3 +236,6 @@ def _finite(word: str) -> float:
 def _invalid(error: BaseException) -> InvalidArguments:
     """Say what does not fit, as the model is told it."""
     return InvalidArguments(wrong_fields(error) or f"a type of the arguments raised {reason_of(error)}")
+
+
+_STRICT: Final = json.JSONDecoder(object_pairs_hook=_once, parse_constant=_no_number, parse_float=_finite)

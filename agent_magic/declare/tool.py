@@ -17,6 +17,7 @@ import re
 import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast, overload, runtime_checkable
 
@@ -294,7 +295,7 @@ class Tools(tuple["Tool | ServerTool", ...]):  # noqa: SLOT001 - it has an attri
 
     written: str = ""
 
-    @property
+    @cached_property
     def functions(self) -> tuple[Tool, ...]:
         """Those that are functions: their calls are made here, and each needs another turn."""
         return tuple(one for one in self if isinstance(one, Tool))
@@ -303,8 +304,9 @@ class Tools(tuple["Tool | ServerTool", ...]):  # noqa: SLOT001 - it has an attri
         """Return its function of this name; `None` where it has none."""
         return next((one for one in self.functions if one.name == name), None)
 
-    def to_json(self) -> str:
-        """Write what a model is told of them: the array that `Request.tools` holds. Empty for none."""
+    @cached_property
+    def text(self) -> str:
+        """What a model is told of them: the array that `Request.tools` holds. Empty for none."""
         return json.dumps([one.definition() for one in self], ensure_ascii=True) if self else ""
 
 

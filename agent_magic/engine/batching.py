@@ -75,8 +75,10 @@ def batching_of(plan: Plan, policy: Policy) -> Batching | None:
     Raises:
         PlanError: The policy and the plan do not go together.
     """
-    numbers = plan.special if policy.batch == "off" else range(len(plan))
-    may = {number for number in numbers if _may(plan.agents[number], policy)}
+    if policy.batch == "off":  # but for those that say `batch` themselves
+        may = {number for number in plan.special if plan.agents[number].batch == "on"}
+    else:
+        may = {number for number, one in enumerate(plan.agents) if _may(one, policy)}
     if not may:
         return None
     return Batching(policy, may, plan.dag.remaining([0.0 if one.is_task else 1.0 for one in plan.agents]))
@@ -95,4 +97,4 @@ def _may(step: Step, policy: Policy) -> bool:
             f"Agent {step.name!r} has tools, so it would wait for a batch in each of its turns. Say --batch off in its "
             "cell to ask it live, --batch on if it may take that long, or run with --batch auto."
         )
-    return policy.batch != "off" and not step.tools.functions
+    return not step.tools.functions

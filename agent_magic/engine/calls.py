@@ -117,8 +117,10 @@ class Resources:
     def __init__(self) -> None:
         self._held: dict[str, list[float]] = {}
 
-    def are_free(self, holds: Iterable[Held]) -> bool:
+    def are_free(self, holds: Sequence[Held]) -> bool:
         """Tell whether all of these can be held beside those who hold them now."""
+        if not holds:
+            return True
         beside = [(one.most, self._held.get(one.name, ())) for one in holds]
         return all(len(held) < min([most, *held]) for most, held in beside)
 
@@ -183,15 +185,15 @@ class Calls:
 
     def next(self) -> tuple[Call, str] | None:
         """Begin the first call that may: return it, and what it had waited for; `None` where none may."""
-        for asked in (one for turn in self._waiting.values() for one in turn.values()):
-            held = self._held(asked)
-            if held is None:
-                call = asked.call
-                self.take_out(call)
-                self._running.setdefault(call.step, {})[call.number] = call
-                self._resources.take(call.wanted.holds)
-                return call, asked.held_by
-            asked.held_by = held
+        for turn in self._waiting.values():
+            for asked in turn.values():
+                if (held := self._held(asked)) is None:
+                    call = asked.call
+                    self.take_out(call)
+                    self._running.setdefault(call.step, {})[call.number] = call
+                    self._resources.take(call.wanted.holds)
+                    return call, asked.held_by
+                asked.held_by = held
         return None
 
     def _held(self, asked: _Asked) -> Reason | None:

@@ -90,7 +90,7 @@ class Caller:
             takes = self._taken.of(call.step)  # before it is called, which may change what it is given
             earlier = None if self._earlier is None else self._earlier.done(self._record, call.step, takes)
             result = await self._task(step, call) if earlier is None else earlier
-            return result._replace(takes=written(takes))
+            return result._replace(takes=written(takes)) if takes else result
         if not call.wanted.id:
             return await self._save(call.step)
         tool = step.tools.named(call.wanted.tool)
@@ -124,8 +124,15 @@ class Caller:
         told = tool_result(ran, secrets)
         if told.is_error:
             return _broken(ran, told.content, shown.prints, secrets)
-        done = Result("succeeded", told.content, prints=shown.prints, artifacts=ran.artifacts, worker=ran.worker)
-        return done._replace(blocks=bool(told.files), files=told.files)
+        return Result(
+            "succeeded",
+            told.content,
+            prints=shown.prints,
+            blocks=bool(told.files),
+            artifacts=ran.artifacts,
+            files=told.files,
+            worker=ran.worker,
+        )
 
     async def _save(self, step: int) -> Result:
         """Write the answer of an agent to its file."""
@@ -168,8 +175,15 @@ class Caller:
             text = value_text(task.name, ran.value)
         except RenderError:  # only a prompt needs a text of it
             text = f"<{type(ran.value).__name__}>"
-        done = Result("succeeded", _cut(text), value=ran.value, packed=pack(ran.value), prints=shown.prints)
-        return done._replace(artifacts=ran.artifacts, worker=ran.worker)
+        return Result(
+            "succeeded",
+            _cut(text),
+            value=ran.value,
+            packed=pack(ran.value),
+            prints=shown.prints,
+            artifacts=ran.artifacts,
+            worker=ran.worker,
+        )
 
     def arguments(self, step: int) -> dict[str, Any]:
         """Return what a task takes: values, and what agents and tasks returned, by the names of its parameters."""

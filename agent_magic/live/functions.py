@@ -114,12 +114,6 @@ def _late(timeout_s: float, *, finished: bool) -> Ran:
 
 
 async def _on_loop(function: Callable[..., Any], arguments: Mapping[str, Any], prints: Prints | None) -> Ran:
-    with Saves() as saves:
-        ran = await _awaited(function, arguments, prints)
-    return ran._replace(artifacts=saves.found) if saves.found else ran
-
-
-async def _awaited(function: Callable[..., Any], arguments: Mapping[str, Any], prints: Prints | None) -> Ran:
     """Await an `async def`. It may be cancelled by whoever cancels us; one that cancels itself has failed."""
     task = asyncio.current_task()
     before = 0 if task is None else task.cancelling()
@@ -127,18 +121,20 @@ async def _awaited(function: Callable[..., Any], arguments: Mapping[str, Any], p
     def is_cut() -> bool:
         return task is not None and task.cancelling() > before
 
-    try:
-        with prints or nullcontext():
-            value = await function(**arguments)
-    except GeneratorExit:  # the loop is gone
-        raise
-    except BaseException as error:
-        if isinstance(error, asyncio.CancelledError) and is_cut():
+    with Saves() as saves:
+        try:
+            with prints or nullcontext():
+                ran = Ran(await function(**arguments))
+        except GeneratorExit:  # the loop is gone
             raise
-        return failed(error)
-    if is_cut():  # it has swallowed what was meant for us
-        raise asyncio.CancelledError
-    return Ran(value)
+        except BaseException as error:
+            if isinstance(error, asyncio.CancelledError) and is_cut():
+                raise
+            ran = failed(error)
+        else:
+            if is_cut():  # it has swallowed what was meant for us
+                raise asyncio.CancelledError
+    return ran._replace(artifacts=saves.found) if saves.found else ran
 
 
 async def _in_thread(function: Callable[..., Any], arguments: Mapping[str, Any], prints: Prints | None) -> Ran:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 MOST_CHARS: Final = 10_000_000
 """A longer value is not kept."""
 SCALARS: Final = (bool, int, str, type(None))
+_JSON: Final = json.JSONEncoder(allow_nan=False)
 KIND: Final = "$"
 """The key of the word that says what a packed object is. A dict of the user's that has it is packed as pairs."""
 
@@ -30,7 +31,7 @@ class _NoFormError(Exception):
 def pack(value: object) -> str | None:
     """Write a value as JSON; `None` where it has no form here, or is too long."""
     try:
-        text = json.dumps(_packed(value), ensure_ascii=True, allow_nan=False)
+        text = _JSON.encode(_packed(value))
     except (_NoFormError, ValueError, TypeError, RecursionError, OverflowError):
         return None
     return text if len(text) <= MOST_CHARS else None

@@ -294,7 +294,8 @@ class AgentResult:
 
     def call(self, number: int) -> ToolCall:
         """Return the call with a number; calls stand in the order in which they began."""
-        return next(one for one in reversed(self.calls) if one.number == number)
+        last = self.calls[-1]
+        return last if last.number == number else next(one for one in self.calls if one.number == number)
 
     def away(self) -> Iterator[Stretch]:
         """Yield the time in which its functions were called, and waited to be, in order."""

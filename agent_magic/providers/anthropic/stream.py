@@ -38,6 +38,7 @@ Json = dict[str, Any]
 
 NOTHING_KNOWN = Usage()
 _NO_FIELDS: Json = {}
+_JSON = json.JSONEncoder(separators=(",", ":"))
 EVENTS, PAGE = "text/event-stream", "text/html"
 IN_ONE_PIECE = frozenset({"application/json", PAGE})
 """Content types that are no stream. Under any other, the events decide."""
@@ -272,10 +273,10 @@ class _Message:
         found = [block.whole(text) for block, text in self._with_texts(stream)]
         kept = [one for one in found if one and (one.get("type") != "text" or one["text"].strip())]  # no blank text
         _name_calls(kept)
-        text = json.dumps(kept, ensure_ascii=True, separators=(",", ":")) if kept else None
+        text = _JSON.encode(kept) if kept else None
         if text is not None and "\\ud" in text:  # there may be half a character, which could not be sent
             whole = json.loads(sendable(json.dumps(kept, ensure_ascii=False)))
-            return json.dumps(whole, ensure_ascii=True, separators=(",", ":"))
+            return _JSON.encode(whole)
         return text
 
     def _with_texts(self, stream: Stream) -> Iterator[tuple[_Block, str]]:
