@@ -75,9 +75,10 @@ def with_models(plan: P, session: Session, recorded: Mapping[str, str] | None = 
     Raises:
         DeclarationError: There is nothing to choose from, no candidate is left, or the provider has no such model.
     """
-    open_ = [number for number, one in enumerate(plan.agents) if candidates_of(_model(one)) is not None]
-    if not open_:
+    choices = {one for one in {*plan.models} if candidates_of(one) is not None}
+    if not choices:
         return plan
+    open_ = [number for number, one in enumerate(plan.models) if one in choices]
     requests = foresee(plan, session.client)[0]
     jobs: dict[tuple[str, str | None], list[int]] = {}
     for number in open_:

@@ -34,7 +34,7 @@ from agent_magic.live.ahead import count_ahead, foresee, terms_ahead
 from agent_magic.live.driver import Driver
 from agent_magic.live.earlier import Earlier
 from agent_magic.live.playing import lay
-from agent_magic.live.vitals import sampling
+from agent_magic.live.vitals import Sampling
 from agent_magic.measure.compare import record_of
 from agent_magic.measure.each import each_frame
 from agent_magic.measure.plans import diff_frame, todo_frame
@@ -485,7 +485,7 @@ class Plan(DeclaredPlan):
 
 async def _driven(driver: Driver | Player, session: Session, *, alone: bool) -> Run:
     """Drive a run to its end and log what its numbers do not say."""
-    with sampling(driver.now, driver.samples):
+    with Sampling(driver.now, driver.samples):
         await driver.drive()
     if alone:
         session.keep_limits()

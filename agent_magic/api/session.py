@@ -139,9 +139,8 @@ class Session:
         Args:
             models: The names; `None` is left out.
         """
-        prices = self.price_book()
-        names = [one for one in dict.fromkeys(filter(None, models)) if prices.tariff_of(one)[1] != "given"]
-        wrong = [one for one in names if self.client.lacks_model(one)]
+        prices, lacking = self.price_book(), filter(self.client.lacks_model, filter(None, models))
+        wrong = [one for one in dict.fromkeys(lacking) if prices.tariff_of(one)[1] != "given"]
         return [f"{self.client.endpoint} has no model {one!r}.{near_model(one)}" for one in wrong]
 
     def check_models(self, models: Iterable[str | None]) -> None:

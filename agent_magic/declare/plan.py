@@ -8,7 +8,7 @@ from functools import cached_property, partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Literal, Self, cast, get_args
 
-from agent_magic.declare.agent import Agent
+from agent_magic.declare.agent import DEFAULT_MODEL, Agent
 from agent_magic.declare.attaching import checked, read_content, render, shows_content
 from agent_magic.declare.content import NO_PROMPT, Prompt
 from agent_magic.declare.context import Context, context_of, with_contexts
@@ -315,8 +315,7 @@ class Plan:
         """
         step = self.agents[number]
         own = OWN if step.part is not None and step.part.has_item else ()
-        inputs = set(self.inputs[number])
-        known = (own, self.groups, self.values, inputs)
+        known = (own, self.groups, self.values, self.inputs[number])
         return tuple(name for name in step.parameters if any(name in one for one in known))
 
     def source_of(self, number: int, name: str) -> str | tuple[str, ...] | None:
@@ -555,6 +554,11 @@ class Plan:
                 or (not agent.is_task and (not agent.template.simple or agent.template.names != inputs))
             )
         )
+
+    @cached_property
+    def models(self) -> tuple[str, ...]:
+        """Per step, the model it asks; empty for a task, which asks none."""
+        return tuple("" if one.is_task else one.model or DEFAULT_MODEL for one in self.agents)
 
     @cached_property
     def special(self) -> tuple[int, ...]:

@@ -61,8 +61,7 @@ def model_of(agent: Step) -> str:
 
 def models_of(plan: Plan) -> set[str]:
     """Return the models that a plan may ask."""
-    found = {model_of(one) for one in plan.agents}
-    return found.union(*(plan.agents[number].other_models for number in plan.special)) - {""}
+    return {*plan.models}.union(*(plan.agents[number].other_models for number in plan.special)) - {""}
 
 
 def timeouts_of(plan: Plan, policy: Policy) -> list[float]:

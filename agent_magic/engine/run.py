@@ -216,10 +216,11 @@ class Engine:
         Raises:
             DeclarationError: Its prompt cannot be filled in. Report that as the `ended` of the step.
         """
-        request = self._requests.write(step)
+        request, gate = self._requests.write(step), self.admission
         granted_s, held_by = self._settlement.granted.pop(step)
         number = len(self.record.results[step].attempts) + 1
-        self.record.add(made(AttemptStarted, (now, step, number, granted_s, held_by, request, self.endpoint(step))))
+        endpoint = "" if gate is None else gate.endpoint(step)
+        self.record.add(made(AttemptStarted, (now, step, number, granted_s, held_by, request, endpoint)))
         return request
 
     def endpoint(self, step: int) -> str:
@@ -269,7 +270,7 @@ class Engine:
         if answer.stop_reason != "end_turn" or step in self._checked or step in self._turns:
             return self._judged(step, outcome, answer, now)
         self._settlement.settle(step, outcome, None, now)
-        return self._passed_on(step, answer, now)
+        return self._succeeded(step, answer, now) if not self._asked_of else self._passed_on(step, answer, now)
 
     def call_ended(self, call: Call, result: Result, now: float) -> list[Action]:
         """Record what came of a call. After the last of a turn the step's next request waits for its turn."""
@@ -484,13 +485,13 @@ class Engine:
 
     def _started(self, call: Call, held_by: str, now: float) -> None:
         one = call.wanted
-        place = now, call.step, call.number, call.turn
-        self.record.add(CallStarted(*place, one.id, one.tool, one.arguments, held_by, one.code))
+        began = now, call.step, call.number, call.turn, one.id, one.tool, one.arguments, held_by, one.code
+        self.record.add(made(CallStarted, began))
 
     def _call_over(self, call: Call, result: Result, now: float) -> None:
         """Record the end of a call, and tell who writes the next request."""
-        ended = (*result[:5], result.packed, result.prints, result.trace, result.blocks, result.takes)
-        self.record.add(CallEnded(now, call.step, call.number, *ended, *result[-3:]))
+        ended = (*result[:5], result.packed, result.prints, result.trace, result.blocks, result.takes, *result[-3:])
+        self.record.add(made(CallEnded, (now, call.step, call.number, *ended)))
         if call.step in self._tasks and result.status == "succeeded":
             self.record.results[call.step].keep(result.value)
         if call.step not in self._saving:

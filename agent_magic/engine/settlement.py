@@ -70,18 +70,20 @@ class Settlement:
                 self._gate.turned_back()
                 self._give_back(step, NOTHING_USED, 0.0, None, now)
             return
-        price = outcome.price or (NOT_BILLED if usage is NOTHING_USED else self._priced(step, attempt.model, usage))
+        model = attempt.begun.request.model
+        price = outcome.price or (NOT_BILLED if usage is NOTHING_USED else self._priced(step, model, usage))
         if self._gate is not None:
             self._gate.ended(outcome.status, answered=failure is not None)
             if failure is not None and failure.kind == "RateLimited":
                 self._gate.refused(step, failure.retry_after_s, failure.limit, outcome.readings, now)
             self._give_back(step, usage, price.cost_usd, _blame(outcome, failure), now)
-        why = failure.why if failure is not None else None if answer is not None else "stopped"
-        kind = failure.kind if failure is not None else None if answer is not None else CANCELLED
+        why, kind = (None, None) if answer is not None else ("stopped", CANCELLED)
+        if failure is not None:
+            why, kind = failure.why, failure.kind
         ended = (
             now,
             step,
-            attempt.number,
+            attempt.begun.number,
             answer,
             why,
             kind,

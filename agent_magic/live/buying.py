@@ -136,7 +136,7 @@ class Buyer:
             return Outcome(
                 None, failure, stream.status_code, usage, source, stream.text, stream.readings, worker=stream.worker
             )
-        price, asked = None, self._record.results[step].attempts[-1].model
+        price, asked = None, self._record.results[step].attempts[-1].begun.request.model
         if self._cache is not None and self._cache.paid_before(step, answer):
             price = PAID_BEFORE
         elif answer.model != asked:

@@ -22,7 +22,7 @@ from agent_magic.engine.batching import LIVE_SHARE
 from agent_magic.engine.calls import Verdict
 from agent_magic.engine.contract import UNSENT
 from agent_magic.engine.expected import expected_work_s
-from agent_magic.engine.requests import PlanRequests, model_of, models_of, timeouts_of
+from agent_magic.engine.requests import PlanRequests, models_of, timeouts_of
 from agent_magic.engine.run import CUT, Engine
 from agent_magic.errors import PlanError
 from agent_magic.live.ahead import count
@@ -130,7 +130,7 @@ class Driver:
         self._asked = models_of(plan).union(cheaper)
         knows = ledger is not None or earlier is not None
         cache = AnswerCache(plan, provider.endpoint, ledger, earlier, fresh=fresh) if knows else None
-        models = self._models = [model_of(agent) for agent in plan.agents]
+        models = self._models = plan.models
         if recorded is None:
             self.record, self._after_s = RunRecord(plan, datetime.now(UTC), models, origin=provider.endpoint), 0.0
         else:
@@ -315,13 +315,13 @@ class Driver:
     def _do(self, action: Action) -> None:
         """Do what is less common."""
         match action:
+            case Begin(call):
+                over, cut = partial(self._call_over, call), partial(self._call_over, call, CUT)
+                self._tasks.own((call.step, call.number), partial(self._caller.call, call), over, cut)
             case WakeAt(at_s):
                 self._set_alarm(at_s)
             case Abort(step):
                 self._abort(step)
-            case Begin(call):
-                over, cut = partial(self._call_over, call), partial(self._call_over, call, CUT)
-                self._tasks.own((call.step, call.number), partial(self._caller.call, call), over, cut)
             case Ask(call):
                 self._tasks.own((call.step, -call.number), partial(self._ask, call), partial(self._decided, call))
             case Count(step, request):

@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 import importlib.util
 import time
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
+    from collections.abc import Callable
 
 EVERY_S = 0.25
 MOST = 4000
@@ -33,30 +32,27 @@ class Sample(NamedTuple):
     lag_s: float
 
 
-@contextmanager
-def sampling(now: Callable[[], float], samples: list[Sample]) -> Generator[None]:
-    """Sample the kernel within a block, on the running event loop.
+class Sampling:
+    """Samples the kernel inside `with Sampling(...):`, on the running event loop.
+
+    It samples whenever its timer fires. A task would cost a short run two more turns of the event loop.
 
     Args:
         now: Returns the seconds since the run began.
         samples: Grows meanwhile.
     """
-    sampler = _Sampler(now, samples)
-    try:
-        yield
-    finally:
-        sampler.timer.cancel()
-
-
-class _Sampler:
-    """Takes a sample whenever its timer fires. A task would cost a short run two more turns of the event loop."""
 
     def __init__(self, now: Callable[[], float], samples: list[Sample]) -> None:
         self.samples = samples
         self._now, self._every_s = now, EVERY_S
         self._rss_mb: Callable[[], float | None] | None = None
         self._loop = asyncio.get_running_loop()
-        self.timer = self._set()
+
+    def __enter__(self) -> None:
+        self._timer = self._set()
+
+    def __exit__(self, *_: object) -> None:
+        self._timer.cancel()
 
     def _set(self) -> asyncio.TimerHandle:
         self._wall_s, self._cpu_s = time.perf_counter(), time.process_time()
@@ -73,7 +69,7 @@ class _Sampler:
         if len(self.samples) > MOST:
             del self.samples[::2]
             self._every_s *= 2
-        self.timer = self._set()
+        self._timer = self._set()
 
 
 def _memory() -> Callable[[], float | None]:

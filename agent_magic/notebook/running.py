@@ -17,7 +17,7 @@ from agent_magic.forecast.remaining import remaining
 from agent_magic.live.controls import Controls
 from agent_magic.live.people import Desk
 from agent_magic.live.playing import Player, lay
-from agent_magic.live.vitals import sampling
+from agent_magic.live.vitals import Sampling
 from agent_magic.notebook.front_end import display_bundle, note, show_page
 from agent_magic.providers.recorded import Deck
 from agent_magic.record.cassette.reading import ENDING, read_cassette
@@ -183,7 +183,7 @@ async def _run(session: Session, driver: Driver, screen: Screen) -> Run:
     desks = [screen.asker] if isinstance(screen.asker, Desk) else []
     session.desks += desks
     try:
-        with sampling(driver.now, driver.samples):
+        with Sampling(driver.now, driver.samples):
             async with _shown(session, driver, screen):
                 await driver.drive()
     finally:

@@ -64,6 +64,8 @@ def choices_note(record: RunRecord) -> str:
 
 def races_note(record: RunRecord) -> str:
     """Name the agents whose answers turned out not to be needed, and what they cost; empty where there are none."""
+    if record.plan.flow is None:
+        return ""
     twice = _asked_twice(record)
     lost = [one for one in record.results if one.kind == BEATEN and one.attempts]
     others = [one for one in lost if all(one not in pair for pair in twice)]

@@ -7,7 +7,7 @@ from contextlib import suppress
 
 import pytest
 
-from agent_magic.live.vitals import Sample, sampling
+from agent_magic.live.vitals import Sample, Sampling
 from tests.live.virtual import run_virtually
 
 
@@ -18,7 +18,7 @@ def test_samples_are_taken_within_the_block_only(fails):
     async def work(loop):
         began = loop.time()
         samples = list[Sample]()
-        with suppress(ZeroDivisionError), sampling(lambda: loop.time() - began, samples):
+        with suppress(ZeroDivisionError), Sampling(lambda: loop.time() - began, samples):
             await asyncio.sleep(1.1)
             _ = 1 / (not fails)
         within = [one.at_s for one in samples]
@@ -37,7 +37,7 @@ def test_samples_of_the_preparation_are_left_out():
     async def work(loop):
         began = loop.time()
         samples = list[Sample]()
-        with sampling(lambda: loop.time() - began, samples):
+        with Sampling(lambda: loop.time() - began, samples):
             await asyncio.sleep(1.1)
             began = loop.time()
             await asyncio.sleep(0.6)

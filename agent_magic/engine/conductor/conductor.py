@@ -235,10 +235,10 @@ class Conductor:
 
     def _release(self, agent: int, now: float) -> None:
         """Let the children of an agent begin that wait for nobody else."""
-        missing = self._missing
+        missing, state = self._missing, self._state
         for child in self._dag.children[agent]:
-            missing[child] -= 1
-            if not missing[child] and self._state[child] == PENDING:
+            left = missing[child] = missing[child] - 1
+            if not left and state[child] == PENDING:
                 self._make_ready(child, now)
 
     def _why_left_out(self, agent: int) -> Left | None:
