@@ -17,8 +17,10 @@ sys.path[:0] = [str(ROOT), str(ROOT / "docs" / "tools")]
 from crawl import crawl  # noqa: E402 - beside this file
 from gallery import write_gallery  # noqa: E402
 from reference import write_reference  # noqa: E402
-from runs import recorded, write_runs  # noqa: E402
+from runs import FRONT, read_run, recorded, write_runs  # noqa: E402
 from sphinx.cmd.build import build_main  # noqa: E402
+
+from agent_magic.show.graph import static_bundle  # noqa: E402
 
 
 def stage(folder: Path) -> None:
@@ -31,6 +33,8 @@ def stage(folder: Path) -> None:
         text = page.read_text(encoding="utf-8")
         page.write_text(text.replace("](../../notebooks/", "](../gallery/"), encoding="utf-8")
     asked = recorded(ROOT / "docs" / "runs")
+    shown = read_run(ROOT / "docs" / "runs", FRONT).record  # the picture in front is of the run that is asked there
+    (folder / "business_plan.svg").write_text(static_bundle(shown.plan, shown)["image/svg+xml"], encoding="utf-8")
     write_gallery(ROOT / "notebooks", folder / "gallery", folder / "_static" / "gallery", asked)
     write_reference(folder / "reference")
 

@@ -6,20 +6,25 @@ Nothing here is copied by hand: a page is what docstrings, parsers and tables sa
 from __future__ import annotations
 
 import argparse
-import ast
 import importlib
 import inspect
-import pkgutil
 import re
 import textwrap
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, get_args
 
 import docstring_parser
+from columns import FRAMES, MEANINGS
+from cures import CURES
 
 import agent_magic
-from agent_magic import cli, errors, measure
+from agent_magic import cli, errors
+from agent_magic.forecast.advice.finding import Finding
+from agent_magic.forecast.estimate.value import Expected
+from agent_magic.measure.contexts import Shared
+from agent_magic.measure.frames import DTYPES
 from agent_magic.measure.metrics import Summary
+from agent_magic.measure.trial import SCORED
 from agent_magic.notebook.declaring import HELP, PARSERS
 from agent_magic.notebook.settings import Settings
 from agent_magic.notebook.verbs import VERBS
@@ -34,26 +39,35 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
+    from columns import Frame
+
 HOOKS = {"__version__", "load_ipython_extension", "unload_ipython_extension"}
 UNITS = {
     "requests_per_min": "requests a minute",
+    "tokens_per_min": "tokens a minute",
+    "per_minute": "a minute",
+    "jobs_per_s": "jobs a second",
+    "usd_per_hour": "US dollars an hour",
+    "usd_per_job": "US dollars a job",
     "cost_multiple": "",
     "usd": "US dollars",
     "_s": "seconds",
+    "seconds_a": "seconds",
+    "seconds_b": "seconds",
+    "output_low": "tokens",
+    "output_high": "tokens",
+    "rss_mb": "megabytes",
     "tokens": "tokens",
     "_chars": "characters",
 }
 """The unit of a column by a part of its name."""
-MEANT = (AgentResult, Attempt, ToolCall, Summary, PastRun)
+MEANT = (AgentResult, Attempt, ToolCall, Summary, PastRun, Shared, Finding, Expected)
 """The classes whose documented attributes say what a column of the same name is."""
 SAID = {
     "status": f"One of {', '.join(f'`{word}`' for word in get_args(Status))}.",
     "source": f"Where the result came from: {', '.join(f'`{word}`' for word in get_args(Source))}.",
-    "kind": "`agent` or `task`.",
-    "attempts": "How many requests were made.",
-    "agent": "The agent's or task's name.",
 }
-"""What columns are whose namesake in a record is something else, or only points elsewhere."""
+"""What columns are whose words are the values of a type."""
 
 
 def write_reference(folder: Path) -> None:
@@ -184,16 +198,32 @@ def _sentence(text: str) -> str:
 
 def _frames() -> Iterator[str]:
     notes = (
-        "Unknown is `NA`, never 0. A column name means the same in every frame. `frame.attrs` says which run it is of: "
-        "`run`, `plan`, `source`, `simulated`; for a replayed run also `provenance`, for a forecast `basis` and "
-        "`assumed`."
+        "Unknown is `NA`, never 0. A column name means the same in every frame that has it, unless it says otherwise. "
+        "`frame.attrs` says which run it is of: `run`, `plan`, `source`, `simulated`; for a replayed run also "
+        "`provenance`, for a forecast `basis` and `assumed`."
     )
     yield from (notes, "")
-    meanings = _Meanings()
-    for name, (columns, doc) in sorted(_tables().items()):
-        yield from (f"## {name.replace('_', ' ').capitalize()}", "", *_prose(doc), "")
-        rows = [(column, dtype, _unit(column), meanings.of(column)) for column, dtype in columns.items()]
+    meanings = Meanings()
+    for frame in FRAMES:
+        yield from (f"## `{frame.said}`", "", frame.rows, "")
+        rows = [(one, dtype, _unit(one), meanings.of(one, frame)) for one, dtype in columns_of(frame).items()]
         yield from _table(("column", "dtype", "unit", "what it is"), rows)
+        if frame.further:
+            yield from ("Where they apply, also:", "")
+            further = [(one, further_dtype(one), _unit(one), meanings.of(one, frame)) for one in frame.further.split()]
+            yield from _table(("column", "dtype", "unit", "what it is"), further)
+
+
+def columns_of(frame: Frame) -> Mapping[str, str]:
+    """Return the columns of a frame with their dtypes, as the package declares them."""
+    module, _, name = frame.table.rpartition(".")
+    found = getattr(importlib.import_module(f"agent_magic.{module}"), name)
+    return {one: DTYPES[one] for one in found} if isinstance(found, tuple) else found
+
+
+def further_dtype(column: str) -> str:
+    """Return the dtype of a column that is there only where it applies."""
+    return "object" if column == "artifacts" else DTYPES.get(column) or ("Float64" if column in SCORED else "string")
 
 
 def _unit(column: str) -> str:
@@ -204,55 +234,35 @@ def _ends(column: str, part: str) -> bool:
     return column.endswith(part) or (part == "usd" and "usd" in column) or (part == "tokens" and "tokens" in column)
 
 
-def _tables() -> dict[str, tuple[Mapping[str, str], str]]:
-    """Return the columns and the docstring of every frame that `agent_magic.measure` declares, by its name."""
-    found: dict[str, tuple[Mapping[str, str], str]] = {}
-    for info in pkgutil.iter_modules(measure.__path__, "agent_magic.measure."):
-        module = importlib.import_module(info.name)
-        body = ast.parse(inspect.getsource(module)).body
-        for index, node in enumerate(body):
-            if not (isinstance(node, ast.Assign) and isinstance(node.value, ast.Call)):
-                continue
-            if isinstance(node.value.func, ast.Name) and node.value.func.id == "table":
-                name = node.targets[0].id  # pyright: ignore[reportAttributeAccessIssue] - a plain name
-                found[name.lower()] = (getattr(module, name), _doc_below(body, index))
-    return found
-
-
-def _doc_below(body: list[ast.stmt], index: int) -> str:
-    """Return the string that stands below an assignment, or nothing."""
-    below = body[index + 1] if index + 1 < len(body) else None
-    if isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant) and isinstance(below.value.value, str):
-        return inspect.cleandoc(below.value.value)
-    return ""
-
-
-class _Meanings:
-    """What the documented attributes and properties of a record say of a column of the same name."""
+class Meanings:
+    """What a column is: by the list of columns, or else by what the classes of records say of the same name."""
 
     @cached_property
     def _said(self) -> dict[str, str]:
-        found = dict(SAID)
+        found: dict[str, str] = {}
         for kind in MEANT:
             for one in docstring_parser.parse(inspect.getdoc(kind) or "").params:
                 found.setdefault(one.arg_name, " ".join((one.description or "").split()))
             for name, value in vars(kind).items():
                 if isinstance(value, property) and value.__doc__:
                     found.setdefault(name, value.__doc__.strip().partition("\n")[0])
-        return found
+        return {**found, **SAID}
 
-    def of(self, column: str) -> str:
-        return self._said.get(column, "")
+    def of(self, column: str, frame: Frame) -> str:
+        """Return what a column of a frame is; empty where nobody says it."""
+        own = f"{frame.table.rpartition('.')[2]}.{column}"
+        return MEANINGS.get(own) or MEANINGS.get(column) or self._said.get(column, "").replace("`None`", "`NA`")
 
 
 def _errors() -> Iterator[str]:
     yield from (*_error_tree(), "")
-    yield from ("What to do is in each message, and for what is met most often in ", "")
-    yield from ("[When something is not as expected](../how_to/mend_a_run.md).", "")
+    yield from ("What is met most often stands in", "")
+    yield from ("[What do I do when something is not as expected?](../how_to/mend_a_run.md)", "")
     for name in errors.__all__:
         value: Any = getattr(errors, name)
         if inspect.isclass(value):
             yield from (f"## {name}", "", "```{eval-rst}", f".. autoexception:: agent_magic.errors.{name}", "```", "")
+            yield from (f"**What to do:** {''.join(_prose(CURES[name]))}", "")
 
 
 def _error_tree() -> Iterator[str]:

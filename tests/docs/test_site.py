@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import argparse
 import importlib.util
 import inspect
+import re
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -11,12 +13,13 @@ import pytest
 from pygments.token import STANDARD_TYPES
 
 import agent_magic
-from agent_magic import errors
+from agent_magic import cli, errors
 from agent_magic.measure import frames
 from agent_magic.notebook.declaring import PARSERS
 from agent_magic.notebook.settings import Settings
 from agent_magic.notebook.verbs import VERBS
 from agent_magic.record.cassette.reading import read_cassette
+from agent_magic.simulator import program
 from tests.house.source import ROOT
 
 if TYPE_CHECKING:
@@ -30,7 +33,11 @@ def load(path: str) -> Any:
     assert spec.loader
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
+    sys.path.insert(0, str(ROOT / "docs" / "tools"))  # where the files of the tools find one another
+    try:
+        spec.loader.exec_module(module)
+    finally:
+        sys.path.remove(str(ROOT / "docs" / "tools"))
     return module
 
 
@@ -77,6 +84,9 @@ def test_every_column_and_error_is_told(reference):
     told = (reference / "errors.md").read_text(encoding="utf-8")
     classes = [name for name in errors.__all__ if inspect.isclass(getattr(errors, name))]
     assert [] == [name for name in classes if f"## {name}\n" not in told]
+    assert len(classes) == told.count("**What to do:** ")
+    assert [] == [name for name in classes if not (inspect.getdoc(getattr(errors, name)) or "").strip()]
+    assert sorted(classes) == sorted(load("tools/cures").CURES)
 
 
 def test_the_shell_and_the_mock_server_are_told(reference):
@@ -143,3 +153,31 @@ def test_recorded_runs_are_small_and_of_the_gallery():
         assert cassette.stat().st_size <= 200_000
         plan = agent_magic.Plan.from_json((runs / f"{name}.plan.json").read_text(encoding="utf-8"))
         assert plan.names == tuple(one.name for one in read_cassette(cassette).runs[0].agents)
+
+
+OF_OTHERS = {"--dist", "--fast", "--no-compile", "--no-dashboard", "--port"}
+"""Options on our pages that belong to pytest, to our scripts, to pip and to Dask."""
+
+
+def flags_of(parser: argparse.ArgumentParser) -> set[str]:
+    """Return the options of a shell's command and its commands."""
+    found: set[str] = set()
+    for action in parser._actions:
+        found |= set(action.option_strings)
+        for one in action.choices.values() if isinstance(action, argparse._SubParsersAction) else ():
+            found |= flags_of(one)
+    return found
+
+
+def test_pages_name_what_there_is():
+    """Each command of `%agents` and each option that a page or an error's cure names is one that the package knows."""
+    flags = {flag for name in VERBS for flag in VERBS.parser(name).flags} | OF_OTHERS
+    flags |= {flag for parser in PARSERS.values() for flag in parser.flags}
+    flags |= flags_of(cli._parser()) | flags_of(program._parser())
+    pages = [*(ROOT / "docs").rglob("*.md"), *ROOT.glob("*.md"), ROOT / "docs" / "tools" / "cures.py"]
+    for page in pages:
+        text = page.read_text(encoding="utf-8")
+        if page.name == "CHANGELOG.md":  # tells of what was taken away
+            continue
+        assert [] == [verb for verb in re.findall(r"%agents ([a-z]\w*)", text) if verb not in VERBS], page.name
+        assert [] == [one for one in re.findall(r"(?<![\w-])--[a-z][a-z-]+\b", text) if one not in flags], page.name

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import venv
@@ -146,3 +147,31 @@ def test_the_magics_are_there(installed: Installed) -> None:
 def test_the_command_is_there(installed: Installed) -> None:
     """`agent-magic --help` answers from an installed wheel."""
     assert "agent-magic" in installed.run("agent-magic", "--help")
+
+
+TOOLS = ("pip", "setuptools", "pkg_resources", "_distutils_hack")
+"""What an environment has of itself."""
+MARGIN = 1.1
+
+
+def megabytes(folder: Path) -> float:
+    """Weigh what was installed: the sizes of the files, without the environment's own tools."""
+    parts = [one for one in folder.iterdir() if one.name.partition("-")[0] not in TOOLS]
+    files = [file for one in parts for file in ([one] if one.is_file() else one.rglob("*")) if file.is_file()]
+    return sum(file.stat().st_size for file in files) / 1e6
+
+
+def test_an_install_stays_within_its_budget(installed: Installed, wheel: Path, repo: Path) -> None:
+    """Bare and with what a notebook needs, it weighs what `docs/versions.md` says, give or take a tenth more."""
+    page = (repo / "docs" / "versions.md").read_text(encoding="utf-8")
+    budget = [
+        float(one) for one in re.findall(r'^\| `pip install "?\.(?:\[notebook\])?"?` \| (\d+) ', page, re.MULTILINE)
+    ]
+    (packages,) = installed.programs.parent.glob("lib/python*/site-packages")
+    bare = megabytes(packages)
+    installed.run("python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", f"{wheel}[notebook]")
+    whole = megabytes(packages)
+    print(f"{bare:.0f} MB, {whole:.0f} MB with the notebook")
+    assert 2 == len(budget)
+    assert bare <= budget[0] * MARGIN, f"{bare:.0f} MB: make it lighter, or measure anew and say why"
+    assert whole <= budget[1] * MARGIN, f"{whole:.0f} MB with the notebook"

@@ -73,7 +73,8 @@ function packed(id) {
  */
 function start(place, python, tell, fail) {
   const code = new Blob([`(${serve})()`], { type: "text/javascript" });
-  const worker = new Worker(URL.createObjectURL(code));
+  // A classic worker is refused by Pyodide wherever `importScripts` works: on every page whose policy does not forbid it.
+  const worker = new Worker(URL.createObjectURL(code), { type: "module" });
   /** @type {ReturnType<typeof modelOf> | null} */
   let model = null;
   const stop = (/** @type {string} */ why) => {
