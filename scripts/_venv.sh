@@ -54,7 +54,26 @@ find_minor() {
   return 1
 }
 
-# use_python EXTRAS [CONSTRAINTS]: set PYTHON to an interpreter that has this checkout and the extras installed.
+# wanted NAMES: set WANTED to what pip is to install: this checkout, with those names that are extras of it, and the
+# packages of those that are groups of dependencies, which the pip of older Pythons cannot read.
+wanted() {
+  local found line
+  found=$("$PYTHON" - "$ROOT" "$1" <<'PYTHON'
+import sys, tomllib
+root, names = sys.argv[1], sys.argv[2].split(",")
+with open(f"{root}/pyproject.toml", "rb") as file:
+    project = tomllib.load(file)
+extras = [name for name in names if name in project["project"]["optional-dependencies"]]
+lines = [line for name in names if name not in extras for line in project["dependency-groups"][name]]
+print("--editable", f"{root}[{','.join(extras)}]" if extras else root, *lines, sep="\n")
+PYTHON
+  )
+  WANTED=()
+  while IFS= read -r line; do WANTED+=("$line"); done <<<"$found"
+}
+
+# use_python NAMES [CONSTRAINTS]: set PYTHON to an interpreter that has this checkout, and the extras and groups of
+# dependencies with these names, installed.
 use_python() {
   local extras=$1 constraints=${2:-}
   if [ -n "${AGENT_MAGIC_PYTHON:-}" ]; then
@@ -68,17 +87,18 @@ use_python() {
     say "Making ${VENV#"$ROOT"/} with $("$base" --version)"
     "$base" -m venv --clear "$VENV" || stop "'$base -m venv' failed; on Debian and Ubuntu: apt-get install python3-venv"
   fi
-  local wanted extra complete=yes
-  wanted="$ROOT $(cd "$ROOT" && cat pyproject.toml ${constraints:+"$constraints"} | cksum)"
+  local state extra complete=yes
+  state="$ROOT $(cd "$ROOT" && cat pyproject.toml ${constraints:+"$constraints"} | cksum)"
   for extra in ${extras//,/ }; do
-    [ "$(cat "$VENV/.has-$extra" 2>/dev/null)" = "$wanted" ] || complete=
+    [ "$(cat "$VENV/.has-$extra" 2>/dev/null)" = "$state" ] || complete=
   done
   [ -z "$complete" ] || return 0
-  say "Installing agent-magic[$extras] into ${VENV#"$ROOT"/} (about a minute the first time)"
-  "$PYTHON" -m pip install --quiet --editable "${ROOT}[$extras]" ${constraints:+--constraint "$ROOT/$constraints"} \
+  say "Installing agent-magic and what $extras needs into ${VENV#"$ROOT"/} (about a minute the first time)"
+  wanted "$extras"
+  "$PYTHON" -m pip install --quiet "${WANTED[@]}" ${constraints:+--constraint "$ROOT/$constraints"} \
     || stop "The installation failed; the lines above say why. Run this script again to try again."
   for extra in ${extras//,/ }; do
-    printf '%s' "$wanted" >"$VENV/.has-$extra"
+    printf '%s' "$state" >"$VENV/.has-$extra"
   done
 }
 
@@ -87,8 +107,9 @@ need() {
   local extras=$1 module
   shift
   for module in "$@"; do
-    "$PYTHON" -c "import $module" >/dev/null 2>&1 \
-      || stop "$PYTHON has no module '$module'. Install it with: $PYTHON -m pip install --editable '${ROOT}[$extras]'"
+    "$PYTHON" -c "import $module" >/dev/null 2>&1 && continue
+    wanted "$extras"
+    stop "$PYTHON has no module '$module'. Install it with: $PYTHON -m pip install$(printf ' %q' "${WANTED[@]}")"
   done
 }
 

@@ -16,7 +16,8 @@ GROUPS = {
     "Rows, types, functions": "every_row typed_rows tools_and_tasks reads_figures",
     "Graphs that decide": "critic_loop map_reduce plan_from_a_goal",
     "Dollars and quality": "business_plan architecture shared_context which_model cascade rate_limits claims_on_trial",
-    "When a kernel dies": "resume",
+    "When a kernel dies": "resume overnight",
+    "Many at once": "scaling",
 }
 """The notebooks in reading order. One that stands in no group comes last."""
 HEAD = """# Gallery

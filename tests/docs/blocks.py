@@ -24,18 +24,27 @@ class Block(NamedTuple):
     is_cell: bool
 
 
-def blocks_of(text: str) -> list[Block]:
+LAB = "ipython lab"
+"""The language of a cell that needs JupyterLab: a button that is pressed, or the name of the notebook."""
+
+
+def blocks_of(text: str, *, lab: bool = False) -> list[Block]:
     """Return the blocks that are run, in order.
 
     Those are ```` ```python ```` and ```` ```ipython ````; a fence without a language where it is a `%%` cell; and a
     comment that begins with `<!-- run`, for what a reader has and the page does not show, such as a data frame.
+
+    Args:
+        text: The page.
+        lab: Whether those that need JupyterLab are among them.
     """
+    wanted = {"python", "ipython", LAB} if lab else {"python", "ipython"}
     found: list[Block] = []
     for match in FENCE.finditer(text):
         _, language, shown, hidden = match.groups()
         code = textwrap.dedent(shown if hidden is None else hidden)
-        if hidden is None and language not in {"python", "ipython"} and (language or not code.startswith("%%")):
+        if hidden is None and language not in wanted and (language or not code.startswith("%%")):
             continue
         line = text.count("\n", 0, match.start()) + 2
-        found.append(Block(line, code, language == "ipython" or MAGIC.search(code) is not None))
+        found.append(Block(line, code, language in {"ipython", LAB} or MAGIC.search(code) is not None))
     return found

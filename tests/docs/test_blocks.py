@@ -5,6 +5,10 @@ from __future__ import annotations
 import ast
 import asyncio
 import inspect
+import os
+import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -96,6 +100,50 @@ def test_what_a_block_shows_stands_last(page):
 
 def _name(function: ast.expr) -> str:
     return getattr(function, "attr", None) or getattr(function, "id", "")
+
+
+NOT_CODE = {
+    "README.md": {"./scripts/quickstart": "CI runs both commands"},
+    "docs/tutorial/1_first_run.md": {"python -m venv": "tests/package/test_wheel.py installs wheel and extra"},
+    "docs/tutorial/5_sharing.md": {"agent-magic replay": "tests/browser/test_tutorial.py"},
+    "docs/versions.md": {"python -m venv": "tests/package/test_wheel.py"},
+    "docs/how_to/many_workers.md": {
+        "pip install": "the environment of the tests has the extra",
+        "import asyncio": "test_the_script_for_workers_runs",
+    },
+    "docs/how_to/share_a_page_that_answers.md": {"npm pack": "tests/browser/test_ask.py does the same"},
+    "docs/how_to/use_several_accounts.md": {"work = am.Claude": "needs two accounts and a gateway"},
+}
+"""Blocks that are not run here: how each begins, and what runs it, or why nothing can."""
+
+
+def test_no_block_is_left_out_in_silence():
+    """A block that is neither Python nor a cell is named above with what runs it; one that is named is there."""
+    found = {}
+    for path in PAGES:
+        text = path.read_text(encoding="utf-8")
+        ran = {block.line for block in blocks_of(text, lab=True)}
+        for fence in re.finditer(r"^ *```([^`\n]*)\n(.*?)^ *```$", text, re.MULTILINE | re.DOTALL):
+            if text.count("\n", 0, fence.start()) + 2 not in ran and not fence[1].startswith("{"):
+                found.setdefault(path.relative_to(ROOT).as_posix(), []).append(fence[2].strip())
+    for page, blocks in found.items():
+        begins = NOT_CODE.get(page, {})
+        assert [] == [block for block in blocks if not block.startswith(tuple(begins))], page
+        assert len(blocks) == len(begins), page
+    assert set(NOT_CODE) == set(found)
+
+
+def test_the_script_for_workers_runs(server, tmp_path):
+    """The script of the page about workers, which cannot be a cell, as a file of its own."""
+    text = (ROOT / "docs" / "how_to" / "many_workers.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"^```text\n(import asyncio.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    script = tmp_path / "many.py"
+    script.write_text(code.replace("range(500)", "range(12)"), encoding="utf-8")
+    env = {**os.environ, "ANTHROPIC_BASE_URL": server.url, "ANTHROPIC_API_KEY": "any", "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [sys.executable, str(script)], cwd=tmp_path, env=env, capture_output=True, text=True, timeout=200, check=False
+    )
+    assert 0 == done.returncode, done.stderr[-2000:]
 
 
 def test_a_page_says_what_is_run():

@@ -142,6 +142,24 @@ def test_python_between_magics_is_python():
     assert ["%load_ext", "%agents"] == [text for kind, text in tokens if str(kind) == "Token.Keyword.Pseudo"]
 
 
+def test_every_notebook_has_its_place_in_the_gallery():
+    """Each is in one group, and no group names what is not there."""
+    listed = " ".join(load("tools/gallery").GROUPS.values()).split()
+    assert sorted(path.stem for path in (ROOT / "notebooks").glob("*.ipynb")) == sorted(listed)
+
+
+def test_the_front_page_has_a_place_for_its_run():
+    """The page that everybody sees first shows a recorded run and lets it be asked."""
+    runs, page = load("tools/runs"), (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
+    run = runs.read_run(ROOT / "docs" / "runs", runs.FRONT)
+    shown = runs.with_run(f"<body>{page}</body>", run, "pyodide/")
+    assert 'data-python="pyodide/"' in shown
+    assert "am-engine" in shown
+    assert len(shown.encode()) < 500_000
+    with pytest.raises(ValueError, match="0 places"):
+        runs.with_run("<body></body>", run, "pyodide/")
+
+
 def test_recorded_runs_are_small_and_of_the_gallery():
     """What the site lets readers ask is a run of a notebook, of the plan beside it, in 200 kB at most."""
     runs = ROOT / "docs" / "runs"

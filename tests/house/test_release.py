@@ -55,3 +55,20 @@ def test_tested_versions_are_the_promised_ones() -> None:
     assert max(minors) == int(found[1])
     assert "Typing :: Typed" in project["classifiers"]
     assert (ROOT / "agent_magic" / "py.typed").exists()
+
+
+def test_what_work_on_it_needs_is_no_extra_of_it() -> None:
+    """Who installs the package is offered no tools of its tests: those are groups; each script names what there is."""
+    found = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    extras, groups = set(found["project"]["optional-dependencies"]), set(found["dependency-groups"])
+    assert {"dev", "docs", "test"} == groups
+    assert set() == extras & groups
+    scripts = [path.read_text(encoding="utf-8") for path in (ROOT / "scripts").iterdir() if path.is_file()]
+    named = {
+        name
+        for text in scripts
+        for used in re.findall(r"^use_python ([\w,]+)", text, re.MULTILINE)
+        for name in used.split(",")
+    }
+    assert named
+    assert set() == named - extras - groups

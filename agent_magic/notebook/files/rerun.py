@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 CELL_TIMEOUT_S = 600
 IGNORED = "NBVAL_IGNORE_OUTPUT"
+SHARES = re.compile(r"^%agents share\b(?!.*\.ipynb)", re.MULTILINE)
+"""A cell that shares the notebook it is in: what it says is of the moment when it was shared."""
 GUARD = "__import__('agent_magic.api.clean', fromlist=['clean']).block_network()"
 _ENDING = re.compile(r"^\d[\d,]* agents? in \d+ layers? · .*\n?", re.MULTILINE)
 """The line that a run leaves where a program executes the cells; with a front end its picture says the same."""
@@ -128,6 +130,7 @@ def _compare(number: int, saved: Any, fresh: Any) -> Compared | None:
         return None
     error, expected = _error(fresh.outputs), bool(_error(saved.outputs))
     ignored = IGNORED in saved.source or "nbval-ignore-output" in saved.metadata.get("tags", ())
+    ignored = ignored or SHARES.search(saved.source) is not None
     before, now = shown(saved.outputs), shown(fresh.outputs)
     if ignored or not saved.outputs:
         return Compared(number, error, ()) if error and not expected else None

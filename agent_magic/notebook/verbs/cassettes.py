@@ -15,6 +15,7 @@ from agent_magic.declare.units import plural
 from agent_magic.notebook.command import CommandContext, Parser, Verb
 from agent_magic.notebook.files.sharing import beside, holds, notebook_of, stamp_bundle, worth_sharing
 from agent_magic.notebook.front_end import display_bundle, note, say
+from agent_magic.notebook.session import PINNED
 from agent_magic.providers.recorded import Deck
 from agent_magic.record.cassette.reading import read_cassette
 from agent_magic.record.cassette.writing import only_hash
@@ -106,6 +107,9 @@ def _share(ctx: CommandContext, given: Namespace) -> None:
         cassette = _path(given)
     elif notebook is not None:
         cassette = beside(notebook)
+    elif os.environ.get(PINNED):  # `agent-magic replay` executes all cells of a shared notebook, this one too
+        say("Nothing is shared: a recording answers here.")
+        return
     else:
         raise UsageError("The front end does not tell which notebook this is. Name it: %agents share NOTEBOOK.ipynb")
     cells = [cell for cell in names.get("In", ()) if isinstance(cell, str)]
