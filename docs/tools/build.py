@@ -44,12 +44,14 @@ MENDED = {
     '<aside class="sidebar-drawer">': '<aside class="sidebar-drawer" aria-label="Pages">',
     '<aside class="toc-drawer': '<aside aria-label="On this page" class="toc-drawer',
     "<pre>": '<pre tabindex="0">',
+    '<table border="1" class="dataframe">': '<table border="1" class="dataframe" tabindex="0">',
+    "<th></th>": "<td></td>",
 }
-"""What the theme leaves out for those who read with the keyboard or by ear, and what stands in its place."""
+"""What the theme and pandas leave out for those who read by keyboard or by ear, and what stands in its place."""
 
 
 def mend(target: Path) -> None:
-    """Give headings of the navigation a level, landmarks a name, and code that scrolls a place for Tab."""
+    """Give headings of the navigation a level, landmarks a name; code and frames that scroll a place for Tab."""
     for page in target.rglob("*.html"):
         text = page.read_text(encoding="utf-8")
         for said, better in MENDED.items():
