@@ -414,11 +414,13 @@ class Unreachable(CallError):
 
     Attributes:
         sent: Whether any of the request can have arrived. Without a connection it used nothing.
+        final: Whether waiting cannot help: nobody is left who could make a request.
     """
 
-    def __init__(self, message: str, *, sent: bool = True, partial: str = "") -> None:
+    def __init__(self, message: str, *, sent: bool = True, final: bool = False, partial: str = "") -> None:
         super().__init__(message, partial=partial)
         self.sent = sent
+        self.final = final
 
 
 class LeftOut(CallError):

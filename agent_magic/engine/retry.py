@@ -79,8 +79,9 @@ def failure_of(error: BaseException, max_attempts: int) -> Failure:
             return Failure(why, max_attempts, kind=kind, retry_after_s=wait, counts=counts, limit=error.limit)
         case Overloaded(retry_after_s=wait):
             return Failure(why, max_attempts, kind=kind, retry_after_s=wait, crowded=True, fault=True, falls_back=True)
-        case Unreachable():
-            return Failure(why, max_attempts, kind=kind, crowded=True, fault=True, reached=error.sent)
+        case Unreachable(final=final):
+            most = 1 if final else max_attempts
+            return Failure(why, most, kind=kind, stops_run=final, crowded=True, fault=True, reached=error.sent)
         case Truncated() | Unreadable():
             return Failure(why, min(TWICE, max_attempts), kind=kind, fault=True)
         case NotInBatch(again=True) | LeftOut():  # of several endpoints there is one less each time

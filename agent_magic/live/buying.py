@@ -57,6 +57,7 @@ class Buyer:
     ) -> None:
         self._engine, self._record, self._provider, self._prices = engine, engine.record, provider, prices
         self._max_attempts, self._cache = max_attempts, cache
+        self._late: dict[int, tuple[Request, Answer, str]] = {}
         self.journal: Journal | None = None
         self.batcher = batcher
 
@@ -77,7 +78,7 @@ class Buyer:
             now: The seconds since the run began. It is not kept: who has them would never be freed.
         """
         if self._cache is None:
-            return self._provider.send(request, stream)
+            return self._bought(step, request, stream) if self._late else self._provider.send(request, stream)
         return self._kept(self._cache, step, request, stream, now)
 
     async def _kept(
@@ -89,7 +90,7 @@ class Buyer:
         if kept is not None:
             return kept
         if journal is None:
-            return await self._provider.send(request, stream)
+            return await self._bought(step, request, stream)
         key, ordinal = cache.key(step, request)
         fresh = cache.is_fresh(step) or self._begins_anew(step, request)
         kept = journal.ask(step, number, key, ordinal, fresh=fresh)
@@ -101,10 +102,22 @@ class Buyer:
         if self.batcher is not None and step in self._engine.batched:
             answer = stream.answer = await self.batcher.send(key, ordinal, request, stream, fresh=fresh)
         else:
-            answer = stream.answer = await self._provider.send(request, stream)
+            answer = stream.answer = await self._bought(step, request, stream)
         self.keep(step, answer, now())
         await journal.on_disk(step, number)  # a stop here finds the answer in the stream
         return answer
+
+    async def _bought(self, step: int, request: Request, stream: Stream) -> Answer:
+        """Buy an answer, unless that of an attempt before has come after all."""
+        if step in self._late:
+            asked, answer, stream.worker = self._late.pop(step)
+            if asked == request:
+                return answer
+        return await self._provider.send(request, stream)
+
+    def take_late(self, step: int, request: Request, answer: Answer, worker: str) -> None:
+        """Take an answer for the next attempt of a step, which asks for the same."""
+        self._late[step] = request, answer, worker
 
     def _begins_anew(self, step: int, request: Request) -> bool:
         """Tell whether the user had a step tried again whose answer did not fit: the same answer would not either."""

@@ -63,14 +63,15 @@ if TYPE_CHECKING:
     from agent_magic.record.answer import Answer
     from agent_magic.record.history import History
     from agent_magic.record.ledger.base import Ledger
+    from agent_magic.record.request import Request
 
 LOG = logging.getLogger("agent_magic")
 BLOCKED_S = 1.0
 """An alarm so late means that code of another cell blocked the event loop."""
 GRACE_S = 0.25
 """Then so long goes to what had arrived meanwhile, before deadlines are looked at."""
-LOOK_S = 0.1
-"""How often to look whether another run has bought an answer."""
+LACKING = frozenset({"queued", "running", "failed"})
+"""The states of a step that has no answer and could use one."""
 
 
 class Driver:
@@ -373,7 +374,7 @@ class Driver:
         """Make one request, and report whatever comes of it."""
         answer, error = None, None
         try:
-            stream = self.streams[step] = Stream(self, step, endpoint=self.engine.endpoint(step))
+            stream = self.streams[step] = Stream(self, step, endpoint=self.engine.endpoint(step), taker=self)
             try:
                 try:
                     request = self.engine.send(step, self.now())
@@ -447,3 +448,29 @@ class Driver:
     def first_token(self, stream: Stream) -> None:
         """Record that the first token of an answer came."""
         self.engine.first_token(stream.agent, self.now())
+
+    # an answer that comes when its attempt has failed, because whoever made it was given up
+
+    def awaits(self, stream: Stream, request: Request) -> bool:
+        """Tell whether an answer would be of use: its step still asks for it, or has failed for want of it."""
+        result = self.record.results[stream.agent]
+        last = result.attempts[-1]
+        return (
+            self.record.ended_s is None
+            and result.status in LACKING
+            and last.status != "succeeded"
+            and last.request == request
+        )
+
+    def take_late(self, stream: Stream, request: Request, answer: Answer) -> None:
+        """Take an answer: it is paid for. It serves the attempt under way, which is cut, or another one."""
+        with self._tasks:
+            step, current = stream.agent, self.streams.get(stream.agent)
+            if not self.awaits(stream, request):
+                return
+            if current is None:
+                self._buyer.take_late(step, request, answer, stream.worker)
+                self.do(self.engine.retry(self.now(), [step]))  # where it has failed for good
+            elif current.answer is None:
+                current.answer, current.worker = answer, stream.worker
+                self._tasks.cancel(step, partial(self._never_ran, step))

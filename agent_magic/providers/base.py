@@ -54,6 +54,18 @@ class Listener(Protocol):
         ...
 
 
+class Taker(Protocol):
+    """Takes an answer that comes after its attempt has failed: whoever made it was given up, and went on."""
+
+    def awaits(self, stream: Stream, request: Request) -> bool:
+        """Tell whether the answer would still be of use."""
+        ...
+
+    def take_late(self, stream: Stream, request: Request, answer: Answer) -> None:
+        """Take the answer."""
+        ...
+
+
 class Stream:
     """What has arrived of one response so far. The provider writes, the run and the live view read.
 
@@ -62,6 +74,7 @@ class Stream:
         agent: Whose response it is.
         number: Of which attempt.
         endpoint: To which of several endpoints it goes; empty where there is one.
+        taker: Takes the answer if it comes when the attempt has failed; `None` where nobody does.
 
     Attributes:
         parts: The pieces of text, in order.
@@ -84,14 +97,21 @@ class Stream:
         "readings",
         "simulated",
         "status_code",
+        "taker",
         "usage",
         "worker",
     )
 
     def __init__(
-        self, listener: Listener | None = None, agent: int = 0, number: int = 1, *, endpoint: str = ""
+        self,
+        listener: Listener | None = None,
+        agent: int = 0,
+        number: int = 1,
+        *,
+        endpoint: str = "",
+        taker: Taker | None = None,
     ) -> None:
-        self._listener, self.agent, self.number, self.endpoint = listener, agent, number, endpoint
+        self._listener, self.agent, self.number, self.endpoint, self.taker = listener, agent, number, endpoint, taker
         self._silent = listener is not None
         self.readings: Readings = NO_READINGS
         self.parts: list[str] = []

@@ -18,7 +18,7 @@ RETURNS, CONTENT, TYPED, PEOPLE = "declare/test_returns", "declare/test_content"
 FLOW = "live/test_flow"
 DIE, WORKERS, SCALING = "providers/test_workers_die", "providers/test_workers", "providers/test_scaling"
 NEIGHBOURS = "live/test_neighbours"
-KERNELS = "providers/test_kernels_die"
+KERNELS, RUNS = "providers/test_kernels_die", "providers/test_workers_run"
 SENT, EACH, WORKING, DYING = "live/test_content", "measure/test_each", "record/test_working", "record/test_dying_tools"
 ROWS: dict[str, dict[str, str]] = {
     "tools": {
@@ -118,6 +118,10 @@ ROWS: dict[str, dict[str, str]] = {
         "workers are killed at random instants, in rounds": f"{DIE}::workers_that_are_killed_at_random_instants",
         "what was lost is asked again by the policy only": f"{DIE}::the_retry_policy_decides",
         "a worker hangs, or its network is cut": f"{DIE}::a_worker_that_hangs",
+        "a hung worker that goes on: its answers are taken": f"{DIE}::what_a_lost_worker_says_later_is_used",
+        "the same where its agent had failed for good": f"{RUNS}::an_answer_of_a_worker_that_was_given_up_is_taken",
+        "what was sent again ends with the late answer": f"{RUNS}::an_answer_that_comes_late_ends_the_request",
+        "what comes late ends with an answer that came first": f"{RUNS}::a_request_that_was_sent_again_and_answered",
         "silence while the kernel itself is held up": f"{WORKERS}::silence_counts_only_while_the_kernel_is_awake",
         "a cell holds the kernel's loop up": f"{DIE}::a_blocked_loop_loses_nothing",
         "the kernel is killed: nothing more is spent, no process is left": f"{KERNELS}::a_killed_kernel_stops_spending",

@@ -27,6 +27,11 @@ class FewerProcesses(Dask):
         """Return two workers."""
         return [WorkerState("worker-0", "ready", 3, 10, 1, 0.0), WorkerState("worker-1", "draining", 0, 9, 0, 0.0)]
 
+    @property
+    def starting(self) -> int:
+        """Return that a third one is on its way."""
+        return 1
+
     def scale(self, workers: int) -> None:
         """Note it."""
         self.wanted = workers
@@ -80,6 +85,7 @@ def test_workers_are_shown_scaled_and_drained(magics, capsys):
     magics.agents("workers")
     rows = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert ["worker-0", "ready", "3", "10", "1"] in rows
+    assert "1 more is being started, which takes seconds".split() in rows
     magics.agents("workers scale 4")
     magics.agents("workers drain worker-1")
     assert (4, ["worker-1"]) == (magics.session.workers.wanted, magics.session.workers.drained)

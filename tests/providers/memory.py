@@ -25,9 +25,12 @@ class End:
     Attributes:
         log: The kinds of the messages that were written here.
         cut_after: After so many messages written the connection is cut; `None` is never.
+        heard: What is written here arrives while it is set.
     """
 
     def __init__(self):
+        self.heard = asyncio.Event()
+        self.heard.set()
         self.inbox, self.log, self.cut_after, self.closed = asyncio.Queue(), [], None, False
         self.other: End = self
 
@@ -41,6 +44,7 @@ class End:
     async def write(self, message):
         """Send a message, or break where it is to be cut."""
         await asyncio.sleep(0)
+        await self.heard.wait()
         if self.closed:
             raise OSError("closed")
         if not isinstance(message, list):
@@ -57,6 +61,7 @@ class End:
     def abort(self):
         """Close both ends."""
         for end in (self, self.other):
+            end.heard.set()
             if not end.closed:
                 end.closed = True
                 end.inbox.put_nowait(None)

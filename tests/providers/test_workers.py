@@ -11,6 +11,7 @@ import pytest
 
 from agent_magic.declare.serialization import sendable
 from agent_magic.engine.pacing.limits import Readings
+from agent_magic.engine.retry import failure_of
 from agent_magic.errors import (
     AgentMagicError,
     DeclarationError,
@@ -363,6 +364,31 @@ class TestFleet:
             with pytest.raises(Unreachable, match="%agents workers") as found:
                 await fleet.send(asked(1), Stream())
             assert found.value.sent is False
+            assert found.value.final
+            await fleet.close()
+
+        asyncio.run(go())
+
+    def test_a_scheduler_that_is_gone_with_its_workers_ends_the_run(self, monkeypatch):
+        """Not one request after the other, each with its patience: nobody else fares better, as without a key."""
+        monkeypatch.setattr(fleets, "UNANSWERED_S", 0.05)
+        monkeypatch.setattr(fleets, "TICK_S", 0.01)
+
+        async def go():
+            hub = Hub(Counting(), 1)
+            fleet = a_fleet(hub)
+            await fleet.start()
+
+            async def gone():
+                raise OSError
+
+            hub.names = gone
+            hub.ends[0][1].abort()
+            await until(lambda: not fleet.links)
+            with pytest.raises(Unreachable, match="%agents connect dask") as found:
+                await fleet.send(asked(1), Stream())
+            assert failure_of(found.value, 3).stops_run
+            assert not failure_of(found.value, 3).reached
             await fleet.close()
 
         asyncio.run(go())

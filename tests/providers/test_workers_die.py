@@ -130,7 +130,7 @@ def test_workers_that_are_killed_at_random_instants_lose_no_row_and_repeat_nothi
 
 @pytest.mark.parametrize("number", range(ROUNDS))
 def test_a_worker_that_hangs_is_lost_by_its_silence(dask, book, monkeypatch, record_property, number):
-    """A stopped process gives no sign but silence. Its requests end where it goes on, for nobody is there any more."""
+    """A stopped process gives no sign but silence. Its requests end with the run, should it go on before that."""
     monkeypatch.setattr(links, "SILENT_S", 1.5)
     monkeypatch.setattr(links, "LOST_S", 2.5)
     book.pieces = 400
@@ -147,7 +147,6 @@ def test_a_worker_that_hangs_is_lost_by_its_silence(dask, book, monkeypatch, rec
                 await asyncio.sleep(0.02)
             soon = time.monotonic() - stopped
             os.kill(victim, signal.SIGCONT)
-            await asyncio.to_thread(book.until, lambda: book.states().count("cut") == 4)
             task.cancel()
             await asyncio.wait([task])
             return soon
@@ -161,28 +160,32 @@ def test_a_worker_that_hangs_is_lost_by_its_silence(dask, book, monkeypatch, rec
 
 
 @pytest.mark.parametrize("number", range(ROUNDS))
-def test_what_a_lost_worker_says_later_is_not_used(dask, book, monkeypatch, record_property, number):
-    """It is stopped with answers under way, which are asked for again, and goes on: each request sent is one row."""
+def test_what_a_lost_worker_says_later_is_used(dask, book, monkeypatch, record_property, number):
+    """Answers of a worker that was stopped and goes on are taken: what was asked for again meanwhile is cut."""
     monkeypatch.setattr(links, "SILENT_S", 1.5)
     monkeypatch.setattr(links, "LOST_S", 2.5)
-    book.pieces = 40
+    book.pieces = 120
     victim = pids(dask)["worker-0"]
 
     def stop():
         os.kill(victim, signal.SIGSTOP)
-        book.until(lambda: len(book.states()) > 8)  # it is lost, and the first request is sent again
+        book.until(lambda: ["worker-1"] == [one.name for one in dask.workers()])
+        book.until(lambda: len(book.states()) > 8)  # the first request is sent again
         os.kill(victim, signal.SIGCONT)
 
     run = run_and(dask, book, stop, policy=am.Policy(100, max_attempts=3))
-    rows = run.attempts
-    lost = rows[rows.status == "failed"]
+    rows, states = run.attempts, book.states()
+    lost, again = rows[rows.status == "failed"], len(states) - 8
     assert run.ok
-    assert {"word " * 40} == set(run.texts)
-    assert len(rows) == len(book.states()) == 12
+    assert {"word " * 120} == set(run.texts)
     assert {"worker-0"} == set(lost.worker)
-    assert 4 == len(lost)
+    assert 4 == len(lost) == len(rows) - 8
+    assert 8 == states.count("whole"), "each is paid for once"
+    assert again == states.count("cut"), "what was sent again is not"
+    assert 4 == (rows[rows.status == "succeeded"].worker == "worker-0").sum()
     assert (lost.usage_estimated | lost.cost_usd.isna()).all(), "an estimate, or unknown where nothing had come"
-    record_property("requests sent again by policy", len(lost))
+    record_property("answers that came late", 4)
+    record_property("requests sent again by policy, and cut", again)
 
 
 def computes(path: str) -> int:

@@ -16,7 +16,7 @@ from agent_magic.live.functions import call_packed
 from agent_magic.live.workers import pack_call
 from agent_magic.providers.dask import client as clients
 from agent_magic.providers.dask import fleet as fleets
-from agent_magic.record.answer import Answer
+from agent_magic.record.answer import Answer, Usage
 from tests.providers.memory import Counting, Hub
 
 
@@ -95,6 +95,128 @@ def test_a_stopped_run_stops_its_workers(hub):
         assert not asyncio.all_tasks() - {asyncio.current_task()}
 
     asyncio.run(go())
+
+
+# answers of a worker that was given up
+
+
+class Doubled(Counting):
+    """Whoever asks a second time waits for an event of its own, as does `request 9`."""
+
+    def __init__(self):
+        super().__init__(pieces=("One, ", "two."))
+        self.again, self.slow = asyncio.Event(), asyncio.Event()
+
+    async def send(self, request, stream):
+        """Answer the first request when `hold` is set, later ones when `again` is."""
+        if "9" in request.prompt:
+            await self.slow.wait()
+        elif self.asked[request.prompt]:
+            self.asked[request.prompt] += 1
+            self.running.add("again")
+            stream.add("Not ")
+            try:
+                await self.again.wait()
+            finally:
+                self.running.discard("again")
+            return Answer("Not this one.", "end_turn", usage=Usage(7, output_tokens=3), model=request.model)
+        return await super().send(request, stream)
+
+
+async def until(condition):
+    """Wait for something to be so."""
+    async with asyncio.timeout(20):
+        while not condition():  # noqa: ASYNC110 - what is waited for tells nobody
+            await asyncio.sleep(0.001)
+
+
+def given_up(hub, monkeypatch, then, *, attempts):
+    """Run two agents, one of whose worker falls silent and is given up; `then` says what comes next.
+
+    Returns the run, and what the ledger serves of its plan without a worker.
+    """
+    monkeypatch.setattr("agent_magic.providers.dask.serving.BEAT_S", 0.01)
+    monkeypatch.setattr("agent_magic.providers.dask.link.LOST_S", 0.2)
+    steps = am.Plan([am.Agent("a", "request 1"), am.Agent("b", "request 9"), am.Agent("c", "{{ a }}")])
+
+    async def go():
+        provider = hub.provider = Doubled()
+        provider.hold.clear()
+        ledger = am.Ledger(":memory:")
+        made = dask()
+        running = asyncio.ensure_future(steps.run(am.Policy(max_attempts=attempts), client=made, ledger=ledger))
+        await until(lambda: "request 1" in provider.running)
+        await until(lambda: len(made.remote.links) == 2)
+        (link,) = [
+            one for one in made.remote.links.values() if one.streams and one._flights[1].request.prompt[-1] == "1"
+        ]
+        mute = next(worker for kernel, worker in hub.ends if kernel is link._channel)
+        mute.heard.clear()
+        await until(lambda: link.lost)
+        await then(provider, mute, made.remote)
+        provider.slow.set()
+        provider.hold.set()
+        run = await running
+        await asyncio.gather(*hub.served)
+        assert not provider.running
+        again = await am.Plan(steps.agents[:1]).run(client=made.client, ledger=ledger)
+        ledger.close()
+        return run, again, link.name
+
+    return asyncio.run(go())
+
+
+@pytest.mark.parametrize("attempts", [1, 3])
+def test_an_answer_of_a_worker_that_was_given_up_is_taken_when_it_comes(hub, monkeypatch, attempts):
+    """It is paid for, so it is asked for once. An agent that had failed for good succeeds, and who waits for it too."""
+
+    async def then(provider, mute, fleet):
+        provider.hold.set()
+        mute.heard.set()
+        await until(lambda: not fleet._given_up)
+
+    run, again, name = given_up(hub, monkeypatch, then, attempts=attempts)
+    assert run.ok
+    rows = run.attempts[run.attempts.agent == "a"]
+    assert ["failed", "succeeded"] == list(rows.status)
+    assert [name, name] == list(rows.worker)
+    assert rows.cost_usd.isna().iloc[0], "nothing had come of it: unknown, not 0"
+    assert 5 == rows.output_tokens.iloc[1]
+    assert 1 == hub.provider.asked["request 1"]
+    assert ["ledger"] == list(again.agents.source)
+
+
+def test_an_answer_that_comes_late_ends_the_request_that_was_sent_again(hub, monkeypatch):
+    """Whichever comes first is the answer, and the other one spends no more."""
+
+    async def then(provider, mute, fleet):
+        await until(lambda: "again" in provider.running)
+        provider.hold.set()
+        mute.heard.set()
+        await until(lambda: "again" not in provider.running)
+
+    run, again, name = given_up(hub, monkeypatch, then, attempts=3)
+    assert run.ok
+    rows = run.attempts[run.attempts.agent == "a"]
+    assert ["failed", "succeeded"] == list(rows.status)
+    assert name == rows.worker.iloc[1]
+    assert "One, two." == run["a"].text == again["a"].text
+    assert 2 == hub.provider.asked["request 1"]
+
+
+def test_a_request_that_was_sent_again_and_answered_ends_the_one_that_was_given_up(hub, monkeypatch):
+    """The worker is told, should it hear anything, long before the run is over."""
+
+    async def then(provider, mute, fleet):
+        await until(lambda: "again" in provider.running)
+        provider.again.set()
+        await until(lambda: not fleet._given_up)
+        mute.heard.set()
+        await until(lambda: "request 1" not in provider.running)
+
+    run, again, _ = given_up(hub, monkeypatch, then, attempts=3)
+    assert run.ok
+    assert "Not this one." == run["a"].text == again["a"].text
 
 
 # functions on workers

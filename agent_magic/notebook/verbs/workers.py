@@ -60,10 +60,14 @@ def _drain(dask: Dask, which: list[str]) -> None:
 def _page(dask: Dask) -> Page:
     found = dask.workers()
     rows = [(one.name, one.state, f"{one.streams:,}", f"{one.answered:,}", f"{one.failed:,}") for one in found]
+    count, more = dask.starting, list[Line]()
+    if count:
+        more.append(Line(f"{count} more {'is' if count == 1 else 'are'} being started, which takes seconds"))
     if not rows:
-        return Page([Line("There are no workers. %agents workers scale 2 starts some.")])
+        how = "%agents workers scale 2 starts some." if dask.cluster.is_own else "Start some where the cluster runs."
+        return Page(more or [Line(f"There are no workers. {how}")])
     which = "the last run" if all(one.state == "idle" for one in found) else "the run under way"
-    return Page([Table(COLUMNS, rows, strong=True), Line(f"answered and failed: in {which}")])
+    return Page([Table(COLUMNS, rows, strong=True), *more, Line(f"answered and failed: in {which}")])
 
 
 VERBS = {

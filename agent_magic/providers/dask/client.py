@@ -259,6 +259,11 @@ class Dask(Provider):
         names = () if found else self.cluster.start_now().values()
         return sorted([*found, *(WorkerState(name, "idle", 0, *did.get(name, (0, 0)), 0.0) for name in names)])
 
+    @property
+    def starting(self) -> int:
+        """How many workers of our own are being started, for the first time or again after a loss."""
+        return self.cluster.missing
+
     def scale(self, workers: int) -> None:
         """Have so many workers from now on. Those that are too many finish their streams first.
 

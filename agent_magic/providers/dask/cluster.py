@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 INSTALL = 'Workers need Dask: pip install "agent-magic[dask]", here and where scheduler and workers run.'
+NO_REPLY = "The Dask scheduler does not answer"
 CONNECT_S = 10.0
 """How long to look for a scheduler, or for a worker."""
 BACK_S = 30.0
@@ -114,7 +115,15 @@ class Cluster:
             AgentMagicError: Dask is not installed, or the cluster cannot be reached.
         """
         self._start()
-        return self._names()
+        try:
+            return self._names()
+        except Exception as error:
+            raise AgentMagicError(f"{NO_REPLY}. Connect again: %agents connect dask") from error
+
+    @property
+    def missing(self) -> int:
+        """How many workers of our own are being started, for the first time or again after a loss."""
+        return 0 if self._local is None else max(0, len(self._local.worker_spec) - len(self.start_now()))
 
     def resize_now(self, workers: int) -> None:
         """Have so many workers of our own, none of which has a stream."""
@@ -139,7 +148,7 @@ class Cluster:
             try:
                 return work()
             except Exception as error:
-                raise OSError(f"The Dask scheduler does not answer: {type(error).__name__}") from error
+                raise OSError(NO_REPLY) from error
 
         return await asyncio.to_thread(asked)
 

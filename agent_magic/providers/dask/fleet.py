@@ -30,8 +30,12 @@ LOOK_S = 2.0
 """How often to look whether workers have come."""
 GREET_S = 60.0
 """How long a worker may take to import what it needs, on a machine with much to do."""
-PATIENCE_S = 15.0
-"""How long a request waits for a worker where there is none: one that was killed is started again meanwhile."""
+TOGETHER_S = 1.0
+"""How long a run waits for other workers when one is connected: the first one would get all that begins at once."""
+PATIENCE_S = 60.0
+"""How long a run waits for a worker where none is left: one that was killed is started again meanwhile."""
+UNANSWERED_S = 10.0
+"""How long it waits where the scheduler does not answer either: Dask looks for it for so long."""
 
 
 def _streams(link: Link) -> int:
@@ -103,6 +107,9 @@ class Fleet:
         self._grow_to = 0
         self._tally = {} if tally is None else tally
         self._gone: set[str] = set()
+        self._given_up: list[Link] = []
+        self._alone_s: float | None = None
+        self._answers = True
         self._refused: dict[str, AgentMagicError] = {}
         self._changed, self._look = asyncio.Event(), asyncio.Event()
         self._tasks: list[asyncio.Future[None]] = []
@@ -130,6 +137,8 @@ class Fleet:
             raise AgentMagicError(f"{error}. Connect again: %agents connect dask") from None
         while self._joining and not self.links:  # with one of them there is enough to begin
             await asyncio.wait([*self._joining.values()], return_when=asyncio.FIRST_COMPLETED)
+        if self._joining:
+            await asyncio.wait([*self._joining.values()], timeout=TOGETHER_S)
         if not self.links:
             why = next(iter(self._refused.values()), AgentMagicError("There are no Dask workers. Start some first."))
             raise why
@@ -139,6 +148,9 @@ class Fleet:
     async def close(self) -> None:
         """End all connections."""
         await end([*self._tasks, *self._joining.values()])
+        for link in self._given_up:
+            await link.close()
+        self._given_up.clear()
         links, self.links = self.links, {}
         for address, link in links.items():
             await link.close()
@@ -187,15 +199,34 @@ class Fleet:
         try:
             while (link := self._free()) is None:
                 self._changed.clear()
-                # Where workers are only full, the deadline of the request is the end of waiting.
-                async with asyncio.timeout(None if any(one.is_free for one in self.links.values()) else PATIENCE_S):
+                async with asyncio.timeout(self._patience_s()):
                     await self._changed.wait()
         except TimeoutError:
-            why = f"No worker has come for {PATIENCE_S:g} s. %agents workers shows which there are."
-            raise Unreachable(why, sent=False) from None
+            raise self._nobody() from None
         finally:
             self.waiting -= 1
         return link
+
+    def _patience_s(self) -> float | None:
+        """Return how long a request may wait for room; where workers are only full, its deadline is the end of it."""
+        if any(one.is_free for one in self.links.values()):
+            return None
+        if self.links:
+            return PATIENCE_S
+        now = time.monotonic()
+        if self._alone_s is None:
+            self._alone_s = now
+            LOG.warning("No worker is left. The run waits %.0f s for one to come; nothing is sent.", PATIENCE_S)
+        return max(0.0, self._alone_s + (PATIENCE_S if self._answers else UNANSWERED_S) - now)
+
+    def _nobody(self) -> Unreachable:
+        """Return why there is no worker. Where none is left and none has come, no other request fares better."""
+        if self.links:
+            return Unreachable(f"No worker has given a sign of life for {PATIENCE_S:g} s.", sent=False)
+        why = f"No worker has come for {PATIENCE_S:g} s. Start workers, and run again: %agents workers shows them."
+        if not self._answers:
+            why = "The Dask scheduler and its workers are gone. %agents connect dask connects again; then run again."
+        return Unreachable(why, sent=False, final=True)
 
     # how many there are
 
@@ -246,6 +277,8 @@ class Fleet:
         answered, failed = self._tally.get(link.name, (0, 0))
         self._tally[link.name] = answered + link.answered, failed + link.failed
         self.links = {address: one for address, one in self.links.items() if one is not link}
+        if not link.over:
+            self._given_up.append(link)
         self._look.set()
 
     async def _watch(self) -> None:
@@ -259,6 +292,9 @@ class Fleet:
                 link.tick(min(now - then, 2 * TICK_S))
                 if was_free and not link.is_free:
                     LOG.warning("Worker %r has given no sign of life for %.0f s.", link.name, link.silent_s)
+            for link in self._given_up:
+                link.end_unless_awaited()
+            self._given_up = [one for one in self._given_up if not one.over]
             then = now
 
     async def _follow(self) -> None:
@@ -269,9 +305,14 @@ class Fleet:
                     await self._look.wait()
                 await asyncio.sleep(TICK_S)
             self._look.clear()
-            with suppress(OSError):
+            answered, self._answers = self._answers, True
+            try:
                 await self._settle_size()
                 await self._follow_once()
+            except OSError:
+                self._answers = False
+            if answered != self._answers:
+                self._changed.set()
 
     async def _follow_once(self) -> None:
         names = await self._hub.names()
@@ -300,4 +341,5 @@ class Fleet:
         else:
             self._refused.pop(name, None)
             self.links[address] = Link(name, channel, self._lost)
+            self._alone_s = None
             self._changed.set()

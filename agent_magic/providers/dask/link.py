@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from agent_magic.errors import AgentMagicError, Unreachable, Unreadable
@@ -25,10 +27,15 @@ if TYPE_CHECKING:
     from agent_magic.record.answer import Answer
     from agent_magic.record.request import Request
 
+LOG = logging.getLogger("agent_magic")
 SILENT_S = 3.0
 """A worker that has given no sign for so long gets no new requests."""
 LOST_S = 10.0
-"""After so long it counts as lost. Only time in which the kernel's loop was awake counts."""
+"""After so long it is given up. Only time in which the kernel's loop was awake counts."""
+
+
+ENDS = frozenset({"answer", "error", "ended"})
+"""The last message about a request or a job."""
 
 
 class _Flight:
@@ -36,17 +43,38 @@ class _Flight:
 
     Attributes:
         stream: Is told what arrives of a request; `None` for a job.
+        request: What is asked; `None` for a job.
         tell: Is told what a job prints.
         sent: Whether the worker may have it.
         answer: What comes of it: an answer, or the result of a job.
     """
 
-    __slots__ = "answer", "sent", "stream", "tell"
+    __slots__ = "answer", "request", "sent", "stream", "tell"
 
-    def __init__(self, stream: Stream | None, tell: Callable[[str], object] | None = None) -> None:
-        self.stream, self.tell = stream, tell
+    def __init__(
+        self,
+        stream: Stream | None = None,
+        request: Request | None = None,
+        tell: Callable[[str], object] | None = None,
+    ) -> None:
+        self.stream, self.request, self.tell = stream, request, tell
         self.sent = False
         self.answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether its answer would still be of use, now that its worker was given up."""
+        stream, request = self.stream, self.request
+        if not self.sent or stream is None or request is None or stream.taker is None:
+            return False
+        return stream.taker.awaits(stream, request)
+
+    def take_late(self, worker: str, line: str) -> None:
+        """Hand on an answer that came after all."""
+        stream, request = self.stream, self.request
+        if stream is not None and request is not None and stream.taker is not None:
+            stream.worker = worker
+            stream.taker.take_late(stream, request, answer_in(line))
 
     def hear(self, kind: str, rest: tuple[Any, ...]) -> None:
         """Pass on what the worker said."""
@@ -59,6 +87,9 @@ class _Flight:
 class Link:
     """One worker, as the kernel sees it.
 
+    A worker that is given up for its silence may only be cut off, or held up. What had reached it has failed, for the
+    run must go on; but it is paid for, so the connection is kept while an answer could still be of use.
+
     Args:
         name: The worker's name.
         channel: The connection to it. The worker has been greeted.
@@ -67,6 +98,8 @@ class Link:
     Attributes:
         name: The worker's name.
         draining: Whether it gets no new requests.
+        lost: Whether it is given up, or its connection has ended.
+        over: Whether its connection has ended.
         silent_s: Since when it has given no sign of life, in seconds that the kernel's loop was awake.
         answered: How many answers it has given.
         failed: How many of its requests failed.
@@ -74,9 +107,10 @@ class Link:
 
     def __init__(self, name: str, channel: Channel, on_lost: Callable[[Link], None]) -> None:
         self.name, self._channel, self._on_lost = name, channel, on_lost
-        self.draining = self.lost = False
+        self.draining = self.lost = self.over = False
         self.silent_s, self.answered, self.failed = 0.0, 0, 0
         self._flights: dict[int, _Flight] = {}
+        self._late: dict[int, _Flight] = {}
         self._number = 0
         self._pending: list[Message] = []
         self._wake = asyncio.Event()
@@ -104,7 +138,7 @@ class Link:
             CallError: The attempt failed. A worker that is lost is a connection that broke: `Unreachable`.
         """
         stream.worker = self.name
-        return await self._awaited(_Flight(stream), "call", *request_out(request))
+        return await self._awaited(_Flight(stream, request), "call", *request_out(request))
 
     async def run(self, job: bytes, tell: Callable[[str], object]) -> tuple[bytes, str]:
         """Have the worker run a job; see `agent_magic.providers.base.Remote`.
@@ -112,7 +146,7 @@ class Link:
         Raises:
             AgentMagicError: It could not be run there, or the worker was lost: `Unreachable`.
         """
-        return await self._awaited(_Flight(None, tell), "run", job), self.name
+        return await self._awaited(_Flight(tell=tell), "run", job), self.name
 
     async def _awaited(self, flight: _Flight, kind: str, *what: Any) -> Any:
         if self.lost:
@@ -130,23 +164,52 @@ class Link:
     def tick(self, awake_s: float) -> None:
         """Record that the kernel's loop was awake for so long: a worker that stays silent meanwhile may be gone."""
         self.silent_s += awake_s
-        if self.silent_s >= LOST_S:
-            self.lose(f"has given no sign of life for {LOST_S:g} s")
+        if self.silent_s >= LOST_S and not self.lost:
+            self._give_up(f"has given no sign of life for {LOST_S:g} s")
+
+    def end_unless_awaited(self) -> None:
+        """End the connection to a worker that was given up, once none of its answers would be of use."""
+        for number, flight in [*self._late.items()]:
+            if not flight.is_awaited:
+                del self._late[number]
+                self._say("cancel", number)
+        if not self._late:
+            self.lose("was lost")
 
     def lose(self, why: str) -> None:
-        """Give the worker up. Nobody knows what became of the requests that had reached it."""
+        """End the connection. Nobody knows what became of the requests that had reached the worker."""
+        if not self.over:
+            self.over = True
+            self._channel.abort()
+            self._late.clear()
+            self._fail(why)
+            self._wake.set()
+
+    def _give_up(self, why: str) -> None:
+        """Have all fail that the worker makes. What is paid for is taken if it comes while the run can use it."""
+        self._late = {number: one for number, one in self._flights.items() if one.is_awaited}
+        unneeded = [("cancel", number) for number in self._flights if number not in self._late]
+        self._pending = [one for one in self._pending if one[0] == "cancel"] + unneeded
+        self._fail(why)
+        self._wake.set()
+        if not self._late:
+            self.lose(why)
+
+    def _fail(self, why: str) -> None:
+        """Have the requests and jobs that are under way fail."""
         if self.lost:
             return
         self.lost = True
-        self._channel.abort()
         flights, self._flights = self._flights, {}
         self.failed += len(flights)
+        if flights:
+            told = "Worker %r %s. %d under way there failed; the retry policy decides what is sent again."
+            LOG.warning(told, self.name, why, len(flights))
         for flight in flights.values():
             if not flight.answer.done():
                 text = "" if flight.stream is None else flight.stream.text
                 error = Unreachable(f"Worker {self.name!r} {why}.", sent=flight.sent, partial=text)
                 flight.answer.set_exception(error)
-        self._wake.set()
         self._on_lost(self)
 
     async def close(self) -> None:
@@ -160,7 +223,7 @@ class Link:
 
     async def _write(self) -> None:
         try:
-            while not self.lost:
+            while not self.over:
                 await self._wake.wait()
                 self._wake.clear()
                 batch, self._pending = self._pending, []
@@ -174,12 +237,14 @@ class Link:
 
     async def _read(self) -> None:
         try:
-            while not self.lost:
+            while not self.over:
                 batch = await self._channel.read()
                 self.silent_s = 0.0
                 for message in batch:
                     if (flight := self._flights.get(message[1])) is not None:
                         self._take(flight, *message)
+                    elif self._late and message[0] in ENDS and (late := self._late.pop(message[1], None)) is not None:
+                        self._take_late(late, *message)
         except OSError:
             self.lose("was lost")
 
@@ -201,10 +266,16 @@ class Link:
         else:
             if kind == "error":
                 _settle(flight.answer, error_in(*rest))
-        if kind in {"answer", "error", "ended"}:
+        if kind in ENDS:
             self.answered += kind == "answer"
             self.failed += kind == "error"
             del self._flights[number]
+
+    def _take_late(self, flight: _Flight, kind: str, _: int, *rest: Any) -> None:
+        """Hand on an answer of a request that has failed meanwhile. Whatever else comes of it is no news."""
+        if kind == "answer":
+            with suppress(ValueError):
+                flight.take_late(self.name, rest[0])
 
 
 def _settle(future: asyncio.Future[Any], found: Answer | bytes | Exception) -> None:
