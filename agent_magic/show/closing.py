@@ -12,6 +12,7 @@ from agent_magic.errors import Rejected
 from agent_magic.measure.compare import bought_again
 from agent_magic.measure.metrics import summarize
 from agent_magic.record.answer import PAID_BEFORE
+from agent_magic.record.ledger.base import IN_DOUBT
 from agent_magic.record.prices import saved_usd
 from agent_magic.show.page import Fold, Line, Page, Words
 from agent_magic.show.text import cost, held, listed, steps, troubles
@@ -78,7 +79,13 @@ def _failed(record: RunRecord, price: str) -> _Next | None:
     why = f"%agents error {failed[0].name} shows why."
     asks = f"%agents retry asks {it} again{price}. {why}"
     rejected = [one for one in failed if one.kind == Rejected.__name__]  # the same request is rejected again
-    if len(rejected) == len(failed):
+    left = len(failed) + sum(one.status == "cancelled" for one in record.results)
+    if any(one.kind == IN_DOUBT for one in failed):
+        ways = "--on-doubt error tells the model that it failed, --on-doubt again calls it once more"
+        asks = f"See whether the call was made. Then %agents run {ways}."
+    elif left > len(failed):
+        asks = f"%agents run goes on with the {left:,} left{price}. {why}"
+    elif len(rejected) == len(failed):
         asks = f"{why} Mend {it}, then %agents run goes on{price}."
     elif rejected:
         names = listed([one.name for one in rejected], 3)

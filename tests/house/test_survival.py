@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
@@ -127,6 +128,8 @@ ROWS: dict[str, dict[str, str]] = {
         "the kernel is killed: nothing more is spent, no process is left": f"{KERNELS}::a_killed_kernel_stops_spending",
         "the kernel is killed: the next run knows what may be paid": f"{KERNELS}::the_run_after_a_killed_kernel",
         "the scheduler is killed, or asked to end": f"{KERNELS}::a_dead_scheduler_repeats_nothing",
+        "the scheduler is gone with all workers: the run ends": f"{WORKERS}::a_scheduler_that_is_gone",
+        "all workers are gone: nothing was sent": f"{WORKERS}::where_no_worker_comes_nothing_was_sent",
         "a stranger retires the workers": f"{KERNELS}::strangers_who_scale_lose_nothing",
         "a stranger scales by itself": f"{KERNELS}::adaptive_scaling_by_a_stranger",
         "an interrupt": f"{KERNELS}::an_interrupt_of_a_kernel_leaves_its_workers",
@@ -154,3 +157,15 @@ def test_each_row_has_its_test(place: str) -> None:
     tree = ast.parse((TESTS / f"{path}.py").read_text())
     names = [one.name for one in ast.walk(tree) if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)]
     assert 1 == sum(name.startswith(f"test_{start}") for name in names), names
+
+
+def test_the_page_of_failures_names_the_tests() -> None:
+    """What a reader is told of workers and kernels that die is held by the tests that the page names."""
+    page = (TESTS.parent / "docs" / "concepts" / "failures.md").read_text()
+    told = dict(re.findall(r"^\| (.+) \| `(\w+/\w+::test_\w+)` \|$", page, re.MULTILINE))
+    assert list(ROWS["past one kernel"]) == list(told)
+    for row, place in ROWS["past one kernel"].items():
+        path, _, start = place.partition("::")
+        assert told[row].startswith(f"{path}::test_{start}")
+        source = (TESTS / f"{path}.py").read_text()
+        assert f"def {told[row].partition('::')[2]}(" in source, row

@@ -10,6 +10,7 @@ from agent_magic.declare.plan import Plan
 from agent_magic.engine.policy import Policy
 from agent_magic.errors import Rejected, Unreachable
 from agent_magic.record.events import AgentEnded, RunEnded
+from agent_magic.record.ledger.base import IN_DOUBT
 from agent_magic.show.closing import FEW_ANSWERS, MOST_ANSWERS, closing
 from tests.live.virtual import Reply, drive
 from tests.show.story import business_run, finished_run, layered_plan
@@ -43,6 +44,27 @@ def test_of_several_failures_those_that_asking_cannot_help_are_named():
     step = closing(record, "about $0.01").text().split("\n")[1:]
     said = "%agents retry asks these again, about $0.01. Mend c first: %agents error c shows why."
     assert said == " ".join(step)
+
+
+def test_what_stopped_all_others_goes_on_with_a_run():
+    """Where nobody is left who could ask, those that were stopped are as much left as the one that failed."""
+    plan, gone = Plan((Agent("a", "x"), Agent("b", "y"), Agent("c", "z"))), Unreachable("gone", sent=False, final=True)
+    record = drive(plan, lambda prompt, _: Reply(error=gone if prompt == "x" else None), Policy(1))[0]
+    assert ["failed", "cancelled", "cancelled"] == [one.status for one in record.results]
+    step = closing(record, "about $0.01").text().split("\n")[1]
+    assert "%agents run goes on with the 3 left, about $0.01. %agents error a shows why." == step
+
+
+def test_a_call_in_doubt_is_looked_at_before_it_is_asked_again():
+    """Asked again as it was it would be in doubt again."""
+    record = business_run(4.6)
+    for agent, result in enumerate(record.results):
+        if result.status != "succeeded":
+            record.add(AgentEnded(5.0, agent, "failed", f"{IN_DOUBT}: charge was called", IN_DOUBT))
+    record.add(RunEnded(5.0, cut=False))
+    step = " ".join(closing(record).text().split("\n")[1:])
+    assert "See whether the call was made. Then %agents run --on-doubt error" in step
+    assert "%agents retry" not in step
 
 
 def test_what_held_a_run_is_said():
