@@ -130,6 +130,21 @@ class TestFleet:
 
         asyncio.run(go())
 
+    @pytest.mark.parametrize("wanted", [1, 3])
+    def test_a_size_that_was_asked_for_as_the_run_ends_is_kept(self, wanted):
+        """Whoever looks next is told of it, before the next look at the workers too."""
+
+        async def go():
+            hub = Hub(Counting(), 2)
+            fleet = Fleet(hub, {}, dict)
+            await fleet.start()
+            await self.until(lambda: len(fleet.links) == 2)
+            fleet.scale(wanted)
+            await fleet.close()
+            assert wanted == len(hub.workers)
+
+        asyncio.run(go())
+
     def test_a_drained_worker_gets_nothing_new(self, monkeypatch):
         """The others do."""
         monkeypatch.setattr(fleets, "TICK_S", 0.01)

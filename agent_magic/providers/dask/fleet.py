@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from agent_magic.record.request import Request
 
 LOG = logging.getLogger("agent_magic")
+NO_WORKERS = "There are no Dask workers. Start some: %agents workers scale 2, or where the cluster runs."
 TICK_S = 0.5
 """How often to look whether workers are alive."""
 LOOK_S = 2.0
@@ -140,7 +141,7 @@ class Fleet:
         if self._joining:
             await asyncio.wait([*self._joining.values()], timeout=TOGETHER_S)
         if not self.links:
-            why = next(iter(self._refused.values()), AgentMagicError("There are no Dask workers. Start some first."))
+            why = next(iter(self._refused.values()), AgentMagicError(NO_WORKERS))
             raise why
         work = [self._watch(), self._follow(), *([self._scale(self._autoscale)] if self._autoscale else [])]
         self._tasks = [asyncio.ensure_future(one) for one in work]
@@ -156,6 +157,11 @@ class Fleet:
             await link.close()
             with suppress(OSError):
                 await self._hub.release(address)
+                if link.draining:  # its last stream ended with the run
+                    await self._hub.retire(address)
+        if self._grow_to > len(links):
+            with suppress(OSError):
+                await self._hub.grow(self._grow_to)
 
     async def send(self, request: Request, stream: Stream) -> Answer:
         """Have the worker with the fewest streams make a request.
