@@ -350,6 +350,24 @@ class TestFleet:
 
         asyncio.run(go())
 
+    def test_a_worker_that_is_heard_again_gets_what_has_waited_for_it(self, monkeypatch):
+        """Nothing else happens that could wake whoever waits."""
+        monkeypatch.setattr(fleets, "TICK_S", 0.01)
+
+        async def go():
+            fleet = a_fleet(Hub(Counting(), 1))
+            await fleet.start()
+            (link,) = fleet.links.values()
+            link.silent_s = SILENT_S
+            sending = asyncio.ensure_future(fleet.send(asked(1), Stream()))
+            await until(lambda: fleet.waiting)
+            link.silent_s = 0.0
+            async with asyncio.timeout(fleets.PATIENCE_S / 2):
+                assert WHOLE == (await sending).text
+            await fleet.close()
+
+        asyncio.run(go())
+
     def test_where_no_worker_comes_nothing_was_sent(self, monkeypatch):
         """The error says so, and what to look at."""
         monkeypatch.setattr(fleets, "PATIENCE_S", 0.05)

@@ -301,6 +301,8 @@ class Fleet:
             for link in self._given_up:
                 link.end_unless_awaited()
             self._given_up = [one for one in self._given_up if not one.over]
+            if self.waiting:  # a worker that was silent may be heard again
+                self._changed.set()
             then = now
 
     async def _follow(self) -> None:
