@@ -8,6 +8,7 @@ import os
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -146,14 +147,14 @@ def given_up(hub, monkeypatch, then, *, attempts):
         made = dask()
         running = asyncio.ensure_future(steps.run(am.Policy(max_attempts=attempts), client=made, ledger=ledger))
         await until(lambda: "request 1" in provider.running)
-        await until(lambda: len(made.remote.links) == 2)
-        (link,) = [
-            one for one in made.remote.links.values() if one.streams and one._flights[1].request.prompt[-1] == "1"
-        ]
+        fleet: Any = made.remote
+        await until(lambda: len(fleet.links) == 2)
+        asks = {one._flights[1].request.prompt: one for one in fleet.links.values() if one.streams}
+        link = asks["request 1"]
         mute = next(worker for kernel, worker in hub.ends if kernel is link._channel)
         mute.heard.clear()
         await until(lambda: link.lost)
-        await then(provider, mute, made.remote)
+        await then(provider, mute, fleet)
         provider.slow.set()
         provider.hold.set()
         run = await running
