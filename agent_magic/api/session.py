@@ -72,6 +72,7 @@ class Session:
         grades: What answers were found to be worth, whatever the run.
         alerts: What the runs that begin from now on are watched for.
         telemetry: Emits runs that are over to OpenTelemetry; `None` emits nothing.
+        time_factor: Of a mock server, how long it takes of what a model usually does.
 
     Raises:
         DeclarationError: `limits` is not a mapping of models to `Limits`, or `ledger` is not a ledger.
@@ -101,6 +102,7 @@ class Session:
         self.grades = GradeBook(self._keep_grades)
         self._tell, self._open = tell, AsyncExitStack()
         self._account: str | None = None
+        self.time_factor = 1.0
         self._shared: tuple[object, Sharing | None] | None = None
 
     def __repr__(self) -> str:
@@ -115,7 +117,7 @@ class Session:
     def history(self) -> History:
         """How earlier answers went, those of the ledger first."""
         ledger = self.ledger
-        return History(ledger.history() if ledger is not None else ())
+        return History(ledger.history() if ledger is not None else ()).moved(self.time_factor)
 
     @property
     def batch_times_s(self) -> list[float]:
@@ -152,14 +154,17 @@ class Session:
         for said in self.wrong_models(models):
             raise DeclarationError(said, hint="If it is new, give it a price: %agents prices, or prices=.")
 
-    def connect(self, client: Provider | AsyncAnthropic | None) -> None:
-        """Connect to another provider, from the next run on. Its limits are learned anew.
+    def connect(self, client: Provider | AsyncAnthropic | None, *, time_factor: float = 1.0) -> None:
+        """Connect to another provider, from the next run on. Its limits are learned anew, and a mock server's speed.
 
         Args:
             client: Who answers, as in `Plan.run`.
+            time_factor: As the attribute: 0.1 for a mock server with `latency="x0.1"`.
         """
         self.client, self._account = as_provider(client), None
-        self.pacer = _pacer_of(self.client)
+        self.pacer, self.time_factor = _pacer_of(self.client), time_factor
+        if "history" in vars(self):
+            self.history = self.history.moved(time_factor)
 
     def set_limits(self, model: str, limits: Limits) -> None:
         """Set the rate limits of a model and its class. What was learned of other limits is learned anew.

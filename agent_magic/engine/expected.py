@@ -6,14 +6,14 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from agent_magic.declare.agent import DEFAULT_MODEL
-from agent_magic.record.history import kin_of
+from agent_magic.record.history import History, kin_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from agent_magic.declare.plan import Plan
     from agent_magic.declare.step import Step
-    from agent_magic.record.history import History, Past
+    from agent_magic.record.history import Past
 
 _Key = tuple[str, str, str]
 """Whose answers: an agent's name, or else its group's, and the model."""
@@ -66,6 +66,8 @@ def expected_work_s(agents: Sequence[Step], models: Sequence[str], history: Hist
     """
     latest = history.latest
     made_up = latest is not None and latest.simulated
+    if latest is not None and latest.simulated and not latest.elsewhere:  # of the present mock server, then all are
+        history = History(row for row in history if not row.elsewhere)
     rows = _answers_of(agents, models, history, simulated=made_up)
     middle_s = {key: median(row.api_s for row in some) for key, some in rows.items() if some}
     answers = {model: _usable(history.of_model(model), simulated=made_up) for model in set(models)}

@@ -58,7 +58,8 @@ def timing_of(rows: Sequence[Past]) -> Timing | None:
     streamed = [
         (row.ttft_s, row.output_tokens / (row.api_s - row.ttft_s))
         for row in rows
-        if row.ttft_s is not None
+        if not row.elsewhere
+        and row.ttft_s is not None
         and row.output_tokens is not None
         and row.output_tokens >= LEAST_TOKENS
         and row.api_s > row.ttft_s
@@ -86,9 +87,11 @@ class Speeds:
 
     Args:
         rows: Answers that were measured.
+        time_factor: What a mock server takes of what is assumed; see `History`.
     """
 
-    def __init__(self, rows: Iterable[Past]) -> None:
+    def __init__(self, rows: Iterable[Past], time_factor: float = 1.0) -> None:
+        self._factor = time_factor
         by_model: dict[str, list[Past]] = {}
         for row in rows:
             by_model.setdefault(row.model, []).append(row)
@@ -103,9 +106,11 @@ class Speeds:
         assumed = speed_of(model)
         if assumed is not None:
             words = f"{model}: speed of the {assumed.family} family in {SPEEDS_FROM}"
-            return Timing(assumed.ttft_s, assumed.pace), "assumed", words
-        words = f"{model}: nothing is known of its speed, assumed that of {USUAL_SPEED.family.title()} in {SPEEDS_FROM}"
-        return Timing(USUAL_SPEED.ttft_s, USUAL_SPEED.pace), "assumed", words
+        else:
+            assumed, usual = USUAL_SPEED, USUAL_SPEED.family.title()
+            words = f"{model}: nothing is known of its speed, assumed that of {usual} in {SPEEDS_FROM}"
+        times = "" if self._factor == 1.0 else f", {self._factor:g} of it as the mock server is set"
+        return Timing(assumed.ttft_s * self._factor, assumed.pace / self._factor), "assumed", words + times
 
     def change(self, old: str, new: str) -> tuple[float, float, Timing, Basis, str]:
         """Say how the speed changes with the model.

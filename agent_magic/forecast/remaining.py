@@ -140,7 +140,7 @@ def _usual(
 
 
 def _seconds(rows: Sequence[Past], *, simulated: bool) -> list[float]:
-    return [row.api_s for row in rows[-MOST_ROWS:] if row.simulated == simulated]
+    return [row.api_s for row in rows[-MOST_ROWS:] if row.simulated == simulated and not row.elsewhere]
 
 
 def _spread(taken: Sequence[float]) -> Usual:

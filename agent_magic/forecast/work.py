@@ -256,7 +256,8 @@ class Evidence:
         self.refusal_s = refusal_s_of(record)
         own = list(rows_of(record))
         known = set(own)
-        earlier = [row for row in history or () if row.simulated == self.simulated and row not in known]
+        earlier = [row for row in history or () if row.simulated == self.simulated]
+        earlier = [row for row in earlier if row._replace(elsewhere=False) not in known]
         self.history = History([*earlier, *own])
         self.speeds = Speeds(self.history)
         lengths = [one.output_tokens for one in self.seen if one.output_tokens is not None]

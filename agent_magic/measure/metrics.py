@@ -39,6 +39,7 @@ class Summary:
         verdict: `SEQUENTIAL` if the wall time is at least 0.8 of the work, else `CONCURRENT` if it is within 1.2 times
             the critical path, else `PARTIAL`. `None` if the run was stopped, nothing succeeded, or answers were reused:
             those take no time, so concurrency and bound are `None`, too.
+        slots: How many requests could be under way at once; `None` where nobody kept it.
         limited_by: The limiting reason, as in `agent_magic.record.reasons`: `budget`, `breaker` or `deadline` if they
             ended agents, `dependencies` if the run came near its bound or no agent waited, else the reason of the
             longest waits. Empty without a verdict.
@@ -81,6 +82,7 @@ class Summary:
     bound: float | None
     efficiency: float | None
     verdict: Verdict | None
+    slots: int | None
     limited_by: str
     queued_s: float
     input_tokens: int | None
@@ -169,7 +171,7 @@ def summarize(record: RunRecord, now_s: float | None = None) -> Summary:
         source=source_of(record),
         cut=record.cut,
         why=_why(results),
-        **_against(record, wall_s, cost_usd),
+        **_beside(record, wall_s, cost_usd),
     )
 
 
@@ -285,13 +287,15 @@ def _why(results: Sequence[AgentResult]) -> str:
     return Counter(found).most_common(1)[0][0] if (found := given_up or failed) else ""
 
 
-def _against(record: RunRecord, wall_s: float | None, cost_usd: float | None) -> dict[str, Any]:
-    """Compare a run with its measured baselines."""
+def _beside(record: RunRecord, wall_s: float | None, cost_usd: float | None) -> dict[str, Any]:
+    """Return the slots of a run, and compare it with its measured baselines."""
+    slots = None if record.terms is None else record.terms.policy.get("concurrency")
     alone, sequence = record.bases.get("one agent"), record.bases.get("one after another")
     slow = sequence or alone
     if slow is None or any(result.is_served for result in record.results):
-        return {"speedup": None, "speedup_over": None, "cost_multiple": None}
+        return {"slots": slots, "speedup": None, "speedup_over": None, "cost_multiple": None}
     return {
+        "slots": slots,
         "speedup": _ratio(slow.wall_s, wall_s),
         "speedup_over": "sequential" if sequence else "one agent",
         "cost_multiple": _ratio(cost_usd, alone.cost_usd) if alone is not None else None,

@@ -346,7 +346,8 @@ class Session:
         # The same under each address it may have, but for its own script.
         slips = f", slips {options['slips']}" if options.get("slips") else ""
         name = None if options.get("script") else f"simulator, seed {options.get('seed', 0)}{slips}"
-        self.shared.connect(Claude(base_url=self._simulator.url, api_key=NO_KEY, endpoint=name, own_models=False))
+        client = Claude(base_url=self._simulator.url, api_key=NO_KEY, endpoint=name, own_models=False)
+        self.shared.connect(client, time_factor=simulator.time_factor)
         return self._simulator.url
 
     def connect(self, client: Provider, *, name: str = "", weight: float = 1.0, route: Route | None = None) -> None:
@@ -384,7 +385,7 @@ class Session:
         dask.start()
         self._leave_workers()
         self.workers = dask
-        self.shared.connect(dask)
+        self.shared.connect(dask, time_factor=self.shared.time_factor)
 
     def _leave_workers(self) -> None:
         if self.workers is not None:

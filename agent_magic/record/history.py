@@ -31,6 +31,8 @@ class Past(NamedTuple):
         api_s: Seconds from the request to the end of the answer.
         simulated: Whether it is simulated.
         calls: Whether it asks for calls of tools, so that another turn followed.
+        elsewhere: Whether it is simulated, by another mock server than the present one: its length counts, its seconds
+            are of that one's speed.
     """
 
     agent: str
@@ -42,6 +44,7 @@ class Past(NamedTuple):
     api_s: float
     simulated: bool
     calls: bool = False
+    elsewhere: bool = False
 
 
 class History:
@@ -49,9 +52,14 @@ class History:
 
     Args:
         rows: What is known already.
+        time_factor: How long the mock server that is connected takes, of what a model usually does; 1 for any other.
+
+    Attributes:
+        time_factor: The same.
     """
 
-    def __init__(self, rows: Iterable[Past] = ()) -> None:
+    def __init__(self, rows: Iterable[Past] = (), *, time_factor: float = 1.0) -> None:
+        self.time_factor = time_factor
         self._rows: list[Past] = []
         self._by_agent: dict[str, list[Past]] = {}
         self._by_group: dict[str, list[Past]] = {}
@@ -82,6 +90,15 @@ class History:
         """Add the complete answers that were measured in a run."""
         for row in answers_of(record):
             self.add(row)
+
+    def moved(self, time_factor: float = 1.0) -> History:
+        """Return the same answers, those that are simulated as another mock server's: it may have had another speed.
+
+        Args:
+            time_factor: That of the mock server that is connected now.
+        """
+        rows = (row._replace(elsewhere=True) if row.simulated else row for row in self)
+        return History(rows, time_factor=time_factor)
 
     def of_agent(self, agent: str, model: str | None = None) -> tuple[Past, ...]:
         """Return the answers that agents of this name had, from one model or from all."""

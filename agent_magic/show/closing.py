@@ -49,7 +49,8 @@ def closing(record: RunRecord, price: str = "", before: RunRecord | None = None)
     """
     numbers = summarize(record)
     told = _failed(record, price) or _cut(numbers) or _reused(record) or _fine(record, numbers)
-    line = Line(" · ".join(filter(None, [told.happened, _cost(record, numbers), held(numbers)])), told.tone)
+    by = "" if numbers.failed else held(numbers)  # what failed matters more
+    line = Line(" · ".join(filter(None, [told.happened, _cost(record, numbers), by])), told.tone)
     steps = [Line(one, "soft") for one in (_again(before, record), told.step) if one]
     return Page([line, *steps, *_answers(record)])
 

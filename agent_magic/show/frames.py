@@ -72,9 +72,8 @@ def frame_bundle(frame: pd.DataFrame) -> dict[str, str]:
 
 
 def frame_text(frame: pd.DataFrame) -> str:
-    """Return a frame as text of at most `MOST_WIDTH` columns; one with reasons, which break, of `WIDTH`."""
-    width = WIDTH if "why" in frame else MOST_WIDTH
-    return _page(frame, LEAST_WORDS, width).text(width)
+    """Return a frame as text of at most `WIDTH` columns."""
+    return _page(frame, LEAST_WORDS, WIDTH).text()
 
 
 def _page(frame: pd.DataFrame, words: int, width: int) -> Page:
@@ -83,26 +82,25 @@ def _page(frame: pd.DataFrame, words: int, width: int) -> Page:
         return Page([Line(" · ".join(["no rows", *why, f"columns: {', '.join(map(str, frame.columns))}"]), "soft")])
     said, columns = _columns(frame, words, width)
     more = f"all {len(frame.columns)} columns"
-    is_forecast = bool(frame.attrs.get("recorded"))
+    is_forecast, verdict = bool(frame.attrs.get("recorded")), frame.attrs.get("verdict", "")
     rows = [plural(len(frame), "forecast" if is_forecast else "row")] if is_forecast or len(frame) > 1 else []
+    rows = [verdict] if verdict else rows
     head = [Line(" · ".join(found), "soft") for found in [[*rows, *said]] if found]
     head += [*_totals(frame), *_recorded(frame)]
     head += _ungraded(frame)
     table = _table(columns)
     if len(columns) >= len(frame.columns):
         return Page([*head, table])
-    return Page([*head, table, Fold(more, [_table(_all(frame))], instead=f"{more}: list(frame)")])
+    return Page([*head, table, Fold(more, [_table(_all(frame), wide=True)], instead=f"{more}: list(frame)")])
 
 
 def _totals(frame: pd.DataFrame) -> list[Line]:
-    """Say what the whole run took and cost, and what a comparison with targets comes to."""
+    """Say what the whole run took and cost."""
     totals: Mapping[str, Any] = frame.attrs.get("totals", {})
-    verdict: str = frame.attrs.get("verdict", "")
-    found = [Line(verdict, "soft")] if verdict else []
-    if totals:
-        words = [seconds(totals["wall_s"]), dollars(totals["cost_usd"], totals["cost_mark"])]
-        found.append(Line(" · ".join(words), "soft", head="the run"))
-    return found
+    if not totals:
+        return []
+    words = [seconds(totals["wall_s"]), dollars(totals["cost_usd"], totals["cost_mark"])]
+    return [Line(" · ".join(words), "soft", head="the run")]
 
 
 def _ungraded(frame: pd.DataFrame) -> list[Line]:
@@ -188,6 +186,7 @@ def _fitting(columns: list[_Shown], wide: int, width: int) -> list[_Shown]:
         return 0 if place < keys else RANKS.get(columns[place].title, len(RANKS) + 1)
 
     order = sorted(range(len(columns)), key=rank)
+    all_b = {one.title for one in columns if one.title.endswith("_b")}  # of two runs one side alone says nothing
     room, kept = width - len(words) * (LEAST_WORDS + len(GAP)), set(words)
     for place in [one for one in order if one not in kept]:
         needed = columns[place].width + len(GAP)
@@ -195,6 +194,8 @@ def _fitting(columns: list[_Shown], wide: int, width: int) -> list[_Shown]:
             break
         room -= needed
         kept.add(place)
+    titles = {columns[place].title for place in kept}
+    kept -= {place for place in kept if f"{columns[place].title.removesuffix('_a')}_b" in all_b - titles}
     wide += max(0, room) // max(1, len(words))
     return [_shortened(columns[place], wide) if place in words else columns[place] for place in sorted(kept)]
 
@@ -206,10 +207,11 @@ def _shortened(column: _Shown, most: int) -> _Shown:
     return column._replace(cells=[cut(cell, most) for cell in column.cells])
 
 
-def _table(columns: Sequence[_Shown]) -> Table:
+def _table(columns: Sequence[_Shown], *, wide: bool = False) -> Table:
     return Table(
         [Column(one.title, one.kind) for one in columns],
         list(zip(*(one.cells for one in columns), strict=True)),
+        wide=wide,
     )
 
 

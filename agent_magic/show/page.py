@@ -75,8 +75,7 @@ class Words:
         return f'<pre style="{PRE}">{escape(self._shown())}</pre>'
 
     def text(self, width: int) -> str:  # noqa: D102 - as the protocol says
-        del width
-        return clean(self._shown())
+        return "\n".join(wrapped(one, width) for one in clean(self._shown()).split("\n"))
 
     def _shown(self) -> str:
         left = len(self.words) - self.most
@@ -110,17 +109,20 @@ class Table:
         columns: Its columns.
         rows: Their cells, from the left.
         strong: Whether the first column is bold.
+        wide: Whether it is wider than a page: it is scrolled, by keyboard too.
     """
 
     columns: Sequence[Column]
     rows: Sequence[Sequence[str]]
     strong: bool = field(default=False, kw_only=True)
+    wide: bool = field(default=False, kw_only=True)
 
     def html(self) -> str:  # noqa: D102 - as the protocol says
         head = self._row_html("th", [one.title for one in self.columns])
         titled = f"<thead>{head}</thead>" if any(one.title for one in self.columns) else ""
         body = "".join(self._row_html("td", row) for row in self._cells())
-        return f'<div class="am-rows"><table>{titled}<tbody>{body}</tbody></table></div>'
+        keys = ' tabindex="0" role="group" aria-label="all columns"' if self.wide else ""
+        return f'<div class="am-rows"{keys}><table>{titled}<tbody>{body}</tbody></table></div>'
 
     def _row_html(self, tag: str, cells: Sequence[str]) -> str:
         written: list[str] = []

@@ -13,6 +13,7 @@ from agent_magic.declare.units import UNKNOWN, count, dollars, known, plural, se
 from agent_magic.measure.metrics import cost_mark, summarize, total_cost
 from agent_magic.record.plaintext import single_line
 from agent_magic.record.reasons import wording
+from agent_magic.show.page import WIDTH, wrapped
 from agent_magic.show.states import DONE, STATES, source_word, state_of
 
 if TYPE_CHECKING:
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 _MOST_LINES = 60
 LEAST_STACK = 10
 """From so many items on, the agents of a declaration are one card, and one line."""
+UNSAID = frozenset({"dependencies", "key", "limits"})
+"""What held a run, and is no news: its own edges, and the first reply of a session."""
 LEAST_WAIT_S = 0.1
 """A shorter wait is not worth a word."""
 
@@ -42,9 +45,10 @@ def one_line(numbers: Summary) -> str:
 
 
 def held(numbers: Summary) -> str:
-    """Say what held a run; empty where that is its own edges."""
-    by = numbers.limited_by if numbers.limited_by != "dependencies" else ""
-    return f"limited by {wording(by).phrase}" if by else ""
+    """Say what held a run; empty where that is its own edges, or a first reply that nobody can hasten."""
+    by = numbers.limited_by if numbers.limited_by not in UNSAID else ""
+    slots = f"its {plural(numbers.slots, 'slot')} (concurrency)" if numbers.slots else ""
+    return f"limited by {slots if slots and by == 'slot' else wording(by).phrase}" if by else ""
 
 
 def steps(every: int, tasks: int) -> str:
@@ -92,7 +96,7 @@ def facts(numbers: Summary, source: str = "") -> list[str]:
     """
     found: list[str] = []
     if numbers.agents > 1 and known(numbers.mean_concurrency) is not None:
-        found.append(_concurrency(numbers.mean_concurrency, numbers.bound))
+        found.append(_concurrency(numbers.mean_concurrency, numbers.bound, numbers.slots))
     found.append(f"{count(known(numbers.tokens))} tokens")
     found.append(cost(numbers))
     source = source or numbers.source or ""
@@ -105,11 +109,13 @@ def cost(numbers: Summary) -> str:
     return dollars(numbers.cost_usd, numbers.cost_mark) + half
 
 
-def _concurrency(mean: float | None, bound: float | None) -> str:
-    """Write the mean concurrency and its bound, the work divided by the longest chain."""
+def _concurrency(mean: float | None, bound: float | None, slots: int | None) -> str:
+    """Write the mean concurrency, and what was possible: the work divided by the longest chain, or the slots."""
     mean, bound = known(mean), known(bound)
     if mean is None or bound is None:
         return f"{times(mean)} concurrent"
+    if slots is not None and slots < bound:
+        return f"{times(mean)} concurrent ({plural(slots, 'slot')})"
     return f"{times(mean)} concurrent ({'maximum reached' if mean >= 0.99 * bound else f'{times(bound)} possible'})"
 
 
@@ -315,7 +321,7 @@ def _by_layer(
     if len(rows) > _MOST_LINES:
         keep = _MOST_LINES // 2
         rows[keep:-keep] = [f"    {UNKNOWN} {len(rows) - 2 * keep:,} more lines {UNKNOWN}"]
-    return "\n".join(rows)
+    return "\n".join(wrapped(one, WIDTH, "      ") for one in rows)
 
 
 def forecast_words(record: RunRecord) -> str:

@@ -12,8 +12,12 @@ import threading
 from pathlib import Path
 from typing import IO, Self
 
+from agent_magic.simulator.latency import parse
+
 ROOT = Path(__file__).resolve().parents[2]
 STDERR_LINES = 12
+LEAST_FACTOR = 0.001
+"""With `--latency none` a response takes some milliseconds."""
 
 
 class SimulatorError(RuntimeError):
@@ -26,11 +30,12 @@ class Simulator:
     Attributes:
         url: The base URL for a client, with the secret path prefix.
         pid: The process id.
+        time_factor: How long it takes, of what a model usually does.
     """
 
-    def __init__(self, process: subprocess.Popen[str], url: str, stderr: IO[str]) -> None:
+    def __init__(self, process: subprocess.Popen[str], url: str, stderr: IO[str], time_factor: float = 1.0) -> None:
         """Take over a process that listens at `url`."""
-        self.url = url
+        self.url, self.time_factor = url, time_factor
         self.pid = process.pid
         self._process = process
         self._stderr = stderr
@@ -114,10 +119,18 @@ def start(  # noqa: PLR0913 - the options of the program, each by its name
         "--batch": batch,
     }
     options = [f"{name}={value}" for name, value in values.items() if value is not None]
-    return _start([*options, "--unlimited"] if unlimited else options, timeout_s)
+    return _start([*options, "--unlimited"] if unlimited else options, timeout_s, _factor_of(latency))
 
 
-def _start(options: list[str], timeout_s: float) -> Simulator:
+def _factor_of(spec: str) -> float:
+    """Return how long responses take of what is usual."""
+    try:
+        return max(parse(spec).factor, LEAST_FACTOR)
+    except ValueError:
+        return 1.0  # the program says what is wrong with it
+
+
+def _start(options: list[str], timeout_s: float, time_factor: float) -> Simulator:
     # -P: a `json.py` in the working directory of a notebook must not be imported. The token is drawn by the child, so
     # that it shows in no list of processes.
     command = [sys.executable, "-P", "-m", "agent_magic.simulator", *options]
@@ -148,7 +161,7 @@ def _start(options: list[str], timeout_s: float) -> Simulator:
             lines = stderr.read().splitlines()[-STDERR_LINES:]
             raise SimulatorError("\n".join([f"The simulator did not start {why}", *lines]))
         undo.pop_all()
-        return Simulator(process, url, stderr)
+        return Simulator(process, url, stderr, time_factor)
 
 
 def _first_line(process: subprocess.Popen[str], timeout_s: float) -> dict[str, str]:

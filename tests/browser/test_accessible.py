@@ -41,19 +41,40 @@ OUTPUTS = (
     "%%agents\n## draft\nHello.\n## report\n{{ draft }}",
     "%agents plan",
     "run = %agents run\nrun.to_page('page.html')",
+    "run.agents",
+    "run.attempts",
+    "run.texts",
+    "run['draft']",
+    "run.whatif(concurrency=[1, 2])",
+    "run.slo()",
+    "run.score('draft', grader=lambda answer, row: True)",
+    "import agent_magic as am\nam.compare(run, run.forecast(concurrency=1))",
+    "run.advise()",
+    "%agents",
+    "%agents lint",
+    "%agents help",
+    "%agents help run",
+    "%agents doctor",
+    "%agents limits",
+    "%agents prices",
+    "%agents runs",
+    "%agents preset",
+    "%agents show draft --markdown",
     "run.dashboard()",
     "run.explore()",
 )
+OPEN = "document.querySelectorAll('.jp-OutputArea-output details').forEach((one) => { one.open = true; })"
 
 
 @pytest.mark.kernel
-def test_plan_run_dashboard_explore_and_page_have_no_violation(jupyter: Lab, book: str) -> None:
-    """Neither in a light nor in a dark page. JupyterLab gives a picture no alternative text: that is in the SVG."""
+def test_every_output_and_page_has_no_violation(jupyter: Lab, book: str) -> None:
+    """Neither light nor dark, with what is folded open. JupyterLab gives pictures no alternative text."""
     page = jupyter.page
     write_notebook(jupyter.root / book, OUTPUTS)
     jupyter.open(book)
     jupyter.run_all()
     page.locator(".am-explore img").wait_for()
+    page.evaluate(OPEN)
     for theme in ("JupyterLab Dark", "JupyterLab Light"):
         jupyter.theme(theme)
         assert [] == violations(jupyter, ".am-explore")

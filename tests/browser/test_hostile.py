@@ -83,6 +83,17 @@ PLAY = "await play(record, sorted(events, key=lambda one: one.at_s), 2.0, tails,
 SHOWN = """display(Run(record)); display(plan); display(Run(record).record.results[1])
 get_ipython().run_line_magic("load_ext", "agent_magic")
 display(Run(record).agents); display(Run(record).attempts); display(Run(record).tool_calls); Run(record).events"""
+DRAWN = """import warnings
+warnings.simplefilter("ignore")  # of models without a price
+from agent_magic.api.comparison import compare
+from agent_magic.show.closing import closing
+exec(In[2].replace("\\\\ud800", ""))  # answers never have half a character, nor can a page be sent one
+for one in sorted(events, key=lambda one: one.at_s):
+    record.add(one)
+run = Run(record)
+display(run.forecast(concurrency=1), run.whatif(concurrency=[1, 2]), run.layers, run.summary, run.texts, run.slo())
+display(run.timeline(), run.limits_chart(), run.dashboard(), run.tradeoff(), compare(run, run), run.advise())
+display(closing(record)); run.explore(); print("drawn")"""
 
 
 OPENED = """name => { const panel = document.querySelector('.am-detail');
@@ -102,7 +113,7 @@ def unharmed(page: Page) -> None:
 def test_hostile_texts_are_texts(jupyter: Lab, book: str) -> None:
     """Names, titles, models, prompts, answers, errors, tails and reasons: live, in the panel, still, and as values."""
     assert 30 == len(PAYLOADS)
-    page = start(jupyter, book, PLAYER, HOSTILE, PLAY, SHOWN, "print('shown')")
+    page = start(jupyter, book, PLAYER, HOSTILE, PLAY, SHOWN, DRAWN, "print('shown')")
     page.wait_for_function("() => document.querySelectorAll('.am-live .n.s-s').length === 10")
     unharmed(page)
     for agent in range(len(PAYLOADS)):
@@ -115,6 +126,8 @@ def test_hostile_texts_are_texts(jupyter: Lab, book: str) -> None:
     page.locator(".am-stop").click()
     said(page, "shown")
     page.locator(".jp-OutputArea-output img[src^='data:image/svg']").first.wait_for()
+    page.locator(".am-explore img").wait_for()
+    page.evaluate("document.querySelectorAll('.jp-OutputArea-output details').forEach(one => { one.open = true; })")
     unharmed(page)
     page.wait_for_selector(".am-live.am-over")
     for agent in (1, 4, 16, 28):  # answers that are complete are rendered as Markdown

@@ -110,3 +110,12 @@ def test_whatever_is_known_gives_each_agent_a_time(known, wanted):
             if (row.agent, row.model, row.simulated) == (agent.name, model, known[-1].simulated) and row.api_s > 0
         ]
         assert not own or min(own) <= seconds <= max(own)
+
+
+def test_another_mock_server_s_seconds_order_only_until_this_one_s_are_known():
+    """They are as long as that one was slow; beside each other they still say who takes longer."""
+    old = [past("a", 10.0, simulated=True)._replace(elsewhere=True), past("b", 30.0, simulated=True)]
+    old[1] = old[1]._replace(elsewhere=True)
+    agents = [Agent("a", "x"), Agent("b", "x")]
+    assert [10.0, 30.0] == expected(agents, *old)
+    assert [2.0, 2.0] == expected(agents, *old, past("a", 2.0, simulated=True))

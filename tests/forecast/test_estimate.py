@@ -88,6 +88,17 @@ def test_made_up_answers_count_only_where_they_are_asked_for():
     assert "simulated" in repr(made_up)
 
 
+def test_seconds_of_another_mock_server_are_no_measure():
+    """Their lengths count; how long one takes is assumed, by what the present mock server takes of it."""
+    history = History([past("a", 100, 90.0, simulated=True)] * 5).moved(0.1)
+    one = CHAIN.estimate(history=history, prices=PRICES, simulated=True).expected[0]
+    pace = SPEEDS["haiku"]
+    assert 100 == one.output.likely
+    assert one.seconds.likely == pytest.approx(0.1 * (pace.ttft_s + 100 / pace.pace))
+    assert ("ledger", "assumed") == (one.output_basis, one.seconds_basis)
+    assert "0.1 of it as the mock server is set" in one.stands_on
+
+
 def test_a_hand_sum():
     """The child reads the parent's answer; the dollars and the seconds are those of the two."""
     rows = [past("a", 300, 4.0), past("b", 100, 2.0)] * 5

@@ -68,7 +68,7 @@ def looks_at_kin(count: int, monkeypatch: pytest.MonkeyPatch) -> int:
     with monkeypatch.context() as patch:
         patch.setattr(History, "of_kin", lambda self, *given: seen.append(given[0]) or real(self, *given))
         found = expected_work_s(plan.agents, ["claude-haiku-5-5"] * count, history)
-        guess_all(plan, foresee(plan)[0], [None] * count, [None] * count, list(history))
+        guess_all(plan, foresee(plan)[0], [None] * count, [None] * count, history)
     assert [2.0] * count == found
     return len(seen)
 

@@ -37,3 +37,11 @@ def test_only_complete_measured_answers_count(told):
     history.learn(record)
     assert len(good) == len(history)
     assert list(answers_of(record)) == list(history)
+
+
+def test_simulated_answers_are_of_another_mock_server_after_a_move():
+    """Whatever a mock server took says nothing of the next one's speed; of real answers nothing changes."""
+    history = History([ROW, ROW._replace(simulated=True)]).moved(0.2)
+    history.add(ROW._replace(simulated=True))
+    assert [False, True, False] == [one.elsewhere for one in history]
+    assert 0.2 == history.time_factor

@@ -221,6 +221,12 @@ def test_what_was_under_way_at_a_kill_is_counted(ledger):
     assert [0, 1] == [one.unknown for one in ledger._past_runs()]
 
 
+def test_a_run_that_nobody_answered_is_neither_simulated_nor_not(ledger):
+    """It was stopped before a server said what it is."""
+    drive(plan_of(a="a"), lambda *_: Reply(9.0), ledger=ledger, stops=[(3.0, None)])
+    assert [None] == [one.simulated for one in ledger._past_runs()]
+
+
 def test_a_lost_run_opens(ledger):
     """What had finished is there, what was under way says why it is not, and its frames add up."""
     plan = plan_of(a="x", b="{{ a }}", c="{{ b }}")

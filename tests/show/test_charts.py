@@ -243,6 +243,23 @@ def test_the_front_is_labelled_by_what_differs():
     assert {f"concurrency {most} · cache on" for most in (1, 2, 4)} | {"concurrency 4 · cache off"} >= found
 
 
+def test_the_best_scenarios_are_said_in_words():
+    """One that is cheapest and fastest by its name; of several how many; each other one is labelled by its setting."""
+    rows = [{"concurrency": n, "wall_s": 8.0 / n, "cost_usd": 0.1} for n in (1, 2, 4)]
+    chart = tradeoff(frame(rows))
+    assert "the cheapest and fastest of 3 scenarios: concurrency 4" in chart.text
+    assert {">concurrency 1<", ">concurrency 2<"} <= {one for n in (1, 2) if (one := f">concurrency {n}<") in chart.svg}
+    rows[0]["cost_usd"] = 0.05
+    assert "the best 2 of 3 scenarios, joined: each other one is dearer or slower" in tradeoff(frame(rows)).text
+
+
+def test_words_of_charts_turn_no_line_around():
+    """Names of models may come from a stranger's file: no control character is in a caption."""
+    rows = [{"model": name, "wall_s": 1.0, "cost_usd": 0.1} for name in ("a\x1b[2J\u202e", "b")]
+    chart = tradeoff(frame(rows))
+    assert not {"\x1b", "\u202e"} & {*chart.text, *chart.svg}
+
+
 def test_scenarios_without_a_price_are_counted():
     """What cannot be drawn is said, and a frame that is none is an error that says what to give."""
     rows = [{"model": "a", "wall_s": 1.0, "cost_usd": float("nan")}, {"model": "b", "wall_s": 2.0, "cost_usd": 0.1}]

@@ -71,8 +71,10 @@ def test_what_held_a_run_is_said():
     """Three agents that could go at once, in one slot; where only the plan's own edges held it, nothing is said."""
     plan = Plan((Agent("a", "x"), Agent("b", "y"), Agent("c", "z")))
     held = closing(drive(plan, lambda *_: Reply(1.0), Policy(1))[0]).text().split("\n")[0]
-    assert held.endswith(" · limited by a slot")
+    assert held.endswith(" · limited by its 1 slot (concurrency)")
     assert "limited by" not in closing(drive(plan, lambda *_: Reply(1.0))[0]).text()
+    lost = drive(plan, lambda *_: Reply(error=Rejected("no", status=400)), Policy(1))[0]
+    assert "limited by" not in closing(lost).text(), "what failed matters more"
 
 
 def test_a_stopped_run_says_how_to_go_on():

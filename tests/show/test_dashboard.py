@@ -45,6 +45,15 @@ def test_each_panel_says_what_the_frames_say() -> None:
     assert BINS == len(moments)
     assert 8 >= max(one.values["running"] or 0 for one in moments)
     assert (0, 0) == (moments[-1].values["running"], moments[-1].values["queue"])
+    most = int(max(one.values["peak"] or 0 for one in moments))
+    assert f"concurrent requests: at most {most} " in am.Run(record).limits_chart().text, "as the other chart has it"
+    assert f"at most {most} under way in" in chart.text
+
+
+def test_rates_of_a_short_run_are_of_seconds() -> None:
+    """Three answers within two seconds are never thirty a second."""
+    chart = am.Run(drive(am.Plan([am.Agent(one, one) for one in "abc"]), lambda *_: Reply(1.9))[0]).dashboard()
+    assert "answers a second: at most 3 " in chart.text or "answers a second: at most 1.58 " in chart.text
 
 
 def test_it_is_one_picture_with_two_columns() -> None:

@@ -94,12 +94,14 @@ def test_the_honest_line() -> None:
         agents=5, tasks=0, layers=3, wall_s=5.1, mean_concurrency=2.1, bound=2.25, input_tokens=4000,
         output_tokens=1366, tokens=5366, cost_usd=0.0114, cost_mark="", failed=0, skipped=0, left_out=0, unused=0,
             escalated=0, fell_back=0, degraded=0, batched=0,
-        cancelled=0, capped=0, source="simulated", why="", limited_by="dependencies",
+        cancelled=0, capped=0, source="simulated", why="", limited_by="dependencies", slots=None,
     )  # fmt: skip
     line = "5 agents in 3 layers · 5.1 s · 2.1x concurrent (2.2x possible) · 5,366 tokens · $0.0114 · simulated"
     assert line == one_line(numbers)
     numbers.bound = 2.11
     assert " · 2.1x concurrent (maximum reached) · " in one_line(numbers)
+    numbers.bound, numbers.slots = 92.0, 20
+    assert " · 2.1x concurrent (20 slots) · " in one_line(numbers), "more was not possible"
     numbers.failed, numbers.skipped, numbers.source = 1, 2, None
     assert "5 agents in 3 layers · 1 failed · 2 skipped · 5.1 s" in one_line(numbers)
     assert one_line(numbers).endswith("$0.0114")
@@ -213,7 +215,9 @@ def test_a_plan_picture_is_a_bundle() -> None:
 
 def test_many_items_of_one_declaration_are_one_line() -> None:
     """How many, what became of them, and who failed, or took longest; few items are a line each."""
-    assert 12 == len(plan_text(each_plan(9)).splitlines()[1:])
+    few = plan_text(each_plan(9)).splitlines()
+    assert [f"    label_{n}" for n in range(9)] == few[2:11]
+    assert 80 >= max(map(len, few)), "the list of whom `report` follows goes on in a second line"
     plan = each_plan(12)
     assert plan_text(plan).splitlines()[1:] == [
         "  layer 0",
@@ -222,8 +226,9 @@ def test_many_items_of_one_declaration_are_one_line() -> None:
         "    report  after label",
     ]
     run = drive(plan, lambda prompt, _: Reply(float(len(prompt))))[0]
-    labels = run_text(run).splitlines()[2]
-    assert labels.startswith("    label   12 succeeded  slowest: label_")
+    lines = run_text(run).splitlines()
+    assert 80 >= max(map(len, lines))
+    labels = next(one for one in lines if one.startswith("    label   12 succeeded  slowest: label_"))
     assert labels.endswith(f"  {dollars(sum(one.cost_usd or 0.0 for one in run.results[:12]))}")
     failed = run_text(finished_run(plan), timings=False).splitlines()[2]
     assert "    label   9 succeeded, 3 failed  failed: label_4, label_6, label_9" == failed

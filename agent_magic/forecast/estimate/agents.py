@@ -108,7 +108,7 @@ def guess_all(
     requests: Sequence[Request],
     held: Sequence[Answer | None],
     counted: Sequence[int | None] | None,
-    rows: Sequence[Past],
+    history: History,
     pilot: Collection[str] = (),
     *,
     terms: Terms | None = None,
@@ -121,13 +121,13 @@ def guess_all(
         requests: Per agent, what it will ask, answers that are not there left empty.
         held: Per agent, its answer if it is there already.
         counted: Per agent, the API's count of its request, or `None`; `None` where nobody has counted.
-        rows: Earlier answers.
+        history: Earlier answers.
         pilot: Who has answers of a pilot. What nobody has seen of other agents of their models is estimated by those.
         terms: What the provider says of the models, how they count pictures for one.
         max_turns: The most requests for an answer of agents that set none.
     """
-    history, speeds, counted = History(rows), Speeds(rows), counted or [None] * len(plan)
-    tried = [row for row in rows if row.agent in pilot]
+    speeds, counted = Speeds(history, history.time_factor), counted or [None] * len(plan)
+    tried = [row for row in history if row.agent in pilot]
     shared: dict[
         tuple[str, str, str | None, float | None, int | None], _Seen
     ] = {}  # of agents without answers of their own, once a group
@@ -230,7 +230,8 @@ def _seen(step: Step, request: Request, earlier: Sequence[Past], pilot: Sequence
     same = [row for row in earlier if (row.model, row.effort) == (request.model, request.effort)]
     tried = [row for row in pilot if (row.model, row.effort) == (request.model, request.effort)]
     length = _length(request, same, earlier, tried, step.expect_out)
-    return _Seen(length, _timing(same) if same else None, bool(tried), expect=step.expect)
+    here = [row for row in same if not row.elsewhere]
+    return _Seen(length, _timing(here) if here else None, bool(tried), expect=step.expect)
 
 
 def _guess(

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from agent_magic.engine.retry import Failure
 from agent_magic.forecast.estimate.agents import guess_all
 from agent_magic.record.answer import ESCALATED
-from agent_magic.record.history import History
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
     from agent_magic.declare.plan import Plan
     from agent_magic.forecast.estimate.agents import Guess
     from agent_magic.record.answer import Answer
-    from agent_magic.record.history import Past
+    from agent_magic.record.history import History
     from agent_magic.record.request import Request
     from agent_magic.record.terms import Terms
 
@@ -44,7 +43,7 @@ def cascades_of(
     plan: Plan,
     requests: Sequence[Request],
     held: Sequence[Answer | None],
-    rows: Sequence[Past],
+    history: History,
     pilot: Collection[str],
     *,
     terms: Terms,
@@ -58,18 +57,17 @@ def cascades_of(
         plan: The plan.
         requests: Per agent, what it asks its first model.
         held: Per agent, its answer if it is there already.
-        rows: Earlier answers.
+        history: Earlier answers.
         pilot: Who has answers of a pilot.
         terms: What the provider says of the models.
     """
-    history = History(rows)
     found: dict[int, list[NextModel]] = {n: [] for n, one in enumerate(plan.agents) if one.cascade}
     for rung in range(1, max((len(plan.agents[one].cascade) for one in found), default=1)):
         asked = [
             request._replace(model=plan.agents[n].cascade[rung]) if rung < len(plan.agents[n].cascade) else request
             for n, request in enumerate(requests)
         ]
-        guesses = guess_all(plan, asked, held, None, rows, pilot, terms=terms)
+        guesses = guess_all(plan, asked, held, None, history, pilot, terms=terms)
         for agent, steps in found.items():
             cascade = plan.agents[agent].cascade
             if rung < len(cascade):

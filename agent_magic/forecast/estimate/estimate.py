@@ -37,6 +37,7 @@ from agent_magic.forecast.work import SAME, Try, Work
 from agent_magic.measure.metrics import Summary, summarize
 from agent_magic.measure.path import find_path
 from agent_magic.record.answer import Usage
+from agent_magic.record.history import History
 from agent_magic.record.prices import Prices, of_batch
 from agent_magic.record.results import RunRecord
 from agent_magic.record.terms import Ceiling, Terms
@@ -52,7 +53,7 @@ if TYPE_CHECKING:
     from agent_magic.forecast.estimate.value import Reach
     from agent_magic.forecast.pace import Basis
     from agent_magic.record.answer import Answer
-    from agent_magic.record.history import History, Past
+    from agent_magic.record.history import Past
     from agent_magic.record.prices import TokenPrice
     from agent_magic.record.request import Request
     from agent_magic.record.terms import Ceilings
@@ -101,7 +102,8 @@ def estimate(  # noqa: PLR0913 - what a plan can be estimated by, each with its 
     policy, tried = as_policy(policy), None if pilot is None else Pilot.of(pilot)
     book, piloted = prices if isinstance(prices, Prices) else Prices(prices), tried.agents if tried else ()
     simulated = simulated or bool(tried and tried.simulated)
-    rows = with_pilot([row for row in history or () if row.simulated == simulated], pilot)
+    factor = 1.0 if history is None else history.time_factor
+    rows = History(with_pilot([row for row in history or () if row.simulated == simulated], pilot), time_factor=factor)
     terms = ceilings if isinstance(ceilings, Terms) else Terms({}, bool(ceilings), ceilings or {}, {})
     guesses = guess_all(plan, requests, held, counted, rows, piloted, terms=terms, max_turns=policy.max_turns)
     cascades = cascades_of(plan, requests, held, rows, piloted, terms=terms)

@@ -129,7 +129,15 @@ def _limits_page(pacer: Pacer, kernels: int) -> Page:
 def _used(limit: float | None, used: float, share: float) -> str:
     """Write the use of a limit: `7 of 1,000`, of a part of it `7 of 1,000 (40 %)`."""
     part = f" ({100 * share:.0f} %)" if share < 1.0 else ""
-    return f"{used:,.0f} of {'unknown' if limit is None else f'{limit:,.0f}'}{part}"
+    return f"{used:,.0f} of {'unknown' if limit is None else _round(limit)}{part}"
+
+
+def _round(limit: float) -> str:
+    """Write a limit, in thousands or millions where it is a round number of them: `400k`, `2M`."""
+    for by, sign in ((1_000_000, "M"), (1_000, "k")):
+        if limit >= max(by, 100_000) and limit % by == 0:
+            return f"{limit / by:,.0f}{sign}"
+    return f"{limit:,.0f}"
 
 
 def _prices_options(parser: Parser) -> None:

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from agent_magic.forecast.estimate.value import Estimate
     from agent_magic.record.results import RunRecord
 
-MOCK_AGAIN = "the mock server answers anew; %config AgentMagics.reuse_simulated = True reuses its earlier answers"
+MOCK_AGAIN = "the mock server answers anew; %config AgentMagics.reuse_simulated = True reuses answers"
 
 
 def add_plan_options(parser: Parser) -> None:

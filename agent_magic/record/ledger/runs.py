@@ -60,7 +60,7 @@ class PastRun(NamedTuple):
         tokens: All tokens of the requests sent, as far as known.
         cost_usd: Dollars of the requests sent whose price is known; `None` if there are none.
         saved_usd: What the answers that were served would have cost at list price; `None` if there are none.
-        simulated: Whether any attempt was simulated.
+        simulated: Whether any attempt was simulated; `None` where it was stopped before anybody answered.
     """
 
     run: int
@@ -76,7 +76,7 @@ class PastRun(NamedTuple):
     tokens: int | None
     cost_usd: float | None
     saved_usd: float | None
-    simulated: bool
+    simulated: bool | None
 
 
 def past_runs(file: LedgerFile) -> list[PastRun]:
@@ -90,7 +90,7 @@ def past_runs(file: LedgerFile) -> list[PastRun]:
         "coalesce(sum(c.state IN ('unknown', 'started')), 0), r.wall_s, "
         "sum(CASE WHEN c.key IS NOT NULL THEN c.input_tokens + c.output_tokens END), "
         "sum(CASE WHEN c.key IS NOT NULL THEN c.cost_usd END), "
-        "sum(c.saved_usd), coalesce(max(c.source = 'simulated'), 0) "
+        "sum(c.saved_usd), max(c.source = 'simulated') "
         "FROM runs r LEFT JOIN calls c ON c.run = r.id GROUP BY r.id ORDER BY r.id DESC"
     )
     return [_past_run(owner, PastRun(*row)) for owner, *row in rows]
@@ -102,7 +102,7 @@ def _past_run(owner: str, row: PastRun) -> PastRun:
         began_at=datetime.fromisoformat(row.began_at).isoformat(timespec="seconds"),
         state="lost" if is_lost else row.state,
         unknown=row.unknown if is_lost else 0,
-        simulated=bool(row.simulated),
+        simulated=None if row.simulated is None else bool(row.simulated),
     )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+from agent_magic.record.plaintext import single_line
 from agent_magic.show.charts.marks import Area, Bar, Point, Rows
 from agent_magic.show.charts.svg import SEPARATOR, svg_of
 from agent_magic.show.charts.vega import spec_of
@@ -84,7 +85,8 @@ def compose(
         caption: Phrases below it, such as where its numbers come from; empty ones are left out.
         theme: Its colours.
     """
-    below = SEPARATOR.join(filter(None, caption))
+    title, line = single_line(title), single_line(line)  # names of models and plans of strangers are among the words
+    below = single_line(SEPARATOR.join(filter(None, caption)))
     rows = [row for panel in panels for row in _text_rows(panel)]
     text = "\n".join(wrapped(row, WIDTH, "    ") for row in [title, line, *rows, below] if row)
     given = (title, line, panels, legend, below)
@@ -96,13 +98,14 @@ def _text_rows(panel: Panel) -> Iterator[str]:
     if isinstance(panel.y, Rows):
         yield from _sums(panel, panel.y)
         return
+    note = f" ({panel.note})" if panel.note else ""
     for mark in panel.marks:
         match mark:
             case Area(steps, look):
                 peak = max((high - low for _, _, low, high in steps), default=0.0)
-                note = f" ({panel.note})" if panel.note else ""
                 if peak:
                     yield f"  {look.word or panel.title}: at most {panel.y.write(peak)}{note}"
+                    note = ""
             case Point(x, y, label=label) if label:
                 yield f"  {panel.x.write(x):>10}  {panel.y.write(y):>12}  {label}"
             case _:

@@ -84,15 +84,17 @@ def run_dashboard(
 
 
 def moments_of(record: RunRecord, until_s: float) -> list[Moment]:
-    """Return what alerts look at, at the end of each stretch of a run."""
+    """Return what alerts look at, at the end of each stretch of a run; `peak` is the most that was under way in it."""
     gauges, found, place = Gauges(slots_of(record)), list[Moment](), 0
     for number in range(1, BINS + 1):
-        at_s = until_s * number / BINS
+        at_s, peak = until_s * number / BINS, gauges.running
         while place < len(record.events) and record.events[place].at_s <= at_s:
             gauges.add(record.events[place])
             place += 1
+            peak = max(peak, gauges.running)
         values = {metric: gauges.value(metric, at_s) for metric in METRICS if metric not in SHARES}
-        found.append(Moment(at_s, {**values, "running": gauges.running, "waited": gauges.waited_s}))
+        more = {"running": gauges.running, "peak": peak, "waited": gauges.waited_s}
+        found.append(Moment(at_s, {**values, **more}))
     return found
 
 
@@ -123,10 +125,14 @@ def _series(moments: Sequence[Moment], name: str) -> list[tuple[float, float]]:
 
 
 def _binned(at: Iterable[float], until_s: float) -> list[float]:
-    """Count per second, as means over the stretches."""
+    """Count per second, as means over the stretches; those of a short run take a second together."""
+    wide = min(BINS, -(-BINS // max(1, int(until_s))))
     width, counts = max(until_s, 1e-9) / BINS, [0.0] * BINS
     for one in at:
-        counts[min(BINS - 1, int(one / width))] += 1 / width
+        first = min(BINS - 1, int(one / width)) // wide * wide
+        stretch = range(first, min(BINS, first + wide))
+        for place in stretch:
+            counts[place] += 1 / (width * len(stretch))
     return counts
 
 
@@ -192,7 +198,7 @@ def _workers(record: RunRecord, x: Scale, until_s: float) -> tuple[list[Panel], 
 
 
 def _agents(record: RunRecord, moments: Sequence[Moment], x: Scale) -> Panel:
-    running, waiting = ([value for _, value in _series(moments, name)] for name in ("running", "queue"))
+    running, waiting = ([value for _, value in _series(moments, name)] for name in ("peak", "queue"))
     marks, most = _stacked([(RUNNING, running), (WAITING, waiting)], moments[-1].at_s)
     slots = slots_of(record)
     if slots is not None and slots <= 2 * most:

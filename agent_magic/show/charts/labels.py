@@ -41,6 +41,7 @@ def place_label(
     taken: list[Box],
     *,
     is_bold: bool = False,
+    ink: str = "ink",
 ) -> list[Mark]:
     """Write a label at the first free position inside the plot, joined to its point by a line if it is far.
 
@@ -52,6 +53,7 @@ def place_label(
         plot: The plot.
         taken: What is taken; the label is added.
         is_bold: Whether it is bold.
+        ink: Its colour.
     """
     at_x, at_y = plot.at_x(x), plot.at_y(y)
     width = width_px(words, 11, bold=is_bold)
@@ -63,7 +65,7 @@ def place_label(
             span = 0.0 if isinstance(plot.y, Rows) else plot.y.most - plot.y.least
             leader = [(x, y), (x, y - (dy + 5) / plot.height * span)]
             far: list[Mark] = [Line(leader, Look("edge"))] if dy in LEADER_DY else []
-            return [*far, Label(x, y, words, dx=dx, dy=dy, ink="ink", is_bold=is_bold)]
+            return [*far, Label(x, y, words, dx=dx, dy=dy, ink=ink, is_bold=is_bold)]
     return []
 
 

@@ -77,7 +77,9 @@ def run_timeline(
     legend = [*(look for look in phases if look in looks), *(look for look in looks if look not in phases)]
     panel = Panel(marks, x, rows, height=len(order) * ROW_H, left=168, right=64)
     note = "bold: the critical path, the longest chain of work" if on_path else ""
-    return compose(title, line, [panel], legend=legend, caption=[note, *caption], theme=theme)
+    waits = any(span.phase in {"queued", "backoff"} for span in spans)
+    work = "numbers: seconds of own work, waiting left out" if waits else ""
+    return compose(title, line, [panel], legend=legend, caption=[note, work, *caption], theme=theme)
 
 
 def look_of(kind: Kind, outcome: str = "succeeded") -> Look:

@@ -37,6 +37,8 @@ FAMILY_INKS: Final = {"haiku": "tape", "sonnet": "kept", "opus": "run"}
 """So that a model keeps its colour from one picture to the next, whichever others are in it."""
 MOST_AVOIDED: Final = 150
 """With at most so many points labels avoid every point, otherwise only the front."""
+MOST_LABELLED: Final = 24
+"""Of so many scenarios every one is labelled where there is room, otherwise only the best."""
 HINT: Final = "Give what run.whatif(...) returned."
 NONE: Final = frozenset({"<NA>", "None", "nan"})
 
@@ -164,10 +166,18 @@ def tradeoff_chart(
         f"{len(shown):,} of {len(known):,} points drawn" if len(shown) < len(known) else "",
         f"↑ {above} above the scale" if above else "",
     ]
-    line = f"{len(front)} of {plural(len(known), 'scenario')}, joined: no other is both cheaper and faster"
+    line = _best(front, len(known))
     legend = [look._replace(size=8.0) for look in looks.values()] if len(looks) > 1 else []
     panels = [replace(plot, marks=marks)]
     return compose("Cost against time", line, panels, legend=legend, caption=[*caption, *notes], theme=theme)
+
+
+def _best(front: Sequence[Scenario], known: int) -> str:
+    """Say which scenarios are best: none of the others is both cheaper and faster than one of them."""
+    if len(front) == 1 and known > 1:
+        return f"the cheapest and fastest of {known:,} scenarios: {single_line(front[0].label)}"
+    best = f"the best {len(front):,} of {plural(known, 'scenario')}"
+    return f"{best}, joined: each other one is dearer or slower than one of these" if len(front) < known else best
 
 
 def rows_of(frame: Any) -> Rows:
@@ -362,4 +372,9 @@ def _labels(
         words = f"↑ {seconds(one.wall_s)} · {one.label}" if one.wall_s > top else one.label
         words = fit(single_line(words), 230, 11)
         marks += place_label(one.cost_usd, min(one.wall_s, top), words, around(words), plot, taken)
+    for one in scenarios if len(scenarios) <= MOST_LABELLED else ():
+        words = fit(single_line(one.label.removeprefix(one.model).removeprefix(" · ")), 160, 11)
+        if words and not one.is_front and one.wall_s <= top:
+            offers = [(8.0, 4.0), (-8.0 - width_px(words, 11), 4.0)]
+            marks += place_label(one.cost_usd, one.wall_s, words, offers, plot, taken, ink="soft")
     return marks

@@ -8,12 +8,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from agent_magic.declare.subplan import BOX
-from agent_magic.declare.units import count, dollars
+from agent_magic.declare.units import count, dollars, seconds
 from agent_magic.record.events import AgentEnded
 from agent_magic.record.returned import capped_steps
 from agent_magic.show.graph.groups import counted, group_texts, part_of, tone_of
 from agent_magic.show.states import OF_STATUS, STATES
-from agent_magic.show.text import answer_line, took
+from agent_magic.show.text import answer_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -124,7 +124,7 @@ class Faces:
         slowest = self._slowest[group]
         if slowest is None or not record.results[slowest].work_s:
             return ""
-        return f"slowest: {self._name(group, record, slowest)}, {took(record.results[slowest])}"
+        return f"slowest: {self._name(group, record, slowest)}, {seconds(record.results[slowest].work_s)}"
 
     def _said(self, group: int, record: RunRecord) -> str:
         agent = self._answer[group]
