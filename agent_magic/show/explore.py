@@ -27,6 +27,7 @@ from agent_magic.show.markup import element, escape, fit
 from agent_magic.show.page import WIDTH as TEXT_WIDTH
 from agent_magic.show.page import wrapped
 from agent_magic.show.theme import FONT, INKS, built
+from agent_magic.show.widgets import view_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -344,8 +345,9 @@ class Panel:
     def show(self) -> None:
         """Display the panel. What a notebook saves of it is the picture."""
         screen: Any = importlib.import_module("IPython.display")
+        data, metadata = view_of(self.widget)
         view = {"version_major": 2, "version_minor": 0, "model_id": self.widget.model_id}
-        screen.display({_VIEW: view, **self.widget.shown["still"]}, raw=True)
+        screen.display({_VIEW: view, **(data or {}), **self.widget.shown["still"]}, raw=True, metadata=metadata)
 
     def _changed(self, change: Any) -> None:
         """Answer the page."""

@@ -102,8 +102,7 @@ def estimate(  # noqa: PLR0913 - what a plan can be estimated by, each with its 
     policy, tried = as_policy(policy), None if pilot is None else Pilot.of(pilot)
     book, piloted = prices if isinstance(prices, Prices) else Prices(prices), tried.agents if tried else ()
     simulated = simulated or bool(tried and tried.simulated)
-    factor = 1.0 if history is None else history.time_factor
-    rows = History(with_pilot([row for row in history or () if row.simulated == simulated], pilot), time_factor=factor)
+    rows = _earlier(History() if history is None else history, pilot, simulated=simulated)
     terms = ceilings if isinstance(ceilings, Terms) else Terms({}, bool(ceilings), ceilings or {}, {})
     guesses = guess_all(plan, requests, held, counted, rows, piloted, terms=terms, max_turns=policy.max_turns)
     cascades = cascades_of(plan, requests, held, rows, piloted, terms=terms)
@@ -402,6 +401,12 @@ def _work_notes(plan: Plan) -> Iterator[str]:
         yield "of a race those win that are likely to be first; the high end pays all of them in full"
     if any(one.cascade for one in plan.agents):
         yield "cascades escalate as often as earlier answers did, or always; at the low end never, at the high always"
+
+
+def _earlier(history: History, pilot: RunRecord | None, *, simulated: bool) -> History:
+    """Return the earlier answers that count, simulated or real, and those of a pilot."""
+    rows = with_pilot([row for row in history if row.simulated == simulated], pilot)
+    return History(rows, time_factor=history.time_factor)
 
 
 def _ends(

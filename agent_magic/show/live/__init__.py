@@ -65,6 +65,7 @@ from agent_magic.show.progress import is_looked_at
 from agent_magic.show.states import OF_SOURCE, STATES, meaning_of
 from agent_magic.show.text import steps_of
 from agent_magic.show.theme import PHASES, built
+from agent_magic.show.widgets import view_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -158,12 +159,11 @@ class LiveView:
 
         self._handle = DisplayHandle()
         self._is_patient = SESSION in os.environ and is_looked_at()
-        said: Any = getattr(self.face, "_repr_mimebundle_", lambda: None)()
-        data: Any = said[0] if isinstance(said, tuple) else said  # pyright: ignore[reportUnknownVariableType]
+        data, metadata = view_of(self.face)
         if data is None:
             self._handle.display(self.face)
         else:  # ipywidgets 7 displays itself without an id, so the static picture could not replace it
-            self._handle.display(data, raw=True)
+            self._handle.display(data, raw=True, metadata=metadata)
 
     def tick(
         self, now_s: float, tails: Mapping[int, str] | None = None, around: Around = ALONE, *, at_once: bool = False
