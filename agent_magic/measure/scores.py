@@ -370,7 +370,8 @@ def keep_grades(
         book.add(record, one, grade)
     book.store([*_graded_rows(record, answers, grades)])
     frame = frame_of(rows, SCORE, record)
-    frame.attrs["verdict"] = why_not(grades)
+    first = f"{frame['metric'].iloc[0]} {frame['reads'].iloc[0]} (95 % interval)" if len(frame) and frame["n"].iloc[0] else ""
+    frame.attrs["verdict"] = " · ".join(filter(None, [first, why_not(grades)]))
     return frame
 
 

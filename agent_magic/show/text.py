@@ -180,7 +180,7 @@ def run_text(record: RunRecord, *, timings: bool = True) -> str:
 
 
 def answer_line(result: AgentResult, most: int) -> str:
-    """Return the start of an answer on one line; of a typed one its value, without the object it was sent in."""
+    """Return the start of an answer on one line; of a typed one its values, without the object it was sent in."""
     text = result.text
     if result.returns is not None:
         with contextlib.suppress(ValueError):  # an answer that is cut, or still arrives, is shown as it is
@@ -189,7 +189,13 @@ def answer_line(result: AgentResult, most: int) -> str:
             if list(fields) == [VALUE]:
                 value = fields[VALUE]
                 text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+            elif fields and not any(isinstance(one, dict | list) for one in fields.values()):
+                text = " · ".join(f"{name} {_plain(value)}" for name, value in fields.items())
     return single_line(text[:most])
+
+
+def _plain(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
 
 
 def why_not(result: AgentResult) -> str:
