@@ -118,7 +118,7 @@ def _reused(record: RunRecord) -> _Next | None:
 def _fine(record: RunRecord, numbers: Summary) -> _Next:
     done = [one.is_task for one in record.results if not one.is_left_out]
     cut = f", {numbers.capped:,} capped" if numbers.capped else ""
-    out = f", {numbers.left_out:,} left out" if numbers.left_out else ""
+    out = f", {numbers.left_out:,} skipped by a condition" if numbers.left_out else ""
     return _Next(
         f"{steps(len(done), sum(done))} done{cut}{out}",
         "run.agents has the numbers, %agents advise says what would be faster or cheaper.",

@@ -146,3 +146,9 @@ def test_why_answers_were_bought_again_is_said():
     assert "asked again: 1 with another model." in told
     assert "asked again" not in closing(run("x"), "", first).text()
     assert "asked again" not in closing(run("x")).text()
+
+
+def test_what_a_condition_left_out_is_skipped_here_as_on_its_card():
+    """One word for it in the picture and below; it is no failure."""
+    plan = Plan((Agent("a", "x"), Agent("b", "{{ a }}", when="a == 'never'")))
+    assert closing(drive(plan, lambda *_: Reply(1.0))[0]).text().startswith("1 agent done, 1 skipped by a condition")
