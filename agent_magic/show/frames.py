@@ -47,7 +47,7 @@ RANKS: Final = {name: rank for rank, name in enumerate((*MEASURES, "input_tokens
 SILENT: Final = ("stop_reason", "price", "request_id", "plan", "kind")
 """Words that need no saying where all rows agree."""
 COMPARED: Final = ("wall_s", "cost_usd")
-"""Columns beside which the change against the recorded run stands."""
+"""What happened and what it cost, which no frame goes without; beside them stands the change against the run."""
 MANIFOLD: Final = 10.0
 """What is more than so many times as much again is written as a multiple."""
 LONG_S: Final = 120.0
@@ -183,6 +183,8 @@ def _fitting(columns: list[_Shown], wide: int, width: int) -> list[_Shown]:
     keys = next((place for place, one in enumerate(columns) if one.title in RANKS), 1)
 
     def rank(place: int) -> int:
+        if not place or columns[place].title in COMPARED:
+            return -1
         return 0 if place < keys else RANKS.get(columns[place].title, len(RANKS) + 1)
 
     order = sorted(range(len(columns)), key=rank)

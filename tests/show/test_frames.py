@@ -154,3 +154,12 @@ def test_text_of_others_stays_text(text: str):
     seen = Seen(frame_bundle(frame)["text/html"])
     assert seen.tags <= OURS
     assert not [name for name in seen.attributes if name.startswith("on") or name in {"src", "href"}]
+
+
+def test_dollars_have_a_place_before_what_a_row_is_about():
+    """The runs of a ledger have six columns before their dollars, and are on a line of 80."""
+    row = {"run": 1, "began_at": "2026-11-25 19:50:18", "plan": "agents", "state": "finished", "agents": 2}
+    row |= {"succeeded": 2, "wall_s": 10.9, "tokens": 951, "cost_usd": 0.000312}
+    dtypes = {name: "string" if isinstance(one, str) else "Float64" for name, one in row.items()}
+    head = frame_text(make_frame([row], dtypes)).splitlines()[0].split()
+    assert {"run", "began_at", "wall_s", "cost_usd"} <= {*head}
