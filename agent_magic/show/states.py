@@ -62,7 +62,11 @@ OF_STATUS = {
 }
 """The state of each status of an agent or an attempt."""
 OF_SOURCE = {"ledger": "l", "replay": "y"}
-MEANINGS = {"l": "from the ledger, not paid again", "y": "from a recording", "k": "skipped: no input, or not its condition"}
+MEANINGS = {
+    "l": "from the ledger, not paid again",
+    "y": "from a recording",
+    "k": "skipped: no input, or not its condition",
+}
 """What a legend says of states whose word is not enough."""
 
 

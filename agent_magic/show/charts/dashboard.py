@@ -247,7 +247,7 @@ def _kernel(samples: Sequence[Sample], x: Scale) -> list[Panel]:
         return []
     cpu = [(one.at_s, one.cpu_share) for one in inside]
     most, lag = max(share for _, share in cpu), max(one.lag_s for one in inside)
-    note = f"event loop late by {1000 * lag:,.0f} ms at most"
+    note = f"loop up to {1000 * lag:,.0f} ms late"
     panels = [_panel([Area(_steps(cpu), Look("run", 0.3))], x, most, "CPU of the kernel, of a core", _percent, note)]
     rss = [(one.at_s, one.rss_mb) for one in inside if one.rss_mb is not None]
     if rss:
