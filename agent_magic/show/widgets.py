@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 
 def view_of(widget: Any) -> tuple[dict[str, Any] | None, dict[str, Any]]:
@@ -15,5 +15,5 @@ def view_of(widget: Any) -> tuple[dict[str, Any] | None, dict[str, Any]]:
         widget: The widget.
     """
     said: Any = getattr(widget, "_repr_mimebundle_", lambda: None)()
-    data, metadata = said if isinstance(said, tuple) else (said, {})  # pyright: ignore[reportUnknownVariableType]
-    return data, metadata or {}
+    found = cast("tuple[Any, Any]", said) if isinstance(said, tuple) else (said, None)
+    return found[0], found[1] or {}
