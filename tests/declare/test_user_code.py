@@ -14,7 +14,7 @@ from agent_magic.declare.each import count_items
 from agent_magic.declare.plan import Plan
 from agent_magic.declare.plan_json import plan_to_dict
 from agent_magic.declare.user_code import run_user_code
-from agent_magic.errors import DeclarationError
+from agent_magic.errors import AgentMagicError, DeclarationError
 
 LEAVING = {"exit": SystemExit(1), "interrupt": KeyboardInterrupt("mine"), "cancelled": asyncio.CancelledError()}
 every_way_to_leave = pytest.mark.parametrize("error", LEAVING.values(), ids=LEAVING)
@@ -178,7 +178,7 @@ def test_the_handler_before_is_not_written_out():
     handler, before = Handler(), signal.getsignal(signal.SIGINT)
     signal.signal(signal.SIGINT, handler)
     try:
-        assert run_user_code(lambda: 1, AssertionError) == 1
+        assert run_user_code(lambda: 1, lambda error: AgentMagicError(str(error))) == 1
     finally:
         with contextlib.suppress(AssertionError):  # `signal.signal` itself does write it out
             signal.signal(signal.SIGINT, before)
