@@ -257,6 +257,35 @@ def check_sizes(attachments: Iterable[Attachment], agent: str, text_bytes: int =
         raise DeclarationError(message, agent=agent or None, hint=hint)
 
 
+LEFT_OUT = (
+    f"(left out: with more than {MANY} pictures none in a conversation may be longer than {MOST_PX_OF_MANY:,} pixels, "
+    "and all of it has 32 MB at most; return fewer or smaller ones)"
+)
+"""Stands where a result's picture or document would make the next request one that is refused."""
+
+
+def fitting(sent: Iterable[Attachment], more: Iterable[Attachment], text_bytes: int) -> list[bool]:
+    """Tell which of some attachments can be appended to a conversation, whose earlier ones cannot be taken back.
+
+    Args:
+        sent: Those that are in it.
+        more: Those that are to come, in order. One that is left out makes room for the next.
+        text_bytes: The size of its text, with what is to come.
+    """
+    pictures, large, total = 0, False, text_bytes
+    found: list[bool] = []
+    earlier = [*sent]
+    for number, one in enumerate([*earlier, *more]):
+        is_picture, is_large = one.kind == "image", max(one.width, one.height) > MOST_PX_OF_MANY
+        fits = not (is_picture and pictures >= MANY and (large or is_large))
+        fits = fits and total + one.sent_bytes <= MOST_REQUEST_BYTES
+        if number >= len(earlier):
+            found.append(fits)
+        if fits or number < len(earlier):
+            pictures, large, total = pictures + is_picture, large or (is_picture and is_large), total + one.sent_bytes
+    return found
+
+
 def _px(one: Attachment) -> str:
     return f"{one.width:,}x{one.height:,} pixels"
 

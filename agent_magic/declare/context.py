@@ -82,7 +82,11 @@ def context_of(agent: Step, values: Mapping[str, Any]) -> str | None:
     value = values[agent.context]
     if holds_content(value):
         message = f"The context {agent.context!r} of agent {agent.name!r} is several pictures or documents."
-        raise DeclarationError(message, agent=agent.name, hint="Share one of them, or give them by --attach.")
+        hint = (
+            "One can be shared: give the largest a name and write --context NAME, and the others behind it with "
+            "--attach OTHERS. Or make one PDF, or one text, of them."
+        )
+        raise DeclarationError(message, agent=agent.name, hint=hint)
     try:
         text = value_text(agent.context, value)
     except RenderError as error:

@@ -260,11 +260,14 @@ def _pil_png(picture: Any, title: str) -> bytes:
 def _plotly_png(figure: Any, title: str) -> bytes:
     try:
         return figure.to_image(format="png")
-    except ValueError as error:
-        if "kaleido" not in str(error):
+    except (ValueError, RuntimeError) as error:  # plotly 5 and 6, and 7
+        said = str(error).lower()
+        lacks = "Chrome, which kaleido draws with" if "chrome" in said else "kaleido" if "kaleido" in said else ""
+        if not lacks:
             raise
-        hint = "pip install kaleido, or write it to a file yourself: am.image('figure.png')."
-        raise DeclarationError(f"The plotly figure {title!r} cannot be drawn without kaleido.", hint=hint) from None
+        get = "plotly_get_chrome, in a terminal, gets it" if "chrome" in said else "pip install kaleido"
+        hint = f"{get}; or write it to a file yourself: am.image('figure.png')."
+        raise DeclarationError(f"The plotly figure {title!r} cannot be drawn without {lacks}.", hint=hint) from None
 
 
 _DRAWN = {"figure": _figure_png, "axes": _axes_png, "pil": _pil_png, "plotly": _plotly_png}

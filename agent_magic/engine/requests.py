@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
 from agent_magic.declare.agent import DEFAULT_MAX_TOKENS, DEFAULT_MODEL, Agent
 from agent_magic.declare.condition import condition_of, holds
-from agent_magic.declare.content import tokens_of
+from agent_magic.declare.content import LEFT_OUT, fitting, tokens_of
 from agent_magic.declare.grouping import taken_apart
 from agent_magic.declare.models import ANSWER
 from agent_magic.declare.pictures import is_one
@@ -155,6 +155,12 @@ def calls_in(answer: Answer) -> list[dict[str, Any]]:
     """Return the blocks of a response that ask for a call of a tool of ours, in order."""
     blocks: Any = json.loads(answer.content or "[]")
     return [one for one in blocks if isinstance(one, dict) and cast("dict[str, Any]", one).get("type") == "tool_use"]
+
+
+def _without(block: dict[str, Any], sha: str) -> dict[str, Any]:
+    """Return a block of a result, a text in its place where it is the picture or document of a sha256."""
+    is_it = block.get("source", {}).get("data") == sha
+    return {"type": "text", "text": LEFT_OUT} if is_it else block
 
 
 def _result_block(id_: str, result: Result) -> dict[str, Any]:
@@ -527,9 +533,23 @@ class PlanRequests:
             self.continue_turn(step, turn.answer)
             ended = [one for _, one in sorted(turn.ended.items())]
             results = [_result_block(*one) for one in ended]
-            files = (*self._returned.get(step, ()), *(file for _, one in ended for file in one.files))
-            self._returned[step] = files
+            if any(one.files for _, one in ended):
+                self._take_files(step, ended, results)
             self._so_far[step] = (*self._so_far[step], Message("user", json.dumps(results, ensure_ascii=True)))
+
+    def _take_files(self, step: int, ended: Sequence[tuple[str, Result]], results: list[dict[str, Any]]) -> None:
+        """Append what calls returned to the conversation. What a request cannot hold is left out, and told."""
+        sent = [one.attachment for one in self._plan.prompt_of(step, self._texts).attachments]
+        sent += self._returned.get(step, ())
+        written = sum(len(one.content) for one in self._so_far[step]) + len(json.dumps(results))
+        files = [(number, file) for number, (_, one) in enumerate(ended) for file in one.files]
+        fits = fitting(sent, [file for _, file in files], written)
+        gone = [(number, file.sha256) for (number, file), fit in zip(files, fits, strict=True) if not fit]
+        for number, sha in gone:
+            blocks = results[number]["content"]
+            results[number]["content"] = [_without(one, sha) for one in blocks]
+        kept = (file for (_, file), fit in zip(files, fits, strict=True) if fit)
+        self._returned[step] = (*self._returned.get(step, ()), *kept)
 
     def _worst(self, step: int, request: Request) -> tuple[Worst, Worst | None]:
         """Return the most a request can use; and the most if its input is as short as its bytes allow.

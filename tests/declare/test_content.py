@@ -22,7 +22,7 @@ from agent_magic.declare.agent import Agent
 from agent_magic.declare.baseline import one_agent
 from agent_magic.declare.content import Attachment, TokenRule, blocks_of
 from agent_magic.declare.context import Context
-from agent_magic.declare.pictures import image, pdf, text_file
+from agent_magic.declare.pictures import as_attachment, image, pdf, text_file
 from agent_magic.declare.plan import Plan
 from agent_magic.errors import AgentMagicError, DeclarationError
 
@@ -313,3 +313,26 @@ def test_no_library_of_pictures_is_imported():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "[]" == done.stdout.strip()
+
+
+@pytest.mark.parametrize(
+    ("raised", "said"),
+    [
+        (
+            ValueError('Image export using the "kaleido" engine requires the Kaleido package'),
+            "without kaleido. pip ins",
+        ),
+        (RuntimeError("Image export requires the Kaleido package, v1.0.0"), "without kaleido. pip install kaleido"),
+        (RuntimeError("Kaleido v1 requires Google Chrome to be installed."), "without Chrome, .* plotly_get_chrome"),
+        (RuntimeError("no memory"), "cannot be read: RuntimeError: no memory"),
+    ],
+)
+def test_a_plotly_figure_says_what_draws_it(raised, said):
+    """The library has other words for it in each version."""
+
+    def to_image(self: object, format: str) -> bytes:  # noqa: A002 - plotly's own name
+        raise raised
+
+    figure = type("BaseFigure", (), {"__module__": "plotly.graph_objs._figure", "to_image": to_image})
+    with pytest.raises(DeclarationError, match=said):
+        as_attachment(figure(), "fig")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import zlib
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 
 import agent_magic as am
 from agent_magic.api import Agent, Claude, Plan, Run
-from agent_magic.declare.content import Attachment
+from agent_magic.declare.content import Attachment, fitting
 from agent_magic.declare.tool_result import result_text
 from agent_magic.record.cassette.writing import only_hash
 from agent_magic.show.live.panel import details_of
@@ -152,3 +153,44 @@ def test_the_panel_shows_them_beside_their_call(server):
     assert "drawn x\n[image]\nmore:\n[document]" == shown["texts"]["result"]
     assert ["[image dot] 1x1"] == [one["label"] for one in shown["pictures"]]
     assert shown["pictures"][0]["src"].startswith("data:image/png;base64,")
+
+
+@pytest.mark.parametrize(("sizes", "left"), [([2600] + [10] * 29, 10), ([10] * 20 + [2600] * 10, 10), ([10] * 30, 0)])
+def test_more_pictures_than_a_conversation_holds_are_left_out_and_told(server, sizes, left):
+    """Over turns and within one: the server would refuse the request, and all that was paid for would be lost."""
+    pictures = [am.image(png(size)) for size in sizes]
+    given = iter(pictures)
+
+    def plot(name: str = "") -> Any:
+        """Draw."""
+        return next(given)
+
+    turns = [f'[[tool@{turn}:plot {{"name": "{n}"}}]]' for turn in (1, 2, 3) for n in range(10)]
+    agent = Agent("a", " ".join(turns), tools=[plot])
+    done = asyncio.run(Plan([agent]).run(client=Claude(base_url=server.url, api_key="any")))
+    assert done.ok, done["a"].error
+    assert (4, 30) == (len(done.attempts), len(done.tool_calls))
+    asked = done.record.results[0].attempts[-1].request
+    assert left == "".join(one.content for one in asked.messages).count("(left out: with more than 20 pictures none")
+    assert 30 - left == len(asked.returned)
+
+
+def png(width: int) -> bytes:
+    """A grey picture one pixel high."""
+
+    def part(kind: bytes, data: bytes) -> bytes:
+        return len(data).to_bytes(4, "big") + kind + data + zlib.crc32(kind + data).to_bytes(4, "big")
+
+    head = width.to_bytes(4, "big") + (1).to_bytes(4, "big") + bytes([8, 0, 0, 0, 0])
+    return (
+        b"\x89PNG\r\n\x1a\n" + part(b"IHDR", head) + part(b"IDAT", zlib.compress(bytes(width + 1))) + part(b"IEND", b"")
+    )
+
+
+def test_a_conversation_of_32_mb_takes_no_more():
+    """What is left out makes room for a smaller one behind it."""
+
+    def of(size: int) -> Attachment:
+        return Attachment("document", "text/plain", "0", "x", size)
+
+    assert [True, False, True] == fitting([of(20_000_000)], [of(5_000_000), of(8_000_000), of(6_000_000)], 1_000_000)
