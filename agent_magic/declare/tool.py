@@ -286,6 +286,10 @@ def _flags_of(function: Any) -> Mapping[str, Any]:
 # the tools of an agent
 
 
+MOST_SEARCHES = 10
+"""What a request without `max_uses` may make before it pauses. Source: the vendor's page on server tools."""
+
+
 class Tools(tuple["Tool | ServerTool", ...]):  # noqa: SLOT001 - it has an attribute
     """The tools of an agent, each name once.
 
@@ -303,6 +307,12 @@ class Tools(tuple["Tool | ServerTool", ...]):  # noqa: SLOT001 - it has an attri
     def named(self, name: str) -> Tool | None:
         """Return its function of this name; `None` where it has none."""
         return next((one for one in self.functions if one.name == name), None)
+
+    @cached_property
+    def most_searches(self) -> int:
+        """How many searches of the web one request may make, which are billed one by one."""
+        of_web = (one for one in self if isinstance(one, ServerTool) and one.family == "web_search")
+        return sum(int(one.options.get("max_uses", MOST_SEARCHES)) for one in of_web)
 
     @cached_property
     def text(self) -> str:

@@ -591,6 +591,7 @@ class PlanRequests:
             cache_write_tokens=written,
             output_tokens=request.max_tokens,
             cache_write_1h_tokens=long,
+            searches=self._plan.agents[step].tools.most_searches if request.tools else 0,
         )
         price = self._prices.of(request.model, usage)
         return Worst((of_batch(price) if by_batch else price).cost_usd, size + request.max_tokens)

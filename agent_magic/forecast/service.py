@@ -82,6 +82,7 @@ class Pricing:
             usage.cache_write_tokens,
             usage.output_tokens,
             usage.cache_write_1h_tokens,
+            usage.searches,
         )
         found = self._costs.get(key)
         if found is None:
@@ -443,6 +444,7 @@ def _usage_of(attempt: Try, billed: Input | None, share: float = 1.0) -> Usage:
         cache_write_tokens=billed.written,
         output_tokens=made,
         cache_write_1h_tokens=billed.written_1h,
+        searches=attempt.searches or (known.searches if known else 0),
         estimated=share < 1.0,
     )
 

@@ -72,6 +72,7 @@ class Try(NamedTuple):
         batch_s: How long the batch took with which it was recorded; `None` where it went live, and takes as long as
             batches do. Its other seconds are those of a live request.
         cut_s: From being sent to being aborted, when it was recorded; `None` where it was not. `usage` is of that.
+        searches: Searches of the web that the provider made for it.
     """
 
     local_s: float
@@ -89,6 +90,7 @@ class Try(NamedTuple):
     pool: str = ""
     batch_s: float | None = None
     cut_s: float | None = None
+    searches: int = 0
 
     @property
     def turned_away(self) -> bool:
@@ -439,7 +441,7 @@ class _Modelling:
         given = self._given(seen, change, factor) if given is None else given
         answer = Try(0.0, timing.ttft_s, timing.ttft_s + made / timing.pace, None, given, made)
         if recorded:
-            answer = answer._replace(model=recorded[-1].model)
+            answer = answer._replace(model=recorded[-1].model, searches=_searches(recorded[-1]))
             if recorded[-1].by_batch and recorded[-1].failure is None:
                 answer = _in_batch(answer, recorded[-1], as_it_was=same and not change)
         if cut is not None and same:
@@ -515,7 +517,8 @@ class _Modelling:
         longer = output / seen.output_tokens if output is not None and seen.output_tokens else factor
         first_s = None if last.first_s is None else last.first_s * first_by
         streamed_s = (last.takes_s - (last.first_s or 0.0)) * longer / pace_by
-        return Try(last.local_s, first_s, (first_s or 0.0) + streamed_s, None, None, output), time
+        takes_s = (first_s or 0.0) + streamed_s
+        return Try(last.local_s, first_s, takes_s, None, None, output, searches=_searches(last)), time
 
 
 def alone(seen: Seen, model: str) -> Seen:
@@ -575,7 +578,12 @@ def _failing(one: Tried, factor: float, *, same: bool) -> Try:
         one.tools_s,
         one.model,
         batch_s=one.takes_s if one.by_batch else None,
+        searches=_searches(one),
     )
+
+
+def _searches(one: Tried) -> int:
+    return one.usage.searches if one.usage else 0
 
 
 def _spread(ordered: Sequence[int], middle: float) -> tuple[float, float]:

@@ -38,6 +38,7 @@ class Usage:
         cache_write_tokens: Input written to the prompt cache, for 5 minutes and for 1 hour together.
         output_tokens: Output, thinking included.
         cache_write_1h_tokens: The part of `cache_write_tokens` that was written for 1 hour.
+        searches: Searches of the web that the provider made, which it bills one by one.
         estimated: Whether the output was counted by us from the text that had arrived, because the stream was cut.
     """
 
@@ -46,6 +47,7 @@ class Usage:
     cache_write_tokens: int | None = field(default=None, kw_only=True)
     output_tokens: int | None = field(default=None, kw_only=True)
     cache_write_1h_tokens: int = field(default=0, kw_only=True)
+    searches: int = field(default=0, kw_only=True)
     estimated: bool = field(default=False, kw_only=True)
 
     @property
@@ -142,5 +144,6 @@ def add_usage(parts: Iterable[Usage]) -> Usage:
         cache_write_tokens=total([one.cache_write_tokens for one in parts]),
         output_tokens=total([one.output_tokens for one in parts]),
         cache_write_1h_tokens=sum(one.cache_write_1h_tokens for one in parts),
+        searches=sum(one.searches for one in parts),
         estimated=any(one.estimated for one in parts),
     )

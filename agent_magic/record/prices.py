@@ -94,6 +94,8 @@ class TokenPrice:
         ) / MTOK
 
 
+SEARCH_USD = 0.01
+"""Of one search of the web. Source: the vendor's page on the web search tool, 10 USD for 1,000."""
 Tariff = tuple[tuple[int, TokenPrice], ...]
 """Prices by length of the prompt: each is for prompts of more than this number of tokens. The last that fits counts."""
 
@@ -137,7 +139,7 @@ class Prices:
         for above, other in longer:
             if (usage.total_input_tokens or 0) > above:
                 price = other
-        return made(Price, (price.cost_usd(usage), basis))
+        return made(Price, (price.cost_usd(usage) + usage.searches * SEARCH_USD, basis))
 
     def of_answer(self, asked: str, answered: str, usage: Usage) -> Price:
         """Price an answer by the model that gave it, or by the one asked if the other has no known price.

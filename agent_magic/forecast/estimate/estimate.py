@@ -38,7 +38,7 @@ from agent_magic.measure.metrics import Summary, summarize
 from agent_magic.measure.path import find_path
 from agent_magic.record.answer import Usage
 from agent_magic.record.history import History
-from agent_magic.record.prices import Prices, of_batch
+from agent_magic.record.prices import SEARCH_USD, Prices, of_batch
 from agent_magic.record.results import RunRecord
 from agent_magic.record.terms import Ceiling, Terms
 
@@ -186,13 +186,16 @@ def _expect(
         cost = cost._replace(high=max(cost.high, in_full))
     every = [(guess, request.model), *((one.guess, one.request.model) for one in later)]
     most = _total([price(one.most_input, one.most_output, model) for one, model in every])
+    searches_usd = 0.0 if guess.held else SEARCH_USD * plan.agents[agent].tools.most_searches  # of one request
+    most = None if most is None else most + searches_usd * max(1, guess.most_output // max(1, guess.cap))
     if most is not None and cost is not None:
         most = max(most, cost.high)  # writing to the cache costs more than plain input
     seconds, done = guess.seconds, [one.results[agent] for one in ends]
     if later:
         seconds = _span([own if one.is_left_out else one.work_s for own, one in zip(seconds, done, strict=True)])
     part = plan.agents[agent].part
-    sure, likely = price(guess.aside[1], guess.cap), price(guess.aside[0], guess.cap)
+    aside = [price(one, guess.cap) for one in guess.aside]
+    likely, sure = (None if one is None else one + searches_usd for one in aside)
     return Expected(
         plan.agents[agent].name,
         plan.dag.layer[agent],

@@ -391,6 +391,7 @@ def _usage(now: Any, before: Usage | None) -> Usage | None:
     before = before or NOTHING_KNOWN
     known = fields_of(now).get
     long = fields_of(known("cache_creation")).get("ephemeral_1h_input_tokens")
+    searches = fields_of(known("server_tool_use")).get("web_search_requests")
     taken, read = known("input_tokens"), known("cache_read_input_tokens")
     written, made = known("cache_creation_input_tokens"), known("output_tokens")
     return Usage(
@@ -399,6 +400,7 @@ def _usage(now: Any, before: Usage | None) -> Usage | None:
         cache_write_tokens=_count(written, before.cache_write_tokens),
         output_tokens=_count(made, before.output_tokens),
         cache_write_1h_tokens=_count(long, before.cache_write_1h_tokens) or 0,
+        searches=_count(searches, before.searches) or 0,
     )
 
 
