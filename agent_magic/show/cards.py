@@ -136,7 +136,7 @@ def step_facts(agent: Step, edges: Sequence[str] = (), items: int | None = None)
             *model_facts(agent),
             agent.role and f"role {agent.role}",
             agent.returns and f"returns {single_line(str(agent.returns))}",
-            f"tools {single_line(', '.join(one.name for one in agent.tools))}" if agent.tools else "",
+            f"tools {listed([one.name for one in agent.tools], 12)}" if agent.tools else "",
             agent.ask and "you agree to its answer",
             agent.check and f"checked by {single_line(agent.check.name)}",
             agent.context and f"context {single_line(agent.context)}",

@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
+import subprocess
 import sys
 import threading
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from agent_magic.declare.tool import Toolbox, tools_of
@@ -20,6 +23,7 @@ from agent_magic.live.mcp import McpServer
 
 pytest.importorskip("mcp", reason="the package mcp is optional")
 SHOP = [sys.executable, str(Path(__file__).with_name("mcp_shop.py"))]
+ODD = [sys.executable, str(Path(__file__).with_name("mcp_odd.py"))]
 
 
 @pytest.fixture(scope="module")
@@ -158,3 +162,69 @@ def test_without_the_package_the_error_names_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "mcp", None)
     with pytest.raises(AgentMagicError, match=r"pip install 'agent-magic\[mcp\]'"):
         McpServer("shop", SHOP)
+
+
+def test_a_server_that_dies_in_a_call_says_so_and_how_to_start_it():
+    """The call fails, may have happened, and the ones behind it too."""
+    with McpServer("odd", [*ODD, "dies"]) as odd:
+        first, second = call(odd, "echo"), call(odd, "echo")
+        assert odd.has_ended
+    again = r"Start it again: %agents mcp odd .*mcp_odd.py dies"
+    assert first.is_error
+    assert re.search(f"ended during the call, which may have happened. {again}", first.content)
+    assert re.search(f"'odd' has ended. {again}", second.content)
+
+
+def test_a_call_that_hangs_is_given_up():
+    """Nobody waits for ever."""
+    with McpServer("odd", [*ODD, "deaf"], timeout=0.2) as odd:
+        tool = odd.tools["echo"]
+        assert tool.function is not None
+        ran = asyncio.run(run_function(tool.function, {}, timeout_s=tool.timeout_s))
+        assert "not finished within 0.2 s" in str(ran.error)
+    with McpServer("odd", [*ODD, "plain"]) as odd:
+        assert 300 == odd.tools["echo"].timeout_s
+    with pytest.raises(DeclarationError, match="timeout of the MCP server 'odd' must be"):
+        McpServer("odd", ODD, timeout=0)
+
+
+def test_what_a_server_prints_beside_its_messages_is_no_output_of_ours(caplog):
+    """Many print a greeting. Its library would write a traceback for each line."""
+    with McpServer("odd", [*ODD, "chatty"]) as odd:
+        assert call(odd, "echo").content.isdigit()
+        assert "listening on port 3000 ..." == odd.ignored
+    assert [] == caplog.records
+
+
+def test_tools_that_are_others_now_count_in_the_next_plan():
+    """A plan that is frozen keeps those it has."""
+    with McpServer("odd", [*ODD, "changes"]) as odd:
+        frozen = tools_of([odd])
+        assert call(odd, "echo").content.isdigit()
+        while "late" not in odd.tools:  # the server tells, and is asked then
+            call(odd, "echo")
+        assert ["odd_echo"] == [one.name for one in frozen]
+        assert ["odd_echo", "odd_late"] == [one.name for one in tools_of("odd.*", {"odd": odd})]
+
+
+KILLED = """
+import sys
+from agent_magic.live.mcp import McpServer
+odd = McpServer("odd", sys.argv[1:] + ["deaf"])
+print("ready", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_server_ends_with_a_process_that_is_killed():
+    """One that waits for something else never sees that its input is closed."""
+    with subprocess.Popen(
+        [sys.executable, "-c", KILLED, *ODD], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as owner:
+        assert owner.stdout is not None
+        assert "ready\n" == owner.stdout.readline()
+        there = psutil.Process(owner.pid).children(recursive=True)
+        assert any("deaf" in " ".join(one.cmdline()) for one in there)
+        owner.kill()
+    _, left = psutil.wait_procs(there, timeout=30)
+    assert [] == left

@@ -64,3 +64,28 @@ def test_what_does_not_run_is_said(magics, capsys):
         command(magics, "mcp shop no-such-program-anywhere")
     with pytest.raises(UsageError, match=r"'shop\.price' is not defined"):
         magics.agent("clerk --tools shop.price", "What is tea?\n")
+
+
+ODD = shlex.join([sys.executable, str(Path(__file__).parents[1] / "live" / "mcp_odd.py")])
+
+
+def test_a_server_of_five_hundred_tools_is_listed_in_short(magics, capsys):
+    """The list and the card name the first; what many cost is said."""
+    command(magics, f"mcp odd {ODD} many")
+    said = capsys.readouterr().out
+    assert said.startswith("odd: 500 tools. --tools odd.* takes all.\n  t0   The tool t0.\n")
+    assert "\n  and 480 more. Each is sent with every request, and models choose worse\n" in said
+    assert 23 == len(said.splitlines())
+    magics.agent("clerk --tools odd.*", "What is tea?\n")
+    assert "tools odd_t0, odd_t1, " in (card := capsys.readouterr().out)
+    assert "odd_t11 and 488 more" in card
+
+
+def test_a_server_that_has_ended_or_says_odd_things_is_told(magics, capsys):
+    """The list says it, with the command to start it again."""
+    command(magics, f"mcp odd {ODD} chatty")
+    ignored = "  note: it prints what is no message of the protocol, which is ignored: 'listening on port 3000 ...'\n"
+    assert capsys.readouterr().out.endswith(ignored)
+    magics.session.servers["odd"].close()
+    command(magics, "mcp")
+    assert f"odd: has ended. Start it again: %agents mcp odd {ODD} chatty\n" == capsys.readouterr().out

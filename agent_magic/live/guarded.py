@@ -1,0 +1,39 @@
+"""Runs a program that ends when the process that asked for it does, killed or not. Standard library only.
+
+    python guarded.py PID PROGRAM ARGUMENTS
+
+A program that computes or waits does not notice that nobody holds the other end of its input any more. So it has this
+one beside it, which looks whether PID is still its parent, and then kills all that belongs to the program: whoever
+starts this gives it a session of its own.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+LOOK_S = 0.5
+
+
+def main(parent: int, command: list[str]) -> int:
+    """Run a program to its end, and return its exit code."""
+    threading.Thread(target=_watch, args=(parent,), daemon=True).start()
+    try:
+        return subprocess.call(command)
+    except OSError as error:
+        sys.stderr.write(f"{command[0]}: {error.strerror}\n")
+        return 127
+
+
+def _watch(parent: int) -> None:
+    while os.getppid() == parent:
+        time.sleep(LOOK_S)
+    os.killpg(os.getpgrp(), signal.SIGKILL)
+
+
+if __name__ == "__main__":
+    sys.exit(main(int(sys.argv[1]), sys.argv[2:]))
