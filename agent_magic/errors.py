@@ -258,6 +258,7 @@ class UndefinedVariable(PlanError):
         variable: str,
         *,
         agent: str = "",
+        task: str = "",
         user: str = "",
         known: Iterable[str] = (),
         what: str = "",
@@ -269,7 +270,8 @@ class UndefinedVariable(PlanError):
         define = f"Define it in a cell{'' if user else f', or {otherwise}'}."
         then = f" {hint}." if hint else did_you_mean(variable, known) or f" {define}"
         used = f"{what} {variable!r}" if what else f"{{{{ {variable} }}}}"
-        super().__init__(f"{user or f'Agent {agent!r}'} uses {used}, which is not defined.{then}")
+        uses = f"Task {task!r} takes {variable!r}" if task else f"{user or f'Agent {agent!r}'} uses {used}"
+        super().__init__(f"{uses}, which is not defined.{then}")
 
 
 class UndefinedField(PlanError):
@@ -294,8 +296,9 @@ class NotConnected(AgentMagicError):
             "os.environ['ANTHROPIC_API_KEY'] = getpass.getpass())\n"
             "  offline      %agents connect simulator     # a mock server, its answers labelled as simulated\n"
             "  a recording  %agents replay FILE           # somebody's recorded run, no key, no network\n"
-            "In a script: am.Claude(api_key=...), with am.Simulator() as server: am.Claude(base_url=server.url, "
-            "api_key='any'), or plan.replay(FILE)."
+            "From Python, plan.run(client=...) asks whom you name, and does not know whom %agents connect named: "
+            "am.Claude(api_key=...), with am.Simulator() as server: am.Claude(base_url=server.url, api_key='any'), or "
+            "plan.replay(FILE)."
         )
 
 
@@ -436,14 +439,15 @@ class LeftOut(CallError):
 
 
 class Late(CallError):
-    """The agent's timeout or the run's deadline passed."""
+    """The timeout of the agent or task, or the run's deadline passed."""
 
-    def __init__(self, deadline_s: float, *, of_run: bool = False, partial: str = "") -> None:
+    def __init__(self, deadline_s: float, *, of_run: bool = False, of_task: bool = False, partial: str = "") -> None:
         whose, option = ("the run's ", "--deadline") if of_run else ("", "--timeout")
-        super().__init__(
-            f"No complete answer within {whose}{deadline_s:g} s. Give it longer with {option}, or ask for less.",
-            partial=partial,
-        )
+        told = f"No complete answer within {whose}{deadline_s:g} s. Give it longer with {option}, or ask for less."
+        if of_task:
+            option = option if of_run else "@am.task(timeout=...)"
+            told = f"Not finished within {whose}{deadline_s:g} s; it may finish later. Give it longer with {option}."
+        super().__init__(told, partial=partial)
         self.deadline_s = deadline_s
 
 

@@ -44,7 +44,7 @@ from agent_magic.record.prices import TokenPrice
 from agent_magic.record.results import RunRecord
 from agent_magic.show.graph import static_bundle
 from agent_magic.show.graph.dot import digraph
-from agent_magic.show.notes import capped_note, choices_note, filled_note, ledger_notes, rounds_note, unasked_note
+from agent_magic.show.notes import ending_notes, ledger_notes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -492,14 +492,7 @@ async def _driven(driver: Driver | Player, session: Session, *, alone: bool) -> 
     else:
         session.settle(driver.record)
     record = driver.record
-    notes = (
-        capped_note(record, driver.policy),
-        rounds_note(record),
-        choices_note(record),
-        filled_note(record),
-        unasked_note(record),
-    )
-    for note in (*notes, *ledger_notes(session.ledger), *session.client.take_notes()):
+    for note in (*ending_notes(record, driver.policy), *ledger_notes(session.ledger), *session.client.take_notes()):
         if note:
             LOG.warning(note)  # a Python warning could be made an error, and the paid run be lost with it
     history = None if alone else session.history

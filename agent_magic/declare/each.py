@@ -49,7 +49,14 @@ REQUESTS = "requests for "
 
 
 class Row(dict[str, Any]):
-    """A row of a frame. As text it has a line per column; `{{ item.column }}` is one cell."""
+    """A row of a frame. As text it has a line per column; `item.column` and `item["column"]` are one cell."""
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self[name]
+        except KeyError:
+            meant = did_you_mean(name, self) or f" It has {', '.join(self)}."
+            raise AttributeError(f"the row has no column {name!r}.{meant}") from None
 
     def __str__(self) -> str:
         return "\n".join(f"{name}: {value}" for name, value in self.items())
@@ -268,6 +275,25 @@ def warn_of_labels(name: str, items: list[tuple[Any, Any]], value: object) -> No
             f"rows. {name} = {name}.reset_index() first gives each its own."
         )
         warnings.warn(message, UserWarning, stacklevel=3)
+
+
+def notes_on_missing(name: str, value: object, paths: Iterable[Sequence[str]]) -> list[str]:
+    """Say which columns that a prompt takes have no value in some rows: it writes `nan` there, in silence.
+
+    Args:
+        name: The name of the frame.
+        value: What the name stands for.
+        paths: What the prompt takes, as names of fields.
+    """
+    if not _is_labelled(value) or not hasattr(value, "columns") or not value.columns.is_unique:
+        return []
+    taken = dict.fromkeys(path[1] for path in paths if len(path) > 1 and path[0] == ITEM)
+    counts = {one: int(value[one].isna().sum()) for one in taken if one in value.columns}
+    missing = [f"item.{one} ({count:,} of {len(value):,} rows)" for one, count in counts.items() if count]
+    if not missing:
+        return []
+    fill = f"{name}.astype(object).fillna('unknown')"
+    return [f"no value, where the prompt says nan or None: {', '.join(missing)}. {fill} says it otherwise"]
 
 
 def as_item(value: Any) -> Any:

@@ -125,7 +125,8 @@ class Edges:
             return
         if name not in self.values:
             hint = "" if agent.part is None else hint_at_item(name, agent.part.item)
-            raise UndefinedVariable(name, agent=agent.name, known=known, what=what, hint=hint)
+            task = agent.name if agent.is_task and not what else ""
+            raise UndefinedVariable(name, agent=agent.name, task=task, known=known, what=what, hint=hint)
         self.used[name] = self.values[name]
 
     def _is_parent(self, agent: Step, name: str) -> bool:

@@ -151,3 +151,10 @@ def reason_of(error: BaseException) -> str:
     except Exception:  # noqa: BLE001 - a class of the user's
         text = ""
     return f"{type(error).__name__}: {text}".rstrip(".: ")
+
+
+def hint_of(error: str) -> str:
+    """Say what helps against an error of a function that runs in a thread of its own; empty where nothing is known."""
+    if "same thread" in error:  # sqlite3's own words
+        return "main=True in @am.tool or @am.task calls it on the main thread, where the connection was opened."
+    return ""

@@ -582,7 +582,7 @@ class Engine:
 
     def _late(self, step: int, why: str | None) -> Failure:
         deadline_s = self._timeouts_s[step] if why == LATE else self._policy.deadline_s or 0.0
-        return failure_of(Late(deadline_s, of_run=why == OVER), 1)
+        return failure_of(Late(deadline_s, of_run=why == OVER, of_task=step in self._requests.tasks), 1)
 
 
 def _fall_back(requests: Requests, admission: Gate | None, step: int) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from agent_magic.declare.user_code import trace_of
+from agent_magic.declare.user_code import hint_of, reason_of, trace_of
 from agent_magic.live.saving import Saves
 
 if TYPE_CHECKING:
@@ -37,6 +37,8 @@ class Ran(NamedTuple):
 
 def failed(error: BaseException) -> Ran:
     """Return what came of a call that raised."""
+    if hint := hint_of(reason_of(error)):
+        error.add_note(hint)
     trace = trace_of(error)
     return Ran(error=error.with_traceback(None), trace=trace)
 

@@ -23,8 +23,9 @@ from urllib.parse import quote, unquote
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
+KEY_START = "sk-ant-"
 SHAPES = {
-    "an Anthropic key": r"sk-ant-[A-Za-z0-9_-]{8,}",
+    "an Anthropic key": KEY_START + r"[A-Za-z0-9_-]{8,}",
     "an OpenAI-style key": r"\bsk-(?!ant-)(?:proj-|svcacct-|admin-|or-v1-)?[A-Za-z0-9_-]{20,}",
     "a Google key": r"\bAIza[0-9A-Za-z_-]{35}",
     "a Google token": r"\b(?:ya29\.|GOCSPX-)[0-9A-Za-z_-]{20,}",

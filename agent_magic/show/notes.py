@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING
 from agent_magic.declare.flow import CONDITION
 from agent_magic.declare.race import BEATEN
 from agent_magic.declare.units import dollars
+from agent_magic.declare.user_code import hint_of
 from agent_magic.live.people import LATE, NOBODY
 from agent_magic.measure.contexts import shared_contexts
 from agent_magic.measure.metrics import cost_mark
 from agent_magic.record.call import APPROVAL
 from agent_magic.record.returned import capped_loops
+from agent_magic.show.page import cut
 from agent_magic.show.text import listed
 
 if TYPE_CHECKING:
@@ -20,12 +22,25 @@ if TYPE_CHECKING:
 
     from agent_magic.engine.policy import Policy
     from agent_magic.measure.contexts import Shared
+    from agent_magic.record.call import ToolCall
     from agent_magic.record.ledger.base import Ledger
     from agent_magic.record.prices import Prices, TokenPrice
     from agent_magic.record.results import AgentResult, RunRecord
 
 
 NO_PRICE = "has no known price"
+
+
+def ending_notes(record: RunRecord, policy: Policy) -> list[str]:
+    """Return what a run that is over has to say wherever it was run; empty ones where there is nothing."""
+    return [
+        capped_note(record, policy),
+        rounds_note(record),
+        choices_note(record),
+        unasked_note(record),
+        failed_tools_note(record),
+        filled_note(record),
+    ]
 
 
 def capped_note(record: RunRecord, policy: Policy) -> str:
@@ -174,6 +189,29 @@ def unasked_note(record: RunRecord) -> str:
         (late, "Denied, since nobody answered in time: {}. Policy(ask_s=...) waits longer."),
     ]
     return " ".join(text.format(listed(names, 5)) for names, text in notes if names)
+
+
+def failed_tools_note(record: RunRecord) -> str:
+    """Name the tools no call of which succeeded, with the last error; empty where there are none.
+
+    The model goes on without them, so the run looks well.
+    """
+    if not record.plan.special:
+        return ""
+    ends: dict[str, list[ToolCall]] = {}
+    for call in (one for result in record.results for one in result.calls if not one.is_own and one.ended is not None):
+        ends.setdefault(call.tool, []).append(call)
+    found: list[str] = []
+    for tool, calls in ends.items():
+        if all(one.status == "failed" for one in calls):
+            error = calls[-1].error or ""
+            shown = cut(error, 120)
+            end = "" if shown.endswith((".", "…", "?")) else "."
+            found.append(f"No call of {tool} succeeded ({len(calls):,} failed): {shown}{end} {hint_of(error)}".rstrip())
+    return " ".join([*found[:_MOST_TOOLS], *(["%agents error NAME shows where."] if found else [])])
+
+
+_MOST_TOOLS = 3
 
 
 def _asked(agent: str, tool: str) -> str:

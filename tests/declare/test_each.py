@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import copy
 import time
 from dataclasses import replace
+from typing import Any
 
 import pandas as pd
 import pytest
 
 import agent_magic as am
 from agent_magic.declare.context import Context
-from agent_magic.declare.each import Part, one_of
+from agent_magic.declare.each import Part, as_item, notes_on_missing, one_of
 from agent_magic.errors import DeclarationError, DuplicateAgent, PlanError, UndefinedVariable, UnknownAgent
 from tests.live.virtual import Reply, drive
 
@@ -249,3 +251,23 @@ def test_one_of_a_group_is_what_its_checks_would_make_of_it(step):
         one, other = getattr(checked, name), getattr(made, name)
         assert one == other or (name == "template" and one.text == other.text and one.names == other.names), name
     assert step.name == "ask", "the declaration stays"
+
+
+def test_a_row_has_its_cells_as_attributes_too():
+    """A task may write `item.price`, as prompts do; a column that is not there is named, with the nearest."""
+    row: Any = as_item({"price": 1.5})
+    assert 1.5 == row.price == row["price"]
+    with pytest.raises(AttributeError, match=r"no column 'prise'\. Did you mean 'price'"):
+        _ = row.prise
+    assert row == copy.deepcopy(row)
+
+
+def test_cells_without_a_value_are_told():
+    """A prompt writes `nan` for them. Columns that it does not take, and other kinds of values, say nothing."""
+    frame = pd.DataFrame({"when": ["today", None, None], "stars": [1.0, 2.0, None], "full": [1, 2, 3]})
+    paths = [("item", "when"), ("item", "full"), ("item", "nothing"), ("item",), ("other", "stars")]
+    (said,) = notes_on_missing("rows", frame, paths)
+    assert said.startswith("no value, where the prompt says nan or None: item.when (2 of 3 rows). ")
+    assert said.endswith("rows.astype(object).fillna('unknown') says it otherwise")
+    assert 2 == (frame.astype(object).fillna("unknown")["when"] == "unknown").sum()
+    assert [] == notes_on_missing("rows", [None], paths) == notes_on_missing("rows", frame["when"], paths)

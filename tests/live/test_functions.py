@@ -506,3 +506,11 @@ def test_a_model_is_told_errors_without_secrets(monkeypatch):
 def test_a_model_is_told_results():
     """As `result_text` writes them."""
     assert ("42", False, 2, ()) == tool_result(run(double, {"x": 21}), {})
+
+
+def test_no_key_goes_out_in_a_result():
+    """A tool that lists the environment returns it too."""
+    key = "sk-" + "ant-api03-" + "b" * 20
+    found = tool_result(Ran({"HOME": "/root", "ANTHROPIC_API_KEY": key}), {})
+    assert '{"HOME": "/root", "ANTHROPIC_API_KEY": "[an Anthropic key]"}' == found.content
+    assert not found.is_error

@@ -8,7 +8,7 @@ from agent_magic.declare.units import UNKNOWN, plural, seconds
 from agent_magic.notebook.command import CommandContext, Parser, Verb, add_name, add_nothing
 from agent_magic.notebook.front_end import display_value, is_kernel, say, show_page
 from agent_magic.record.plaintext import single_line
-from agent_magic.show.page import Column, Line, Page, Table
+from agent_magic.show.page import Column, Line, Page, Table, Words
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 MOST_ERRORS = 5
 MOST_PARTIAL = 200
+MOST_CALLS = 3
+MOST_TRACE = 3_000
 ATTEMPTS = (
     Column("attempt", "number"),
     Column("HTTP", "number"),
@@ -76,7 +78,8 @@ def error_page(run: Run, name: str) -> Page:
 
 def _errors(result: AgentResult) -> list[Block]:
     head = f"{single_line(result.name)}:"
-    if result.error is None and not any(attempt.error for attempt in result.attempts):
+    calls = _failed_calls(result)
+    if result.error is None and not calls and not any(attempt.error for attempt in result.attempts):
         return [Line(f"{result.status}.", head=head)]
     told = f"{result.status}" + (f": {result.error}" if result.error else "")
     rows = [
@@ -97,10 +100,23 @@ def _errors(result: AgentResult) -> list[Block]:
     facts = Line(f"{result.model}, {plural(len(result.attempts), 'attempt')}", "soft")
     return [
         Line(told, "warn" if result.error else "", head),
-        facts,
-        *([Table(ATTEMPTS, rows)] if rows else []),
+        *([facts, Table(ATTEMPTS, rows)] if rows else []),
         *partial,
+        *calls,
     ]
+
+
+def _failed_calls(result: AgentResult) -> list[Block]:
+    """Say where functions failed, with the lines of the user's that led there, and what they had printed."""
+    failed = [one for one in result.calls if one.status == "failed" and one.ended is not None]
+    told: list[Block] = []
+    for call in failed[-MOST_CALLS:]:
+        if call.turn:
+            told.append(Line(call.arguments or "{}", head=f"{single_line(call.tool)}, turn {call.turn}:"))
+        told.append(Words((call.ended and call.ended.trace) or call.error or "", MOST_TRACE))
+        told += [Line("", head="printed"), Words(call.prints[-MOST_PARTIAL:])] if call.prints.strip() else []
+    left = len(failed) - MOST_CALLS
+    return [*([Line(f"{left:,} earlier calls failed too: run.tool_calls", "soft")] if left > 0 else []), *told]
 
 
 VERBS = {
@@ -117,7 +133,8 @@ VERBS = {
         examples=("%agents show compare", "%agents show compare --markdown"),
     ),
     "error": Verb(
-        "Show why an agent failed, attempt by attempt, in the last run or the run under way.",
+        "Show why an agent or a task failed, by attempts and lines of your functions, in the last run or the run under "
+        "way.",
         add_name,
         _error,
         examples=("%agents error compare",),

@@ -17,16 +17,7 @@ from agent_magic.notebook.running import execute
 from agent_magic.notebook.settings import add_policy
 from agent_magic.notebook.verbs.results import show_result
 from agent_magic.show.closing import closing
-from agent_magic.show.notes import (
-    budget_note,
-    capped_note,
-    choices_note,
-    context_notes,
-    filled_note,
-    replayed_files_note,
-    rounds_note,
-    unasked_note,
-)
+from agent_magic.show.notes import budget_note, context_notes, ending_notes, replayed_files_note
 from agent_magic.show.text import one_line
 
 if TYPE_CHECKING:
@@ -101,12 +92,8 @@ def tell_end(
     policy = policy or policy_of(run.record)[0]
     notes = [
         run.totals.why if graphic and not is_unwatched(ctx.shell) else "",  # the line has it already
-        capped_note(run.record, policy),
-        rounds_note(run.record),
-        choices_note(run.record),
+        *ending_notes(run.record, policy),
         budget_note(run.record, policy),
-        unasked_note(run.record),
-        filled_note(run.record),
         replayed_files_note(run.record),
         *context_notes(run.record, run.prices),
         *session.keeping.take_notes(),
