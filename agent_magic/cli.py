@@ -7,7 +7,7 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from agent_magic.errors import AgentMagicError
 from agent_magic.record.cassette.writing import made_with
@@ -91,6 +91,8 @@ def _replay(given: argparse.Namespace) -> int:
 
 
 def _export(given: argparse.Namespace) -> int:
+    from agent_magic.declare.plan_json import with_files  # lazy: other commands need none of it
+    from agent_magic.notebook.files.attached import read  # lazy: it loads IPython
     from agent_magic.notebook.files.cells import find_agents, plan_data, read_cells  # lazy: it loads IPython
     from agent_magic.notebook.files.scripts import to_script  # lazy: it loads IPython
 
@@ -100,6 +102,7 @@ def _export(given: argparse.Namespace) -> int:
         where = f"cell {cell} computes it" if cell else "no cell sets it"
         print(f"note: {name!r} has no plain value ({where}): give it in the result", file=sys.stderr)
     if given.format == "json":
+        plan |= with_files(read(plan["values"], _folder(given.notebook)))
         return _write(json.dumps(plan, indent=2) + "\n", given.output)
     title = "The agents of a notebook." if given.notebook == "-" else f"The agents of {Path(given.notebook).name}."
     run = found.runs[-1] if found.runs else ""
@@ -108,18 +111,21 @@ def _export(given: argparse.Namespace) -> int:
 
 def _import(given: argparse.Namespace) -> int:
     from agent_magic.api import Plan  # lazy: other commands need none of it
+    from agent_magic.notebook.files.attached import read  # lazy: it loads IPython
     from agent_magic.notebook.files.cells import to_notebook  # lazy: it loads IPython
     from agent_magic.notebook.files.scripts import from_script  # lazy: it loads IPython
 
     text, run = _text(given.plan), ""
     if given.plan.endswith(".py") or not text.lstrip().startswith(("{", "[")):
         data, run = from_script(text)
-        plan = Plan.from_dict(data)
+        written: dict[str, Any] = data["values"]
+        plan = Plan.from_dict({**data, "values": read(written, _folder(given.plan))})
     else:
-        plan = Plan.from_json(text)
+        plan, written = Plan.from_json(text), dict[str, Any]()
     for note in plan.notes:
         print(f"note: {note}", file=sys.stderr)
-    return _write(json.dumps(to_notebook(plan, run), indent=1) + "\n", given.output)
+    known = {**plan.values, **{name: one for name, one in written.items() if name in plan.values}}
+    return _write(json.dumps(to_notebook(plan, run, known=known), indent=1) + "\n", given.output)
 
 
 def _scan(given: argparse.Namespace) -> int:
@@ -133,6 +139,11 @@ def _scan(given: argparse.Namespace) -> int:
         return DIFFERS
     print(f"nothing like a key in {len(given.files)} files" if len(given.files) > 1 else "nothing like a key in it")
     return 0
+
+
+def _folder(name: str) -> Path:
+    """Return where the paths of a file begin; standard input has those of this process."""
+    return Path() if name == "-" else Path(name).parent
 
 
 def _text(name: str) -> str:

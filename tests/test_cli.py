@@ -81,6 +81,58 @@ def test_the_script_runs(saved, tmp_path):
     assert KEY not in done.stdout + done.stderr + script.read_text()
 
 
+FILES = (
+    'report = am.text_file("report.txt")\npapers = [am.text_file(Path("report.txt"), title="It")]',
+    "%%agent a --attach report\nWhat fell?",
+    "%%agent b --context report\nWhat rose? {{ papers[0] }}",
+)
+
+
+def test_files_that_cells_attach_come_along(tmp_path, capsys, monkeypatch):
+    """The script reads them again, and runs; a notebook made of it has the same cell; JSON holds their bytes."""
+    path, script, back = tmp_path / "n.ipynb", tmp_path / "s.py", tmp_path / "back.ipynb"
+    path.write_text(json.dumps(notebook(*FILES)))
+    (tmp_path / "report.txt").write_text("Sales fell.")
+    assert 0 == main(["export", str(path), "--output", str(script)])
+    assert "" == capsys.readouterr().err
+    assert "    'report': am.text_file('report.txt'),\n    'papers': [am.text_file('report.txt', title='It')],\n" in (
+        script.read_text()
+    )
+    simulator = child.start(latency="none")
+    try:
+        environment = {**os.environ, "ANTHROPIC_BASE_URL": simulator.url, "ANTHROPIC_API_KEY": KEY}
+        command = [sys.executable, script]
+        done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
+    finally:
+        simulator.stop()
+    assert 0 == done.returncode, done.stderr
+    assert 0 == main(["import", str(script), "--output", str(back)])
+    cells = ["".join(cell["source"]) for cell in json.loads(back.read_text())["cells"]]
+    read = (
+        "import agent_magic as am\n\nreport = am.text_file('report.txt')\npapers = [am.text_file('report.txt', title="
+    )
+    assert any(one.startswith(read) for one in cells)
+    assert 0 == main(["export", str(path), "--format", "json"])
+    plan = Plan.from_json(capsys.readouterr().out)
+    assert b"Sales fell." == plan.values["report"].data == plan.values["papers"][0].data
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "p.json").write_text(plan.to_json())
+    assert 0 == main(["import", "p.json"])
+    assert "report = am.text_file('report.txt')" in capsys.readouterr().out
+
+
+def test_steps_that_cells_make_in_python_are_no_values(tmp_path, capsys):
+    """An export cannot hold their functions: it is refused by name, with what to do."""
+    path = tmp_path / "n.ipynb"
+    path.write_text(json.dumps(notebook('tidy = am.Task("tidy", str.upper)', "%%agent a\n{{ tidy }}")))
+    assert 2 == main(["export", str(path)])
+    said = capsys.readouterr().err
+    assert "the step 'tidy', which cell 1 makes in Python. An export holds prompts and plain values" in said
+    path.write_text(json.dumps(notebook("fig, [ax, b] = plt.subplots(), (1, 2)", "%%agent a\n{{ fig }} {{ b }}")))
+    assert 0 == main(["export", str(path)])
+    assert "'fig' has no plain value (cell 1 computes it)" in capsys.readouterr().err
+
+
 def test_what_is_computed_is_named(tmp_path, capsys):
     """A value that only running the notebook gives is left open, and the cell that computes it is told."""
     path = tmp_path / "n.ipynb"

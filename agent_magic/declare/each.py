@@ -277,7 +277,7 @@ def warn_of_labels(name: str, items: list[tuple[Any, Any]], value: object) -> No
         warnings.warn(message, UserWarning, stacklevel=3)
 
 
-def notes_on_missing(name: str, value: object, paths: Iterable[Sequence[str]]) -> list[str]:
+def notes_on_missing(name: str, value: object, paths: Iterable[Sequence[str | int]]) -> list[str]:
     """Say which columns that a prompt takes have no value in some rows: it writes `nan` there, in silence.
 
     Args:
@@ -287,8 +287,8 @@ def notes_on_missing(name: str, value: object, paths: Iterable[Sequence[str]]) -
     """
     if not _is_labelled(value) or not hasattr(value, "columns") or not value.columns.is_unique:
         return []
-    taken = dict.fromkeys(path[1] for path in paths if len(path) > 1 and path[0] == ITEM)
-    counts = {one: int(value[one].isna().sum()) for one in taken if one in value.columns}
+    taken = {path[1] for path in paths if len(path) > 1 and path[0] == ITEM}
+    counts = {one: int(value[one].isna().sum()) for one in value.columns if one in taken}
     missing = [f"item.{one} ({count:,} of {len(value):,} rows)" for one, count in counts.items() if count]
     if not missing:
         return []

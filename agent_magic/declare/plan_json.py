@@ -55,7 +55,7 @@ from agent_magic.declare.validation import must_be
 from agent_magic.errors import DeclarationError, PlanError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from agent_magic.declare.plan import Plan
     from agent_magic.declare.step import Step
@@ -321,8 +321,12 @@ def _parent(reference: object, place: int, names: Sequence[str], *, drop: bool) 
 def attachments_of(plan: Plan) -> dict[str, Attachment]:
     """Return the pictures and documents among a plan's values and items, each once, by sha256."""
     items = [agent.part.item for agent in plan.agents if agent.part is not None]
+    return _found_in([*plan.values.values(), *plan.shown.values(), *items])
+
+
+def _found_in(values: Iterable[Any]) -> dict[str, Attachment]:
     found: dict[str, Attachment] = {}
-    todo: list[Any] = [*plan.values.values(), *plan.shown.values(), *items]
+    todo = [*values]
     while todo:
         one = todo.pop(0)
         if isinstance(one, Attachment):
@@ -330,6 +334,13 @@ def attachments_of(plan: Plan) -> dict[str, Attachment]:
         elif holds_content(one):
             todo += one.values() if isinstance(one, dict) else one if isinstance(one, list | tuple) else ()
     return found
+
+
+def with_files(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return values as a JSON plan has them, with the bytes of the pictures and documents in them."""
+    plain = {name: _plain(value) if holds_content(value) else value for name, value in values.items()}
+    found = files_to_json(_found_in(values.values()))
+    return {"values": plain, **({"attachments": found} if found else {})}
 
 
 def files_to_json(attachments: Mapping[str, Attachment]) -> dict[str, str]:

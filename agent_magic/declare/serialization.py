@@ -115,6 +115,8 @@ def as_text(value: object) -> str:
             return str(shown.tolist())  # `str` of an array leaves its middle out
     if isinstance(shown, _NO_TEXT):
         raise ValueError(f"a {kind} has no text; call it in a cell, and use what it returns")
+    if hasattr(kind_of := type(value), "is_task"):
+        raise ValueError(f"an am.{kind_of.__name__} is a step, and has no text; put it among the steps of the plan")
     text = str(shown)
     if text[:1] == "<" and _ADDRESS.fullmatch(text):
         raise ValueError(f"the text of this {kind} is an address in memory; use list(...) of it, or an attribute")

@@ -13,7 +13,14 @@ from IPython.core.magic import Magics, cell_magic, line_magic, magics_class, no_
 from traitlets import observe
 
 from agent_magic.api.choosing import choose
-from agent_magic.declare.each import ITEM, columns_missing, count_items, first_item, hint_at_item
+from agent_magic.declare.each import (
+    ITEM,
+    columns_missing,
+    count_items,
+    first_item,
+    hint_at_item,
+    notes_on_missing,
+)
 from agent_magic.declare.models import candidates_of
 from agent_magic.declare.roles import ROLES
 from agent_magic.declare.serialization import python_notes
@@ -217,7 +224,7 @@ class AgentMagics(Magics, Settings):
         registry, names = self.session.registry(plan), self.shell.user_ns
         self.session.check_fields([agent], registry, names)
         notes = registry.declare(agent, cell, ran=self.session.ran, variables=names, cycles=self.on_cycle != "error")
-        notes += [*self._notes_on(agent, registry), *registry.gone(cell)]
+        notes += [*registry.adopt(names), *self._notes_on(agent, registry), *registry.gone(cell)]
         display_bundle(declaration_card(notes=notes, **self._told(agent, registry)))
         if is_kernel(self.shell):
             self.session.warm_up.start()
@@ -226,7 +233,7 @@ class AgentMagics(Magics, Settings):
         registry, names = self.session.registry(plan), self.shell.user_ns
         self.session.check_fields(agents, registry, names)
         done: Any = {"ran": self.session.ran, "variables": names, "cycles": self.on_cycle != "error"}
-        notes = [*registry.declare_all(agents, cell, **done), *registry.gone(cell)]
+        notes = [*registry.declare_all(agents, cell, **done), *registry.adopt(names), *registry.gone(cell)]
         notes += [f"{agent.name}: {note}" for agent in agents for note in self._notes_on(agent, registry)]
         display_bundle(declarations_card([self._told(agent, registry) for agent in agents], notes))
         if is_kernel(self.shell):
@@ -238,6 +245,8 @@ class AgentMagics(Magics, Settings):
         hidden = agent.name in names and not agent.is_task
         taken = f"prompts take {{{{ {agent.name} }}}} from the agent, not from your variable of that name"
         said = [*lines_that_declare(agent.prompt), *python_notes(registry.variables(agent), names)]
+        if agent.each is not None and agent.each in names:
+            said += notes_on_missing(agent.each, names[agent.each], agent.template.paths)
         if undefined := registry.undefined(agent, names):
             item = first_item(names.get(agent.each))
             said += filter(None, (hint_at_item(name, item) for name in undefined))

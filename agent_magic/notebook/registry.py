@@ -5,22 +5,22 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from agent_magic.declare.agent import Agent
 from agent_magic.declare.changes import with_changes
 from agent_magic.declare.condition import deciding_names
 from agent_magic.declare.context import Context
 from agent_magic.declare.dag import build_dag
 from agent_magic.declare.expansion import in_rounds, names_before
+from agent_magic.declare.task import Task
 from agent_magic.errors import DeclarationError, UnknownAgent
+from agent_magic.notebook.front_end import Cell
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-    from agent_magic.declare.agent import Agent
     from agent_magic.declare.step import Step
-    from agent_magic.declare.task import Task
-    from agent_magic.notebook.front_end import Cell
 
-T = TypeVar("T", "Agent | Task", Context)
+T = TypeVar("T", Agent | Task, Context)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +43,7 @@ class Registry:
         self.name, self._common = name, common
         self._agents: dict[str, Declared[Step]] = {}
         self._contexts: dict[str, Declared[Context]] = {}
+        self._adopted: dict[str, Step] = {}
 
     def __len__(self) -> int:
         return len(self._agents)
@@ -159,6 +160,42 @@ class Registry:
         old, (self._contexts, said) = self._contexts.get(name), _with(self._contexts, context, cell)
         changed = old is not None and old.value != context
         return [*notes, *said, *(self.stale_note(name, ran) if changed else [])]
+
+    def adopt(self, namespace: Mapping[str, Any]) -> list[str]:
+        """Take in the steps in variables that declared ones name: `clean = am.Task("clean", tidy)`, `{{ clean }}`.
+
+        A task that takes what is declared is taken in too, such as one whose function is imported. Tasks and agents
+        that have to do with none of this are for `Plan`. One is let go again when its variable holds something else.
+
+        Args:
+            namespace: The notebook's variables.
+
+        Returns:
+            Notes for the user: what stays out, since its variable has another name.
+        """
+        notes: list[str] = []
+        for name, step in [*self._adopted.items()]:
+            if name not in self._agents or self._agents[name].value is not step:
+                del self._adopted[name]
+            elif namespace.get(name) is not step:
+                del self._adopted[name], self._agents[name]
+        todo = [name for agent in self.agents for name in (*agent.reads, *agent.after)]
+        tasks = {name: one for name, one in [*namespace.items()] if isinstance(one, Task) and one.name == name}
+        while todo or (todo := [name for name, one in tasks.items() if name not in self._known and self._feeds(one)]):
+            name = todo.pop()
+            step = namespace.get(name)
+            if name in self._known or not isinstance(step, Agent | Task):
+                continue
+            if step.name != name:
+                notes.append(f"{{{{ {name} }}}} is the step {step.name!r}: give both one name, {step.name} = ...")
+                continue
+            self._agents[name] = Declared(step, Cell())
+            self._adopted[name] = step
+            todo += [*step.reads, *step.after]
+        return notes
+
+    def _feeds(self, task: Task) -> bool:
+        return any(name in self._agents for name in (*task.reads, *task.after))
 
     def has_context(self, name: str) -> bool:
         """Return whether it has a context of its own of that name."""

@@ -221,6 +221,7 @@ class Session:
             raise PlanError(
                 f"No agents are declared yet in {name!r}. Write a cell that starts with %%agent NAME.{others}"
             )
+        registry.adopt(namespace)
         declared = tuple(
             self._expected(self._typed(agent, namespace)).with_defaults(**defaults) for agent in registry.agents
         )

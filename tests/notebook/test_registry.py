@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from agent_magic.declare.agent import Agent
 from agent_magic.declare.context import Context
+from agent_magic.declare.task import Task
 from agent_magic.errors import Cycle, DeclarationError, UnknownAgent
 from agent_magic.notebook.front_end import Cell
 from agent_magic.notebook.registry import Registry
@@ -308,3 +309,39 @@ def test_contexts_are_forgotten():
         registry.drop(["lawss"])
     registry.clear()
     assert () == registry.contexts
+
+
+def test_a_step_in_a_variable_counts_where_it_is_named():
+    """`clean = am.Task("clean", tidy)` and `{{ clean }}`: no text, but a step, and those that it takes too."""
+    space = {"clean": Task("clean", lambda rows: rows), "rows": Task("rows", lambda: 1)}
+    space["other"] = Task("other", lambda: 1)
+    registry = registry_of(a="{{ clean }}", b="{{ misnamed }}")
+    space["misnamed"] = Agent("helper", "x")
+    assert ["{{ misnamed }} is the step 'helper': give both one name, helper = ..."] == registry.adopt(space)
+    assert ["a", "b", "clean", "rows"] == names(registry)
+    assert (("clean", "prompt"),) == registry.parents(registry.agents[0])
+    registry.adopt(space)
+    assert ["a", "b", "clean", "rows"] == names(registry)
+    newer = Task("clean", lambda: 1)
+    registry.adopt({**space, "clean": newer})
+    assert newer is registry.agents[-1]
+    registry.adopt({"clean": "a text"})
+    assert ["a", "b"] == names(registry)
+    registry.adopt(space)
+    declare(registry, "clean", "an agent of that name", "cell 9")
+    registry.adopt({})
+    assert ["a", "b", "clean"] == names(registry)
+
+
+def test_a_task_in_a_variable_that_takes_what_is_declared_counts_too():
+    """Nobody has to name it; one that has to do with nothing here, or has another name, is for a plan in Python."""
+    space = {
+        "up": Task("up", lambda a: a),
+        "upper": Task("upper", lambda up, rows: up),
+        "rows": Task("rows", lambda: 1),
+        "far": Task("far", lambda z: z),
+        "x": Task("y", lambda a: a),
+    }
+    registry = registry_of(a="x")
+    assert [] == registry.adopt(space)
+    assert {"a", "up", "upper", "rows"} == set(names(registry))

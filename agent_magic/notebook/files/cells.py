@@ -8,6 +8,7 @@ import re
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from IPython.core.error import UsageError
@@ -16,6 +17,7 @@ from IPython.core.inputtransformer2 import TransformerManager
 from agent_magic.declare.agent import NAMES, OPTIONS, Agent
 from agent_magic.declare.cells import options_text, race_text
 from agent_magic.declare.condition import FLOW
+from agent_magic.declare.content import Attachment
 from agent_magic.declare.context import Context
 from agent_magic.declare.plan_json import plan_to_dict
 from agent_magic.declare.returns import look_up
@@ -24,17 +26,19 @@ from agent_magic.declare.task import Task
 from agent_magic.declare.tool import Tools, tools_of
 from agent_magic.errors import AgentMagicError, DeclarationError, PlanError
 from agent_magic.notebook.declaring import read_agent, read_agents, read_context
+from agent_magic.notebook.files.attached import unread, value_of
 from agent_magic.notebook.session import DEFAULT_PLAN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
-    from pathlib import Path
 
     from agent_magic.declare.plan import Plan
     from agent_magic.notebook.declaring import FindTools, LookUp
 
 T = TypeVar("T")
 _CONFIG = re.compile(r"^\s*%config\s+AgentMagics\.(\w+)\s*=\s*(.+)$", re.MULTILINE)
+STEPS = frozenset({"Task", "Agent", "first_of"})
+"""What makes a step in Python."""
 _BLANK = re.compile(r"\A(?:[ \t]*\n)+")
 _DEFAULTS = {"model": "model", "max_tokens": "max_tokens", "timeout": "timeout_s", "effort": "effort"}
 """The settings of `%config AgentMagics` that agents without their own take, and what they are called there."""
@@ -51,6 +55,7 @@ class Found:
         computed: The cells that set other variables, by name.
         defined: The cells that define or import functions and classes, by name.
         tasks: The parameters of the functions that are tasks, by name.
+        steps: The cells that set variables to steps made in Python, such as `am.Task(...)`, by name.
         runs: The lines of `%agents run` and `%agents start`, in order.
     """
 
@@ -60,6 +65,7 @@ class Found:
     computed: dict[str, int] = field(default_factory=dict[str, int])
     defined: dict[str, int] = field(default_factory=dict[str, int])
     tasks: dict[str, set[str]] = field(default_factory=dict[str, set[str]])
+    steps: dict[str, int] = field(default_factory=dict[str, int])
     runs: list[str] = field(default_factory=list[str])
 
 
@@ -182,18 +188,26 @@ def _assignments(source: str, number: int, found: Found) -> None:
             taken = node.args
             found.tasks[node.name] = {one.arg for one in (*taken.posonlyargs, *taken.args, *taken.kwonlyargs)}
     for name, value in _named(tree):
+        found.steps.pop(name, None)
         try:
-            found.values[name] = ast.literal_eval(value)
+            found.values[name] = value_of(value)
             found.computed.pop(name, None)
         except (ValueError, SyntaxError, TypeError, RecursionError):
             found.values.pop(name, None)
             found.computed[name] = number
+            if isinstance(value, ast.Call) and ast.unparse(value.func).rpartition(".")[2] in STEPS:
+                found.steps[name] = number
 
 
 def _named(tree: ast.Module) -> Iterator[tuple[str, ast.expr]]:
+    """Yield the names that the top level sets, each with what it is set to; of `a, b = f()` all of `f()`."""
     for node in tree.body:
         if isinstance(node, ast.Assign):
-            yield from ((target.id, node.value) for target in node.targets if isinstance(target, ast.Name))
+            for target in node.targets:
+                parts = target.elts if isinstance(target, ast.Tuple | ast.List) else [target]
+                values = node.value.elts if isinstance(node.value, ast.Tuple | ast.List) else []
+                each = values if len(parts) == len(values) and parts != [target] else [node.value] * len(parts)
+                yield from ((part.id, one) for part, one in zip(parts, each, strict=True) if isinstance(part, ast.Name))
         elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.value is not None:
             yield node.target.id, node.value
 
@@ -241,6 +255,8 @@ def plan_data(found: Found, name: str) -> tuple[dict[str, Any], dict[str, int | 
     for task, parameters in found.tasks.items():
         if task in wanted or parameters & agents.keys():
             raise _needs_code(f"The plan {name!r} has the task {task!r}, a function of cell {found.defined[task]}")
+    for step in found.steps.keys() & wanted:
+        raise _needs_code(f"The plan {name!r} has the step {step!r}, which cell {found.steps[step]} makes in Python")
     values = {one: found.values[one] for one in wanted if one in found.values}
     unknown = {one: found.computed.get(one) for one in wanted if one not in found.values}
     plan: dict[str, Any] = {"name": name, "agents": rows, "values": values}
@@ -272,6 +288,8 @@ def to_notebook(
     named = "" if plan.name == "agents" else f" --plan {plan.name}"
     contexts = _contexts(plan, named)
     values = [_assigned(name, value) for name, value in (known or plan.values).items() if name not in contexts]
+    if any(" = am." in one or "[am." in one for one in values):
+        values.insert(0, "import agent_magic as am\n")
     if values:
         cells.append(_cell("code", "\n".join(values)))
     written = [declaration(agent, named) if _has_its_type(agent) else None for agent in steps or plan.agents]
@@ -341,12 +359,14 @@ def _contexts(plan: Plan, named: str) -> dict[str, str]:
 
 
 def _assigned(name: str, value: object) -> str:
-    """Write an assignment of a plain value; a comment where it is none."""
+    """Write an assignment of a plain value, or of files to be read; a comment where it is neither."""
+    value = unread(value, Path.cwd())
     try:
-        plain = ast.literal_eval(repr(value)) == value
-    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        plain = value_of(ast.parse(repr(value), mode="eval").body) == value
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
         plain = False
-    return f"{name} = {value!r}" if plain else f"# {name} = ...  # {type(value).__name__}: load it here"
+    kind = value.label if isinstance(value, Attachment) else type(value).__name__
+    return f"{name} = {value!r}" if plain else f"# {name} = ...  # {kind}: load it here"
 
 
 def declaration(agent: Step, plan: str) -> str | None:

@@ -1,6 +1,6 @@
 """Plans as Python scripts that use the public API and need no notebook: written, and read back.
 
-A script is read as text. Only plain values are taken from it; nothing of it runs.
+A script is read as text. Only plain values are taken from it, and the names of files to be read; nothing of it runs.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from agent_magic.declare.agent import NAMES, OPTIONS
 from agent_magic.declare.condition import FLOW
 from agent_magic.declare.task import first_of
 from agent_magic.errors import PlanError
+from agent_magic.notebook.files.attached import value_of
 from agent_magic.notebook.settings import run_options
 
 if TYPE_CHECKING:
@@ -146,7 +147,8 @@ def from_script(text: str) -> tuple[dict[str, Any], str]:
         text: The script.
 
     Returns:
-        A JSON plan (see `agent_magic.declare.plan_json`), and its `Policy` as options of `%agents run`.
+        A JSON plan (see `agent_magic.declare.plan_json`), and its `Policy` as options of `%agents run`. Values may hold
+        files that are not read yet; see `agent_magic.notebook.files.attached`.
 
     Raises:
         PlanError: It is not Python, declares no plan, or computes a part of it. The message names the line.
@@ -212,7 +214,7 @@ class _Reader:
     def value(self, node: ast.expr) -> Any:
         """Return a plain value."""
         try:
-            return ast.literal_eval(self.follow(node))
+            return value_of(self.follow(node))
         except (ValueError, SyntaxError, TypeError, RecursionError):
             raise _computed(node) from None
 

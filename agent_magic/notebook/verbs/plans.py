@@ -11,6 +11,7 @@ from IPython.core.error import UsageError
 from agent_magic.api import Run
 from agent_magic.declare.cells import to_cell
 from agent_magic.declare.presets import PRESETS
+from agent_magic.declare.units import plural
 from agent_magic.forecast.advice.advice import Advice, lint
 from agent_magic.forecast.loads import LOADS, loads_frame, under_load
 from agent_magic.measure.plans import todo_frame, todo_markdown
@@ -72,7 +73,7 @@ def _export(ctx: CommandContext, given: Namespace) -> None:
         path.write_text(json.dumps(data, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     except OSError as error:
         raise UsageError(f"{name!r} cannot be written: {error.strerror}. Choose another place.") from None
-    say(f"{len(plan)} agents written to {name}.")
+    say(f"{plural(len(plan), 'agent')} written to {name}.")
 
 
 async def _lint(ctx: CommandContext, given: Namespace) -> Advice:

@@ -1,0 +1,117 @@
+"""Values as files of Python write them: plain ones, and pictures and documents by the call that reads their file.
+
+`report = am.pdf("report.pdf")` is known by its text, without running it: a `Reading`, whose `repr` is that call.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+from agent_magic.declare.content import PLAIN_TEXT, Attachment
+from agent_magic.declare.pictures import PDF, image, pdf, text_file
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+READERS = {"image": image, "pdf": pdf, "text_file": text_file}
+_HOMES = frozenset({"am", "agent_magic"})
+
+
+class Reading(NamedTuple):
+    """A file that is to be read: `am.pdf('report.pdf')`.
+
+    Attributes:
+        reader: The function that reads it.
+        path: The file.
+        title: What it is called; `None` is as the file.
+    """
+
+    reader: str
+    path: str
+    title: str | None = None
+
+    def __repr__(self) -> str:
+        titled = "" if self.title is None else f", title={self.title!r}"
+        return f"am.{self.reader}({self.path!r}{titled})"
+
+
+def value_of(node: ast.expr) -> Any:
+    """Return the value that an expression writes out.
+
+    Raises:
+        ValueError: It is computed. `SyntaxError`, `TypeError` and `RecursionError` mean the same.
+    """
+    match node:
+        case ast.Call():
+            return _reading(node)
+        case ast.List(items):
+            return [value_of(one) for one in items]
+        case ast.Tuple(items):
+            return tuple(value_of(one) for one in items)
+        case ast.Dict(keys, values):
+            names = [ast.literal_eval(one) for one in cast("list[ast.expr]", keys)]
+            return dict(zip(names, map(value_of, values), strict=True))
+        case _:
+            return ast.literal_eval(node)
+
+
+def _reading(node: ast.Call) -> Reading:
+    match node:
+        case ast.Call(ast.Attribute(ast.Name(home), reader), [file], titles) if home in _HOMES and reader in READERS:
+            match file:
+                case ast.Call(ast.Name("Path"), [written], []):
+                    path = ast.literal_eval(written)
+                case _:
+                    path = ast.literal_eval(file)
+            named = {one.arg: ast.literal_eval(one.value) for one in titles}
+            if isinstance(path, str) and named.keys() <= {"title"}:
+                return Reading(reader, path, named.get("title"))
+        case _:
+            pass
+    raise ValueError("a call")
+
+
+def read(value: Any, folder: Path) -> Any:
+    """Return a value with the files in it read.
+
+    Args:
+        value: What `value_of` returned.
+        folder: Where relative paths begin.
+
+    Raises:
+        DeclarationError: One cannot be read.
+    """
+    return _each(value, lambda one: READERS[one.reader](folder / one.path, title=one.title), Reading)
+
+
+def unread(value: Any, folder: Path) -> Any:
+    """Return a value in which the pictures and documents are readings of their files, where those are in a folder."""
+    return _each(value, lambda one: _file_of(one, folder) or one, Attachment)
+
+
+def holds_reading(value: Any) -> bool:
+    """Tell whether a value names a file to be read."""
+    found: list[Reading] = []
+    _each(value, found.append, Reading)
+    return bool(found)
+
+
+def _file_of(one: Attachment, folder: Path) -> Reading | None:
+    path = folder / one.title if one.title else folder
+    if not path.is_file() or hashlib.sha256(path.read_bytes()).hexdigest() != one.sha256:
+        return None
+    reader = "image" if one.kind == "image" else {PDF: "pdf", PLAIN_TEXT: "text_file"}[one.media_type]
+    return Reading(reader, one.title)
+
+
+def _each(value: Any, change: Callable[[Any], Any], kind: type[Any]) -> Any:
+    if isinstance(value, kind):
+        return change(value)
+    if isinstance(value, dict):
+        return {name: _each(one, change, kind) for name, one in cast("dict[Any, Any]", value).items()}
+    if type(value) in {list, tuple}:
+        return type(value)(_each(one, change, kind) for one in value)
+    return value
