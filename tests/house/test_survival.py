@@ -16,7 +16,7 @@ TURNS, FUNCTIONS, TOOL, RESULT = (
     "declare/test_tool_result",
 )
 RETURNS, CONTENT, TYPED, PEOPLE = "declare/test_returns", "declare/test_content", "live/test_typed", "live/test_people"
-FLOW = "live/test_flow"
+FLOW, SERVERS = "live/test_flow", "live/test_mcp"
 DIE, WORKERS, SCALING = "providers/test_workers_die", "providers/test_workers", "providers/test_scaling"
 NEIGHBOURS = "live/test_neighbours"
 KERNELS, RUNS = "providers/test_kernels_die", "providers/test_workers_run"
@@ -32,6 +32,7 @@ ROWS: dict[str, dict[str, str]] = {
         "no docstring": f"{TOOL}::a_missing_docstring_warns",
         "results of every kind, lone surrogates": f"{TURNS}::results_of_every_kind_go_out",
         "a result of 50 MB": f"{TURNS}::a_result_of_fifty_megabytes",
+        "secrets in results": f"{FUNCTIONS}::no_key_goes_out_in_a_result",
         "secrets in exceptions of tools": f"{TURNS}::no_secret_goes_out_in_an_error",
         "secrets in exceptions of tasks": "live/test_task_steps::no_secret_of_a_task_s_error",
         "StopIteration, SystemExit": f"{TURNS}::whatever_a_function_raises",
@@ -47,6 +48,8 @@ ROWS: dict[str, dict[str, str]] = {
         "the same call again and again": f"{TURNS}::the_same_call_again_and_again",
         "one turn is one request": f"{TURNS}::one_turn_is_one_request",
         "Stop in the middle of a tool": f"{TURNS}::a_stop_in_the_middle_of_a_tool",
+        "Stop in the middle of a task, once and twice": "kernel/test_tasks_kernel::stop_ends_a_task_that_hangs",
+        "a tool of which no call succeeds": "show/test_failed_calls::a_tool_no_call_of_which_succeeded",
         "kill -9 in each gap: no turn twice": f"{DYING}::no_finished_turn_is_bought_twice",
         "kill -9 in each gap: no unsafe call twice": f"{DYING}::no_call_is_repeated_that_may_have_happened",
         "a kill after a person's edit": f"{PEOPLE}::a_call_that_was_changed_and_done_before_a_kill",
@@ -73,7 +76,8 @@ ROWS: dict[str, dict[str, str]] = {
         "half a document, a refusal": f"{TYPED}::half_an_answer_is_no_value",
         "25 optional or 17 union fields": f"{RETURNS}::the_limits_of_a_request",
         "dict, Any, tuple, recursion": f"{RETURNS}::what_no_schema_holds_is_refused_with_its_field",
-        "a class edited after the run": "notebook/test_typed::a_class_that_was_run_again_counts",
+        "a class edited after the run": "notebook/test_typed::a_class_that_was_edited_after_a_run",
+        "a class edited before the run": "notebook/test_typed::a_class_that_was_run_again_counts",
         "a field of a parent that failed": f"{TYPED}::the_second_time_is_the_last",
         "columns without a value": f"{EACH}::dtypes_are_those_of_the_schema",
         "no row is lost": f"{EACH}::a_row_is_never_lost",
@@ -83,8 +87,10 @@ ROWS: dict[str, dict[str, str]] = {
         "a closed or empty figure": f"{CONTENT}::what_is_no_picture_is_refused",
         "a figure that changed after declaring": f"{SENT}::a_figure_counts_as_it_is_when_the_plan_is_frozen",
         "CMYK": f"{CONTENT}::pictures_of_every_mode_are_sent",
-        "21 large pictures": f"{CONTENT}::what_cannot_be_is_refused_before_anything_is_sent",
-        "32 MB": f"{SENT}::nothing_is_sent_that_is_too_large",
+        "21 large pictures": f"{SENT}::nothing_is_sent_that_is_too_large",
+        "21 large pictures, of several turns": "live/test_returned_pictures::more_pictures_than_a_conversation_holds",
+        "32 MB": f"{CONTENT}::what_cannot_be_is_refused_before_anything_is_sent",
+        "32 MB, of several turns": "live/test_returned_pictures::a_conversation_of_32_mb",
         "a picture for 1,000 rows": f"{SENT}::a_picture_of_many_rows_is_kept_once",
         "filters over a picture": f"{CONTENT}::what_a_filter_leaves_of_a_picture",
         "the mark of a picture in a model's text": f"{SENT}::a_model_forges_no_picture",
@@ -108,11 +114,21 @@ ROWS: dict[str, dict[str, str]] = {
     },
     "people": {
         "nobody at the keyboard": f"{PEOPLE}::nobody_is_there",
+        "a program that runs the cells": "kernel/test_saved_notebook::a_program_that_runs_the_cells",
         "a console without buttons": "kernel/test_asking_console::a_console_is_not_waited_for",
         "nobody in time": f"{PEOPLE}::nobody_answers_in_time",
         "a nod after the run was stopped": f"{PEOPLE}::a_stop_closes_the_questions",
         "two tabs": "browser/test_asking::two_tabs_show_the_same",
         "the first answer counts": f"{PEOPLE}::the_first_answer_counts",
+    },
+    "servers of tools": {
+        "one that does not start": f"{SERVERS}::why_it_did_not_start_is_told",
+        "one that dies in a call": f"{SERVERS}::a_server_that_dies_in_a_call",
+        "one that hangs": f"{SERVERS}::a_call_that_hangs_is_given_up",
+        "prints that are no message": f"{SERVERS}::what_a_server_prints_beside_its_messages",
+        "500 tools": "notebook/test_mcp::a_server_of_five_hundred_tools",
+        "tools that change in the middle of a run": f"{SERVERS}::tools_that_are_others_now",
+        "a kernel that is killed leaves no server": f"{SERVERS}::a_server_ends_with_a_process_that_is_killed",
     },
     "past one kernel": {
         "a worker is killed, or asked to end": f"{DIE}::requests_of_a_dead_worker_fail",

@@ -124,3 +124,40 @@ def test_the_key_is_nowhere_in_it(saved):
     assert CANARY not in page
     assert (folder / "n.ipynb").stat().st_size
     assert [] == files_with(folder, CANARY)
+
+
+TOOL = """import agent_magic as am
+sent = []
+
+@am.tool(ask=True)
+def send_mail(to: str) -> str:
+    'Send.'
+    sent.append(to)
+    return 'ok'"""
+ASKING = [
+    "%load_ext agent_magic\n%agents connect simulator --latency none",
+    TOOL,
+    """%%agent a --tools send_mail\nWrite. [[tool:send_mail {"to": "anna"}]]""",
+    "%%agent b --ask\nWrite.",
+    "run = %agents run",
+    "print([one.status for one in run.record.results], sent)",
+]
+
+
+async def executed(notebook, folder, env):
+    """Execute a notebook as a program does."""
+    client = nbclient.NotebookClient(notebook, km=manager_of(folder), timeout=120)
+    await client.async_execute(env=env)
+
+
+@pytest.mark.parametrize("of_notebook", [True, False], ids=["a notebook's kernel", "its own"])
+def test_a_program_that_runs_the_cells_is_not_waited_for(tmp_path, of_notebook):
+    """Neither nbclient nor papermill passes a question on: denied at once and said, a tool's call and an answer."""
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(one) for one in ASKING])
+    env = Kernel.environment(tmp_path, **({"JPY_SESSION_NAME": "n.ipynb"} if of_notebook else {}))
+    asyncio.run(executed(notebook, tmp_path, env))
+    gc.collect()  # nbclient's sockets, here where their warnings are expected
+    *_, ran, told = notebook.cells
+    shown = " ".join("".join(one.get("text", "") for one in ran.outputs).split())
+    assert "Denied, since nobody could be asked: a (send_mail), the answer of b." in shown
+    assert "['succeeded', 'failed'] []\n" == told.outputs[0].text

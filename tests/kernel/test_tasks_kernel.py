@@ -67,13 +67,15 @@ def test_a_task_on_the_main_thread_uses_what_the_notebook_has(kernel):
     assert "True" in kernel.do("print(sys.stdout is stream)").text
 
 
+@pytest.mark.parametrize("times", [1, 2], ids=["once", "twice"])
 @pytest.mark.parametrize("main", [True, False], ids=["main thread", "own thread"])
-def test_stop_ends_a_task_that_hangs(kernel, main):
-    """In the function itself on the main thread, the wait for it elsewhere."""
+def test_stop_ends_a_task_that_hangs(kernel, main, times):
+    """In the function itself on the main thread, the wait for it elsewhere; a second Stop makes nothing worse."""
     assert "ok" == kernel.do(HANGS.format(main=main)).status
     cell = kernel.start("run = %agents run")
     kernel.until(cell, "working")
-    kernel.interrupt(cell)
+    for _ in range(times):
+        kernel.interrupt(cell)
     assert "KeyboardInterrupt" == kernel.wait(cell).ename
     assert "2" == kernel.do("1 + 1").text.strip()
 

@@ -13,7 +13,7 @@ from IPython.core.interactiveshell import InteractiveShell
 from pydantic import BaseModel
 
 from agent_magic.api import Claude, Plan
-from agent_magic.errors import AgentMagicError, DeclarationError
+from agent_magic.errors import AgentMagicError, DeclarationError, ReplayMiss
 from agent_magic.notebook.declaring import help_of
 from agent_magic.notebook.files.cells import find_agents, plan_data, to_notebook
 from agent_magic.notebook.files.scripts import from_script, to_script
@@ -178,6 +178,21 @@ def test_a_class_that_was_run_again_counts(magics):
     del magics.shell.user_ns["Label"]
     with pytest.raises(DeclarationError, match="'Label' is not defined"):
         plan_of(magics)
+
+
+def test_a_class_that_was_edited_after_a_run_changes_nothing_of_it(magics, tmp_path: Path):
+    """Its values stay those of its class. The new one misses in a replay; without any the schema reads it."""
+    magics.agent("label --each rows --returns Label", "Label {{ item }}\n")
+    done = asyncio.run(plan_of(magics).run(client=known({"Label a": '{"mood": "good"}', "Label b": '{"mood": "BAD"}'})))
+    magics.shell.user_ns["Label"] = Wider
+    assert Label(mood="bad") == done["label_1"].value
+    assert ["good", "bad"] == list(done.each("label")["mood"].cat.categories) == list(done.each("label")["mood"])
+    done.save(tmp_path / "r.jsonl")
+    with pytest.raises(ReplayMiss, match="differs in schema"):
+        plan_of(magics).replay(tmp_path / "r.jsonl")
+    del magics.shell.user_ns["Label"]
+    magics.session.insert(Deck(read_cassette(tmp_path / "r.jsonl")))
+    assert "bad" == plan_of(magics).replay(tmp_path / "r.jsonl")["label_1"].value.mood
 
 
 def test_a_recording_answers_without_the_class(magics, tmp_path: Path):
