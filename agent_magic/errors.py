@@ -296,9 +296,8 @@ class NotConnected(AgentMagicError):
             "os.environ['ANTHROPIC_API_KEY'] = getpass.getpass())\n"
             "  offline      %agents connect simulator     # a mock server, its answers labelled as simulated\n"
             "  a recording  %agents replay FILE           # somebody's recorded run, no key, no network\n"
-            "From Python, plan.run(client=...) asks whom you name, and does not know whom %agents connect named: "
-            "am.Claude(api_key=...), with am.Simulator() as server: am.Claude(base_url=server.url, api_key='any'), or "
-            "plan.replay(FILE)."
+            "From Python, plan.run(client=...) asks whom you name, not whom %agents connect named: am.Claude(), "
+            "with am.Simulator() as server: am.Claude(base_url=server.url, api_key='any'), or plan.replay(FILE)."
         )
 
 
@@ -442,11 +441,11 @@ class Late(CallError):
     """The timeout of the agent or task, or the run's deadline passed."""
 
     def __init__(self, deadline_s: float, *, of_run: bool = False, of_task: bool = False, partial: str = "") -> None:
-        whose, option = ("the run's ", "--deadline") if of_run else ("", "--timeout")
-        told = f"No complete answer within {whose}{deadline_s:g} s. Give it longer with {option}, or ask for less."
-        if of_task:
-            option = option if of_run else "@am.task(timeout=...)"
-            told = f"Not finished within {whose}{deadline_s:g} s; it may finish later. Give it longer with {option}."
+        own = "@am.task(timeout=...)" if of_task else "--timeout"
+        whose, option = ("the run's ", "--deadline") if of_run else ("", own)
+        what, end = ("Not finished", "; it may finish later") if of_task else ("No complete answer", "")
+        less = "" if of_task else ", or ask for less"
+        told = f"{what} within {whose}{deadline_s:g} s{end}. Give it longer with {option}{less}."
         super().__init__(told, partial=partial)
         self.deadline_s = deadline_s
 
