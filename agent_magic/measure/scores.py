@@ -370,7 +370,8 @@ def keep_grades(
         book.add(record, one, grade)
     book.store([*_graded_rows(record, answers, grades)])
     frame = frame_of(rows, SCORE, record)
-    first = f"{frame['metric'].iloc[0]} {frame['reads'].iloc[0]} (95 % interval)" if len(frame) and frame["n"].iloc[0] else ""
+    has_score = len(frame) and frame["n"].iloc[0]
+    first = f"{frame['metric'].iloc[0]} {frame['reads'].iloc[0]} (95 % interval)" if has_score else ""
     frame.attrs["verdict"] = " · ".join(filter(None, [first, why_not(grades)]))
     return frame
 
