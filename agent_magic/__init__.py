@@ -127,7 +127,7 @@ _HOMES = {
     "Question": "agent_magic.live.people",
     "Run": "agent_magic.api",
     "Session": "agent_magic.api",
-    "Simulator": "agent_magic.simulator.child:start",
+    "Simulator": "agent_magic.api.simulating:start",
     "ServerTool": "agent_magic.declare.tool",
     "Task": "agent_magic.declare.task",
     "Telemetry": "agent_magic.measure.telemetry",

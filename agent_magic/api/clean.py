@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from agent_magic.api.plan import Plan
 from agent_magic.declare.plan_json import plan_to_dict
 from agent_magic.errors import AgentMagicError
+from agent_magic.machine import in_browser
 from agent_magic.measure.frames import fingerprint
 from agent_magic.providers.recorded import Deck
 from agent_magic.record.cassette.reading import read_cassette
@@ -59,13 +60,15 @@ def _no_network(event: str) -> NoReturn:
 def fingerprints(
     plans: Sequence[DeclaredPlan], cassette: Path, *, timeout_s: float, texts: bool = True
 ) -> list[dict[str, str]]:
-    """Replay plans in a clean process and return the fingerprints of their frames.
+    """Replay plans in a clean process, in a browser in this one, and return the fingerprints of their frames.
 
     Raises:
         AgentMagicError: Something does not replay there; the message says what.
     """
     rows = [{"plan": plan_to_dict(plan)} for plan in plans]
     task = json.dumps({"plans": rows, "cassette": str(cassette), "timeout_s": timeout_s, "texts": texts})
+    if in_browser():
+        return _replayed(json.loads(task))
     done = subprocess.run(
         [sys.executable, "-m", "agent_magic.api.clean"],
         input=task,
@@ -86,15 +89,20 @@ def main() -> int:
     block_network()
     task: dict[str, Any] = json.load(sys.stdin)
     try:
-        deck = Deck(read_cassette(Path(task["cassette"])))
-        plans = [Plan.from_dict(row["plan"]) for row in task["plans"]]
-        played = [deck.play(plan, timeout_s=task["timeout_s"]) for plan in plans]
-        found = [fingerprint(record, texts=task["texts"]) for record in played]
+        found = _replayed(task)
     except AgentMagicError as error:
         print(error, file=sys.stderr)  # noqa: T201 - for the process that asked
         return 1
     json.dump(found, sys.stdout)
     return 0
+
+
+def _replayed(task: Mapping[str, Any]) -> list[dict[str, str]]:
+    """Replay what a task names, and return the fingerprints."""
+    deck = Deck(read_cassette(Path(task["cassette"])))
+    plans = [Plan.from_dict(row["plan"]) for row in task["plans"]]
+    played = [deck.play(plan, timeout_s=task["timeout_s"]) for plan in plans]
+    return [fingerprint(record, texts=task["texts"]) for record in played]
 
 
 if __name__ == "__main__":

@@ -6,9 +6,11 @@ Where a function runs decides what it may touch and what can stop it:
 | --- | --- | --- |
 | the loop | `async def` | cancels it |
 | a thread of its own | `def` | ends the wait; the thread goes on, since nothing can stop it |
-| the loop's thread | `main=True`: sqlite3, pyplot, widgets | raises in it; a timeout only where there is SIGALRM |
+| the loop's thread | `main=True`: sqlite3, pyplot, widgets | raises in it; a timeout only where there are timers |
 | a process | `process=True`: long computing | kills the process |
 | a process at a Dask worker | the same, where requests go to workers | kills the process |
+
+In a browser, which has neither threads nor processes, a `def` runs on the loop, and nothing stops it.
 
 The threads are ours (`live.threads`), not those of the loop's pool: that has six on a small machine, and holds up the
 end of the process. A call has the context of the caller there, so that a kernel knows whose output it is.
@@ -35,6 +37,7 @@ from agent_magic.live.ran import Ran, called, failed
 from agent_magic.live.saving import Saves
 from agent_magic.live.threads import in_thread
 from agent_magic.live.workers import Workers, check_sendable, pack_call, pack_ran, unpack_ran
+from agent_magic.machine import needs_processes
 from agent_magic.record.secret_scan import KEY_START, masked
 
 if TYPE_CHECKING:
@@ -182,6 +185,7 @@ async def _in_process(
 
     def pack() -> Ran:
         if remote is None:
+            needs_processes(f"{name} with process=True", "Leave that out, and it runs in the page itself.")
             check_sendable(function, name)
         return Ran(pack_call(function, arguments, with_code=remote is not None))
 
@@ -271,7 +275,7 @@ class _Alarm:
 
     def __enter__(self) -> Self:
         in_main = threading.current_thread() is threading.main_thread()
-        if self._after_s is not None and in_main and hasattr(signal, "SIGALRM"):
+        if self._after_s is not None and in_main and hasattr(signal, "setitimer"):
             self._armed = signal.getsignal(signal.SIGALRM) == signal.SIG_DFL  # else somebody uses it
             if self._armed:
                 signal.signal(signal.SIGALRM, self._ring)

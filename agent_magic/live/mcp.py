@@ -40,6 +40,7 @@ from agent_magic.declare.user_code import reason_of
 from agent_magic.declare.validation import check_name, check_positive, listed, must_be
 from agent_magic.errors import AgentMagicError, DeclarationError, shown_value
 from agent_magic.live import guarded
+from agent_magic.machine import needs_processes
 from agent_magic.record.secret_scan import masked, secrets_of
 
 if TYPE_CHECKING:
@@ -84,6 +85,7 @@ class McpServer:
     def __init__(
         self, name: str, command: str | Sequence[str], *, env: str | Iterable[str] = (), timeout: float = CALL_S
     ) -> None:
+        needs_processes("An MCP server", "Give the agent functions of Python: --tools NAME.")
         check_name(name, "an MCP server")
         check_positive(f"timeout of the MCP server {name!r}", timeout, error=DeclarationError)
         words = shlex.split(command) if isinstance(command, str) else list(command)

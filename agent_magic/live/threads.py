@@ -1,6 +1,6 @@
 """Daemon threads for functions that block: as many as are needed, and each serves the next call for a while.
 
-To start a thread takes as long as five calls of one that waits.
+To start a thread takes as long as five calls of one that waits. Where there are none, a call is made at once.
 """
 
 from __future__ import annotations
@@ -9,6 +9,8 @@ import os
 import queue
 import threading
 from typing import TYPE_CHECKING
+
+from agent_magic.machine import in_browser
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,7 +22,7 @@ IDLE_S = 20.0
 
 
 def in_thread(work: Callable[[], object], name: str) -> None:
-    """Call a function in a thread that is idle, or in a new one. Nobody waits for it.
+    """Call a function in a thread that is idle, or in a new one. Nobody waits for it, but where there are no threads.
 
     Args:
         work: The function. It raises nothing.
@@ -29,6 +31,9 @@ def in_thread(work: Callable[[], object], name: str) -> None:
     Raises:
         RuntimeError: The machine has no more threads.
     """
+    if in_browser():
+        work()
+        return
     try:
         taken = _IDLE.pop()
     except IndexError:

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from agent_magic.declare.schema import alternatives_of, choices_of, leaves, schema_of, unwrapped
 from agent_magic.declare.values import Fields, plain, read
 from agent_magic.errors import InvalidAnswer, NoValue, PlanError, UnknownGroup
-from agent_magic.measure.frames import agents_frame, as_made, frame_of
+from agent_magic.measure.frames import agents_frame, as_made, check_pandas, frame_of
 from agent_magic.measure.metrics import total_cost
 from agent_magic.record.answer import Usage, add_usage
 
@@ -72,7 +72,9 @@ def each_frame(record: RunRecord, *groups: str) -> pd.DataFrame:
     Raises:
         UnknownGroup: The plan has no group of this name.
         PlanError: There is no name, or they are declared for different values.
+        AgentMagicError: There is no pandas here.
     """
+    check_pandas()
     import pandas as pd
 
     plan = record.plan

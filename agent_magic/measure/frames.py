@@ -13,10 +13,12 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import importlib
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agent_magic.declare.models import AUTO
+from agent_magic.errors import AgentMagicError
 from agent_magic.measure.metrics import (
     cost_mark,
     critical_path,
@@ -130,8 +132,33 @@ RUNS = table("run began_at plan state agents succeeded wall_s tokens cost_usd sa
 TOKENS = "input_tokens cache_read_tokens cache_write_tokens output_tokens"
 
 
+class _Table(NamedTuple):
+    """The rows of a frame before pandas, and its columns with their dtypes."""
+
+    rows: list[dict[str, Any]]
+    columns: Mapping[str, str]
+
+    def text(self, left_out: Sequence[str]) -> str:
+        """Write every value but those of some columns, equal if they would be equal in a frame."""
+        kinds = {name: float if dtype == "Float64" else str for name, dtype in self.columns.items()}
+        shown = {name: kind for name, kind in kinds.items() if name not in left_out}
+        return repr(
+            [[None if row.get(name) is None else kind(row[name]) for name, kind in shown.items()] for row in self.rows]
+        )
+
+
 def agents_frame(record: RunRecord) -> pd.DataFrame:
     """Return one row per agent, in plan order; columns are `AGENTS`."""
+    frame = frame_of(*_agents(record), record)
+    frame.attrs["totals"] = {
+        "wall_s": wall_time_s(record.results),
+        "cost_usd": total_cost(record.results),
+        "cost_mark": cost_mark(record.results),
+    }
+    return frame
+
+
+def _agents(record: RunRecord) -> _Table:
     path, slack, capped = set(critical_path(record)), slack_s(record), capped_steps(record)
     rows = [
         {
@@ -160,13 +187,7 @@ def agents_frame(record: RunRecord) -> pd.DataFrame:
     more = "model_asked model_reason" if any(row["model_asked"] for row in rows) else ""
     more += " expected_s bias" if any(row["expected_s"] for row in rows) else ""
     more += " capped" if capped else ""
-    frame = frame_of(rows, _with_place({**AGENTS, **wrote, **table(more)}, rows), record)
-    frame.attrs["totals"] = {
-        "wall_s": wall_time_s(record.results),
-        "cost_usd": total_cost(record.results),
-        "cost_mark": cost_mark(record.results),
-    }
-    return frame
+    return _Table(rows, _with_place({**AGENTS, **wrote, **table(more)}, rows))
 
 
 def _expectation(record: RunRecord, number: int) -> dict[str, float | None]:
@@ -188,8 +209,12 @@ def _round(record: RunRecord, number: int) -> int | None:
 
 def attempts_frame(record: RunRecord) -> pd.DataFrame:
     """Return one row per request, in the order they were sent; columns are `ATTEMPTS`."""
+    return frame_of(*_attempts(record), record)
+
+
+def _attempts(record: RunRecord) -> _Table:
     rows = [_attempt_row(attempt) for attempt in record.attempts]
-    return frame_of(rows, _with_place(ATTEMPTS, rows), record)
+    return _Table(rows, _with_place(ATTEMPTS, rows))
 
 
 def _with_place(columns: Mapping[str, str], rows: Sequence[Mapping[str, Any]]) -> Mapping[str, str]:
@@ -207,18 +232,26 @@ def tool_calls_frame(record: RunRecord) -> pd.DataFrame:
 
 def layers_frame(record: RunRecord) -> pd.DataFrame:
     """Return one row per layer, from 0; columns are `LAYERS`."""
+    return frame_of(*_layers(record), record)
+
+
+def _layers(record: RunRecord) -> _Table:
     rows = [
         _layer_row(layer, [one for agent in agents if (one := record.results[agent]).status != "unused"])
         for layer, agents in enumerate(record.plan.dag.layers())
     ]
-    return frame_of(rows, LAYERS, record)
+    return _Table(rows, LAYERS)
 
 
 def summary_frame(record: RunRecord) -> pd.DataFrame:
     """Return one row for the run; columns are `SUMMARY`."""
+    return frame_of(*_summary(record), record)
+
+
+def _summary(record: RunRecord) -> _Table:
     summary = summarize(record)
     row = {name: getattr(summary, name) for name in SUMMARY}
-    return frame_of([row | {"limited_by": summary.limited_by or None}], SUMMARY, record)
+    return _Table([row | {"limited_by": summary.limited_by or None}], SUMMARY)
 
 
 def events_frame(record: RunRecord) -> pd.DataFrame:
@@ -239,6 +272,7 @@ def events_frame(record: RunRecord) -> pd.DataFrame:
 
 def texts_series(record: RunRecord) -> pd.Series[str]:
     """Return the answers, complete or partial, by agent name."""
+    check_pandas()
     import pandas as pd
 
     names = [result.name for result in record.rows]
@@ -253,23 +287,23 @@ def runs_frame(runs: Iterable[PastRun]) -> pd.DataFrame:
 
 
 def fingerprint(record: RunRecord, *, texts: bool = True) -> dict[str, str]:
-    """Return a SHA-256 per frame of a run, equal if all numbers are equal, whatever the source.
+    """Return a SHA-256 per frame of a run, equal if all numbers are equal, whatever the source. It needs no pandas.
 
     Args:
         record: The run.
         texts: Whether to include the texts of answers and errors.
     """
-    frames = {
-        "agents": agents_frame(record),
-        "attempts": attempts_frame(record),
-        "layers": layers_frame(record),
-        "summary": summary_frame(record),
+    tables = {
+        "agents": _agents(record),
+        "attempts": _attempts(record),
+        "layers": _layers(record),
+        "summary": _summary(record),
     }
     # A replay differs from its run in `source`, and measures nothing, so that it has no `bias`.
     left_out = ["source", "bias"] if texts else ["source", "bias", "error"]
-    found = {name: frame.drop(columns=left_out, errors="ignore").to_csv() for name, frame in frames.items()}
+    found = {name: one.text(left_out) for name, one in tables.items()}
     if texts:
-        found["texts"] = texts_series(record).to_csv()
+        found["texts"] = repr([(result.name, result.text) for result in record.rows])
     return {name: hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest() for name, text in found.items()}
 
 
@@ -280,13 +314,29 @@ def make_frame(rows: Iterable[Mapping[str, Any]], dtypes: Mapping[str, str], **a
         rows: The rows.
         dtypes: The columns, and their nullable dtypes.
         **attrs: Entries of `frame.attrs`.
+
+    Raises:
+        AgentMagicError: There is no pandas here.
     """
+    check_pandas()
     import pandas as pd
 
     rows = list(rows)
     frame = pd.DataFrame({name: pd.Series(_cells(rows, name, dtype), dtype=dtype) for name, dtype in dtypes.items()})
     frame.attrs.update(attrs)
     return as_made(frame)
+
+
+@functools.cache
+def check_pandas() -> None:
+    """Raise `AgentMagicError` where there is no pandas, as in a browser that could not load it."""
+    try:
+        importlib.import_module("pandas")
+    except ImportError as error:
+        raise AgentMagicError(
+            f"This is a pandas frame, and pandas cannot be loaded here ({str(error).splitlines()[0]}). The graph, "
+            "run.totals, run['NAME'], run.timeline() and run.explore() do without."
+        ) from None
 
 
 def as_made(frame: pd.DataFrame) -> pd.DataFrame:

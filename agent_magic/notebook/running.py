@@ -20,7 +20,7 @@ from agent_magic.live.playing import Player, lay
 from agent_magic.live.vitals import Sampling
 from agent_magic.notebook.front_end import display_bundle, note, show_page
 from agent_magic.providers.recorded import Deck
-from agent_magic.record.cassette.reading import ENDING, read_cassette
+from agent_magic.record.cassette.reading import ENDING, TEXT_ENDING, read_cassette
 from agent_magic.record.plaintext import single_line
 from agent_magic.record.reasons import wording
 from agent_magic.record.results import RunRecord
@@ -167,7 +167,8 @@ def recording_beside(plan: Plan, folder: Path, *, timeout_s: float) -> Cassette 
 
     Readers of a shared notebook have its cassette beside it. The requests tell whether it is the right one.
     """
-    for path in sorted(folder.glob(f"*{ENDING}"))[:MOST_FILES]:
+    found = [path for ending in (ENDING, TEXT_ENDING) for path in sorted(folder.glob(f"*{ending}"))]
+    for path in found[:MOST_FILES]:
         with contextlib.suppress(CassetteError, ReplayMiss):
             cassette = read_cassette(path)
             if not Deck(cassette).find(plan, timeout_s=timeout_s).missing:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from agent_magic.api import Ledger, Plan, Run
+from agent_magic.api import Ledger, Plan, Run, simulating
 from agent_magic.api import Session as Shared
 from agent_magic.api.choosing import with_models
 from agent_magic.declare.agent import Agent
@@ -32,7 +32,7 @@ from agent_magic.record.cassette.reading import read_cassette
 from agent_magic.record.ledger.file import OFF, default_path
 from agent_magic.record.ledger.store import MEMORY
 from agent_magic.show.notes import ledger_notes
-from agent_magic.simulator import child
+from agent_magic.simulator import SimulatorError
 
 if TYPE_CHECKING:
     import asyncio
@@ -48,6 +48,8 @@ if TYPE_CHECKING:
     from agent_magic.providers.base import Provider
     from agent_magic.show.live import LiveView
     from agent_magic.show.theme import Theme
+    from agent_magic.simulator import Simulator
+    from agent_magic.simulator.inside import InsideSimulator
 
 
 class Keeping:
@@ -136,7 +138,7 @@ class Session:
     def __init__(self) -> None:
         self._registries: dict[str, Registry] = {}
         self.warm_up = WarmUp([self._warm_provider, *LOADERS])
-        self._simulator: child.Simulator | None = None
+        self._simulator: Simulator | InsideSimulator | None = None
         self.workers: Dask | None = None
         self._deck: Deck | None = None
         self._pool: Pool | None = None
@@ -334,12 +336,12 @@ class Session:
         self.servers[server.name] = server
 
     def connect_simulator(self, **options: Any) -> str:
-        """Start the mock server in its own process and connect to it. Returns its URL."""
+        """Start the mock server, where there are processes in its own, and connect to it. Returns its URL."""
         if os.environ.get(PINNED):
             return self.connection  # the recording answers, whatever the notebook was run with
         try:
-            simulator = child.start(**options)
-        except (child.SimulatorError, OSError) as error:
+            simulator = simulating.start(**options)
+        except (SimulatorError, OSError) as error:
             raise AgentMagicError(f"The mock server did not start: {error}") from None
         self.disconnect()
         self._simulator = simulator

@@ -24,6 +24,7 @@ import time
 from typing import TYPE_CHECKING
 
 from agent_magic.declare.agent import DEFAULT_MODEL
+from agent_magic.machine import in_browser
 from agent_magic.record.prices import Prices
 from agent_magic.show.graph import layout
 
@@ -68,7 +69,7 @@ class WarmUp:
 
     def start(self) -> None:
         """Begin. Idempotent. A browser's Python has no threads: there the first run loads what it needs."""
-        if self._thread is None and sys.platform != "emscripten":
+        if self._thread is None and not in_browser():
             self._thread = threading.Thread(target=self._run, name="agent_magic warm-up", daemon=True)
             self._thread.start()
 

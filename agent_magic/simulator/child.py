@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Self
 
@@ -106,20 +107,18 @@ def start(  # noqa: PLR0913 - the options of the program, each by its name
     Raises:
         SimulatorError: It did not start; the message has its last lines.
     """
-    values = {
-        "--seed": seed,
-        "--latency": latency,
-        "--port": port,
-        "--rpm": rpm,
-        "--itpm": itpm,
-        "--otpm": otpm,
-        "--burst": burst_s,
-        "--script": None if script is None else os.fspath(script),
-        "--slips": slips,
-        "--batch": batch,
-    }
-    options = [f"{name}={value}" for name, value in values.items() if value is not None]
-    return _start([*options, "--unlimited"] if unlimited else options, timeout_s, _factor_of(latency))
+    values = {"seed": seed, "latency": latency, "port": port, "rpm": rpm, "itpm": itpm, "otpm": otpm}
+    values |= {"burst_s": burst_s, "unlimited": unlimited, "script": script, "slips": slips, "batch": batch}
+    return _start(words_of(values), timeout_s, _factor_of(latency))
+
+
+def words_of(values: Mapping[str, object]) -> list[str]:
+    """Return arguments of `start` as the words of a command line."""
+    given = {name: value for name, value in values.items() if value is not None and value is not False}
+    return [
+        "--unlimited" if name == "unlimited" else f"--{name.removesuffix('_s')}={value}"
+        for name, value in given.items()
+    ]
 
 
 def _factor_of(spec: str) -> float:

@@ -33,7 +33,7 @@ from agent_magic.record.attempt import Attempt
 from agent_magic.record.call import ToolCall
 from agent_magic.record.ledger.runs import PastRun
 from agent_magic.record.results import AgentResult
-from agent_magic.simulator import program
+from agent_magic.simulator import options
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -187,7 +187,7 @@ def _shell() -> Iterator[str]:
     commands = next(one for one in parser._actions if isinstance(one, argparse._SubParsersAction))
     summaries = {one.dest: one.help or "" for one in commands._choices_actions}
     for name, command in commands.choices.items():
-        shown = program._parser() if name == "simulate" else command
+        shown = options.make_parser() if name == "simulate" else command
         yield from (f"## `agent-magic {name}`", "", _sentence(summaries[name]), "", "```text")
         yield from (shown.format_help().strip(), "```", "")
 

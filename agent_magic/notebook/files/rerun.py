@@ -18,7 +18,7 @@ from agent_magic.errors import AgentMagicError
 from agent_magic.notebook.files.cells import read_cells, read_text
 from agent_magic.notebook.files.sharing import beside
 from agent_magic.notebook.session import PINNED
-from agent_magic.record.cassette.reading import ENDING
+from agent_magic.record.cassette.reading import ENDING, TEXT_ENDING
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -208,7 +208,7 @@ def copy_needed(notebook: Path, sources: Iterable[str], work: Path, more: Iterab
 
 def _is_needed(entry: Path, text: str) -> bool:
     name = entry.name
-    if name.endswith(ENDING):
+    if name.endswith((ENDING, TEXT_ENDING)):
         return True
     if entry.suffix == ".py" or (entry.is_dir() and (entry / "__init__.py").is_file()):
         return _names(entry.stem, text) or _names(name, text)

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agent_magic.declare.units import plural
-from agent_magic.record.cassette.reading import ANYWHERE, ENDING
+from agent_magic.machine import in_browser
+from agent_magic.record.cassette.reading import ANYWHERE, ENDING, TEXT_ENDING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -20,7 +21,7 @@ STAMP = "application/vnd.agent-magic.provenance+json"
 
 def beside(notebook: Path) -> Path:
     """Return where the cassette of a notebook lies."""
-    return notebook.with_name(notebook.stem + ENDING)
+    return notebook.with_name(notebook.stem + (TEXT_ENDING if in_browser() else ENDING))
 
 
 def notebook_of(names: Mapping[str, Any], environment: Mapping[str, str]) -> Path | None:
@@ -60,13 +61,14 @@ def stamp_bundle(stamp: Mapping[str, Any]) -> dict[str, Any]:
     """Return the stamp as a notebook shows it."""
     versions = ", ".join(f"{name} {number}" for name, number in sorted(stamp["made_with"].items()))
     source = "simulated by the mock server" if stamp["simulated"] else ", ".join(stamp["sources"]) or "nobody"
+    where = "this page" if in_browser() else "a clean process, without a key and without a network"
     rows = {
         "cassette": f"{stamp['cassette']}: {plural(stamp['runs'], 'run')}, {plural(stamp['calls'], 'call')}",
         "recorded": stamp["recorded"],
         "answers": source,
         "made with": versions,
         "sha256": stamp["sha256"],
-        "checked": "replayed in a clean process, without a key and without a network: the same frames",
+        "checked": f"replayed in {where}: the same frames",
     }
     if stamp.get("files"):
         size = f"{stamp['files_bytes'] / 1e3:,.0f} KB"

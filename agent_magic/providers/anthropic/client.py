@@ -25,6 +25,7 @@ from weakref import WeakKeyDictionary
 from agent_magic.engine.admission.key import Key
 from agent_magic.engine.pacing.limits import NO_READINGS
 from agent_magic.errors import AgentMagicError, DeclarationError, NotConnected, Rejected
+from agent_magic.machine import in_browser
 from agent_magic.providers.anthropic import models
 from agent_magic.providers.anthropic.batches import MessageBatches
 from agent_magic.providers.anthropic.errors import ENVIRONMENT_KEYS, AsCallErrors, excerpt
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence
 
     from anthropic import AsyncAnthropic
+    from httpx2 import AsyncBaseTransport
 
     from agent_magic.declare.content import TokenRule
     from agent_magic.providers.base import Stream
@@ -46,6 +48,10 @@ if TYPE_CHECKING:
 DEFAULT_URL = "https://api.anthropic.com"
 NO_KEY = "none"
 """Sent to a server of one's own where no key was given: most take any, and the SDK wants one."""
+SERVED: dict[str, AsyncBaseTransport] = {}
+"""What answers inside this process in place of a server, by its address: the mock server in a browser."""
+IN_A_PAGE = "%agents connect simulator, or replay a recording: %agents replay FILE."
+"""What to do in a browser in place of asking the API."""
 CONNECT_S = 10.0
 BLOCKED_S = 120.0
 """How long user code may block the event loop before the transport takes a connection for silent."""
@@ -248,7 +254,7 @@ class Claude(Provider):
 
     def warm_up(self) -> None:
         """Import the SDK and its transport, and read the certificates. Nothing is opened."""
-        importlib.import_module("anthropic").DefaultAioHttpClient()
+        _transport(importlib.import_module("anthropic"), DEFAULT_URL)
 
     async def send(self, request: Request, stream: Stream) -> Answer:
         """Send one request and read its answer as a stream.
@@ -327,6 +333,8 @@ class Claude(Provider):
         import anthropic
 
         address = _checked_url(self._address, "ANTHROPIC_BASE_URL")
+        if in_browser() and address.rstrip("/") == DEFAULT_URL:
+            raise DeclarationError("A page is no place for a key of the API, so nothing was sent.", hint=IN_A_PAGE)
         for name in ENVIRONMENT_KEYS if self._api_key.reveal() is None else ():
             _check_key(os.environ.get(name) or None, name)
         # The transport warns of every prompt beyond 1 MB. Where warnings are errors it could not be sent.
@@ -335,8 +343,7 @@ class Claude(Provider):
             anthropic.AsyncAnthropic,
             base_url=self._base_url,
             max_retries=0,
-            # The API never redirects; whoever does would be handed the prompt and the key.
-            http_client=anthropic.DefaultAioHttpClient(trust_env=not _is_loopback(address), follow_redirects=False),
+            http_client=_transport(anthropic, address),
         )
         try:
             sdk = made(api_key=self._api_key.reveal())
@@ -348,6 +355,19 @@ class Claude(Provider):
             why, hint = excerpt(error), "Check the ANTHROPIC_ variables of the environment, and its proxies."
             raise DeclarationError(f"The SDK cannot make a client: {why}.", hint=hint) from None  # hides it
         return sdk
+
+
+def _transport(anthropic: Any, address: str) -> Any:
+    """Return what carries the requests of a client: aiohttp, in a browser the page's own `fetch`.
+
+    The API never redirects; whoever does would be handed the prompt and the key.
+    """
+    inside = SERVED.get(address.rstrip("/"))
+    if inside is not None:
+        return anthropic.DefaultAsyncHttpxClient(transport=inside, follow_redirects=False)
+    if in_browser():
+        return anthropic.DefaultAsyncHttpxClient(follow_redirects=False)
+    return anthropic.DefaultAioHttpClient(trust_env=not _is_loopback(address), follow_redirects=False)
 
 
 def as_provider(client: Provider | AsyncAnthropic | None) -> Provider:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from agent_magic.declare.serialization import sendable
 from agent_magic.errors import CallError, Overloaded, RateLimited, Rejected, Unreachable, Unreadable
+from agent_magic.machine import in_browser
 from agent_magic.providers.anthropic.limits import empty_limit, named_limit, read_headers, retry_after_s, with_sentence
 
 if TYPE_CHECKING:
@@ -137,7 +138,6 @@ def _lowered(name: bytes) -> str:
 @functools.lru_cache(maxsize=1)
 def raised_by_sdk() -> tuple[type[Exception], ...]:
     """Return every kind of error that a failing call can raise out of the SDK."""
-    import aiohttp
     import anthropic
     import httpx2
 
@@ -145,12 +145,22 @@ def raised_by_sdk() -> tuple[type[Exception], ...]:
         anthropic.AnthropicError,
         httpx2.HTTPError,
         httpx2.StreamError,
-        aiohttp.ClientError,
+        *_of_aiohttp("ClientError"),
         OSError,
         ValueError,
         RecursionError,  # JSON that is nested too deeply
         ImportError,  # an extra of the SDK that a cloud needs
     )
+
+
+@functools.cache
+def _of_aiohttp(*names: str) -> tuple[type[Exception], ...]:
+    """Return classes of errors of aiohttp, the usual transport; none in a browser, which has no sockets for it."""
+    if in_browser():
+        return ()
+    import aiohttp
+
+    return tuple(getattr(aiohttp, name) for name in names)
 
 
 def classify(error: Exception, secrets: tuple[str, ...] = ()) -> CallError:
@@ -251,18 +261,17 @@ def _message(body: Any) -> str:
 
 def _no_connection(error: APIConnectionError, secrets: tuple[str, ...]) -> Unreachable:
     """Say to whom there is no connection, why, and what to look at."""
-    import aiohttp
     import anthropic
 
     links = list(_links(error))
     port = f":{error.request.url.port}" if error.request.url.port else ""
     where = excerpt(f"{error.request.url.host}{port}", secrets)
     why = "nobody answered" if isinstance(error, anthropic.APITimeoutError) else _root(error, secrets)
-    if any(isinstance(link, aiohttp.ClientProxyConnectionError) for link in links):
+    if any(isinstance(link, _of_aiohttp("ClientProxyConnectionError")) for link in links):
         why = f"the proxy cannot be reached: {why}"
     for link in links:
-        if isinstance(link, aiohttp.ClientHttpProxyError):
-            why = f"the proxy says {link.status} {why}"
+        if isinstance(link, _of_aiohttp("ClientHttpProxyError")):
+            why = f"the proxy says {getattr(link, 'status', '')} {why}"
     sent = _was_sent(error)
     return Unreachable(f"No {'reply from' if sent else 'connection to'} {where}: {why}. {CHECK}", sent=sent)
 
@@ -280,16 +289,15 @@ def _was_sent(error: BaseException) -> bool:
     The SDK's transport calls a connection that breaks while it is written to a `ConnectError`, too; what aiohttp says
     beneath it is exact.
     """
-    import aiohttp
     import httpx2
 
+    unsent = _of_aiohttp("ClientConnectorError", "ConnectionTimeoutError", "ClientHttpProxyError")
+    broken = _of_aiohttp("ClientError")
     outer = inner = False
     for link in _links(error):
-        if isinstance(
-            link, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError | aiohttp.ClientHttpProxyError
-        ):
+        if isinstance(link, unsent):
             return False
-        inner = inner or isinstance(link, aiohttp.ClientError)
+        inner = inner or isinstance(link, broken)
         outer = outer or isinstance(link, httpx2.ConnectError | httpx2.ConnectTimeout)
     return inner or not outer
 

@@ -10,6 +10,7 @@ from weakref import WeakKeyDictionary
 
 from agent_magic.declare.validation import check_integer
 from agent_magic.errors import AgentMagicError, DeclarationError, NotConnected
+from agent_magic.machine import needs_processes
 from agent_magic.providers.anthropic.client import Claude
 from agent_magic.providers.base import Provider
 from agent_magic.providers.dask.cluster import Cluster
@@ -87,6 +88,7 @@ class Dask(Provider):
         security: Any = None,
         autoscale: Autoscale | None = None,
     ) -> None:
+        needs_processes("A Dask worker", "Requests leave from this Python itself: %agents run.")
         check_integer("workers", workers)
         self.client = Claude() if client is None else client
         self._settings = self.client.settings()

@@ -37,6 +37,8 @@ SECONDS = cast("type[float | None]", float | None)
 FORMAT = 1
 ENDING = ".cassette.jsonl"
 """How the names of cassettes end that are found by themselves."""
+TEXT_ENDING = ".cassette.txt"
+"""The same in JupyterLite, whose drive takes every file with `.json` in its name for one JSON value."""
 ANYWHERE = ""
 """The endpoint in the keys of a cassette: the same call is the same wherever it was answered."""
 MOST_BYTES = 4 << 30

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 from agent_magic.declare.plan_json import attachments_of, plan_to_dict
 from agent_magic.errors import LedgerError
+from agent_magic.machine import in_browser
 from agent_magic.record.answer import PAID_BEFORE
 from agent_magic.record.codec import data_of, from_json, line_of, to_json
 from agent_magic.record.events import AgentEnded, AttemptEnded, AttemptStarted, CallEnded
@@ -246,7 +247,7 @@ class SqliteJournal:
             return
         one = _Kept(agent, number, *self._keys[agent], answer, at_s, time.time())
         self._kept[place] = one
-        if len(answer.text) >= LARGE and self._ledger.file.is_logged:
+        if len(answer.text) >= LARGE and self._ledger.file.is_logged and not in_browser():
             self._large[place] = self._generation, self._ledger.writer.submit(self._insert, one)
         else:
             self._new.append(one)

@@ -20,6 +20,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from agent_magic.machine import in_browser
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -126,7 +128,10 @@ class LeaseWatch:
 
 
 class Heartbeat:
-    """Calls a function of every open run once a second, on its own thread. The thread ends with the last run."""
+    """Calls a function of every open run once a second, on its own thread. The thread ends with the last run.
+
+    A browser has no thread for it, and no other process to which a lease would say anything.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -138,6 +143,8 @@ class Heartbeat:
         """Call `work` from now on. It must not raise."""
         with self._lock:
             self._work[name] = work
+            if in_browser():
+                return
             if self._thread is None or not self._thread.is_alive():  # a forked process has no thread
                 self._stop = threading.Event()
                 self._thread = threading.Thread(target=self._run, args=(self._stop,), name="ledger", daemon=True)

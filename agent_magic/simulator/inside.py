@@ -1,0 +1,150 @@
+"""The mock server without a process and a socket: a transport of an HTTP client that asks it with a call.
+
+A browser's Python has neither. The real SDK sends through it what it would send to a server, and gets back bytes, times
+and faults as from one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import secrets
+import time
+from collections.abc import AsyncGenerator
+from typing import Any, Self
+
+import httpx2
+
+from agent_magic.simulator.child import SimulatorError, words_of
+from agent_magic.simulator.errors import ApiError
+from agent_magic.simulator.journal import Entry
+from agent_magic.simulator.options import make_parser, settings_of
+from agent_magic.simulator.response import Ending, Response
+from agent_magic.simulator.routes import HTTP_MESSAGES, ROUTES, Asked, decide
+from agent_magic.simulator.sending import Sending, forever
+from agent_magic.simulator.service import Service
+
+_PATHS = {path: re.compile(path.replace("{id}", "([^/]+)")) for _, path in ROUTES}
+
+
+class InsideSimulator:
+    """A mock server in this process: a context manager, or call `stop`.
+
+    Attributes:
+        url: The base URL for a client, which asks through `transport`.
+        transport: Carries the requests of the SDK's client to it.
+        running: Whether it answers.
+    """
+
+    def __init__(self, service: Service) -> None:
+        self.url = f"http://localhost/{secrets.token_urlsafe(8)}"
+        self.transport = _Transport(service, len(httpx2.URL(self.url).path))
+        self.running = True
+
+    def __repr__(self) -> str:
+        """Return whether it runs."""
+        return f"<Simulator in this process, {'running' if self.running else 'stopped'}>"
+
+    def __enter__(self) -> Self:
+        """Return itself."""
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        """Stop."""
+        self.stop()
+
+    def stop(self, timeout_s: float = 0.0) -> None:
+        """Refuse every request from now on. Idempotent.
+
+        Args:
+            timeout_s: As that of a process, which takes a while.
+        """
+        del timeout_s
+        self.running = self.transport.is_open = False
+
+
+def start(**options: Any) -> InsideSimulator:
+    """Start a mock server in this process.
+
+    Args:
+        **options: Those of `agent_magic.simulator.start`; its port and patience mean nothing here.
+
+    Raises:
+        SimulatorError: An option is wrong.
+    """
+    options.pop("timeout_s", None)
+    try:
+        given = make_parser(exit_on_error=False).parse_args(words_of(options))
+    except argparse.ArgumentError as error:
+        raise SimulatorError(f"The simulator did not start: {error}") from None
+    return InsideSimulator(Service(settings_of(given), time.monotonic()))
+
+
+class _Transport(httpx2.AsyncBaseTransport):
+    """Hands requests to a service.
+
+    Args:
+        service: Decides the responses.
+        prefix: How long the path of its address is.
+
+    Attributes:
+        is_open: Whether there is anybody.
+    """
+
+    def __init__(self, service: Service, prefix: int) -> None:
+        self._service, self._prefix = service, prefix
+        self.is_open = True
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        """Decide the response to a request, and return it when it begins."""
+        if not self.is_open:
+            raise httpx2.ConnectError("The mock server was stopped.", request=request)
+        body, path = await request.aread(), request.url.path[self._prefix :]
+        route, named = next(((one, found) for one, at in _PATHS.items() if (found := at.fullmatch(path))), (path, None))
+        journal, now_s = self._service.journal, time.monotonic()
+        entry = journal.open(route, now_s)
+        try:
+            asked = Asked(body, named[1] if named and named.groups() else "", dict(request.url.params))
+            if (request.method, route) in ROUTES:
+                exchange = decide(self._service, request.method, route, asked, request.headers, entry, now_s)
+            else:
+                status = 405 if route in _PATHS else 404
+                exchange = self._service.error(ApiError(status, HTTP_MESSAGES[status]), entry)
+            planned, entry.status = exchange.response, exchange.response.status
+            headers = {**self._service.headers(entry, now_s), **dict(planned.headers)}
+            sending = Sending(self._service, exchange, entry)
+            await sending.first()
+        except BaseException:
+            journal.close(entry, time.monotonic())
+            raise
+        if planned.ending is Ending.RESET:
+            sending.finished()
+            journal.close(entry, time.monotonic())
+            raise httpx2.ReadError("Connection reset by peer", request=request)
+        sending.began()
+        headers["content-type"] = planned.content_type
+        return httpx2.Response(planned.status, headers=headers, stream=_Body(self._service, sending, planned, entry))
+
+
+class _Body(httpx2.AsyncByteStream):
+    """The parts of a response, each when it is due, and its ending."""
+
+    def __init__(self, service: Service, sending: Sending, planned: Response, entry: Entry) -> None:
+        self._journal, self._sending, self._planned, self._entry = service.journal, sending, planned, entry
+        self._is_closed = False
+
+    async def __aiter__(self) -> AsyncGenerator[bytes]:
+        ending = self._planned.ending
+        async for part, is_last in self._sending.parts():
+            if is_last and ending is not Ending.STALL:
+                self._sending.finished()
+            yield part
+        if ending is Ending.CUT:
+            raise httpx2.RemoteProtocolError("peer closed connection without sending complete message body")
+        if ending is not Ending.CLEAN:
+            await forever()
+
+    async def aclose(self) -> None:
+        if not self._is_closed:
+            self._is_closed = True
+            self._journal.close(self._entry, time.monotonic())

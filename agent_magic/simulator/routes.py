@@ -1,0 +1,120 @@
+"""What each route answers, whatever carries the request: HTTP, or a call inside a process. It has no I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TypeAlias
+
+from agent_magic.simulator.batches import MOST_BYTES
+from agent_magic.simulator.batches import PATH as BATCHES
+from agent_magic.simulator.errors import ApiError, invalid
+from agent_magic.simulator.journal import Entry
+from agent_magic.simulator.json_types import Json
+from agent_magic.simulator.models import MODELS, describe, describe_all
+from agent_magic.simulator.response import encode, whole
+from agent_magic.simulator.service import MESSAGES, Exchange, Service
+
+LINES_TYPE = "application/x-jsonl"
+RESULTS = f"{BATCHES}/{{id}}/results"
+MAX_BODY = 32 * 1024 * 1024
+HTTP_MESSAGES = {
+    404: "Not found.",
+    405: "Method not allowed.",
+    413: f"The request is larger than {MAX_BODY} bytes.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A request.
+
+    Attributes:
+        body: Its bytes.
+        id: What its path names.
+        query: The fields behind the path.
+    """
+
+    body: bytes = b""
+    id: str = ""
+    query: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+Answer: TypeAlias = Callable[[Service, Asked, Entry, float], Exchange]
+
+
+def _list_batches(service: Service, asked: Asked, _entry: Entry, now_s: float) -> Exchange:
+    limit = asked.query.get("limit", "20")
+    return _found(service.batches.list(int(limit) if limit.isdigit() else 20, asked.query.get("after_id"), now_s))
+
+
+def _model(_service: Service, asked: Asked, _entry: Entry, _now_s: float) -> Exchange:
+    model = MODELS.get(asked.id)
+    if model is None:
+        raise ApiError(404, f"model: {asked.id}")
+    return _found(describe(model))
+
+
+ROUTES: Mapping[tuple[str, str], Answer] = {
+    ("POST", MESSAGES): lambda service, asked, entry, now_s: service.exchange(asked.body, entry, now_s),
+    ("POST", f"{MESSAGES}/count_tokens"): lambda service, asked, entry, _: service.count_tokens(asked.body, entry),
+    ("POST", BATCHES): lambda service, asked, _, now_s: _looked_at(*service.batches.create(asked.body, now_s)),
+    ("GET", BATCHES): _list_batches,
+    ("GET", f"{BATCHES}/{{id}}"): lambda service, asked, _, now_s: _looked_at(*service.batches.look(asked.id, now_s)),
+    ("POST", f"{BATCHES}/{{id}}/cancel"): lambda service, asked, _, now_s: _found(
+        service.batches.cancel(asked.id, now_s)
+    ),
+    ("GET", RESULTS): lambda service, asked, _, now_s: Exchange(
+        whole(200, b"".join(service.batches.results(asked.id, now_s)), content_type=LINES_TYPE)
+    ),
+    ("GET", "/v1/models"): lambda *_: _found(describe_all()),
+    ("GET", "/v1/models/{id}"): _model,
+}
+"""By method and path."""
+
+
+def decide(
+    service: Service, method: str, path: str, asked: Asked, headers: Mapping[str, str], entry: Entry, now_s: float
+) -> Exchange:
+    """Check a request and decide its response; an error is one, too.
+
+    Args:
+        service: Decides.
+        method: Its method.
+        path: Its path as `ROUTES` has it.
+        asked: The rest of it.
+        headers: Its headers, found by lower-case names.
+        entry: Its entry in the journal.
+        now_s: When it arrived.
+    """
+    try:
+        if len(asked.body) > (MOST_BYTES if (method, path) == ("POST", BATCHES) else MAX_BODY):
+            raise ApiError(413, HTTP_MESSAGES[413])  # noqa: TRY301 - answered like the others
+        check_credentials(headers)
+        return ROUTES[method, path](service, asked, entry, now_s)
+    except ApiError as error:
+        return service.error(error, entry)
+
+
+def check_credentials(headers: Mapping[str, str]) -> None:
+    """Require any credentials and the API version.
+
+    Raises:
+        ApiError: They are missing.
+    """
+    scheme, _, key = headers.get("authorization", "").partition(" ")
+    if not (headers.get("x-api-key") or (scheme.lower() == "bearer" and key.strip())):
+        raise ApiError(401, "x-api-key header is required")
+    if not headers.get("anthropic-version"):
+        raise invalid("anthropic-version: header is required")
+
+
+def _found(body: Json) -> Exchange:
+    return Exchange(whole(200, encode(body)))
+
+
+def _looked_at(body: Json, again_s: float | None) -> Exchange:
+    """Return a batch, and say when to look again."""
+    found = _found(body)
+    wait = () if again_s is None else (("retry-after-ms", str(round(1000 * again_s))),)
+    return replace(found, response=replace(found.response, headers=wait))
