@@ -75,6 +75,7 @@ def needed() -> dict[str, str]:
 
 def download(folder: Path) -> None:
     """Download the wheels, and make those that nobody has."""
+    folder.mkdir(exist_ok=True)
     wanted = needed()
     del wanted[PURE]
     compiled = [wanted.pop(name) for name in COMPILED]

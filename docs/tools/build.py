@@ -5,6 +5,7 @@ Usage: python docs/tools/build.py [FOLDER]     out/site by default
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 import tempfile
@@ -16,11 +17,15 @@ sys.path[:0] = [str(ROOT), str(ROOT / "docs" / "tools")]
 
 from crawl import crawl  # noqa: E402 - beside this file
 from gallery import write_gallery  # noqa: E402
+from lite import NOTEBOOKS, build_lite  # noqa: E402
 from reference import write_reference  # noqa: E402
 from runs import FRONT, read_run, recorded, write_runs  # noqa: E402
 from sphinx.cmd.build import build_main  # noqa: E402
 
 from agent_magic.show.graph import static_bundle  # noqa: E402
+
+LITE = "AGENT_MAGIC_LITE"
+"""Names the folder with which a JupyterLite is built; `scripts/lite` sets it."""
 
 
 def stage(folder: Path) -> None:
@@ -33,9 +38,10 @@ def stage(folder: Path) -> None:
         text = page.read_text(encoding="utf-8")
         page.write_text(text.replace("](../../notebooks/", "](../gallery/"), encoding="utf-8")
     asked = recorded(ROOT / "docs" / "runs")
+    live = NOTEBOOKS if os.environ.get(LITE) else ()
     shown = read_run(ROOT / "docs" / "runs", FRONT).record  # the picture in front is of the run that is asked there
     (folder / "business_plan.svg").write_text(static_bundle(shown.plan, shown)["image/svg+xml"], encoding="utf-8")
-    write_gallery(ROOT / "notebooks", folder / "gallery", folder / "_static" / "gallery", asked)
+    write_gallery(ROOT / "notebooks", folder / "gallery", folder / "_static" / "gallery", asked, live)
     write_reference(folder / "reference")
 
 
@@ -69,6 +75,8 @@ def main(target: Path) -> int:
             return 1
     write_runs(ROOT / "docs" / "runs", target)
     mend(target)
+    if pyodide := os.environ.get(LITE):
+        build_lite(Path(pyodide), target)
     found = crawl(target)
     print(f"{found} in {time.monotonic() - began:.0f} s: {target}")
     for line in found.bad[:20]:

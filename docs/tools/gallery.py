@@ -27,7 +27,9 @@ answers mean nothing; times, tokens and what waited for what are measured.
 """
 
 
-def write_gallery(notebooks: Path, folder: Path, pictures: Path, asked: Collection[str] = ()) -> None:
+def write_gallery(
+    notebooks: Path, folder: Path, pictures: Path, asked: Collection[str] = (), live: Collection[str] = ()
+) -> None:
     """Copy the notebooks, their pictures, and write the page that leads to them.
 
     Args:
@@ -35,6 +37,7 @@ def write_gallery(notebooks: Path, folder: Path, pictures: Path, asked: Collecti
         folder: Where the page and the notebooks go.
         pictures: Where one picture of each goes.
         asked: Those with a page that answers what-ifs, `NAME_run.html`.
+        live: Those that the JupyterLite beside the site runs.
     """
     folder.mkdir(parents=True, exist_ok=True)
     pictures.mkdir(parents=True, exist_ok=True)
@@ -44,7 +47,7 @@ def write_gallery(notebooks: Path, folder: Path, pictures: Path, asked: Collecti
     lines = [HEAD]
     for title, its in groups.items():
         cards = [
-            _card(notebooks, folder, pictures, name, has_run=name in asked) for name in its.split() if name in names
+            _card(notebooks, folder, pictures, name, _links(name, asked, live)) for name in its.split() if name in names
         ]
         if cards:
             lines += [f"## {title}", "", '<div class="am-cards">', *cards, "</div>", ""]
@@ -53,7 +56,7 @@ def write_gallery(notebooks: Path, folder: Path, pictures: Path, asked: Collecti
     (folder / "index.md").write_text("\n".join(lines), encoding="utf-8")
 
 
-def _card(notebooks: Path, folder: Path, pictures: Path, name: str, *, has_run: bool) -> str:
+def _card(notebooks: Path, folder: Path, pictures: Path, name: str, links: str) -> str:
     source = notebooks / f"{name}.ipynb"
     shutil.copy(source, folder / source.name)
     cells: list[dict[str, Any]] = json.loads(source.read_text(encoding="utf-8"))["cells"]
@@ -64,8 +67,14 @@ def _card(notebooks: Path, folder: Path, pictures: Path, name: str, *, has_run: 
         (pictures / f"{name}.svg").write_text(svg, encoding="utf-8")
         shown = f'<img src="../_static/gallery/{name}.svg" alt="" loading="lazy">'
     card = f'<a class="am-card" href="{name}.html">{shown}<strong>{html.escape(title)}</strong><span>{words}</span></a>'
-    ask = f'<a class="am-run" href="{name}_run.html">Ask this run in your browser</a>' if has_run else ""
-    return f"<div>{card}{ask}</div>"
+    return f"<div>{card}{links}</div>"
+
+
+def _links(name: str, asked: Collection[str], live: Collection[str]) -> str:
+    """Return what leads to where a notebook answers, and to where it runs."""
+    ask = f'<a class="am-run" href="{name}_run.html">Ask this run in your browser</a>' if name in asked else ""
+    where = f"../lite/lab/index.html?path={name}.ipynb"
+    return ask + (f'<a class="am-run" href="{where}">Run it in your browser</a>' if name in live else "")
 
 
 def _picture(cells: list[dict[str, Any]]) -> str:
