@@ -67,7 +67,7 @@ ROUTES: Mapping[tuple[str, str], Answer] = {
     ("GET", RESULTS): lambda service, asked, _, now_s: Exchange(
         whole(200, b"".join(service.batches.results(asked.id, now_s)), content_type=LINES_TYPE)
     ),
-    ("GET", "/v1/models"): lambda *_: _found(describe_all()),
+    ("GET", "/v1/models"): lambda _service, _asked, _entry, _now_s: _found(describe_all()),
     ("GET", "/v1/models/{id}"): _model,
 }
 """By method and path."""

@@ -15,7 +15,7 @@ from IPython.core.interactiveshell import InteractiveShell
 from IPython.utils.capture import capture_output
 
 SHELL: Any = InteractiveShell.instance()
-LEDGER = "/home/pyodide/runs.sqlite3"
+LEDGER = "runs.sqlite3"
 FUNCTIONS = '''
 import time
 import agent_magic as am
