@@ -109,7 +109,7 @@ def start(  # noqa: PLR0913 - the options of the program, each by its name
     """
     values = {"seed": seed, "latency": latency, "port": port, "rpm": rpm, "itpm": itpm, "otpm": otpm}
     values |= {"burst_s": burst_s, "unlimited": unlimited, "script": script, "slips": slips, "batch": batch}
-    return _start(words_of(values), timeout_s, _factor_of(latency))
+    return _start(words_of(values), timeout_s, factor_of(latency))
 
 
 def words_of(values: Mapping[str, object]) -> list[str]:
@@ -121,7 +121,7 @@ def words_of(values: Mapping[str, object]) -> list[str]:
     ]
 
 
-def _factor_of(spec: str) -> float:
+def factor_of(spec: str) -> float:
     """Return how long responses take of what is usual."""
     try:
         return max(parse(spec).factor, LEAST_FACTOR)

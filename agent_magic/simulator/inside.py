@@ -15,7 +15,7 @@ from typing import Any, Self
 
 import httpx2
 
-from agent_magic.simulator.child import SimulatorError, words_of
+from agent_magic.simulator.child import SimulatorError, factor_of, words_of
 from agent_magic.simulator.errors import ApiError
 from agent_magic.simulator.journal import Entry
 from agent_magic.simulator.options import make_parser, settings_of
@@ -33,10 +33,12 @@ class InsideSimulator:
     Attributes:
         url: The base URL for a client, which asks through `transport`.
         transport: Carries the requests of the SDK's client to it.
+        time_factor: How long it takes, of what a model usually does.
         running: Whether it answers.
     """
 
-    def __init__(self, service: Service) -> None:
+    def __init__(self, service: Service, time_factor: float = 1.0) -> None:
+        self.time_factor = time_factor
         self.url = f"http://localhost/{secrets.token_urlsafe(8)}"
         self.transport = _Transport(service, len(httpx2.URL(self.url).path))
         self.running = True
@@ -77,7 +79,8 @@ def start(**options: Any) -> InsideSimulator:
         given = make_parser(exit_on_error=False).parse_args(words_of(options))
     except argparse.ArgumentError as error:
         raise SimulatorError(f"The simulator did not start: {error}") from None
-    return InsideSimulator(Service(settings_of(given), time.monotonic()))
+    factor = factor_of(options.get("latency", "real"))
+    return InsideSimulator(Service(settings_of(given), time.monotonic()), factor)
 
 
 class _Transport(httpx2.AsyncBaseTransport):

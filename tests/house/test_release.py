@@ -61,7 +61,7 @@ def test_what_work_on_it_needs_is_no_extra_of_it() -> None:
     """Who installs the package is offered no tools of its tests: those are groups; each script names what there is."""
     found = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     extras, groups = set(found["project"]["optional-dependencies"]), set(found["dependency-groups"])
-    assert {"dev", "docs", "test"} == groups
+    assert {"dev", "docs", "lite", "test"} == groups
     assert set() == extras & groups
     scripts = [path.read_text(encoding="utf-8") for path in (ROOT / "scripts").iterdir() if path.is_file()]
     named = {
