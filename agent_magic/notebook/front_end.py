@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from IPython.display import display  # pyright: ignore[reportUnknownVariableType] - IPython leaves its types open
 
+from agent_magic.machine import in_browser
 from agent_magic.show.page import wrapped
 
 if TYPE_CHECKING:
@@ -68,9 +69,10 @@ def is_kernel(shell: Any) -> bool:
 def is_unwatched(shell: Any) -> bool:
     """Return whether a program runs the cells, such as nbclient or papermill, whose log has lines only.
 
-    Those name neither a session nor a cell. JupyterLab and Notebook name both; VS Code and Colab leave marks of theirs.
+    Those name neither a session nor a cell. JupyterLab and Notebook name both; VS Code and Colab leave marks of theirs;
+    JupyterLite names neither, but is a page, which no program runs cells in.
     """
-    if not is_kernel(shell) or cell_of(shell).id is not None or "JPY_SESSION_NAME" in os.environ:
+    if not is_kernel(shell) or cell_of(shell).id is not None or "JPY_SESSION_NAME" in os.environ or in_browser():
         return False
     return "__vsc_ipynb_file__" not in shell.user_ns and "google.colab" not in sys.modules
 

@@ -25,6 +25,7 @@ columns: Final = load("tools/columns")
 DTYPES: Final = {"string", "Float64", "Int64", "bool", "boolean", "object", "datetime64[s, UTC]"}
 NO_FRAMES: Final = {
     "measure.each.DTYPES",  # of typed answers, by their schema
+    "measure.each.OF_ASKED",  # some of those of one agent
     "measure.each.OF_SEVERAL",  # three of those of one agent
     "measure.frames.DTYPES",  # of every column
     "forecast.whatif.ASKED",  # of arguments, which are columns under their own names

@@ -19,7 +19,7 @@ from agent_magic.notebook.declaring import PARSERS
 from agent_magic.notebook.settings import Settings
 from agent_magic.notebook.verbs import VERBS
 from agent_magic.record.cassette.reading import read_cassette
-from agent_magic.simulator import program
+from agent_magic.simulator.options import make_parser
 from tests.house.source import ROOT
 
 if TYPE_CHECKING:
@@ -191,7 +191,7 @@ def test_pages_name_what_there_is():
     """Each command of `%agents` and each option that a page or an error's cure names is one that the package knows."""
     flags = {flag for name in VERBS for flag in VERBS.parser(name).flags} | OF_OTHERS
     flags |= {flag for parser in PARSERS.values() for flag in parser.flags}
-    flags |= flags_of(cli._parser()) | flags_of(program._parser())
+    flags |= flags_of(cli._parser()) | flags_of(make_parser())
     pages = [*(ROOT / "docs").rglob("*.md"), *ROOT.glob("*.md"), ROOT / "docs" / "tools" / "cures.py"]
     for page in pages:
         text = page.read_text(encoding="utf-8")

@@ -109,6 +109,7 @@ async def refuses() -> None:
     """What cannot be is refused in a sentence, before anything is sent."""
     await cell("%agents connect dask", fails="needs a process of its own")
     await cell("%agents mcp files npx files", fails="needs a process of its own")
+    await cell("%%time\n%agents run", fails="cannot be entered")
     await cell("%agents connect api")
     SHELL.user_ns["os"] = __import__("os")
     await cell("os.environ['ANTHROPIC_API_KEY'] = 'sk-none'\n%agents run", fails="no place for a key")
