@@ -107,6 +107,10 @@ NOT_CODE = {
     "docs/tutorial/1_first_run.md": {"python -m venv": "tests/package/test_wheel.py installs wheel and extra"},
     "docs/tutorial/5_sharing.md": {"agent-magic replay": "tests/browser/test_tutorial.py"},
     "docs/versions.md": {"python -m venv": "tests/package/test_wheel.py"},
+    "docs/how_to/use_tools_of_mcp_servers.md": dict.fromkeys(
+        ("%agents mcp", "%%agent librarian", "with am.McpServer"),
+        "its server comes from npm; tests/live/test_mcp.py has servers of its own",
+    ),
     "docs/how_to/many_workers.md": {
         "pip install": "the environment of the tests has the extra",
         "import asyncio": "test_the_script_for_workers_runs",

@@ -173,8 +173,8 @@ def test_recorded_runs_are_small_and_of_the_gallery():
         assert plan.names == tuple(one.name for one in read_cassette(cassette).runs[0].agents)
 
 
-OF_OTHERS = {"--dist", "--fast", "--no-compile", "--no-dashboard", "--port"}
-"""Options on our pages that belong to pytest, to our scripts, to pip and to Dask."""
+OF_OTHERS = {"--dist", "--fast", "--no-compile", "--no-dashboard", "--port", "--to"}
+"""Options on our pages that belong to pytest, to our scripts, to pip, to nbconvert and to Dask."""
 
 
 def flags_of(parser: argparse.ArgumentParser) -> set[str]:
