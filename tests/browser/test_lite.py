@@ -76,11 +76,12 @@ def opened(browser: Any, address: str) -> tuple[Any, list[str], list[str]]:
 
 
 def test_a_notebook_runs_live_in_the_page(chromium: str, site: str) -> None:
-    """`quickstart` runs up to its first frame, which says that there is no pandas; the graph is there."""
+    """`quickstart` runs up to its first frame, which says that there is no pandas; its graph is seen live, and stays."""
     with sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=chromium, args=list(FLAGS))
         page, errors, outside = opened(browser, f"{site}?path=quickstart.ipynb")
         page.evaluate(RUN_ALL)
+        page.wait_for_selector(".am-live .n.s-r", timeout=PATIENCE_MS)
         page.wait_for_function(f"() => ({OUTPUTS})().some(said => said.includes('pandas'))", timeout=PATIENCE_MS)
         if folder := os.environ.get("AGENT_MAGIC_SCREENSHOTS"):
             page.screenshot(path=f"{folder}/lite.png")

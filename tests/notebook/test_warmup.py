@@ -8,6 +8,7 @@ import threading
 
 import pytest
 
+from agent_magic import machine
 from agent_magic.notebook.warmup import WarmUp
 
 
@@ -57,7 +58,7 @@ def test_nothing_of_it_stays():
 
 def test_a_python_without_threads_is_not_asked_for_one(monkeypatch):
     """In a browser the first `%%agent` cell would be an error."""
-    monkeypatch.setattr(sys, "platform", "emscripten")
+    monkeypatch.setattr(machine, "_IN_BROWSER", True)
     warm = WarmUp([])
     warm.start()
     assert warm._thread is None  # pyright: ignore[reportPrivateUsage]
