@@ -37,6 +37,8 @@ TEMPLATES: Final = ("jinja2", "markupsafe")
 """What reads conditions, and what that stands on."""
 UNUSED: Final = {"constants", "ext", "nativetypes"}
 """Modules of Jinja2 that it loads only for those who ask for them."""
+OF_TEXT: Final = {"id": lzma.FILTER_LZMA2, "preset": 9 | lzma.PRESET_EXTREME, "lc": 4, "lp": 0, "pb": 0}
+"""How text is compressed best."""
 
 
 def pack_run(record: RunRecord, prices: Prices | None = None) -> str:
@@ -101,7 +103,7 @@ def pack_engine(*, templates: bool = False) -> str:
             entry, data = tarfile.TarInfo(name), ast.unparse(_Lean().visit(ast.parse(source))).encode()
             entry.size = len(data)
             archive.addfile(entry, io.BytesIO(data))
-    return base64.b64encode(lzma.compress(made.getvalue())).decode()
+    return base64.b64encode(lzma.compress(made.getvalue(), filters=[OF_TEXT])).decode()
 
 
 TYPING: Final = {"TYPE_CHECKING", "t.TYPE_CHECKING"}
