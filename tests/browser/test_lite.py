@@ -26,7 +26,7 @@ IDLE = """() => {
   const context = window.jupyterapp?.shell.currentWidget?.sessionContext;
   return context?.isReady && context.session?.kernel?.status === 'idle';
 }"""
-RUN_ALL = "() => window.jupyterapp.commands.execute('notebook:run-all-cells')"
+RUN_ALL = "() => { window.jupyterapp.commands.execute('notebook:run-all-cells'); }"  # its promise ends with the cells
 OUTPUTS = """() => window.jupyterapp.shell.currentWidget.content.widgets
   .filter(cell => cell.model.type === 'code').map(cell => JSON.stringify(cell.model.outputs.toJSON()))"""
 BACKGROUND = ("%load_ext agent_magic\n%agents connect simulator", "%%agent long\nWrite. [[ttft:600]]", "%agents start")
@@ -76,7 +76,7 @@ def opened(browser: Any, address: str) -> tuple[Any, list[str], list[str]]:
 
 
 def test_a_notebook_runs_live_in_the_page(chromium: str, site: str) -> None:
-    """`quickstart` runs up to its first frame, which says that there is no pandas; its graph is seen live, and stays."""
+    """`quickstart` runs up to its first frame, which says that there is no pandas; its graph is seen live."""
     with sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=chromium, args=list(FLAGS))
         page, errors, outside = opened(browser, f"{site}?path=quickstart.ipynb")
