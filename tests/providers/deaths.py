@@ -46,7 +46,11 @@ def run_and(dask, book, do, *, policy=ONCE, count=8, word="request"):
     async def go():
         task = asyncio.ensure_future(plan(count, word).run(policy, client=dask))
         await asyncio.to_thread(book.until, lambda: len(book.states()) == count)
-        await asyncio.to_thread(do)
+        try:
+            await asyncio.to_thread(do)
+        except AssertionError as error:
+            error.add_note(f"The workers then: {dask.workers()}. The run {'is over' if task.done() else 'goes on'}.")
+            raise
         return await task
 
     async def held():

@@ -26,17 +26,20 @@ class End:
         log: The kinds of the messages that were written here.
         cut_after: After so many messages written the connection is cut; `None` is never.
         heard: What is written here arrives while it is set.
+        awake: What has arrived is read while it is set.
     """
 
     def __init__(self):
-        self.heard = asyncio.Event()
+        self.heard, self.awake = asyncio.Event(), asyncio.Event()
         self.heard.set()
+        self.awake.set()
         self.inbox, self.log, self.cut_after, self.closed = asyncio.Queue(), [], None, False
         self.other: End = self
 
     async def read(self):
         """Return the next message."""
         message = None if self.closed else await self.inbox.get()
+        await self.awake.wait()
         if message is None:
             raise OSError("closed")
         return message
@@ -62,6 +65,7 @@ class End:
         """Close both ends."""
         for end in (self, self.other):
             end.heard.set()
+            end.awake.set()
             if not end.closed:
                 end.closed = True
                 end.inbox.put_nowait(None)

@@ -7,6 +7,7 @@ Every request has a prompt of its own, so a request that is sent twice without t
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import random
 import signal
@@ -41,6 +42,12 @@ def dask(server):
     made.start()
     yield made
     made.close()
+
+
+@pytest.fixture(autouse=True)
+def _story(caplog):
+    """A round that fails shows what the run did, and what its workers were told."""
+    caplog.set_level(logging.DEBUG, "agent_magic")
 
 
 def pids(dask):

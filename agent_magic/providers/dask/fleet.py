@@ -43,6 +43,11 @@ def _streams(link: Link) -> int:
     return link.streams
 
 
+def _state(link: Link) -> str:
+    why = "draining" if link.draining else f"silent for {link.silent_s:.1f} s"
+    return f"{link.name} has {link.streams}, {why}"
+
+
 def _jobs(link: Link) -> tuple[int, int]:
     return link.jobs, link.streams
 
@@ -202,6 +207,9 @@ class Fleet:
             raise Overloaded(f"{self.waiting:,} requests wait for room at a worker already.")
         self._look.set()
         self.waiting += 1
+        LOG.debug(
+            "%d wait for room at a worker: %s.", self.waiting, ", ".join(map(_state, self.links.values())) or "none"
+        )
         try:
             while (link := self._free()) is None:
                 self._changed.clear()

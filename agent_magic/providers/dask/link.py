@@ -232,6 +232,7 @@ class Link:
                         self._flights[number].sent = True
                 if batch:
                     await self._channel.write(batch)
+                    LOG.debug("Worker %r was told: %s.", self.name, ", ".join(f"{one[0]} {one[1]}" for one in batch))
         except OSError:
             self.lose("was lost")
 
@@ -271,8 +272,9 @@ class Link:
             self.failed += kind == "error"
             del self._flights[number]
 
-    def _take_late(self, flight: _Flight, kind: str, _: int, *rest: Any) -> None:
+    def _take_late(self, flight: _Flight, kind: str, number: int, *rest: Any) -> None:
         """Hand on an answer of a request that has failed meanwhile. Whatever else comes of it is no news."""
+        LOG.debug("Worker %r, which was given up, says: %s %d.", self.name, kind, number)
         if kind == "answer":
             with suppress(ValueError):
                 flight.take_late(self.name, rest[0])
