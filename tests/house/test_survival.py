@@ -20,6 +20,7 @@ FLOW, SERVERS = "live/test_flow", "live/test_mcp"
 DIE, WORKERS, SCALING = "providers/test_workers_die", "providers/test_workers", "providers/test_scaling"
 NEIGHBOURS = "live/test_neighbours"
 KERNELS, RUNS = "providers/test_kernels_die", "providers/test_workers_run"
+LATE = "providers/test_workers_late"
 SENT, EACH, WORKING, DYING = "live/test_content", "measure/test_each", "record/test_working", "record/test_dying_tools"
 ROWS: dict[str, dict[str, str]] = {
     "tools": {
@@ -139,6 +140,7 @@ ROWS: dict[str, dict[str, str]] = {
         "the same where its agent had failed for good": f"{RUNS}::an_answer_of_a_worker_that_was_given_up_is_taken",
         "what was sent again ends with the late answer": f"{RUNS}::an_answer_that_comes_late_ends_the_request",
         "what comes late ends with an answer that came first": f"{RUNS}::a_request_that_was_sent_again_and_answered",
+        "silence, deaths, late answers, limits and Stop in drawn orders, in memory": f"{LATE}::whatever_workers_do",
         "silence while the kernel itself is held up": f"{WORKERS}::silence_counts_only_while_the_kernel_is_awake",
         "a cell holds the kernel's loop up": f"{DIE}::a_blocked_loop_loses_nothing",
         "the kernel is killed: nothing more is spent, no process is left": f"{KERNELS}::a_killed_kernel_stops_spending",
