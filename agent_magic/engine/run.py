@@ -326,9 +326,9 @@ class Engine:
         """Stop these steps, or the run."""
         return self._take(self.conductor.cancel(now, steps), now) if self.record.ended_s is None else []
 
-    def skip(self, now: float, steps: Iterable[int]) -> list[Action]:
+    def skip(self, now: float, steps: Iterable[int], why: str = "") -> list[Action]:
         """Leave these steps out, and what waits for them."""
-        return self._take(self.conductor.skip(now, steps), now) if self.record.ended_s is None else []
+        return self._take(self.conductor.skip(now, steps, why), now) if self.record.ended_s is None else []
 
     def retry(self, now: float, steps: Iterable[int] | None = None) -> list[Action]:
         """Run these steps again that did not succeed, or all of them, with what was skipped because of them."""

@@ -7,9 +7,9 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from agent_magic.engine.requests import ask, escalation_of, model_of, models_of
-from agent_magic.errors import CallError, NotConnected
+from agent_magic.errors import CallError, NotConnected, Rejected
 from agent_magic.live.answer_cache import AnswerCache
-from agent_magic.live.earlier import Earlier
+from agent_magic.live.earlier import Earlier, same_request
 from agent_magic.providers.anthropic.client import as_provider
 from agent_magic.providers.base import facts_of
 from agent_magic.record.answer import Answer, Usage
@@ -27,13 +27,15 @@ if TYPE_CHECKING:
     from agent_magic.engine.pacing.pacer import Pacer
     from agent_magic.providers.base import Provider
     from agent_magic.record.ledger.base import Ledger
-    from agent_magic.record.results import RunRecord
+    from agent_magic.record.results import AgentResult, RunRecord
 
 ANY_TIMEOUT_S = 60.0
 """No deadline is part of what is asked."""
 MOST_COUNTED = 50
 """Larger plans are estimated: the count endpoint has a limit of its own."""
 COUNT_TIMEOUT_S = 10.0
+WRONG_REQUEST = frozenset({400, 413, 422})
+"""The statuses that reject what a request says; others can be mended elsewhere, such as by a key."""
 UNNEEDED = Answer("", "end_turn", usage=Usage(0, output_tokens=0), model="", source="ledger")
 """Stands for the answer of an agent that answers which are there already leave out: it costs nothing."""
 
@@ -171,6 +173,36 @@ def unbought(
         else:
             texts[name] = plan.meaning_of(agent, answer.text)
     return found
+
+
+def is_rejected(result: AgentResult) -> bool:
+    """Return whether an agent failed since what its request says is wrong: sent just so it fails again."""
+    if result.status != "failed" or result.kind != Rejected.__name__ or not result.attempts:
+        return False
+    return result.attempts[-1].status_code in WRONG_REQUEST
+
+
+def rejected_again(plan: Plan, records: Sequence[RunRecord], client: Provider) -> list[str]:
+    """Return the agents whose newest request was rejected as wrong, and would be sent just as it was.
+
+    Args:
+        plan: What runs.
+        records: Runs of it, the newest first; answers that requests hold are those of the first.
+        client: Who would answer. Another server may not reject it.
+
+    Raises:
+        DeclarationError: A prompt cannot be filled in.
+    """
+    wrong: dict[str, Request] = {}
+    for name in plan.names:
+        known = ((one.origin, one.results[one.plan.index[name]]) for one in records if name in one.plan.index)
+        origin, result = next(((where, one) for where, one in known if one.attempts), ("", None))
+        if result is None or origin != client.endpoint or not is_rejected(result):
+            continue
+        if not result.attempts[-1].request.messages:  # what its tools say may be another thing now
+            wrong[name] = result.attempts[-1].request
+    requests = foresee(plan, client, pilot=records[0])[0] if wrong else ()
+    return [name for name, one in wrong.items() if same_request(one) == same_request(requests[plan.index[name]])]
 
 
 def _won(plan: Plan, race: int, answers: Mapping[str, Any]) -> str:

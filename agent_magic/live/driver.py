@@ -275,9 +275,9 @@ class Driver:
         """Run these agents again that did not succeed, or all of them, with what was skipped because of them."""
         self.do(self.engine.retry(self.now(), self._numbers(names)))
 
-    def skip(self, names: Iterable[str]) -> None:
+    def skip(self, names: Iterable[str], why: str = "") -> None:
         """Leave these agents out, and what waits for them."""
-        self.do(self.engine.skip(self.now(), self.plan.numbers(names)))
+        self.do(self.engine.skip(self.now(), self.plan.numbers(names), why))
 
     def pause(self) -> None:
         """Let nobody go until `resume`. What is under way goes on."""

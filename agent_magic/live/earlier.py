@@ -57,13 +57,13 @@ class Earlier:
         for result in record.results if record.origin == endpoint else ():
             for one in result.attempts:  # the unsure ones of a cascade, whatever came of the dearer model
                 if one.kind == ESCALATED and one.answer is not None and not one.request.messages:
-                    self._answers[result.name, one.model] = _same(one.request), _kept(one.answer)
+                    self._answers[result.name, one.model] = same_request(one.request), _kept(one.answer)
             answer = result.answer
             if answer is None or answer.stop_reason in NOT_REUSED:
                 continue
             if result.status == "succeeded" or answer.stop_reason in CAPPED:  # cut then is cut now, for nothing
                 last = result.attempts[-1].request
-                self._answers[result.name, last.model] = _same(last), _kept(answer)
+                self._answers[result.name, last.model] = same_request(last), _kept(answer)
                 answered.add(result.name)
 
         self.left_out: tuple[str, ...] = ()
@@ -78,7 +78,7 @@ class Earlier:
         if agent in self.again or (agent, request.model) not in self._answers:
             return None
         asked, answer = self._answers[agent, request.model]
-        return answer if _same(request) == asked else None
+        return answer if same_request(request) == asked else None
 
     def done(self, record: RunRecord, step: int, takes: Mapping[str, str]) -> Result | None:
         """Return what a task returned then, if it would do the same now.
@@ -150,8 +150,8 @@ def _given(record: RunRecord, name: str, step: int) -> list[object]:
     return [one.value if one.has_value else one for one in every]  # what was not kept is like nothing else
 
 
-def _same(request: Request) -> Request:
-    """Leave out what does not change an answer."""
+def same_request(request: Request) -> Request:
+    """Leave out of a request what does not change its answer."""
     return request._replace(cached=False, timeout_s=0.0, ttl="5m", messages=(), tool_choice="", cached_turns=False)
 
 

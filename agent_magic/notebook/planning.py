@@ -16,7 +16,7 @@ from agent_magic.forecast.advice.advice import several_or_one
 from agent_magic.forecast.advice.rules import MOST_COUNTED
 from agent_magic.forecast.estimate.estimate import estimate
 from agent_magic.forecast.estimate.value import confirmation, outlay
-from agent_magic.live.ahead import count_ahead, foresee, terms_ahead, unbought, waiting_in_batches
+from agent_magic.live.ahead import count_ahead, foresee, rejected_again, terms_ahead, unbought, waiting_in_batches
 from agent_magic.live.earlier import Earlier
 from agent_magic.notebook.front_end import agrees, can_ask, can_decide, display_bundle, is_kernel, note, say, show_page
 from agent_magic.notebook.running import execute
@@ -139,7 +139,13 @@ async def run_pilot(ctx: CommandContext, given: Namespace, plan: Plan) -> Run | 
 
 
 async def confirm(
-    ctx: CommandContext, given: Namespace, plan: Plan, resume: Run | None, again: Sequence[str] | None = None
+    ctx: CommandContext,
+    given: Namespace,
+    plan: Plan,
+    resume: Run | None,
+    again: Sequence[str] | None = None,
+    *,
+    leave: Sequence[str] = (),
 ) -> None:
     """Ask before a large run; `%config AgentMagics` says what is large. Print a note where nobody can answer.
 
@@ -154,7 +160,7 @@ async def confirm(
     if not session.spends or given.yes or not (ctx.confirm_agents or ctx.confirm_usd):
         return
     policy = ctx.policy(given)
-    what = _outlay(session, plan, policy, resume, again, fresh=given.fresh)
+    what = _outlay(session, plan, policy, resume, again, leave, fresh=given.fresh)
     limits = {"above_agents": ctx.confirm_agents, "above_usd": ctx.confirm_usd}
     decided = confirmation(what, **limits, yes=given.yes, can_ask=can_ask(ctx.shell))
     if decided == "go" or not await _has_key(session):
@@ -189,10 +195,11 @@ def _outlay(
     policy: Policy,
     resume: Run | None,
     again: Sequence[str] | None,
+    leave: Sequence[str] = (),
     *,
     fresh: bool,
 ) -> Outlay:
-    """Estimate those agents of a plan whose answers must be bought."""
+    """Estimate those agents of a plan whose answers must be bought, without those to leave and what waits for them."""
     shared = session.shared
     where = shared.client.endpoint
     earlier = None if resume is None else Earlier(resume.record, where, plan=plan, again=again)
@@ -203,15 +210,34 @@ def _outlay(
     prices = shared.price_book(lambda _: None)  # the line says how many have none
     terms = terms_ahead(plan, shared.client, shared.pacer)
     found = estimate(plan, *foresee(plan, shared.client), policy, history=shared.history, prices=prices, ceilings=terms)
-    return outlay(found.expected[agent] for agent in asked)
+    left = plan.numbers(leave)
+    left_out = {*left, *plan.dag.descendants(left)}
+    return outlay(found.expected[agent] for agent in asked if agent not in left_out)
 
 
 def retry_price(session: Session, run: Run, policy: Policy) -> str:
     """Return about what `%agents retry` of a run costs; an empty string where no price is known, or nothing is paid."""
     if not session.spends and not session.simulates:
         return ""
-    what = _outlay(session, run.plan, policy, run, None, fresh=False)
+    left = rejected_before(session, run.plan, run)
+    has_others = any(one.status == "failed" and one.name not in left for one in run.record.results)
+    leave = left if has_others else ()  # where nothing else failed, the price is that of the next run
+    what = _outlay(session, run.plan, policy, run, None, leave, fresh=False)
     return "" if what.unpriced else f"about {dollars(what.usd)}"
+
+
+def rejected_before(session: Session, plan: DeclaredPlan, last: Run) -> list[str]:
+    """Return the agents whose requests were rejected as wrong and are the same; see `rejected_again`.
+
+    Args:
+        session: Its runs know what was rejected before the last one, which then left it out.
+        plan: What would run.
+        last: The run that goes on.
+    """
+    if session.deck is not None:
+        return []
+    records = [last.record, *(one.record for one in reversed(session.runs) if one.plan.name == plan.name)]
+    return rejected_again(plan, records, session.shared.client)
 
 
 async def _has_key(session: Session) -> bool:

@@ -48,6 +48,7 @@ Front: TypeAlias = Desk | TerminalAsker
 """Where questions to a person wait: in a notebook on a desk, which the page and commands look at."""
 View: TypeAlias = LiveView | LineView | TableView | AnswerView
 MOST_FILES = 20
+REJECTED = "not asked again: its request was rejected as wrong, and is the same"
 TICK_S = 0.1
 """The picture changes at most ten times a second."""
 
@@ -78,6 +79,7 @@ async def execute(  # noqa: PLR0913 - each by its name
     asks: bool,
     resume: Run | None = None,
     again: Sequence[str] | None = None,
+    leave: Sequence[str] = (),
     shown: Shown = bool,
     answer: str | None = None,
 ) -> Run:
@@ -92,6 +94,7 @@ async def execute(  # noqa: PLR0913 - each by its name
         asks: Whether somebody is there to be asked.
         resume: An earlier run whose answers are reused; see `Plan.run`.
         again: The agents of it that run again; `None` is all that did not succeed.
+        leave: Agents whose requests would be rejected as before: they are not asked, nor is what waits for them.
         shown: Called when the run is on the screen.
         answer: The agent whose answer is shown in place of the picture; `None` shows the picture.
 
@@ -107,7 +110,9 @@ async def execute(  # noqa: PLR0913 - each by its name
     def live(recorded: Match | None = None) -> Driver:
         if recorded is not None:
             return start(plan, policy, session=session.shared, fresh=fresh, recorded=recorded, ask=ask)
-        return start(plan, policy, session=session.shared, fresh=fresh, resume=resume, again=again, ask=ask)
+        driver = start(plan, policy, session=session.shared, fresh=fresh, resume=resume, again=again, ask=ask)
+        driver.skip(leave, REJECTED)
+        return driver
 
     if session.deck is not None:
         return await _play(session, session.deck, plan, policy, live, screen)

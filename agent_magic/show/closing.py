@@ -74,8 +74,11 @@ def _failed(record: RunRecord, price: str) -> _Next | None:
     if not failed:
         return None
     kinds = ", ".join(list(dict.fromkeys((one.error or "").partition(":")[0] for one in failed))[:MOST_KINDS])
-    skipped = sum(one.status == "skipped" and not one.is_left_out for one in record.results)
-    also = f", {skipped:,} skipped because of {'it' if len(failed) == 1 else 'them'}" if skipped else ""
+    below = record.plan.dag.descendants([number for number, one in enumerate(record.results) if one in failed])
+    skipped = [n for n, one in enumerate(record.results) if one.status == "skipped" and not one.is_left_out]
+    theirs = sum(number in below for number in skipped)
+    also = f", {theirs:,} skipped because of {'it' if len(failed) == 1 else 'them'}" if theirs else ""
+    also += f", {len(skipped) - theirs:,} not asked" if len(skipped) > theirs else ""
     it, price = "it" if len(failed) == 1 else "these", f", {price}" if price else ""
     why = f"%agents error {failed[0].name} shows why."
     asks = f"%agents retry asks {it} again{price}. {why}"
@@ -90,7 +93,10 @@ def _failed(record: RunRecord, price: str) -> _Next | None:
         asks = f"{why} Mend {it}, then %agents run goes on{price}."
     elif rejected:
         names = listed([one.name for one in rejected], 3)
-        asks = f"%agents retry asks these again{price}. Mend {names} first: %agents error {rejected[0].name} shows why."
+        others = listed([one.name for one in failed if one.kind != Rejected.__name__], 3)
+        asks = (
+            f"%agents retry asks {others} again{price}. Mend {names} first: %agents error {rejected[0].name} shows why."
+        )
     return _Next(f"{len(failed):,} failed: {kinds}{also}", asks, "warn")
 
 

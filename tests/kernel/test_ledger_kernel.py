@@ -84,8 +84,8 @@ def test_a_run_of_another_kernel_goes_on(env):
     with Kernel(**env) as kernel:
         ok(kernel.do("%load_ext agent_magic\n%agents connect simulator --latency none"))
         ok(kernel.do("old = %agents open"))
-        ok(kernel.do("run = %agents retry"))  # the mock server is another one, and refuses once as well
-        said = ok(kernel.do("run = %agents retry"))
+        ok(kernel.do("run = %agents retry two"))  # the mock server is another one, and refuses once as well
+        said = ok(kernel.do("run = %agents retry two"))  # the same request is sent again only by name
         assert "2 of 4 reused" in said
         assert "{'succeeded'}" in ok(kernel.do("print(set(run.agents['status']))"))
         assert texts == ok(kernel.do("print(list(run.texts[:2]))"))

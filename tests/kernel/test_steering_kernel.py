@@ -51,7 +51,7 @@ def statuses(kernel):
     return kernel.do(STATUSES).text.strip()
 
 
-@pytest.mark.parametrize("command", ["run", "retry"])
+@pytest.mark.parametrize("command", ["run", "retry b"])
 def test_a_run_with_failures_goes_on(kernel, calls, command):
     """F25: `%agents run`, or `retry`, asks only what failed or was skipped; 0 repeated, simulated answers too."""
     declare(kernel, a="one", b=f"two {command} [[status:400 times=1]] {{{{ a }}}}", c="three {{ b }}", d="four")
@@ -69,8 +69,8 @@ def test_a_run_with_failures_goes_on(kernel, calls, command):
 
 def test_retry_buys_nothing_that_the_last_run_did_not_have(kernel, calls):
     """Agents declared beside it wait to be run, or to be named."""
-    declare(kernel, a="one [[status:400 times=1]]", b="two")
-    kernel.do("run = %agents run a")
+    declare(kernel, a="one [[status:529 times=1]]", b="two")
+    kernel.do("run = %agents run a --max-attempts 1")
     assert 1 == calls()
     kernel.do("run = %agents retry")
     assert "{'a': 'succeeded'}" == statuses(kernel)
@@ -78,6 +78,29 @@ def test_retry_buys_nothing_that_the_last_run_did_not_have(kernel, calls):
     kernel.do("%agents drop a")
     assert "No agent of the last run is declared any more" in kernel.do("%agents retry").text
     assert 2 == calls()
+
+
+def test_a_rejected_request_is_sent_as_it_was_only_by_name(kernel, calls):
+    """A bare retry asks the others, also after it left the rejected one out; mended it is asked, and so by its name."""
+    declare(kernel, a="bad [[status:400]]", b="busy [[status:529 times=2]]", c="{{ a }}", d="{{ b }}")
+    kernel.do("run = %agents run --max-attempts 1")
+    assert 2 == calls()
+    for after in ("{'a': 'skipped', 'b': 'failed', 'c': 'skipped', 'd': 'skipped'}", None):
+        said = kernel.do("run = %agents retry --max-attempts 1").text
+        assert "a is not asked again, its request was rejected as wrong and is the same. Mend it;" in said
+        assert "1 failed: Overloaded, 1 skipped because of it, 2 not asked" in said or after is None
+        assert after is None or after == statuses(kernel)
+    assert "{'a': 'skipped', 'b': 'succeeded', 'c': 'skipped', 'd': 'succeeded'}" == statuses(kernel)
+    assert "not asked again: its request was rejected" in kernel.do("%agents error a").text
+    assert 5 == calls()
+    assert "Nothing was sent: a is not asked again" in kernel.do("run = %agents retry").text
+    assert 5 == calls()
+    kernel.do("run = %agents retry a")
+    assert 6 == calls()
+    declare(kernel, a="good")
+    kernel.do("run = %agents retry")
+    assert "{'a': 'succeeded', 'b': 'succeeded', 'c': 'succeeded', 'd': 'succeeded'}" == statuses(kernel)
+    assert 8 == calls()
 
 
 def test_an_edited_agent_runs_again_with_what_its_text_changes(kernel, calls):

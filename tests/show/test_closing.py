@@ -42,7 +42,7 @@ def test_of_several_failures_those_that_asking_cannot_help_are_named():
     errors = {"x": Unreachable("gone"), "y": Rejected("no such field", status=400)}
     record = drive(PLAN, lambda prompt, _: Reply(error=errors.get(prompt)), ONE_TRY)[0]
     step = closing(record, "about $0.01").text().split("\n")[1:]
-    said = "%agents retry asks these again, about $0.01. Mend c first: %agents error c shows why."
+    said = "%agents retry asks a again, about $0.01. Mend c first: %agents error c shows why."
     assert said == " ".join(step)
 
 

@@ -341,10 +341,10 @@ class Conductor:
                 self._take_out(agent, "cancelled", "stopped", now)
         return self._go_on(now)
 
-    def skip(self, now: float, agents: Iterable[int]) -> list[Decision]:
+    def skip(self, now: float, agents: Iterable[int], why: str = "") -> list[Decision]:
         """Leave these agents out, and what waits for them. Those under way are reported by `cancelled` later."""
         for agent in agents:
-            self._take_out(agent, "skipped", SKIPPED, now)
+            self._take_out(agent, "skipped", why or SKIPPED, now)
         return self._go_on(now)
 
     def retry(self, now: float, agents: Iterable[int] | None = None) -> list[Decision]:

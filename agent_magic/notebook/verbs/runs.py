@@ -60,6 +60,7 @@ async def run_and_tell(
     resume: Run | None,
     again: Sequence[str] | None = None,
     *,
+    leave: Sequence[str] = (),
     answer: str | None = None,
 ) -> Run:
     """Run a plan in a cell as its options say, and print what the picture, or the answer, does not show."""
@@ -68,7 +69,7 @@ async def run_and_tell(
     before = None if session.last is None else session.last.record
     if answer is None and resume is None and not given.fresh and session.asks_mock_again(plan):
         note(MOCK_AGAIN)
-    run = await execute(session, plan, policy, fresh=given.fresh, resume=resume, again=again, **front)
+    run = await execute(session, plan, policy, fresh=given.fresh, resume=resume, again=again, leave=leave, **front)
     session.just_shown = run
     if is_unwatched(ctx.shell) and answer is None:
         say(one_line(run.totals))  # a log keeps the first picture as a line, not the last one

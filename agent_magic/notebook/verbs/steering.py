@@ -11,9 +11,11 @@ from agent_magic.api import Controls
 from agent_magic.declare.expansion import declared_names
 from agent_magic.declare.units import plural
 from agent_magic.errors import UnknownAgent
+from agent_magic.live.ahead import ANY_TIMEOUT_S, is_rejected, unbought
+from agent_magic.live.earlier import Earlier
 from agent_magic.notebook.command import CommandContext, Verb, add_names, add_nothing
-from agent_magic.notebook.front_end import say
-from agent_magic.notebook.planning import confirm
+from agent_magic.notebook.front_end import note, say
+from agent_magic.notebook.planning import confirm, rejected_before
 from agent_magic.notebook.session import DEFAULT_PLAN
 from agent_magic.notebook.verbs.runs import add_run_options, run_and_tell, tell_end
 from agent_magic.show.text import listed
@@ -130,19 +132,73 @@ def _cut_run(ctx: CommandContext) -> Run:
 
 async def _retry(ctx: CommandContext, given: Namespace) -> Run | None:
     """Retry within the runs under way; if there are none, continue the last run."""
+    if ctx.session.running and not given.names:
+        _retry_under_way(ctx)
+        return None
     if ctx.session.running:
         for controls, names in _running(ctx, given.names):
-            controls.retry(names or None)
-        say(f"The run asks {listed(given.names, MOST_NAMED) or 'what failed'} again.")
+            controls.retry(names)
+        say(f"The run asks {listed(given.names, MOST_NAMED)} again.")
         return None
     return await run_again(ctx, given, ctx.session.last_run(), given.names or None)
 
 
+def _retry_under_way(ctx: CommandContext) -> None:
+    """Ask again what failed in the runs under way, but for requests that are rejected again."""
+    rejected: list[str] = []
+    has_asked = False
+    for driver in ctx.session.running:
+        results, plan = driver.record.results, driver.plan
+        wrong = [one.name for one in results if is_rejected(one)]
+        kept = {*wrong, *(plan.names[one] for one in plan.dag.descendants(plan.numbers(wrong)))}
+        lost = [one.name for one in results if one.status in {"failed", "cancelled", "skipped"}]
+        asked = [name for name in lost if name not in kept]
+        if asked or not wrong:
+            Controls(driver).retry(asked if wrong else None)
+            has_asked = True
+        rejected += wrong
+    said = ["The run asks what failed again."] if has_asked else []
+    say("\n".join([*said, *([not_sent(rejected)] if rejected else [])]))
+
+
+def not_sent(names: list[str]) -> str:
+    """Say which agents are not asked again, since their requests were rejected, and what to do."""
+    if len(names) == 1:
+        said, it = "is not asked again, its request was rejected as wrong and is the same", "it"
+    else:
+        said, it = "are not asked again, their requests were rejected as wrong and are the same", "them"
+    return f"{listed(names, MOST_NAMED)} {said}. Mend {it}; %agents retry {names[0]} sends it all the same."
+
+
 async def run_again(ctx: CommandContext, given: Namespace, last: Run, again: list[str] | None) -> Run:
-    """Run a run's agents again: these, or all that did not succeed."""
+    """Run a run's agents again: these, or all that did not succeed, but for requests that are rejected again.
+
+    Raises:
+        UsageError: All that would be asked is rejected again; nothing was sent.
+    """
     plan = _plan_of(ctx, given, last)
-    await confirm(ctx, given, plan, last, again)
-    return await run_and_tell(ctx, given, plan, last, again)
+    leave = [] if again is not None or given.fresh else _rejected(ctx, plan, last)
+    await confirm(ctx, given, plan, last, again, leave=leave)
+    if leave:
+        note(not_sent(leave))
+    return await run_and_tell(ctx, given, plan, last, again, leave=leave)
+
+
+def _rejected(ctx: CommandContext, plan: Plan, last: Run) -> list[str]:
+    """Return the agents whose requests would be rejected as before.
+
+    Raises:
+        UsageError: Nothing else is left to ask.
+    """
+    session = ctx.session
+    found = rejected_before(session, plan, last)
+    if not found:
+        return []
+    where, numbers = session.shared.client.endpoint, plan.numbers(found)
+    asked = unbought(plan, where, None, Earlier(last.record, where, plan=plan), fresh=False, timeout_s=ANY_TIMEOUT_S)
+    if {*asked} <= {*numbers, *plan.dag.descendants(numbers)}:
+        raise UsageError(f"Nothing was sent: {not_sent(found)}")
+    return found
 
 
 def _plan_of(ctx: CommandContext, given: Namespace, last: Run) -> Plan:
@@ -193,7 +249,8 @@ VERBS = {
         examples=("%agents resume", "run = %agents resume --budget 0.50    # in a new kernel: what is left of it"),
     ),
     "retry": Verb(
-        "Run again what failed, was skipped or stopped; all of it, or these agents. What succeeded is kept.",
+        "Run again what failed, was skipped or stopped; all of it, or these agents. What succeeded is kept. "
+        "A request that was rejected as wrong is sent as it was only by name.",
         add_run_options,
         _retry,
         waits=True,
