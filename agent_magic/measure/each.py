@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from agent_magic.declare.schema import alternatives_of, choices_of, leaves, schema_of, unwrapped
 from agent_magic.declare.values import Fields, plain, read
 from agent_magic.errors import InvalidAnswer, NoValue, PlanError, UnknownGroup
-from agent_magic.measure.frames import agents_frame, as_made, check_pandas, frame_of
+from agent_magic.measure.frames import agents_frame, as_made, check_pandas, frame_of, on_the_run
 from agent_magic.measure.metrics import total_cost
 from agent_magic.record.answer import Usage, add_usage
 
@@ -103,7 +103,7 @@ def each_frame(record: RunRecord, *groups: str) -> pd.DataFrame:
         for name, column in columns.items()
     }
     frame = pd.concat([pd.DataFrame(found, index=beside.index), beside], axis=1)
-    frame.attrs.update(beside.attrs)
+    frame.attrs |= beside.attrs | on_the_run(record, "run.score(...) tells how good the answers are")
     keys, levels = [part.key for part in parts], parts[0].levels if parts else ()
     one = pd.Index(keys, name="row", tupleize_cols=False)
     frame.index = pd.MultiIndex.from_tuples(keys, names=levels) if levels else one

@@ -18,6 +18,7 @@ import math
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agent_magic.declare.models import AUTO
+from agent_magic.declare.units import plural
 from agent_magic.errors import AgentMagicError
 from agent_magic.measure.metrics import (
     cost_mark,
@@ -40,7 +41,7 @@ from agent_magic.record.events import (
     RunEnded,
 )
 from agent_magic.record.history import MEASURED
-from agent_magic.record.plaintext import clean
+from agent_magic.record.plaintext import clean, single_line
 from agent_magic.record.returned import capped_steps
 
 if TYPE_CHECKING:
@@ -150,12 +151,30 @@ class _Table(NamedTuple):
 def agents_frame(record: RunRecord) -> pd.DataFrame:
     """Return one row per agent, in plan order; columns are `AGENTS`."""
     frame = frame_of(*_agents(record), record)
-    frame.attrs["totals"] = {
+    frame.attrs |= on_the_run(record, "run.texts has the answers, run.advise() advice")
+    return frame
+
+
+def on_the_run(record: RunRecord, step: str) -> dict[str, Any]:
+    """Return what a frame says above of its run: `totals` has what it took and cost, `next` what to do next.
+
+    Args:
+        record: The run.
+        step: What to do next, a phrase; while the run is under way nothing.
+    """
+    totals = {
         "wall_s": wall_time_s(record.results),
         "cost_usd": total_cost(record.results),
         "cost_mark": cost_mark(record.results),
     }
-    return frame
+    return {"totals": totals, "next": next_step(record, step)}
+
+
+def next_step(record: RunRecord, step: str) -> str:
+    """Return what to do next: to see why a step failed, where one did, else `step`; while it runs nothing."""
+    failed = next((one.name for one in record.results if one.status == "failed"), "")
+    why = f"%agents error {single_line(failed)} shows why it failed"
+    return "" if record.ended_s is None else why if failed else step
 
 
 def _agents(record: RunRecord) -> _Table:
@@ -227,7 +246,12 @@ def tool_calls_frame(record: RunRecord) -> pd.DataFrame:
     """Return one row per call of a tool or a task, in the order they began; columns are `TOOL_CALLS`."""
     found = [(one, result) for result in record.results for one in result.calls]
     rows = [_call_row(one, result) for one, result in sorted(found, key=lambda each: each[0].started_s)]
-    return frame_of(rows, _with_place(TOOL_CALLS, rows), record)
+    frame = frame_of(rows, _with_place(TOOL_CALLS, rows), record)
+    if rows:
+        failed = sum(one["status"] == "failed" for one in rows)
+        frame.attrs["verdict"] = plural(len(rows), "call") + (f", {failed:,} failed" if failed else "")
+        frame.attrs |= on_the_run(record, "run.attempts has the dollars of each turn")
+    return frame
 
 
 def layers_frame(record: RunRecord) -> pd.DataFrame:

@@ -25,7 +25,7 @@ from agent_magic.declare.user_code import reason_of, run_user_code
 from agent_magic.declare.validation import is_number
 from agent_magic.declare.values import Fields, plain, read
 from agent_magic.errors import AgentMagicError, DeclarationError, NoValue, did_you_mean, shown_value
-from agent_magic.measure.frames import frame_of, table
+from agent_magic.measure.frames import frame_of, on_the_run, table
 from agent_magic.measure.intervals import Interval, bounded_interval, mean_interval, share_interval
 from agent_magic.record.ledger.grades import Graded
 from agent_magic.record.returned import Returned
@@ -373,6 +373,7 @@ def keep_grades(
     has_score = len(frame) and frame["n"].iloc[0]
     first = f"{frame['metric'].iloc[0]} {frame['reads'].iloc[0]} (95 % interval)" if has_score else ""
     frame.attrs["verdict"] = " · ".join(filter(None, [first, why_not(grades)]))
+    frame.attrs |= on_the_run(record, "") | {"next": "run.scores has each grade, %agents trial tries models"}
     return frame
 
 

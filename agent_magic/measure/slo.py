@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from agent_magic.declare.units import plural, seconds
 from agent_magic.declare.validation import is_number
 from agent_magic.errors import DeclarationError, did_you_mean, shown_value
-from agent_magic.measure.frames import make_frame, table
+from agent_magic.measure.frames import make_frame, on_the_run, table
 from agent_magic.measure.metrics import summarize
 from agent_magic.measure.spread import overlap, sent_spans
 from agent_magic.record.percentiles import ENOUGH, percentile
@@ -77,7 +77,9 @@ def slo_frame(record: RunRecord, targets: Mapping[str, float | None]) -> pd.Data
     rate, room = asked["jobs_per_s"], asked["concurrent"]
     if rate is not None and room is not None:
         rows.append(facts.little(rate, room))
-    return make_frame(rows, SLO, verdict=_verdict(rows))
+    is_missed = any(one["met"] is False for one in rows)
+    told = on_the_run(record, "run.advise() says what would be faster or cheaper" if is_missed else "")
+    return make_frame(rows, SLO, verdict=_verdict(rows), **told)
 
 
 def _verdict(rows: Sequence[Mapping[str, Any]]) -> str:

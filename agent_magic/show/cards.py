@@ -16,6 +16,8 @@ from agent_magic.show.theme import SOFT, WARN, box
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    import pandas as pd
+
     from agent_magic.declare.plan import Plan
     from agent_magic.declare.step import Step
     from agent_magic.show.graph.scene import Estimates
@@ -111,6 +113,21 @@ def plan_picture(
     """
     svg = picture(plan, estimates=estimates or {}, path=path, theme=theme)
     return {"image/svg+xml": svg, "text/plain": plan_text(plan)}
+
+
+def todo_page(frame: pd.DataFrame) -> Page:
+    """Return a checklist whose boxes are letters: nobody hears whose those are that Markdown makes.
+
+    Args:
+        frame: What `todo_frame` returned.
+    """
+    lines: list[Block] = []
+    for row in frame.to_dict("records"):
+        box = "☑" if row["status"] == "succeeded" else "☐"
+        said = "" if row["status"] in {"pending", "succeeded"} else f": {row['status']}"
+        after = f", after {row['after']}" if row["after"] else ""
+        lines.append(Line(f"({row['owner']}){after}{said}", head=f"{box} {row['step']}"))
+    return Page(lines)
 
 
 def model_facts(agent: Step) -> list[str]:

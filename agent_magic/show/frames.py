@@ -48,6 +48,8 @@ SILENT: Final = ("stop_reason", "price", "request_id", "plan", "kind")
 """Words that need no saying where all rows agree."""
 COMPARED: Final = ("wall_s", "cost_usd")
 """What happened and what it cost, which no frame goes without; beside them stands the change against the run."""
+OUTSIDE: Final = frozenset({"limits", "prices", "route"})
+"""What a what-if asks and no declaration says, so that nothing can apply it."""
 MANIFOLD: Final = 10.0
 """What is more than so many times as much again is written as a multiple."""
 LONG_S: Final = 120.0
@@ -83,7 +85,8 @@ def _page(frame: pd.DataFrame, words: int, width: int) -> Page:
     said, columns = _columns(frame, words, width)
     more = f"all {len(frame.columns)} columns"
     is_forecast, verdict = bool(frame.attrs.get("recorded")), frame.attrs.get("verdict", "")
-    rows = [plural(len(frame), "forecast" if is_forecast else "row")] if is_forecast or len(frame) > 1 else []
+    rows = [plural(len(frame), "row")] if len(frame) > 1 else []
+    rows = [f"{plural(len(frame), 'forecast')}, nothing sent"] if is_forecast else rows
     rows = [verdict] if verdict else rows
     head = [Line(" · ".join(found), "soft") for found in [[*rows, *said]] if found]
     head += [*_totals(frame), *_recorded(frame)]
@@ -95,12 +98,17 @@ def _page(frame: pd.DataFrame, words: int, width: int) -> Page:
 
 
 def _totals(frame: pd.DataFrame) -> list[Line]:
-    """Say what the whole run took and cost."""
+    """Say what the whole run took and cost, what grading cost, and what to do next."""
     totals: Mapping[str, Any] = frame.attrs.get("totals", {})
     if not totals:
         return []
     words = [seconds(totals["wall_s"]), dollars(totals["cost_usd"], totals["cost_mark"])]
-    return [Line(" · ".join(words), "soft", head="the run")]
+    words += [f"judging it {dollars(frame.attrs['cost_usd'])}"] if "cost_usd" in frame.attrs else []
+    return [Line(_with_next(" · ".join(words), frame.attrs.get("next", "")), "soft", head="the run")]
+
+
+def _with_next(words: str, step: str) -> str:
+    return f"{words}. {step}." if step else words
 
 
 def _ungraded(frame: pd.DataFrame) -> list[Line]:
@@ -118,7 +126,26 @@ def _recorded(frame: pd.DataFrame) -> list[Line]:
     unchanged: Mapping[str, Any] = frame.attrs.get("unchanged", {})
     same = [f"{name} {single_line(str(value))}" for name, value in unchanged.items() if value not in (False, "")]
     numbers = [seconds(recorded.get("wall_s")), dollars(recorded.get("cost_usd"))]
-    return [Line(" · ".join([*numbers, *same]), "soft", head="the run")]
+    return [Line(_with_next(" · ".join([*numbers, *same]), _to_take(frame, recorded)), "soft", head="the run")]
+
+
+def _to_take(frame: pd.DataFrame, recorded: Mapping[str, float | None]) -> str:
+    """Say which forecast to take: the fastest and the cheapest, as far as that is better than the run."""
+    if not all(name in frame and recorded.get(name) for name in COMPARED):
+        return ""
+    wall_s, cost_usd = ([math.inf if one is None else one for one in _known(frame[name])] for name in COMPARED)
+    orders = {"fastest": list(zip(wall_s, cost_usd, strict=True)), "cheapest": list(zip(cost_usd, wall_s, strict=True))}
+    best: dict[str, int] = {}
+    for name, (word, order) in zip(COMPARED, orders.items(), strict=True):
+        least, was = min(order), recorded[name]
+        if was and math.isfinite(least[0]) and _percent(least[0] / was - 1).startswith("−"):
+            best[word] = order.index(least)
+    places = list(dict.fromkeys(best.values()))
+    if not places:
+        return "None is faster or cheaper"
+    if len(places) == 2 or not OUTSIDE.isdisjoint(frame.columns):
+        return ", ".join(f"frame.iloc[{place}] is the {word}" for word, place in best.items())
+    return f"run.apply(frame.iloc[{places[0]}]) takes the {' and '.join(best)}"
 
 
 def _columns(frame: pd.DataFrame, words: int, width: int) -> tuple[list[str], list[_Shown]]:

@@ -17,6 +17,7 @@ from agent_magic.errors import DeclarationError, PlanError
 from agent_magic.record.answer import Answer, Usage
 from agent_magic.record.prices import TokenPrice
 from agent_magic.record.request import Request
+from agent_magic.show.frames import frame_text
 
 REPORT = Agent("report", "Report on {{ item.topic }}", each="rows")
 ROWS = [{"topic": one} for one in ("tea", "salt", "iron", "none")]
@@ -123,6 +124,7 @@ def test_a_judge_is_priced_and_in_the_ledger():
     assert price.most_usd > 0
     assert 2 * (100 + 5 * 10) / 1e6 == pytest.approx(first.attrs["cost_usd"])
     assert 0 == again.attrs["cost_usd"]
+    assert " · judging it $0.0003. run.scores has each grade, " in " ".join(frame_text(first).split())
     assert list(first["score"]) == list(again["score"])
     assert (0, 2) == tuple(poor.loc[0, ["n", "errors"]])
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from typing import Literal
 
 import numpy as np
@@ -15,6 +16,7 @@ from agent_magic.api import Agent, Plan, Run
 from agent_magic.errors import AgentMagicError, DeclarationError, UnknownAgent
 from agent_magic.measure.scores import SCORE, SCORES
 from agent_magic.measure.truths import normalised
+from agent_magic.show.frames import frame_text
 from tests.measure.test_each import known, runs
 
 
@@ -92,6 +94,13 @@ def test_texts_match_exactly_or_normalised(done):
     found = rows_of(done.score("label.note", truth="note"))
     assert {"exact match": (4, 0.25), "normalised match": (4, 0.5)} == found
     assert "end of day" == normalised(" The end,  of a Day.")
+
+
+def test_a_score_says_what_the_answers_cost_and_what_to_do_next(done):
+    """Above its rows; the answers themselves say why one failed."""
+    said = " ".join(frame_text(done.score("label.mood", truth="mood")).split())
+    assert re.search(r" the run .* · .*\. run\.scores has each grade, %agents trial tries models\. target ", said)
+    assert re.search(r"%agents error label_\d shows why it failed\.", frame_text(done.each("label")))
 
 
 def test_few_answers_say_their_interval_first(done):

@@ -24,6 +24,7 @@ from agent_magic.notebook.front_end import Cell, cell_of
 from agent_magic.notebook.magics import AgentMagics
 from agent_magic.notebook.running import LiveStatus
 from agent_magic.record.history import History
+from agent_magic.show.cards import todo_page
 from agent_magic.simulator import child
 
 CELL = "Why.\n\n## a (Researcher)\nOn {{ topic }}\n\n## b --after c\n{{ a }}\n\n## c\nx\n"
@@ -303,6 +304,9 @@ def test_a_plan_is_a_list_of_things_to_do(connected, capsys):
     capsys.readouterr()
     connected.agents("todo")
     assert "- [x] **b** (critic), after a" in capsys.readouterr().out
+    shown = todo_page(connected.session.last.plan.todo(connected.session.last)).bundle()
+    assert "<b>☑ b</b> (critic), after a" in shown["text/html"]
+    assert "input" not in shown["text/html"], "a box that Markdown makes has no label"
 
 
 def test_a_version_of_a_plan_is_brought_back(shell, connected):

@@ -104,7 +104,11 @@ def test_what_held_a_run_is_said_in_its_first_line() -> None:
     run = am.Run(record)
     assert "requests" == run.totals.limited_by
     for chart in (run.dashboard(), run.limits_chart()):
-        assert " · limited by the request limit" in " ".join(chart.text.split())
+        said = " ".join(chart.text.split())
+        assert " · limited by the request limit" in said
+        assert "60 requests a minute are let in evenly, 1 a second · run.whatif(limits={'requests': 120})" in said
+    assert 1 == len(run.whatif(limits={"requests": 120}))
+    assert "run.advise() says what would be faster or cheaper" in " ".join(run.timeline().text.split())
     assert ">input tokens" in run.dashboard().svg, "in the legend"
     free = am.Run(drive(plan, lambda *_: Reply())[0])
     assert "limited by" not in free.dashboard().text

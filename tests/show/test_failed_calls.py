@@ -6,6 +6,7 @@ import sqlite3
 
 import agent_magic as am
 from agent_magic.notebook.verbs.results import error_page
+from agent_magic.show.frames import frame_text
 from agent_magic.show.notes import failed_tools_note
 from tests.live.test_tool_turns import asks, call, given, played, raising, says
 from tests.live.virtual import drive
@@ -41,6 +42,9 @@ def test_one_success_is_enough():
 
     done, _ = played(asks(call(0, "{}", "give")), asks(call(0, "{}", "give")), says("x"), tools=[give])
     assert ["failed", "succeeded"] == done.tool_calls.status.tolist()
+    said = frame_text(done.tool_calls)
+    assert said.startswith("2 calls, 1 failed")
+    assert "run.attempts has the dollars of each turn." in said
     assert "" == failed_tools_note(done.record)
     assert "" == failed_tools_note(played(asks(call(0, "{}", "give")), says("x"), tools=[given(1)])[0].record)
 

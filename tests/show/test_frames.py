@@ -10,15 +10,26 @@ import pandas as pd
 import pytest
 
 from agent_magic.api import Run
+from agent_magic.declare.agent import Agent
+from agent_magic.declare.plan import Plan
+from agent_magic.engine.policy import Policy
+from agent_magic.errors import Unreachable
 from agent_magic.measure.compare import compared
 from agent_magic.measure.frames import make_frame
 from agent_magic.show.frames import frame_bundle, frame_text
 from agent_magic.show.page import WIDTH, columns_of
+from tests.live.virtual import Reply, drive
 from tests.show.story import business_run
 from tests.show.test_pictures import HOSTILE
 from tests.show.test_values import Seen
 
+NO_TARGETS = dict.fromkeys(("concurrent", "jobs_per_s", "p95_s", "succeeded", "errors"))
 OURS = {"style", "div", "table", "thead", "tbody", "tr", "th", "td", "details", "summary"}
+
+
+def fails_at_x(prompt: str, _: object) -> Reply:
+    """Refuse one prompt."""
+    return Reply(error=Unreachable("gone") if prompt == "x" else None)
 
 
 @pytest.fixture
@@ -57,13 +68,25 @@ def test_a_short_frame_has_what_varies_and_says_once_what_does_not(run: Run):
     """Seconds and dollars are in sight, words that all rows share stand above, all columns are a click away."""
     shown = frame_text(run.agents).splitlines()
     assert shown[0] == "9 rows · status succeeded · model claude-haiku-5-5"
-    assert shown[1] == "the run 9.6 s · ≥$0.0168"
+    assert shown[1] == "the run 9.6 s · ≥$0.0168. run.texts has the answers, run.advise() advice."
     assert shown[2].split()[:6] == ["agent", "total_s", "cost_usd", "source", "attempts", "queued_s"]
     assert shown[5].split()[:7] == "financials 0.0 $0 ledger 1 0.0 0.0".split()
     assert shown[-1] == "all 28 columns: list(frame)"
     html = frame_bundle(run.agents)["text/html"]
     assert "<summary" in html
     assert "on_critical_path" in html
+
+
+def test_a_frame_says_what_its_run_cost_and_what_to_do_next(run: Run):
+    """Above the rows; where a step failed, the next step is to see why, and while a run goes on there is none."""
+    said = frame_text(run.slo()).splitlines()[1]
+    assert "the run 9.6 s · ≥$0.0168. run.advise() says what would be faster or cheaper." == said
+    assert "the run 9.6 s · ≥$0.0168" == frame_text(run.slo(**NO_TARGETS, usd_per_job=9)).splitlines()[1]
+    failing = drive(Plan((Agent("a", "x"), Agent("b", "y"))), fails_at_x, Policy(max_attempts=1))[0]
+    assert "%agents error a shows why it failed." in frame_text(Run(failing).agents)
+    under_way = frame_text(Run(business_run(4.6)).agents)
+    assert "the run 4.5 s · $0.0063\n" in under_way
+    assert "run.advise()" not in under_way
 
 
 def test_text_of_every_frame_fits(run: Run):
@@ -84,10 +107,29 @@ def test_reasons_are_written_out(run: Run):
 def test_whatif_shows_the_change_against_the_run(run: Run):
     """Beside seconds and dollars stands how much they differ from the recorded run, whose numbers are said above."""
     said, table = frame_text(frames_of(run)["whatif"]).split("\nmodel ")
+    assert said.startswith("6 forecasts, nothing sent")
     assert "the run 9.6 s · $0.0168 · schedule ready" in said
     head, first, *_ = table.splitlines()
     assert head.split()[:5] == ["concurrency", "wall_s", "change", "cost_usd", "change"]
     assert "+139 %" in first
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        ([(10.0, 0.01), (20.0, 0.02)], "None is faster or cheaper."),
+        ([(20.0, 0.01), (5.0, 0.005)], "run.apply(frame.iloc[1]) takes the fastest and cheapest."),
+        ([(5.0, 0.02), (10.0, 0.01), (5.0, 0.03)], "run.apply(frame.iloc[0]) takes the fastest."),
+        ([(5.0, 0.02), (20.0, 0.005)], "$0.0100. frame.iloc[0] is the fastest, frame.iloc[1] is the cheapest."),
+        ([(None, 0.01), (5.0, None)], "run.apply(frame.iloc[1]) takes the fastest."),
+    ],
+)
+def test_whatif_says_which_row_to_take(rows: list[tuple[float | None, float | None]], said: str):
+    """The fastest and the cheapest, of equal ones the better in the other number; none where the run was as good."""
+    cells = [{"wall_s": wall_s, "cost_usd": cost} for wall_s, cost in rows]
+    dtypes = {"wall_s": "Float64", "cost_usd": "Float64"}
+    frame = make_frame(cells, dtypes, recorded={"wall_s": 10.0, "cost_usd": 0.01})
+    assert said in " ".join(frame_text(frame).split())
 
 
 def test_hours_and_multiples_read_as_such():

@@ -24,6 +24,7 @@ from agent_magic.notebook.session import DEFAULT_PLAN
 from agent_magic.notebook.verbs.cassettes import pace_of
 from agent_magic.notebook.verbs.runs import add_plan_options, add_run_options
 from agent_magic.record.files import inside
+from agent_magic.show.cards import todo_page
 from agent_magic.show.page import Column, Page, Table
 
 if TYPE_CHECKING:
@@ -92,7 +93,7 @@ def _todo(ctx: CommandContext, given: Namespace) -> None:
     frame = todo_frame(plan, record)
     text = todo_markdown(frame)
     if is_kernel(ctx.shell):
-        display_bundle({"text/markdown": text, "text/plain": text})
+        display_bundle({**todo_page(frame).bundle(), "text/markdown": text, "text/plain": text})
     else:
         say(text)
 

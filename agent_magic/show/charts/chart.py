@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from agent_magic.show.charts.marks import Look, Panel
     from agent_magic.show.theme import Theme
 
+ADVISE: Final = "run.advise() says what would be faster or cheaper"
+"""What to do next, where a chart shows a run as it was."""
 MIME: Final = "application/vnd.vegalite.v5+json"
 
 

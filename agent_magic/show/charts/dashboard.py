@@ -11,7 +11,7 @@ from agent_magic.measure.metrics import summarize
 from agent_magic.record.events import AttemptEnded
 from agent_magic.record.plaintext import single_line
 from agent_magic.show.charts.chart import compose, provenance
-from agent_magic.show.charts.limits import percent, shares_of
+from agent_magic.show.charts.limits import evenly, percent, shares_of
 from agent_magic.show.charts.marks import MARGIN, WIDTH, Area, Line, Look, Panel, Scale, numbers, times
 from agent_magic.show.text import one_line
 
@@ -76,7 +76,7 @@ def run_dashboard(
     found = list(episodes)
     alerts = "alerts: " + "; ".join(f"{one} at {seconds(one.at_s)}" for one in found[:3]) if found else ""
     more = f" and {len(found) - 3} more" if len(found) > 3 else ""
-    caption = [alerts + more, *provenance(simulated=record.simulated)]
+    caption = [alerts + more, *evenly(record), *provenance(simulated=record.simulated)]
     placed = [panel if place % 2 == 0 else panel.moved(HALF) for place, panel in enumerate(panels)]
     legend = [*LINES, *looks, *limit_looks, *more_looks]
     title = f"{single_line(record.plan.name)}: dashboard"

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 from agent_magic.declare.validation import is_number
 from agent_magic.engine.pacing.limits import KINDS, MOST
 from agent_magic.errors import DeclarationError, did_you_mean, shown_value
+from agent_magic.measure.frames import next_step
 from agent_magic.measure.metrics import summarize
 from agent_magic.record.plaintext import single_line
-from agent_magic.show.charts.chart import compose, provenance
+from agent_magic.show.charts.chart import ADVISE, compose, provenance
 from agent_magic.show.charts.marks import Area, Line, Look, Panel, Scale, numbers, times
 from agent_magic.show.text import one_line
 
@@ -77,8 +78,21 @@ def run_limits(record: RunRecord, limits: object = None, *, theme: Theme = "auto
     ]
     refused = f"red ticks: {len(refused_s):,} requests refused (429)" if refused_s else ""
     title = f"{single_line(record.plan.name)}: limits over time"
-    caption = [refused, *provenance(simulated=record.simulated)]
+    caption = [refused, *evenly(record), *provenance(simulated=record.simulated)]
     return compose(title, one_line(summarize(record)), panels, caption=caption, theme=theme)
+
+
+def evenly(record: RunRecord) -> list[str]:
+    """Say how a limit held a run although its minute was not full, and what to do next."""
+    by = KINDS.get(cast("Any", summarize(record).limited_by))
+    limit = None if by is None else known_limits(record).get(by.unit)
+    if by is None or not limit:
+        return [next_step(record, ADVISE)]
+    twice = f"run.whatif(limits={{'{by.field}': {2 * limit:.0f}}}) forecasts twice the limit"
+    return [
+        f"{limit:,.0f} {by.unit} a minute are let in evenly, {limit / WINDOW_S:.2g} a second",
+        next_step(record, twice),
+    ]
 
 
 def shares_of(record: RunRecord) -> dict[str, Curve]:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from agent_magic.declare.units import plural, seconds
+from agent_magic.measure.frames import next_step
 from agent_magic.measure.metrics import critical_path, summarize
 from agent_magic.measure.spans import spans_of
 from agent_magic.record.plaintext import single_line
-from agent_magic.show.charts.chart import compose, provenance
+from agent_magic.show.charts.chart import ADVISE, compose, provenance
 from agent_magic.show.charts.marks import ROW_H, Area, Bar, Label, Line, Look, Panel, Rows, Scale, numbers, times
 from agent_magic.show.states import LOST, OF_STATUS, STATES
 from agent_magic.show.text import one_line
@@ -52,7 +53,7 @@ def run_timeline(
     plan = record.plan
     title = title or f"{single_line(plan.name)}: timeline"
     line = one_line(summarize(record)) if line is None else line
-    caption = provenance(simulated=record.simulated) if caption is None else caption
+    caption = [next_step(record, ADVISE), *provenance(simulated=record.simulated)] if caption is None else caption
     spans = spans_of(record)
     on_path = {plan.names[agent] for agent in critical_path(record)}
     used = [one.status != "unused" for one in record.results]

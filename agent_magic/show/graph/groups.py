@@ -131,8 +131,7 @@ def _stacked(plan: Plan) -> tuple[Group, ...]:
 def _stack(plan: Plan, key: str | int, agents: Sequence[int]) -> Group:
     first = plan.agents[agents[0]]
     if isinstance(key, int):
-        kind = "task" if first.is_task else f"layer {plan.dag.layer[key]}"
-        return Group(single_line(first.name), kind, agents=(key,))
+        return Group(single_line(first.name), _where(plan, key), agents=(key,))
     part = first.part
     if key == box_of(first.name):
         what = f"a plan of {plural(len(agents), 'step')}"
@@ -152,6 +151,14 @@ def _stack(plan: Plan, key: str | int, agents: Sequence[int]) -> Group:
         is_box=key == box_of(first.name),
         is_reserved=any(is_reserved(plan.agents[agent]) for agent in agents),
     )
+
+
+def _where(plan: Plan, key: int) -> str:
+    """Say what a step is that has a card of its own. Beside a loop, whose rounds are layers, a layer says nothing."""
+    step = plan.agents[key]
+    if not step.is_task and not any(one.part is not None and one.part.rounds for one in plan.agents):
+        return f"layer {plan.dag.layer[key]}"
+    return single_line(f"when {step.when}") if step.when else "task" if step.is_task else "agent"
 
 
 def _placed(plan: Plan, groups: tuple[Group, ...]) -> Sheet:
