@@ -48,6 +48,8 @@ SILENT: Final = ("stop_reason", "price", "request_id", "plan", "kind")
 """Words that need no saying where all rows agree."""
 COMPARED: Final = ("wall_s", "cost_usd")
 """What happened and what it cost, which no frame goes without; beside them stands the change against the run."""
+LEAST_GAIN: Final = 0.1
+"""A forecast is worth taking from so much less than the run had; less is chance."""
 OUTSIDE: Final = frozenset({"limits", "prices", "route"})
 """What a what-if asks and no declaration says, so that nothing can apply it."""
 MANIFOLD: Final = 10.0
@@ -138,11 +140,11 @@ def _to_take(frame: pd.DataFrame, recorded: Mapping[str, float | None]) -> str:
     best: dict[str, int] = {}
     for name, (word, order) in zip(COMPARED, orders.items(), strict=True):
         least, was = min(order), recorded[name]
-        if was and math.isfinite(least[0]) and _percent(least[0] / was - 1).startswith("−"):
+        if was and least[0] <= (1 - LEAST_GAIN) * was:
             best[word] = order.index(least)
     places = list(dict.fromkeys(best.values()))
     if not places:
-        return "None is faster or cheaper"
+        return "None is faster or cheaper by a tenth"
     if len(places) == 2 or not OUTSIDE.isdisjoint(frame.columns):
         return ", ".join(f"frame.iloc[{place}] is the {word}" for word, place in best.items())
     return f"run.apply(frame.iloc[{places[0]}]) takes the {' and '.join(best)}"
