@@ -451,7 +451,9 @@ function packed(id) {
 function start(place, python, tell, fail) {
   const code = new Blob([`(${serve})()`], { type: "text/javascript" });
   // A classic worker is refused by Pyodide wherever `importScripts` works: on every page whose policy does not forbid it.
-  const worker = new Worker(URL.createObjectURL(code), { type: "module" });
+  // From a file no module starts, since its origin is null; there the page is shown by itself, with its policy.
+  const type = location.protocol === "file:" ? "classic" : "module";
+  const worker = new Worker(URL.createObjectURL(code), { type });
   /** @type {ReturnType<typeof modelOf> | null} */
   let model = null;
   const stop = (/** @type {string} */ why) => {
