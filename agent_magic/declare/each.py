@@ -188,9 +188,15 @@ def first_item(value: object) -> object:
         return None
 
 
+NAMES_ELSEWHERE = frozenset({"row", "it", "value", "element", "record", "each", "x"})
+"""What other tools call an item."""
+
+
 def hint_at_item(name: str, item: object) -> str:
-    """Say how a prompt writes a field of its item that it names alone; empty where the item has no such field."""
-    return f"{{{{ {ITEM}.{name} }}}} is that of the item" if isinstance(item, Mapping) and name in item else ""
+    """Say how a prompt writes its item, which it calls otherwise, or a field of it; empty for other names."""
+    if isinstance(item, Mapping) and name in item:
+        return f"{{{{ {ITEM}.{name} }}}} is that of the item"
+    return f"The item is {{{{ {ITEM} }}}}" if name in NAMES_ELSEWHERE else ""
 
 
 def columns_missing(paths: Iterable[tuple[str | int, ...]], item: object) -> list[str]:

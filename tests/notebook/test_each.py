@@ -66,6 +66,13 @@ def test_a_field_of_the_item_that_stands_alone_is_told_how_to_write(capsys, magi
         plan_of(magics)
 
 
+def test_an_item_that_is_called_as_elsewhere_is_told_its_name(magics):
+    """Who comes from other tools writes `{{ row.text }}`."""
+    magics.agent("word --each rows", "{{ row.text }}\n")
+    with pytest.raises(UndefinedVariable, match=r"\{\{ row \}\}, which is not defined\. The item is \{\{ item \}\}\.$"):
+        plan_of(magics)
+
+
 def test_the_listing_has_each_declaration_once(magics):
     """Whatever the number of items, and where the value is not there yet."""
     magics.agent("other --each missing", "{{ item }} {{ report }}\n")
