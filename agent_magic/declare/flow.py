@@ -84,8 +84,8 @@ class Flow:
             if can:
                 optional[step] = frozenset(can)
                 decides.add(step)
-            if unsure - can:
-                may.add(step)
+            if unsure - can or any(name in plan.groups for names, _ in self._uses(step) for name in names):
+                may.add(step)  # it needs one, or a group: see `_without_group`
         self.decides, self.optional = frozenset(decides | may), optional
         speculating = [step for step, one in enumerate(plan.agents) if one.speculate]
         self.ahead_of = {step: self._only_decide(step) for step in speculating}

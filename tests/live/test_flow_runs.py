@@ -232,6 +232,21 @@ def script_of(steps):
     return script
 
 
+def test_what_uses_a_skipped_loop_is_skipped_all_the_way_down():
+    """A step that takes a group may be left out with it, so what comes behind that step has to be asked about too."""
+    steps = [
+        Step("s0", "number", (), None, None, 0),
+        Step("s1", "text", (), ("s0", 9), None, 0),
+        Step("s2", "text", (("s1", False),), None, None, 2),
+        Step("s3", "text", (("s2", False),), None, None, 0),
+        Step("s4", "text", (("s3", False),), None, None, 2),
+        Step("s5", "text", (("s4", False),), None, None, 0),
+    ]
+    record, client = drive(plan_of(steps), script_of(steps), Policy(1, seed=1, max_attempts=1))
+    assert [request.prompt for request in client.asked] == ["s0: "]
+    assert {one.status for one in record.rows if one.name != "s0"} == {"skipped"}
+
+
 @settings(max_examples=150, deadline=None)
 @given(drawn(), st.integers(1, 4))
 def test_a_run_does_what_a_straight_reading_says(steps, concurrency):

@@ -20,7 +20,7 @@ def boxed(steps):
     """A plan that an agent uses, in a plan that another one uses."""
     inside = am.Plan([am.Agent("middle", "middle")], {})
     inner = am.Plan(
-        [*inside.agents, am.Agent("use", "{{ box | default('-') }}", after="middle")], {"box": plan_of(steps)}
+        [*inside.agents, am.Agent("use", "use {{ box | default('-') }}", after="middle")], {"box": plan_of(steps)}
     )
     return am.Plan([am.Agent("first", "first"), am.Agent("outer", "outer", after="deep")], {"deep": inner})
 
