@@ -23,7 +23,7 @@ from agent_magic.live.people import Question, ask
 from agent_magic.live.ran import Ran
 from agent_magic.live.saving import write_artifact
 from agent_magic.record.ledger.base import IN_DOUBT, Busy, CallKey, Doubt
-from agent_magic.record.packing import pack
+from agent_magic.record.packing import pack, unpack
 from agent_magic.record.returned import Returned
 from agent_magic.record.secret_scan import masked, secrets_of
 from agent_magic.record.taken import Taken, written
@@ -156,8 +156,10 @@ class Caller:
         if task.pure:
             key = pure_key(task.name, task.source_sha, pack(arguments))
             kept = await self._begin(call, key, fresh=self._fresh)
-            if kept is not None:
-                return kept
+            if kept is not None and kept.packed is not None:
+                return kept._replace(value=unpack(kept.packed))
+            if kept is not None:  # only its text is there
+                await self._begin(call, key, fresh=True)
         ran = await run_function(
             task.function,
             arguments,

@@ -277,3 +277,52 @@ def test_a_recording_without_its_texts_fits_by_name(taped: Any) -> None:
     assert {"-"} == {*takes}
     again = Plan(steps.all(), values={"rows": [1, 2]}).replay(path)
     assert (True, True, "-") == (again.record.redacted, again.ok, again["score"].text)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [3, 2.5, "text", [1, 2], {"a": 1}, (1, "b"), None, pd.Timestamp("2026-01-02"), pd.Series([1, 2]), pd.DataFrame({"a": [1]})],
+    ids=lambda one: type(one).__name__,
+)
+def test_what_a_pure_task_returned_is_there_for_later_runs(tmp_path: Path, value: Any) -> None:
+    """As it was, for tasks and prompts that take it; so the agent behind it asks the same, which is served too."""
+    called: list[Any] = []
+
+    @am.task(pure=True)
+    def total(words: list[str]) -> Any:
+        called.append(words)
+        return value
+
+    @am.task
+    def taken(total: Any) -> str:
+        return repr(total)
+
+    steps = total, taken, Agent("tell", "There are {{ total }}, and {{ taken }}.")
+    ledger = Ledger(tmp_path / "kept.sqlite3")
+    first = run(*steps, values={"words": ["a"]}, ledger=ledger)
+    then = run(*steps, values={"words": ["a"]}, ledger=ledger)
+    run(*steps, values={"words": ["b"]}, ledger=ledger)
+    ledger.close()
+    assert called == [["a"], ["b"]]
+    assert then["total"].source == "ledger"
+    assert repr(then["total"].value) == repr(first["total"].value)
+    assert then["taken"].value == first["taken"].value
+    assert then["tell"].attempts[-1].request == first["tell"].attempts[-1].request
+    assert then["tell"].source == "ledger"
+
+
+def test_a_pure_task_whose_value_cannot_be_written_runs_again(tmp_path: Path) -> None:
+    """Its text alone would be another value."""
+    called: list[int] = []
+
+    @am.task(pure=True)
+    def thing(words: list[str]) -> object:
+        called.append(len(words))
+        return object()
+
+    ledger = Ledger(tmp_path / "kept.sqlite3")
+    for _ in range(2):
+        found = run(thing, values={"words": ["a"]}, ledger=ledger)
+        assert type(found["thing"].value) is object
+    ledger.close()
+    assert called == [1, 1]
