@@ -156,7 +156,7 @@ def test_an_answer_that_comes_while_it_is_aborted():
         one for one in conductor.failed(review, Failure("no", kind="Rejected"), 2.0) if isinstance(one, Abort)
     ]
     last: Any = conductor.succeeded(fix, 2.0)
-    assert ("skipped", "'review' did not succeed") == (last[0].status, last[0].error)
+    assert last[0] == Skipped(fix, review)
     assert Skipped(end, fix) in last
     assert isinstance(last[-1], Done)
 
@@ -245,6 +245,17 @@ def by_prompt(prompt, _):
     if number % 9 == 0:
         return Reply(takes_s, NO, status=400)
     return Reply(takes_s, text=f"t{number % 97}", first_s=0.25)
+
+
+def test_what_is_aborted_since_its_parent_failed_is_skipped_because_of_it():
+    """As a step is that had not begun: its kind is no stop that somebody asked for."""
+    record, _ = drive(plan_of(), scripted(None, fix_s=9.0), Policy(2, seed=1, max_attempts=1))
+    assert ("skipped", "Skipped", "'review' did not succeed") == (
+        record["fix"].status,
+        record["fix"].kind,
+        record["fix"].error,
+    )
+    assert record["fix"].attempts
 
 
 @settings(max_examples=150, deadline=None)

@@ -53,6 +53,7 @@ class SpeculatingConductor(HedgingConductor):
         self._ahead_of = {step: only & {*dag.parents[step]} for step, only in ahead_of.items()}
         self._ahead: set[int] = set()  # those that have begun, and are not decided
         self._kept_back: dict[int, tuple[Status, str | None, str | None]] = {}
+        self._causes: dict[int, int] = {}  # of those that are aborted, since a parent did not succeed: which
         self._to_look_at: dict[int, None] = {}
         self._group = {step: _group_of(more["plan"], step) for step in ahead_of}
         self._held: dict[str, dict[int, bool]] = {}  # per group, whose condition was decided, and how
@@ -133,7 +134,7 @@ class SpeculatingConductor(HedgingConductor):
         if step not in self._ahead or self._state[step] not in UNDER_WAY or step in self._kept_back:
             return super()._can_do_without(step, now)
         if step not in self._stopping:
-            cause = next(one for one in self._ahead_of[step] if one in self._lost)
+            cause = self._causes[step] = next(one for one in self._ahead_of[step] if one in self._lost)
             self._stopping[step] = "skipped", f"{self._names[cause]!r} did not succeed"
             self._out.append(Abort(step, "stopped"))
         return True
@@ -141,6 +142,8 @@ class SpeculatingConductor(HedgingConductor):
     def _end(self, agent: int, *told: Any, **more: Any) -> None:
         self._ahead.discard(agent)
         self._kept_back.pop(agent, None)
+        if (cause := self._causes.pop(agent, None)) is not None:
+            more["cause"] = cause
         super()._end(agent, *told, **more)
         self._to_look_at.update((child, None) for child in self._dag.children[agent] if child in self._ahead_of)
 
