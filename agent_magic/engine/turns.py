@@ -45,7 +45,8 @@ def judge(answer: Answer, turns: int, policy: Policy, most: int, *, is_last: boo
     if answer.stop_reason == PAUSED:
         return _paused(answer, turns, policy, most)
     if answer.stop_reason == TOOL_USE and is_last:
-        return _capped(f"The model asks for more tools in its last turn ({turns}); {KEPT}. Raise --max-turns.", policy)
+        more = "Raise --max-turns." if turns >= most else "The budget had no room for more: raise --budget."
+        return _capped(f"The model asks for more tools in its last turn ({turns}); {KEPT}. {more}", policy)
     if answer.stop_reason == TOOL_USE:
         why = "The model asks for a tool call (tool_use), but names none, or this agent has no tools."
         return Verdict(failure_of(UnexpectedToolUse(why), 1))

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from agent_magic.declare.plan import Plan
     from agent_magic.live.earlier import Earlier
     from agent_magic.record.answer import Answer
     from agent_magic.record.ledger.base import Ledger
-    from agent_magic.record.request import Message, Request
+    from agent_magic.record.request import Request
 
 
 class AnswerCache:
@@ -31,7 +31,7 @@ class AnswerCache:
         self._ordinals: dict[str, int] = {}
         self._passed_over: dict[str, int] = {}
         self._hedged = {one.hedges for one in plan.agents if one.hedges is not None}
-        self._keys: dict[tuple[int, str, tuple[Message, ...]], tuple[str, int]] = {}
+        self._keys: dict[tuple[Any, ...], tuple[str, int]] = {}
         self._taken: dict[int, dict[str, Answer | None]] = {}
 
     def taken_over(self, agent: int, request: Request) -> Answer | None:
@@ -70,11 +70,11 @@ class AnswerCache:
 
     def key(self, agent: int, request: Request) -> tuple[str, int]:
         """Return the request's fingerprint, and how many agents of this run asked the same before."""
-        known = self._keys.get((agent, request.model, request.messages))
+        place = agent, request.model, request.effort, request.tool_choice, request.messages  # what a run can change
+        known = self._keys.get(place)
         if known is None:
             key = request.key(self._endpoint)
-            ordinal = self._ordinal(agent, key)
-            known = self._keys[agent, request.model, request.messages] = key, ordinal
+            known = self._keys[place] = key, self._ordinal(agent, key)
         return known
 
     def _ordinal(self, agent: int, key: str) -> int:

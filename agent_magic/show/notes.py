@@ -37,6 +37,7 @@ def ending_notes(record: RunRecord, policy: Policy) -> list[str]:
         capped_note(record, policy),
         rounds_note(record),
         choices_note(record),
+        closed_note(record, policy),
         unasked_note(record),
         failed_tools_note(record),
         filled_note(record),
@@ -75,6 +76,18 @@ def rounds_note(record: RunRecord) -> str:
 def choices_note(record: RunRecord) -> str:
     """Say whose answers were not needed, and whose requests were made cheaper; empty where there are none."""
     return " ".join(filter(None, (races_note(record), degraded_note(record))))
+
+
+def closed_note(record: RunRecord, policy: Policy) -> str:
+    """Name the agents that were told to ask for no more tools before their turns were used up: by the budget."""
+    most = {number: record.plan.agents[number].max_turns or policy.max_turns for number in record.plan.special}
+    closed = [
+        one.name
+        for number, one in enumerate(record.results)
+        if number in most and one.attempts and one.attempts[-1].request.tool_choice and one.turns < most[number]
+    ]
+    names = listed(closed, 5)
+    return f"Answered without more tools, since the budget had no room for more turns: {names}." if closed else ""
 
 
 def races_note(record: RunRecord) -> str:

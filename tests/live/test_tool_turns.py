@@ -18,7 +18,7 @@ from agent_magic.declare.agent import DEFAULT_MAX_TOKENS, DEFAULT_MODEL
 from agent_magic.declare.tool import tool
 from agent_magic.record.answer import Usage
 from agent_magic.record.prices import Prices
-from agent_magic.show.notes import capped_note
+from agent_magic.show.notes import capped_note, closed_note
 from agent_magic.simulator import Simulator, start
 from tests.providers.wire import CLOSE, OPEN, STOP, delta, event, problem, reply, serving, until
 
@@ -390,6 +390,36 @@ def test_one_turn_is_one_request_in_which_no_call_can_be_asked_for(tools):
     assert (1, {"type": "none"}, "without") == (len(sent), sent[0].get("tool_choice"), done["a"].text)
     deaf, sent = played(asks(call(0, "{}")), tools=tools, max_turns=1)
     assert (1, "capped", 0) == (len(sent), deaf["a"].status, len(deaf["a"].calls))
+
+
+def test_an_answer_for_want_of_budget_serves_nobody_who_has_more(tmp_path):
+    """It was told to ask for no more tools, which is another request; the note says so, and a larger budget buys."""
+    agent = Agent("a", "Go" * 2000, tools=[look], max_tokens=100)
+    prices = {DEFAULT_MODEL: am.TokenPrice(10.0, 1.0)}
+
+    async def answer(writer: Any, number: int) -> None:
+        closed = "tool_choice" in found.bodies[number - 1]
+        turn = len(found.bodies[number - 1]["messages"]) // 2
+        text = says("cannot look") if closed else says("looked twice") if turn == 2 else asks(call(0, "{}", id_=f"t{turn}"))
+        writer.write(reply(text))
+        await writer.drain()
+
+    async def go() -> None:
+        nonlocal found
+        async with serving(answer) as found:
+            client, ledger = Claude(base_url=found.url, api_key="any"), am.Ledger(tmp_path / "kept.sqlite3")
+            more = {"client": client, "ledger": ledger, "prices": prices}
+            poor = await Plan([agent]).run(Policy(budget_usd=0.0548), **more)  # a last turn writes no cache: it is cheaper
+            policy = Policy()
+            rich = await Plan([agent]).run(policy, **more)
+            ledger.close()
+        assert ("succeeded", "cannot look") == (poor["a"].status, poor["a"].text)
+        assert "since the budget had no room for more turns: a." in closed_note(poor.record, policy)
+        assert ("succeeded", "looked twice") == (rich["a"].status, rich["a"].text)
+        assert not closed_note(rich.record, policy)
+
+    found: Any = None
+    asyncio.run(go())
 
 
 def test_one_turn_lets_the_provider_run_its_own_tools():
