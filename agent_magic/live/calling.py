@@ -26,7 +26,7 @@ from agent_magic.record.ledger.base import IN_DOUBT, Busy, CallKey, Doubt
 from agent_magic.record.packing import pack, unpack
 from agent_magic.record.returned import Returned
 from agent_magic.record.secret_scan import masked, secrets_of
-from agent_magic.record.taken import Taken, written
+from agent_magic.record.taken import Taken, variables_of, written
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -154,7 +154,7 @@ class Caller:
         except AgentMagicError as error:
             return _failed(str(error), type(error).__name__)
         if task.pure:
-            key = pure_key(task.name, task.source_sha, pack(arguments))
+            key = pure_key(task.name, _code_of(task.function, task.source_sha), pack(arguments))
             kept = await self._begin(call, key, fresh=self._fresh)
             if kept is not None and kept.packed is not None:
                 return kept._replace(value=unpack(kept.packed))
@@ -213,7 +213,7 @@ class Caller:
     def key_of(self, call: Call, tool: Tool) -> CallKey | None:
         """Return what a call is known by; `None` where nothing is kept."""
         if tool.pure:
-            return pure_key(tool.name, tool.source_sha, call.wanted.arguments)
+            return pure_key(tool.name, _code_of(tool.function, tool.source_sha), call.wanted.arguments)
         if self._cache is None:
             return None
         asked = self._record.results[call.step].attempts[call.turn - 1].request
@@ -269,6 +269,12 @@ class Caller:
         ways = "Policy(on_doubt='again') calls it once more, on_doubt='error' tells the model that it failed."
         why = f"{IN_DOUBT}: {said}. It was not repeated. {ways}"
         return Result("failed", why, why, IN_DOUBT, ends=True)
+
+
+def _code_of(function: object, sha: str) -> str:
+    """Return what tells whether a function does the same: its source, and the variables that it reads."""
+    found = variables_of(function) if sha else None
+    return _digest([sha, *sorted(found.items())]) if found else sha
 
 
 def pure_key(name: str, sha: str, arguments: str | None) -> CallKey | None:

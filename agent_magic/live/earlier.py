@@ -123,9 +123,10 @@ class Earlier:
     ) -> bool:
         then = self._record
         number = then.plan.index[record.plan.agents[step].name]
-        if {*takes} != {*then.plan.takes(number)} or differing(before, takes):
+        names = record.plan.takes(step)
+        if {*names} != {*then.plan.takes(number)} or differing(before, takes):
             return False
-        unknown = [name for name in takes if not (takes[name] and before.get(name))]
+        unknown = [name for name in names if not (takes[name] and before.get(name))]
         return all(_are_same(_given(record, name, step), _given(then, name, number)) for name in unknown)
 
 

@@ -1,17 +1,22 @@
 """What a task takes, as fingerprints: they tell whether it would do the same as it did in another run.
 
-A variable is known by its value, what another step gave by what is kept of it. What has no form that can be kept, and
-what is too large to be read each time, has none.
+A variable is known by its value, what another step gave by what is kept of it, and a function that its code calls by
+its source. What has no form that can be kept, and what is too large to be read each time, has none.
 """
 
 from __future__ import annotations
 
+import dis
 import hashlib
 import json
 from collections.abc import Sized
+from functools import lru_cache
+from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any, cast
 
 from agent_magic.declare.each import view_of
+from agent_magic.declare.signature import defined, source_sha
+from agent_magic.declare.task import Task
 from agent_magic.record.packing import pack
 
 if TYPE_CHECKING:
@@ -22,6 +27,8 @@ if TYPE_CHECKING:
 MOST_ITEMS = 100_000
 """The cells or items of a variable up to which it is read: packing so many takes about 20 ms."""
 UNKNOWN = ""
+DIGITS = 16
+"""Of a fingerprint."""
 
 
 class Taken:
@@ -36,12 +43,15 @@ class Taken:
         self._variables: dict[str, str] = {}
 
     def of(self, step: int) -> dict[str, str]:
-        """Return the fingerprint of each thing that a task takes, by the names of its parameters.
+        """Return the fingerprint of each thing that a task takes, by the names of its parameters and variables.
 
         Args:
             step: The task's number.
         """
-        return {name: self._one(step, name) for name in self._record.plan.takes(step)}
+        plan = self._record.plan
+        found = {name: self._one(step, name) for name in plan.takes(step)}
+        task = plan.agents[step]
+        return variables_of(task.function) | found if isinstance(task, Task) else found
 
     def _one(self, step: int, name: str) -> str:
         plan = self._record.plan
@@ -61,6 +71,40 @@ class Taken:
         if name not in self._variables:
             self._variables[name] = _of_value(plan.values[name])
         return self._variables[name]
+
+
+def variables_of(function: object, seen: frozenset[str] = frozenset()) -> dict[str, str]:
+    """Return the fingerprints of the variables that the code of a function reads, and of those its functions read.
+
+    Its own, such as those of a closure, are left out: what they hold is often what it changes itself.
+
+    Args:
+        function: The function.
+        seen: The names that are known.
+    """
+    own = defined(function)
+    if not isinstance(own, FunctionType):
+        return {}
+    found: dict[str, str] = {}
+    for name in _names_in(own.__code__) - seen:
+        value = own.__globals__.get(name)
+        if isinstance(value, FunctionType) and value.__globals__ is own.__globals__:
+            found[name] = source_sha(value)[:DIGITS]
+            found |= variables_of(value, seen | found.keys() | {name})
+        elif name in own.__globals__ and (known := _of_value(value)):
+            found[name] = known
+    return found
+
+
+@lru_cache(maxsize=1024)
+def _names_in(code: CodeType) -> frozenset[str]:
+    """Return the names that code reads which are not its own, nor set by it; that of functions in it included."""
+    read_, written_ = (
+        {one.argval for one in dis.get_instructions(code) if one.opname == name}
+        for name in ("LOAD_GLOBAL", "STORE_GLOBAL")
+    )
+    inside = (_names_in(one) for one in code.co_consts if isinstance(one, CodeType))
+    return frozenset(read_.union(*inside) - written_)
 
 
 def written(found: Mapping[str, str]) -> str:
@@ -100,4 +144,4 @@ def _of_value(value: object) -> str:
 
 
 def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:DIGITS]

@@ -281,7 +281,18 @@ def test_a_recording_without_its_texts_fits_by_name(taped: Any) -> None:
 
 @pytest.mark.parametrize(
     "value",
-    [3, 2.5, "text", [1, 2], {"a": 1}, (1, "b"), None, pd.Timestamp("2026-01-02"), pd.Series([1, 2]), pd.DataFrame({"a": [1]})],
+    [
+        3,
+        2.5,
+        "text",
+        [1, 2],
+        {"a": 1},
+        (1, "b"),
+        None,
+        pd.Timestamp("2026-01-02"),
+        pd.Series([1, 2]),
+        pd.DataFrame({"a": [1]}),
+    ],
     ids=lambda one: type(one).__name__,
 )
 def test_what_a_pure_task_returned_is_there_for_later_runs(tmp_path: Path, value: Any) -> None:
@@ -326,3 +337,32 @@ def test_a_pure_task_whose_value_cannot_be_written_runs_again(tmp_path: Path) ->
         assert type(found["thing"].value) is object
     ledger.close()
     assert called == [1, 1]
+
+
+FACTOR, TIMES = 1, 0
+
+
+def times_factor(value: int) -> int:
+    """Multiply."""
+    return value * FACTOR
+
+
+def scaled(rows: list[int]) -> int:
+    """Add up, by a variable that a function of ours reads."""
+    global TIMES  # noqa: PLW0603 - what the test is about
+    TIMES += 1
+    return sum(times_factor(one) for one in rows)
+
+
+@pytest.mark.parametrize("pure", [False, True])
+def test_a_task_whose_variables_have_changed_runs_again(pure: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that its functions read, too: what was kept is another number now."""
+    monkeypatch.setitem(globals(), "TIMES", 0)
+    steps, ledger = (Task("scaled", scaled, pure=pure), Agent("tell", "{{ scaled }}")), Ledger()
+    first = run(*steps, values={"rows": [1, 2]}, ledger=ledger)
+    monkeypatch.setitem(globals(), "FACTOR", 1000)
+    then = run(*steps, values={"rows": [1, 2]}, ledger=ledger, resume=first)
+    assert (3, 3000) == (first["scaled"].value, then["scaled"].value)
+    again = run(*steps, values={"rows": [1, 2]}, ledger=ledger, resume=then)
+    assert (3000, 2) == (again["scaled"].value, TIMES)
+    ledger.close()

@@ -400,7 +400,13 @@ def test_an_answer_for_want_of_budget_serves_nobody_who_has_more(tmp_path):
     async def answer(writer: Any, number: int) -> None:
         closed = "tool_choice" in found.bodies[number - 1]
         turn = len(found.bodies[number - 1]["messages"]) // 2
-        text = says("cannot look") if closed else says("looked twice") if turn == 2 else asks(call(0, "{}", id_=f"t{turn}"))
+        text = (
+            says("cannot look")
+            if closed
+            else says("looked twice")
+            if turn == 2
+            else asks(call(0, "{}", id_=f"t{turn}"))
+        )
         writer.write(reply(text))
         await writer.drain()
 
@@ -409,7 +415,9 @@ def test_an_answer_for_want_of_budget_serves_nobody_who_has_more(tmp_path):
         async with serving(answer) as found:
             client, ledger = Claude(base_url=found.url, api_key="any"), am.Ledger(tmp_path / "kept.sqlite3")
             more = {"client": client, "ledger": ledger, "prices": prices}
-            poor = await Plan([agent]).run(Policy(budget_usd=0.0548), **more)  # a last turn writes no cache: it is cheaper
+            poor = await Plan([agent]).run(
+                Policy(budget_usd=0.0548), **more
+            )  # a last turn writes no cache: it is cheaper
             policy = Policy()
             rich = await Plan([agent]).run(policy, **more)
             ledger.close()
