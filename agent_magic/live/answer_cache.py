@@ -62,7 +62,10 @@ class AnswerCache:
 
     def is_fresh(self, agent: int) -> bool:
         """Tell whether the agent is to be asked whatever the ledger has."""
-        return self._fresh or (self._earlier is not None and self._plan.agents[agent].name in self._earlier.again)
+        if self._fresh or self._earlier is None:
+            return self._fresh
+        name = self._plan.agents[agent].name
+        return name in self._earlier.again or name in self._earlier.unfit
 
     def paid_before(self, agent: int, answer: Answer) -> bool:
         """Tell whether an answer was there already."""

@@ -11,9 +11,10 @@ from dataclasses import replace
 from operator import is_
 from typing import TYPE_CHECKING, Any
 
+from agent_magic.declare.signature import source_sha
 from agent_magic.declare.task import Task
 from agent_magic.engine.calls import Result
-from agent_magic.record.answer import ESCALATED
+from agent_magic.record.answer import ESCALATED, add_usage
 from agent_magic.record.ledger.base import NOT_REUSED
 from agent_magic.record.results import CAPPED
 from agent_magic.record.taken import differing, read
@@ -25,7 +26,10 @@ if TYPE_CHECKING:
     from agent_magic.declare.step import Step
     from agent_magic.record.answer import Answer
     from agent_magic.record.request import Request
-    from agent_magic.record.results import RunRecord
+    from agent_magic.record.results import AgentResult, RunRecord
+
+UNFIT = frozenset({"InvalidAnswer", "UnexpectedToolUse"})
+"""The kinds of failures that are about an answer which came."""
 
 
 class Earlier:
@@ -42,6 +46,7 @@ class Earlier:
 
     Attributes:
         again: The agents that are asked again although they may have succeeded.
+        unfit: The agents that had answers which did not fit, and still would not: the same answers are of no use.
         left_out: The agents without an answer that do not run again.
 
     Raises:
@@ -51,6 +56,10 @@ class Earlier:
     def __init__(self, record: RunRecord, endpoint: str, *, plan: Plan, again: Iterable[str] | None = None) -> None:
         numbers = None if again is None else plan.numbers(again)
         self.again = frozenset(plan.agents[number].name for number in numbers or ())
+        known = [(one, number) for number, one in enumerate(record.results) if one.name in plan.index]
+        self.unfit = frozenset(
+            one.name for one, n in known if _is_unfit(one, record.plan.agents[n], plan.agents[plan.index[one.name]])
+        )
         self._record = record
         self._answers: dict[tuple[str, str], tuple[Request, Answer]] = {}  # by agent and model
         answered = set[str]()
@@ -63,7 +72,9 @@ class Earlier:
                 continue
             if result.status == "succeeded" or answer.stop_reason in CAPPED:  # cut then is cut now, for nothing
                 last = result.attempts[-1].request
-                self._answers[result.name, last.model] = same_request(last), _kept(answer)
+                turns = [one.usage for one in result.attempts if one.answer is not None and one.usage is not None]
+                whole = answer if len(turns) == 1 else replace(answer, usage=add_usage(turns))
+                self._answers[result.name, last.model] = same_request(last), _kept(whole)
                 answered.add(result.name)
 
         self.left_out: tuple[str, ...] = ()
@@ -128,6 +139,19 @@ class Earlier:
             return False
         unknown = [name for name in names if not (takes[name] and before.get(name))]
         return all(_are_same(_given(record, name, step), _given(then, name, number)) for name in unknown)
+
+
+def _is_unfit(result: AgentResult, before: Step, now: Step) -> bool:
+    """Tell whether an agent had an answer which did not fit what it still has to fit.
+
+    Where its own check or condition failed (`its check raised ...`), that is to be mended, and the answer may be right.
+    """
+    check = "" if before.check is None else before.check.name
+    own = "InvalidAnswer: its ", *(f"InvalidAnswer: {check} {what} " for what in ("raised", "returned", "was"))
+    if result.kind not in UNFIT or (result.error or "").startswith(own):
+        return False
+    checks = [None if one.check is None else source_sha(one.check.call) for one in (before, now)]
+    return before.schema == now.schema and checks[0] == checks[1]
 
 
 def _is_same_code(task: Task, before: Step) -> bool:

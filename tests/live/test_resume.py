@@ -16,6 +16,8 @@ from agent_magic.record.history import History
 from agent_magic.show.closing import closing
 from tests.live.virtual import Reply, Scripted, run_virtually
 
+SEVEN = '{"value": 7}'
+
 
 def plan_of(**prompts):
     """A plan of these prompts."""
@@ -198,3 +200,32 @@ def test_by_the_front_door():
 
 def _at_once(reply):
     return Reply(0.0, error=reply.error, source=reply.source, text=reply.text)
+
+
+@pytest.mark.parametrize("texts", [("no number", "no number", SEVEN), ("no number", "no number", "none")])
+def test_an_answer_that_did_not_fit_is_bought_again(texts):
+    """Though the ledger has it: the same one would not fit either."""
+    ledger, plan = Ledger(), Plan([Agent("a", "Go", returns=int)])
+    client = Scripted(lambda _, number: Reply(1.0, source="live", text=texts[min(number, 3) - 1]))
+    first = run(plan, client, ledger=ledger)
+    second = run(plan, client, ledger=ledger, resume=first)
+    assert ("InvalidAnswer", 2) == (first["a"].kind, len(first["a"].attempts))
+    assert len(client.asked) > 2
+    assert second.ok == (texts[-1] == SEVEN)
+
+
+def test_an_answer_is_not_bought_again_for_a_mistake_in_its_check():
+    """Mended, the check gets the answer that is there."""
+
+    def wrong(value):
+        raise KeyError(value)
+
+    def mended(value):
+        del value
+
+    ledger, client = Ledger(), Scripted(lambda *_: Reply(1.0, source="live", text=SEVEN))
+    first = run(Plan([Agent("a", "Go", returns=int, check=wrong)]), client, ledger=ledger)
+    second = run(Plan([Agent("a", "Go", returns=int, check=wrong)]), client, ledger=ledger, resume=first)
+    third = run(Plan([Agent("a", "Go", returns=int, check=mended)]), client, ledger=ledger, resume=second)
+    assert (1, 7) == (len(client.asked), third["a"].value)
+    assert ("InvalidAnswer", "InvalidAnswer") == (first["a"].kind, second["a"].kind)

@@ -392,6 +392,16 @@ def test_one_turn_is_one_request_in_which_no_call_can_be_asked_for(tools):
     assert (1, "capped", 0) == (len(sent), deaf["a"].status, len(deaf["a"].calls))
 
 
+def test_an_answer_that_is_taken_over_keeps_the_tokens_of_all_its_turns(server):
+    """They are what it had cost, so they are what is saved."""
+    client = Claude(base_url=server.url, api_key="any")
+    plan = Plan([Agent("a", 'Go [[tool@1:look {"word": "1"}]] [[tool@2:look {"word": "2"}]]', tools=[look])])
+    first = asyncio.run(plan.run(client=client))
+    second = asyncio.run(plan.run(client=client, resume=first))
+    assert (3, 1, 0.0) == (len(first["a"].attempts), len(second["a"].attempts), second["a"].cost_usd)
+    assert first["a"].usage == second["a"].usage
+
+
 def test_an_answer_for_want_of_budget_serves_nobody_who_has_more(tmp_path):
     """It was told to ask for no more tools, which is another request; the note says so, and a larger budget buys."""
     agent = Agent("a", "Go" * 2000, tools=[look], max_tokens=100)
