@@ -4,7 +4,7 @@ It is a separate program: `start` runs it as a child process, `python -m agent_m
 imports no other room. This module imports only the starter, not the server.
 
 A request passes `server` (HTTP), `request` (parsing and validation, with `conversation`, `tools`, `content` and
-`thinking`), `service` (limits, prompt cache), `answer` (its blocks, with `calls`, `server_tools` and `citing`) and
+`thinking`), `service` (limits, prompt cache), `answer` (its blocks and citations, with `calls` and `server_tools`) and
 `response` (bytes and their times), which `faults` may change.
 """
 

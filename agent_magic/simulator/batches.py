@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime, timedelta
 from random import Random
@@ -16,6 +17,7 @@ from typing import Any
 
 from agent_magic.simulator.errors import ApiError, invalid
 from agent_magic.simulator.json_types import Json, as_list, as_object
+from agent_magic.simulator.latency import read_numbers
 from agent_magic.simulator.response import encode
 
 PATH = "/v1/messages/batches"
@@ -47,16 +49,11 @@ def parse(text: str) -> Pace:
     Raises:
         ValueError: It is something else.
     """
-    names, found = [one.name for one in fields(Pace)], dict[str, float]()
-    for part in text.split(","):
-        name, _, value = part.partition("=")
-        try:
-            found[name.strip()] = float(value)
-        except ValueError:
-            raise ValueError(f"batches are {FORMS}; got {text!r}") from None
-    if not (found.keys() <= set(names) and all(0 <= one < 1e9 for one in found.values())):
-        raise ValueError(f"batches are {FORMS}; got {text!r}")
-    return Pace(**found)
+    with suppress(ValueError):  # no number
+        found = read_numbers(text)
+        if found.keys() <= {one.name for one in fields(Pace)} and max(found.values()) < 1e9:
+            return Pace(**found)
+    raise ValueError(f"batches are {FORMS}; got {text!r}")
 
 
 @dataclass(slots=True)

@@ -62,7 +62,6 @@ class PromptCache:
     """The entries of one organisation, by a digest of model and prefix. It has no clock: the time comes in."""
 
     def __init__(self) -> None:
-        """Start empty."""
         self._expires_at_s: dict[bytes, float] = {}
 
     def look_up(self, request: Request, now_s: float) -> Lookup:

@@ -46,11 +46,9 @@ class Simulator:
         return f"<Simulator pid={self.pid} {'running' if self.running else 'stopped'}>"
 
     def __enter__(self) -> Self:
-        """Return itself."""
         return self
 
     def __exit__(self, *_error: object) -> None:
-        """Stop."""
         self.stop()
 
     @property

@@ -44,7 +44,6 @@ class ApiError(Exception):
     after_s: float = 0.0
 
     def __post_init__(self) -> None:
-        """Fill in the documented error type."""
         other = "invalid_request_error" if self.status < 500 else "api_error"
         self.kind = self.kind or KIND_OF_STATUS.get(self.status, other)
 

@@ -44,15 +44,12 @@ class InsideSimulator:
         self.running = True
 
     def __repr__(self) -> str:
-        """Return whether it runs."""
         return f"<Simulator in this process, {'running' if self.running else 'stopped'}>"
 
     def __enter__(self) -> Self:
-        """Return itself."""
         return self
 
     def __exit__(self, *_error: object) -> None:
-        """Stop."""
         self.stop()
 
     def stop(self, timeout_s: float = 0.0) -> None:

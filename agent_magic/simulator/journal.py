@@ -73,7 +73,6 @@ class Journal:
     """Keeps the entries of the last 100,000 requests. It has no clock; times are arguments."""
 
     def __init__(self, now_s: float) -> None:
-        """Begin at `now_s`."""
         self.in_flight = 0
         self._began_s = now_s
         self._peak = 0

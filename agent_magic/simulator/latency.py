@@ -95,12 +95,22 @@ def parse(spec: str) -> Latency:
     try:
         if spec.startswith("x"):
             return Latency(factor=_number(spec[1:]))
-        given = {key: _number(value) for key, _, value in (part.partition("=") for part in spec.split(","))}
+        given = read_numbers(spec)
         if given.get("pace") != 0:
             return Latency(1.0, given.pop("ttft", None), given.pop("pace", None), given.pop("spread", None), **given)
     except (TypeError, ValueError):  # An unknown name, or no number.
         pass
     raise ValueError(f"latency {spec!r} is unknown: use {FORMS}")
+
+
+def read_numbers(text: str) -> dict[str, float]:
+    """Read numbers by name, as in `ttft=0.3,pace=200`.
+
+    Raises:
+        ValueError: A part has no finite number from 0.
+    """
+    parts = (part.partition("=") for part in text.split(","))
+    return {name.strip(): _number(number) for name, _, number in parts}
 
 
 def _number(text: str) -> float:

@@ -75,13 +75,10 @@ def _positive(text: str) -> float:
 
 def _slips(text: str) -> dict[str, float]:
     """Read `haiku=0.2,opus=0.02`: how often a choice is another one than the prompt suggests."""
-    found: dict[str, float] = {}
-    for part in text.split(","):
-        family, _, share = part.partition("=")
-        try:
-            found[family.strip()] = float(share)
-        except ValueError:
-            raise ValueError(f"slips are FAMILY=SHARE with commas, such as haiku=0.2,opus=0.02, got {text!r}") from None
+    try:
+        found = latency.read_numbers(text)
+    except ValueError:
+        raise ValueError(f"slips are FAMILY=SHARE with commas, such as haiku=0.2,opus=0.02, got {text!r}") from None
     families = {model.family for model in MODELS.values()}
     if not (found.keys() <= families and all(0 <= one <= 1 for one in found.values())):
         raise ValueError(f"slips are shares from 0 to 1 of {', '.join(sorted(families))}, got {text!r}")

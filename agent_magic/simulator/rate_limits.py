@@ -31,7 +31,6 @@ class Bucket:
     __slots__ = ("_at_s", "_level", "capacity", "per_minute")
 
     def __init__(self, per_minute: float, capacity: float, now_s: float = 0.0) -> None:
-        """Start full at `now_s`."""
         self.per_minute = per_minute
         self.capacity = max(1.0, capacity)
         self._level = self.capacity
@@ -134,7 +133,6 @@ class Pool:
     """The buckets of one pool of models."""
 
     def __init__(self, limits: Limits, now_s: float) -> None:
-        """Start with full buckets."""
         self.requests = limits.requests.bucket(now_s)
         self.input_tokens = limits.input_tokens.bucket(now_s)
         self.output_tokens = limits.output_tokens.bucket(now_s)
@@ -185,7 +183,6 @@ class Quota:
     """The pools of one organisation."""
 
     def __init__(self, allowance: Allowance) -> None:
-        """Start with nothing used."""
         self._allowance = allowance
         self._pools: dict[str, Pool] = {}
 

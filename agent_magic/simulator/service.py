@@ -69,7 +69,6 @@ class Service:
     """Decides every response and holds all state. It has no clock; times are arguments, in monotonic seconds."""
 
     def __init__(self, settings: Settings, now_s: float) -> None:
-        """Start with full buckets, an empty cache and an empty journal."""
         self.settings = settings
         self.journal = Journal(now_s)
         self.cache = PromptCache()

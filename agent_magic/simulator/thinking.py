@@ -88,7 +88,6 @@ class Chain:
     """Walks a conversation block by block, checks the signatures in it, and signs what comes next."""
 
     def __init__(self, model: Model) -> None:
-        """Start in front of the tools."""
         self._model = model
         self._before = bytes(_SIZE)
         self._last = bytes(_SIZE)

@@ -73,7 +73,6 @@ class Pen:
     """Fills the templates of one answer. A template is repeated only after all others of its pool."""
 
     def __init__(self, subject: Subject, rng: Random) -> None:
-        """Start an answer."""
         self._topic = subject.topic
         self._rng = rng
         self._terms = cycle([*subject.terms[:MOST_TERMS], *TERMS[len(subject.terms) :]])
