@@ -17,7 +17,7 @@ from agent_magic.engine.batching import batching_of
 from agent_magic.engine.pacing.pacer import Pacer
 from agent_magic.engine.pacing.routing import Endpoints, Router, as_route
 from agent_magic.engine.requests import timeouts_of
-from agent_magic.forecast.batches import batch_span
+from agent_magic.forecast.estimate.agents import batch_span
 from agent_magic.forecast.service import Pricing, play
 from agent_magic.forecast.terms import ceilings_for, facts_of, known_to, policy_of
 from agent_magic.forecast.work import Evidence
@@ -124,7 +124,7 @@ class Forecaster:
         record: The run.
         history: Earlier answers.
         prices: What tokens cost, unless a scenario says otherwise.
-        batch_times_s: How long earlier batches took; see `agent_magic.forecast.batches`.
+        batch_times_s: How long earlier batches took; see `agent_magic.forecast.estimate.agents`.
     """
 
     def __init__(

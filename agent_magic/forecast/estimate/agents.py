@@ -8,6 +8,7 @@ from agent_magic.declare.agent import DEFAULT_MAX_TOKENS
 from agent_magic.declare.content import tokens_of
 from agent_magic.declare.schema import schema_of, typical_chars
 from agent_magic.declare.tool import Tool
+from agent_magic.engine.batching import BATCH_MOST_S, BATCH_S
 from agent_magic.engine.requests import OVERHEAD_TOKENS
 from agent_magic.forecast.pace import ENOUGH, HIGH, LOW, UNSURE, Speeds, quantile, tokens_factor
 from agent_magic.forecast.terms import facts_of
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from agent_magic.record.history import Past
     from agent_magic.record.request import Request
     from agent_magic.record.terms import Terms
+
 
 ASSUMED_OUTPUT_TOKENS: Final = 500
 """The length of an answer nobody has seen yet: an assumption, not a measurement. Capped at `max_tokens`."""
@@ -388,3 +390,18 @@ def _by_kin(guess: Guess, *, piloted: bool) -> Guess:
         return guess._replace(words=words)
     length, pace = ("pilot" if basis == "ledger" else basis for basis in (guess.output_basis, guess.seconds_basis))
     return guess._replace(words=words, output_basis=length, seconds_basis=pace)
+
+
+ASSUMED: Final = "a batch assumed to take an hour, a quarter at least and a day at most"
+
+
+def batch_span(times_s: Sequence[float]) -> tuple[Span, str]:
+    """Return the seconds of a batch, and in words on what they stand.
+
+    Args:
+        times_s: How long earlier batches took: from five on their 10th, 50th and 90th percentile. Of fewer, an hour is
+            assumed, a quarter of one at least, and the day after which the vendor ends a batch at most.
+    """
+    if len(times_s) >= ENOUGH:
+        return Span.of(times_s), f"seconds of {len(times_s)} earlier batches"
+    return Span(BATCH_S / 4, BATCH_S, BATCH_MOST_S), ASSUMED

@@ -24,8 +24,7 @@ from agent_magic.engine.expected import expected_work_s
 from agent_magic.engine.pacing.pacer import Pacer
 from agent_magic.engine.policy import as_policy
 from agent_magic.engine.requests import timeouts_of
-from agent_magic.forecast.batches import batch_span
-from agent_magic.forecast.estimate.agents import NOTHING, Guess, Span, guess_all
+from agent_magic.forecast.estimate.agents import NOTHING, Guess, Span, batch_span, guess_all
 from agent_magic.forecast.estimate.cascades import ESCALATION, cascades_of
 from agent_magic.forecast.estimate.value import Estimate, Expected
 from agent_magic.forecast.forecast import Forecaster
