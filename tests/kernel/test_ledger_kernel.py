@@ -112,24 +112,29 @@ def test_a_fresh_kernel_knows_the_limits_of_its_key(env):
     assert "[]" == found[1]
 
 
+def killed_in_flight(kernel, cell):
+    """Begin a run with one more agent, and kill the kernel when the first three have their answers."""
+    ok(kernel.do(REUSE))
+    ok(kernel.do(BEGIN))
+    ok(kernel.do(cell))
+    pid = int(ok(kernel.do("import os; print(os.getpid())")))
+    ok(kernel.do("%agents start"))
+    ok(
+        kernel.do(
+            "import asyncio\n"
+            "magics = next(one for one in get_ipython().configurables if type(one).__name__ == 'AgentMagics')\n"
+            "running = magics.session.running\n"
+            "while sum(one.status == 'succeeded' for run in running for one in run.record.results) < 3:\n"
+            "    await asyncio.sleep(0.01)"
+        )
+    )
+    os.kill(pid, signal.SIGKILL)
+
+
 def test_a_killed_kernel_is_told_of(env):
     """F03, G3: the next kernel says how many calls were in flight, and has what had finished."""
     with Kernel(**env) as kernel:
-        ok(kernel.do(REUSE))
-        ok(kernel.do(BEGIN))
-        ok(kernel.do("%%agent slow\n[[ttft:60]] never comes"))
-        pid = int(ok(kernel.do("import os; print(os.getpid())")))
-        ok(kernel.do("%agents start"))
-        ok(
-            kernel.do(
-                "import asyncio\n"
-                "magics = next(one for one in get_ipython().configurables if type(one).__name__ == 'AgentMagics')\n"
-                "running = magics.session.running\n"
-                "while sum(one.status == 'succeeded' for run in running for one in run.record.results) < 3:\n"
-                "    await asyncio.sleep(0.01)"
-            )
-        )
-        os.kill(pid, signal.SIGKILL)
+        killed_in_flight(kernel, "%%agent slow\n[[ttft:60]] never comes")
     with Kernel(**env) as kernel:
         ok(kernel.do(REUSE))
         assert re.search(r"lost\s+4\s+3\s", ok(kernel.do("%agents runs")))
@@ -143,21 +148,7 @@ def test_a_killed_kernel_is_told_of(env):
 def test_resume_takes_a_run_up_where_a_kill_left_it(env):
     """In a new kernel with nothing declared: what had finished is kept, and the rest is asked."""
     with Kernel(**env) as kernel:
-        ok(kernel.do(REUSE))
-        ok(kernel.do(BEGIN))
-        ok(kernel.do("%%agent last\n[[ttft:15]] Sum it up: {{ a }} {{ b }} {{ c }}"))
-        pid = int(ok(kernel.do("import os; print(os.getpid())")))
-        ok(kernel.do("%agents start"))
-        ok(
-            kernel.do(
-                "import asyncio\n"
-                "magics = next(one for one in get_ipython().configurables if type(one).__name__ == 'AgentMagics')\n"
-                "running = magics.session.running\n"
-                "while sum(one.status == 'succeeded' for run in running for one in run.record.results) < 3:\n"
-                "    await asyncio.sleep(0.01)"
-            )
-        )
-        os.kill(pid, signal.SIGKILL)
+        killed_in_flight(kernel, "%%agent last\n[[ttft:15]] Sum it up: {{ a }} {{ b }} {{ c }}")
     with Kernel(**env) as kernel:
         ok(kernel.do(REUSE))
         ok(kernel.do("%agents connect simulator --latency none"))
