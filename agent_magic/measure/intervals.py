@@ -75,12 +75,7 @@ def _wilson(p: float, effective: float, n: int, z: float) -> Interval:
 
 
 def mean_interval(values: Sequence[float], level: float = LEVEL) -> Interval:
-    """Return a mean with Student's interval; of fewer than two values it has no ends.
-
-    Args:
-        values: The values.
-        level: How often it holds.
-    """
+    """Return a mean with Student's interval; of fewer than two values it has no ends."""
     n = len(values)
     if n == 0:
         return Interval(math.nan, math.nan, math.nan, 0)
@@ -99,10 +94,6 @@ def bounded_interval(values: Sequence[float], level: float = LEVEL) -> Interval:
 
     Source: the effective sample size of Korn and Graubard, "Confidence intervals for proportions with small expected
     number of positive counts", Survey Methodology 24, 1998, here for less spread than a share has.
-
-    Args:
-        values: The scores.
-        level: How often it holds.
     """
     n = len(values)
     spread = variance(values) if n > 1 else 0.0
@@ -176,10 +167,6 @@ def more_needed(found: Interval, margin: float) -> int:
     """Return about how many more values would decide a difference, its band shrinking like one over the root of n.
 
     It is decided when the band leaves 0 out, or lies within the margin around it.
-
-    Args:
-        found: The difference.
-        margin: What counts as no difference.
     """
     half = max(found.high - found.value, found.value - found.low)
     gap = max(abs(found.value), margin - abs(found.value))

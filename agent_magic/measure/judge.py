@@ -247,11 +247,7 @@ SWAPPED: Final = "a tie: with the order swapped the verdict was another"
 
 
 def compared_rows(grades: Sequence[Grade]) -> Iterator[dict[str, Any]]:
-    """Yield the rows of a comparison: how often the answers won, ties as halves; how often the order changed nothing.
-
-    Args:
-        grades: The grades.
-    """
+    """Yield how often the answers won, ties as halves, and how often the order of two answers changed nothing."""
     yield from score_rows(grades, "win rate")
     held = [g._replace(score=None if g.score is None else float(g.why != SWAPPED)) for g in grades]
     yield from score_rows(held, "same when swapped")

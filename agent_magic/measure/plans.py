@@ -77,12 +77,7 @@ def todo_markdown(frame: pd.DataFrame) -> str:
 
 
 def diff_frame(plan: Plan, other: Plan) -> pd.DataFrame:
-    """Return what another plan changes: a row per step that comes or goes, per option and value. Columns are `DIFF`.
-
-    Args:
-        plan: The plan as it is.
-        other: The other one.
-    """
+    """Return what another plan changes: a row per step that comes or goes, per option and value. Columns are `DIFF`."""
     (before, values), (after, others) = _parts(plan), _parts(other)
     rows = [_row(name, "removed", "", "", "") for name in before if name not in after]
     rows += [_row(name, "added", "", "", after[name].get("prompt", "")) for name in after if name not in before]

@@ -129,9 +129,6 @@ class GradeBook:
     def store(self, rows: Sequence[Graded]) -> None:
         """Store grades by what was asked and which model answered.
 
-        Args:
-            rows: The grades.
-
         Raises:
             LedgerError: They could not be stored.
         """
@@ -241,12 +238,7 @@ def grader_name(grader: Grader) -> str:
 
 
 def check_signature(grader: Grader, name: str) -> None:
-    """Raise `DeclarationError` where a function cannot be called with an answer and its row.
-
-    Args:
-        grader: The function.
-        name: What it is called.
-    """
+    """Raise `DeclarationError` where a function cannot be called with an answer and its row."""
     try:
         inspect.signature(grader).bind(None, None)
     except ValueError:  # written in C, and silent about what it takes
@@ -336,11 +328,7 @@ def metric_row(grade: Grade, metric: str, found: Interval, errors: int | None = 
 
 
 def reading(found: Interval) -> str:
-    """Say a score in words: from few answers the interval first, since the number alone means little.
-
-    Args:
-        found: The score.
-    """
+    """Say a score in words: from few answers the interval first, since the number alone means little."""
     if found.n == 0:
         return "no answer graded"
     if math.isnan(found.low):
@@ -357,15 +345,7 @@ def keep_grades(
     grades: Sequence[Grade],
     rows: Iterable[Mapping[str, Any]],
 ) -> pd.DataFrame:
-    """Keep grades of answers, and return one row per metric; columns are `SCORE`. What nobody knows is `NA`.
-
-    Args:
-        record: The run.
-        book: Where they are kept.
-        answers: The answers.
-        grades: The grade of each.
-        rows: The rows.
-    """
+    """Keep grades of answers, and return one row per metric; columns are `SCORE`. What nobody knows is `NA`."""
     for one, grade in zip(answers, grades, strict=True):
         book.add(record, one, grade)
     book.store([*_graded_rows(record, answers, grades)])
@@ -378,11 +358,7 @@ def keep_grades(
 
 
 def why_not(grades: Iterable[Grade]) -> str:
-    """Say why answers have no grade, the most frequent reason first; empty where all have one.
-
-    Args:
-        grades: The grades.
-    """
+    """Say why answers have no grade, the most frequent reason first; empty where all have one."""
     reasons = Counter(_NAMED.sub("", one.error) for one in grades if one.error is not None)
     if not reasons:
         return ""
@@ -403,12 +379,7 @@ def _graded_rows(record: RunRecord, answers: Sequence[Answered], grades: Sequenc
 
 
 def scores_frame(record: RunRecord, book: GradeBook) -> pd.DataFrame:
-    """Return one row per answer and grader, in plan order; columns are `SCORES`.
-
-    Args:
-        record: The run.
-        book: What was graded.
-    """
+    """Return one row per answer and grader, in plan order; columns are `SCORES`."""
     parts = [agent.part for agent in record.plan.agents]
     rows = [
         {"agent": result.name, "row": None if part is None else part.key, **grade._asdict()}

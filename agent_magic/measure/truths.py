@@ -174,12 +174,7 @@ def _by_key(truth: Any) -> tuple[Callable[[Answered], Any], str]:
 
 
 def check_truths(found: Truths, target: str) -> None:
-    """Raise `DeclarationError` where no truth is a value that the answers can have, or none is known.
-
-    Args:
-        found: Answers beside their truths.
-        target: What the answers are.
-    """
+    """Raise `DeclarationError` where no truth is a value that the answers can have, or none is known."""
     if found.kind == "choice" and found.note and not any(wanted in found.declared for wanted, _ in found.pairs):
         hint = f"It is one of {', '.join(map(shown_value, found.declared))}."
         raise DeclarationError(f"No truth fits. {found.note}", hint=hint)

@@ -214,13 +214,7 @@ class Explorer:
 
 
 def stacked(charts: Sequence[Chart], label: str, *, head: str = "") -> str:
-    """Put pictures one under the other, as one.
-
-    Args:
-        charts: The pictures.
-        label: What a screen reader says.
-        head: A line above them.
-    """
+    """Put pictures one under the other, as one."""
     parts: list[str] = []
     y = 0.0
     if head:

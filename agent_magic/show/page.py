@@ -208,11 +208,7 @@ class Page:
     blocks: Sequence[Block]
 
     def bundle(self, width: int = WIDTH) -> dict[str, str]:
-        """Return it by MIME type.
-
-        Args:
-            width: The columns of the text.
-        """
+        """Return it by MIME type."""
         body = "".join(block.html() for block in self.blocks)
         return {"text/html": f"<style>{PAGE_CSS}</style>{box()}{body}</div>", "text/plain": self.text(width)}
 

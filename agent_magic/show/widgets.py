@@ -10,9 +10,6 @@ def view_of(widget: Any) -> tuple[dict[str, Any] | None, dict[str, Any]]:
 
     Colab draws a widget of others only where the metadata names its widget manager: `anywidget` puts that in. Without
     data, as in ipywidgets 7, the widget displays itself.
-
-    Args:
-        widget: The widget.
     """
     said: Any = getattr(widget, "_repr_mimebundle_", lambda: None)()
     found = cast("tuple[Any, Any]", said) if isinstance(said, tuple) else (said, None)

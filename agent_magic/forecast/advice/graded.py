@@ -99,14 +99,7 @@ def _recorded(outlook: Outlook, names: tuple[str, ...]) -> tuple[str | None, str
 def verdict_on(
     outlook: Outlook, numbers: Collection[int], *, model: str | None = None, effort: str | None = None
 ) -> Graded | None:
-    """Return what a trial says of a setting for agents, all of which it is about; `None` where none tried it.
-
-    Args:
-        outlook: The run.
-        numbers: The agents.
-        model: The model.
-        effort: The effort.
-    """
+    """Return what a trial says of a setting for agents, all of which it is about; `None` where none tried it."""
     asked = {outlook.record.plan.names[one] for one in numbers}
     for trial, names in latest(outlook):
         place = of_setting(outlook, trial, names, model, effort) if asked.issubset(names) else None

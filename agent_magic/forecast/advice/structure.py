@@ -89,11 +89,6 @@ def not_after(plan: Plan, parent: str, child: str) -> dict[str, dict[str, Any]]:
     """Return the options of a step that does not wait for another one, as `Finding.options` has them.
 
     Empty where steps of one group wait for each other by name: the declaration says so of all of them.
-
-    Args:
-        plan: The plan.
-        parent: The step it waits for.
-        child: The step.
     """
     one = plan[parent].part
     names = {parent, *(() if one is None else (one.group,))}

@@ -114,11 +114,6 @@ def secrets_of(sdk: object) -> tuple[str, ...]:
 def note_response(stream: Stream, response: Response, refusal: str = "") -> dict[str, str]:
     """Record the status of a response and what it says of rate limits.
 
-    Args:
-        stream: Where to record it.
-        response: The response.
-        refusal: The sentence of an error.
-
     Returns:
         The headers by lower-case name: the transport's own take a microsecond a look.
     """

@@ -16,11 +16,7 @@ STREAMS_PER_KERNEL = 200
 
 
 def useful_workers(streams: int) -> int:
-    """Return how many workers help with so many streams at once; 0 where they would only add ways to fail.
-
-    Args:
-        streams: How many.
-    """
+    """Return how many workers help with so many streams at once; 0 where they would only add ways to fail."""
     return math.ceil(streams / STREAMS_PER_KERNEL) if streams > STREAMS_PER_KERNEL else 0
 
 

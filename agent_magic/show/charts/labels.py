@@ -22,11 +22,7 @@ LEADER_DY: Final = (-26.0, -42.0, -58.0, -74.0)
 
 
 def around(words: str) -> list[tuple[float, float]]:
-    """Return the places for a label, the best first: beside its point, then above it.
-
-    Args:
-        words: What it says.
-    """
+    """Return the places for a label, the best first: beside its point, then above it."""
     width = width_px(words, 11)
     beside = [(9.0, -9.0), (9.0, 14.0), (-9.0 - width, -9.0), (-9.0 - width, 14.0)]
     beside += [(14.0, 4.0), (-14.0 - width, 4.0)]  # where a larger mark is on the same place
