@@ -16,7 +16,7 @@ from agent_magic.engine.retry import FIRST_BACKOFF_S, JITTER, LONGEST_BACKOFF_S,
 from agent_magic.forecast.terms import facts_of, policy_of
 from agent_magic.record.answer import CHARS_PER_TOKEN, ESCALATED, NOTHING_USED, TOOL_USE
 from agent_magic.record.call import stretches
-from agent_magic.record.history import Past
+from agent_magic.record.history import past_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from agent_magic.declare.plan import Plan
     from agent_magic.record.answer import Price, Usage
     from agent_magic.record.call import Stretch, ToolCall
+    from agent_magic.record.history import Past
     from agent_magic.record.results import AgentResult, Attempt, RunRecord
 
 MANY: Final = 1_000_000
@@ -186,19 +187,8 @@ def rows_of(record: RunRecord) -> Iterator[Past]:
     """Yield the complete answers of a run whose seconds count, replayed ones too."""
     simulated = record.simulated  # looks at every result
     for attempt in record.attempts:
-        usage = attempt.answer.usage if attempt.answer and attempt.is_answered else None
-        if usage is not None and _is_timed(attempt) and attempt.api_s is not None:
-            yield Past(
-                attempt.agent,
-                attempt.model,
-                attempt.request.effort,
-                usage.total_input_tokens,
-                usage.output_tokens,
-                attempt.ttft_s,
-                attempt.api_s,
-                simulated=simulated,
-                calls=attempt.answer is not None and attempt.answer.stop_reason == TOOL_USE,
-            )
+        if _is_timed(attempt) and (row := past_of(attempt, simulated=simulated)) is not None:
+            yield row
 
 
 def _seen(record: RunRecord, number: int, may_batch: bool, *, falls_back: bool) -> Seen:  # noqa: FBT001 - private
@@ -284,13 +274,7 @@ def _sent(record: RunRecord, number: int) -> tuple[str, tuple[Attachment, ...]]:
 
 
 def sent_ahead(plan: Plan, record: RunRecord, number: int) -> tuple[str, tuple[Attachment, ...]]:
-    """Return what an agent would send that never was asked, as far as it can be written.
-
-    Args:
-        plan: The plan that writes it.
-        record: The answers that it takes.
-        number: The agent's number in declared order.
-    """
+    """Return what an agent would send that never was asked, as far as it can be written."""
     answers = {name: plan.meaning_of(plan.index[name], record[name].text) for name in plan.inputs[number]}
     agent = plan.agents[number]
     prompt, placed = plan.prompt_ahead(number, answers)

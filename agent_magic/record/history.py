@@ -12,6 +12,7 @@ from agent_magic.record.answer import PAID_BEFORE, TOOL_USE
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from agent_magic.record.attempt import Attempt
     from agent_magic.record.results import RunRecord
 
 MEASURED = frozenset({"live", "simulated"})
@@ -124,20 +125,27 @@ def kin_of(agent: str) -> str:
 def answers_of(record: RunRecord) -> Iterator[Past]:
     """Yield the complete answers that were measured in a run, without refusals."""
     for attempt in record.attempts:
-        if attempt.answer is None or not attempt.is_answered or attempt.source not in MEASURED:
+        if attempt.answer is None or attempt.source not in MEASURED:
             continue
         if attempt.price == PAID_BEFORE or attempt.answer.batch:  # an earlier run measured it; a batch measures none
             continue
-        usage, api_s = attempt.answer.usage, attempt.api_s
-        if api_s is not None:
-            yield Past(
-                attempt.agent,
-                attempt.model,
-                attempt.request.effort,
-                usage.total_input_tokens,
-                usage.output_tokens,
-                attempt.ttft_s,
-                api_s,
-                simulated=attempt.source == "simulated",
-                calls=attempt.answer.stop_reason == TOOL_USE,
-            )
+        if (row := past_of(attempt, simulated=attempt.source == "simulated")) is not None:
+            yield row
+
+
+def past_of(attempt: Attempt, *, simulated: bool) -> Past | None:
+    """Return the complete answer of an attempt as a row; `None` where there is none, or nobody knows its seconds."""
+    answer, api_s = attempt.answer, attempt.api_s
+    if answer is None or not attempt.is_answered or api_s is None:
+        return None
+    return Past(
+        attempt.agent,
+        attempt.model,
+        attempt.request.effort,
+        answer.usage.total_input_tokens,
+        answer.usage.output_tokens,
+        attempt.ttft_s,
+        api_s,
+        simulated=simulated,
+        calls=answer.stop_reason == TOOL_USE,
+    )
