@@ -70,10 +70,6 @@ class Context:
 def context_of(agent: Step, values: Mapping[str, Any]) -> str | None:
     """Return the text that an agent shares with others; `None` where it has no context.
 
-    Args:
-        agent: The agent.
-        values: What its context stands for, by name.
-
     Raises:
         DeclarationError: It cannot be rendered, is empty, or is several pictures or documents.
     """

@@ -150,13 +150,7 @@ class _Expansion:
 
 
 def check_places(agent: Step, over: str, source: Step) -> None:
-    """Raise `PlanError` where a step cannot be declared for each item of what another one returns.
-
-    Args:
-        agent: The step.
-        over: What it is declared for each of.
-        source: The step that returns it.
-    """
+    """Raise `PlanError` where a step cannot be declared for each item of what another one returns."""
     base = source.name
     for option in ("group", "hedge"):
         if (given := getattr(agent, option)) is not None:
@@ -198,12 +192,7 @@ def declared_names(plan: Plan) -> tuple[str, ...]:
 
 
 def askers(plan: Plan, numbers: Iterable[int]) -> list[int]:
-    """Return the agents that ask for steps: a request for several rows, or those that race, stand for their rows.
-
-    Args:
-        plan: The plan.
-        numbers: The steps.
-    """
+    """Return the agents that ask for steps: a request for several rows, or those that race, stand for their rows."""
     found: list[int] = []
     hedged = {one.hedges for one in plan.agents if one.hedges is not None}
     for number in numbers:

@@ -206,12 +206,7 @@ def _wrong_with(answer: Any, one: Returns, check: Check | None) -> str:
 
 
 def taken_apart(agent: Step, text: str) -> tuple[int, InvalidAnswer | None]:
-    """Return for how many items a reply has an answer that fits, and what is wrong with the others, if any.
-
-    Args:
-        agent: What asks for them.
-        text: The text of all turns.
-    """
+    """Return for how many items a reply has an answer that fits, and what is wrong with the others, if any."""
     items = agent.part.item if agent.part is not None else ()
     returns: Returns = agent.returns
     found: list[Fields] = returns.value(text) if text.strip() else []

@@ -40,11 +40,7 @@ _EXPRESSION = re.compile(r"\A\{\{ (.*) \}\}\Z", re.DOTALL)
 
 
 def box_of(name: str) -> str:
-    """Return the name of the outermost plan that a step is in; empty where it is in none.
-
-    Args:
-        name: The name of the step.
-    """
+    """Return the name of the outermost plan that a step is in; empty where it is in none."""
     box, inside, step = name.partition(BOX)
     return box if inside and box and step else ""
 
@@ -95,12 +91,7 @@ def _names_in(plan: Plan, box: str) -> dict[str, str]:
 
 
 def renamed(step: Step, names: Mapping[str, str]) -> Step:
-    """Return a step with other names for itself and for all that it uses.
-
-    Args:
-        step: The step.
-        names: New names by old ones; others stay.
-    """
+    """Return a step with other names for itself and for all that it uses."""
     if names.keys().isdisjoint(
         {step.name, *step.reads, *step.after, *([] if step.part is None else [step.part.group])}
     ):

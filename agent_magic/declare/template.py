@@ -152,12 +152,7 @@ class Template:
         return sendable("".join(pieces))
 
     def check_value(self, name: str, value: object) -> None:
-        """Raise `DeclarationError` for a value that cannot be written as text, or is too long.
-
-        Args:
-            name: What the template calls it.
-            value: The value.
-        """
+        """Raise `DeclarationError` for a value that cannot be written as text, or is too long."""
         try:
             text = value_text(name, value)
         except RenderError as error:

@@ -68,10 +68,6 @@ def differences(a: RunRecord, b: RunRecord) -> list[dict[str, Any]]:
 def bought_again(before: RunRecord, record: RunRecord) -> Counter[str]:
     """Count why agents that had succeeded were asked again, as far as the two runs tell.
 
-    Args:
-        before: An earlier run of the plan.
-        record: The run.
-
     Returns:
         How many have another prompt, how many another model, and how many had an answer that was cut.
     """
@@ -116,10 +112,6 @@ def measure_against(record: RunRecord, other: RunRecord) -> Kind:
 
 def record_of(run: object, what: str) -> RunRecord:
     """Return the record of a run.
-
-    Args:
-        run: The run.
-        what: The calling function, for the message.
 
     Raises:
         DeclarationError: `run` is not a run.

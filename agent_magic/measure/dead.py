@@ -37,11 +37,7 @@ def dead_frame(record: RunRecord) -> pd.DataFrame:
 
 
 def all_dead_frame(runs: Iterable[tuple[int, RunRecord]]) -> pd.DataFrame:
-    """Return the dead letters of several runs; columns are `ALL_DEAD`. A request answered since then is none.
-
-    Args:
-        runs: Numbers and records, the newest first.
-    """
+    """Return the dead letters of several runs; columns are `ALL_DEAD`. A request answered since then is none."""
     rows: list[Mapping[str, Any]] = []
     later: set[tuple[str, str]] = set()  # what was asked later: its newest outcome counts
     for number, record in runs:

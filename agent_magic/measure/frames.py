@@ -334,11 +334,6 @@ def fingerprint(record: RunRecord, *, texts: bool = True) -> dict[str, str]:
 def make_frame(rows: Iterable[Mapping[str, Any]], dtypes: Mapping[str, str], **attrs: Any) -> pd.DataFrame:
     """Return a frame with a row per mapping, and these columns in this order. Missing values are `NA`.
 
-    Args:
-        rows: The rows.
-        dtypes: The columns, and their nullable dtypes.
-        **attrs: Entries of `frame.attrs`.
-
     Raises:
         AgentMagicError: There is no pandas here.
     """

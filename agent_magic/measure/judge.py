@@ -77,11 +77,7 @@ class Judge:
         self.agent(pairs=False)
 
     def agent(self, *, pairs: bool) -> Agent:
-        """Return the agent that is asked of each answer, or of each two.
-
-        Args:
-            pairs: Whether it compares.
-        """
+        """Return the agent that is asked of each answer, or of each two."""
         return Agent(
             self.name,
             f"{self.question}\n\n{ASKED}\n\n{TWO if pairs else ONE}",
@@ -151,11 +147,7 @@ def _score_field(returns: Returns) -> str:
 
 
 def to_judge(answers: Sequence[Answered]) -> dict[str, Any]:
-    """Return the values of a judge's plan: each answer that is there, by its agent's name.
-
-    Args:
-        answers: The answers; those that failed are left out.
-    """
+    """Return the values of a judge's plan: each answer that is there, by its agent's name."""
     there = [one for one in answers if one.result.status == "succeeded"]
     return {GRADED: {one.result.name: {**_asked(one), "answer": _text(one)} for one in there}}
 

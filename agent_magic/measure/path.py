@@ -165,11 +165,6 @@ def _around(dag: Dag, head: Sequence[float], tail: Sequence[float]) -> list[floa
     """Return the longest chain without each agent.
 
     In topological order such a chain ends before the agent, begins after it, or has an edge that passes over it.
-
-    Args:
-        dag: The plan.
-        head: The longest chain that ends with each agent.
-        tail: The longest chain that begins with each agent.
     """
     place = [0] * len(head)
     for number, agent in enumerate(dag.order):

@@ -137,12 +137,7 @@ class GradeBook:
             self._keep(rows)
 
     def of_job(self, job: str, endpoint: str) -> list[Graded]:
-        """Return the grades of this session of what was asked of whom, whatever the model.
-
-        Args:
-            job: The fingerprint of what was asked.
-            endpoint: Who answered.
-        """
+        """Return the grades of this session of what was asked of whom, whatever the model."""
         return [one for one in self._rows.values() if (one.job, one.endpoint) == (job, endpoint)]
 
     def add(self, record: RunRecord, answered: Answered, grade: Grade) -> None:
@@ -299,12 +294,7 @@ METRICS: Final[Mapping[Measure, str]] = {"share": "share", "mean": "mean", "erro
 
 
 def score_rows(grades: Sequence[Grade], metric: str = "") -> Iterator[dict[str, Any]]:
-    """Yield the row of one grader.
-
-    Args:
-        grades: Its grades.
-        metric: What is counted; by default what the grades are.
-    """
+    """Yield the row of one grader."""
     errors = sum(one.error is not None for one in grades)
     first = grades[0]
     yield metric_row(first, metric or METRICS[first.measure], summary_of(grades), errors)

@@ -117,11 +117,7 @@ class Request(NamedTuple):
         return hashlib.sha256(text.encode()).hexdigest()
 
     def with_files(self, file_of: Callable[[str], bytes]) -> Request:
-        """Return it with the bytes of its pictures and documents.
-
-        Args:
-            file_of: Returns bytes by their sha256.
-        """
+        """Return it with the bytes of its pictures and documents."""
         if not self.files:
             return self
         filled = with_bytes([one.attachment for one in self.attachments], file_of)

@@ -135,13 +135,7 @@ def _forms(value: str) -> tuple[tuple[str, str], ...]:
 
 
 def scan_text(text: str, where: str, secrets: Mapping[str, str]) -> Iterator[Finding]:
-    """Yield what looks like a secret in a text.
-
-    Args:
-        text: The text.
-        where: Its place, for the findings.
-        secrets: Values that are secret, with their names; see `secrets_of`.
-    """
+    """Yield what looks like a secret in a text."""
     visible = _INVISIBLE.sub("", text)
     squeezed = "".join(visible.split())
     for value, name in secrets.items():

@@ -94,12 +94,7 @@ class AnswerView:
         self._handle.display(self._page(0.0, {}).bundle(), raw=True)
 
     def tick(self, now_s: float, said: Mapping[int, str]) -> None:
-        """Show what has arrived.
-
-        Args:
-            now_s: Seconds since the run began.
-            said: What each agent waits for, or does.
-        """
+        """Show what has arrived."""
         if now_s < self._next_s:
             return
         text, line = self._arriving(self._agent), self._line(now_s, said)
@@ -128,12 +123,7 @@ class AnswerView:
 
 
 def answer_page(record: RunRecord, agent: int) -> Page:
-    """Return the answer of an agent, and one line of what its run took.
-
-    Args:
-        record: The run, which is over.
-        agent: The agent's number.
-    """
+    """Return the answer of an agent, and one line of what its run took."""
     result, numbers = record.results[agent], summarize(record)
     text, is_value = result.text, result.returns is not None
     if is_value and result.status == "succeeded":

@@ -116,11 +116,7 @@ def plan_picture(
 
 
 def todo_page(frame: pd.DataFrame) -> Page:
-    """Return a checklist whose boxes are letters: nobody hears whose those are that Markdown makes.
-
-    Args:
-        frame: What `todo_frame` returned.
-    """
+    """Return a checklist whose boxes are letters: nobody hears whose those are that Markdown makes."""
     lines: list[Block] = []
     for row in frame.to_dict("records"):
         box = "☑" if row["status"] == "succeeded" else "☐"

@@ -213,11 +213,7 @@ class Page:
         return {"text/html": f"<style>{PAGE_CSS}</style>{box()}{body}</div>", "text/plain": self.text(width)}
 
     def text(self, width: int = WIDTH) -> str:
-        """Return it as plain text.
-
-        Args:
-            width: The most columns.
-        """
+        """Return it as plain text."""
         return "\n".join(filter(None, (block.text(width) for block in self.blocks)))
 
     def __repr__(self) -> str:

@@ -164,11 +164,7 @@ def variables(ground: Ground) -> str:
 
 
 def looks_css(scope: str) -> str:
-    """Return the CSS of states and phases, shared by front end and pictures.
-
-    Args:
-        scope: A selector that comes before each rule.
-    """
+    """Return the CSS of states and phases, shared by front end and pictures."""
     states = [f"{scope} .s-{key}{{color:var(--am-{state.ink})}}" for key, state in STATES.items()]
     phases: list[str] = []
     for kind, look in PHASES.items():

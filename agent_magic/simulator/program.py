@@ -26,9 +26,6 @@ POLL_S = 0.5
 def main(argv: list[str] | None = None) -> int:
     """Run the mock server until it is stopped.
 
-    Args:
-        argv: The arguments; `None` takes those of the process.
-
     Returns:
         The exit status: 0 after an orderly end, 1 if the port is taken. Invalid arguments exit with 2.
     """

@@ -30,12 +30,7 @@ _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 
 
 def application(service: Service, token: str = "") -> web.Application:
-    """Return the web application.
-
-    Args:
-        service: Decides the responses.
-        token: The required path prefix; empty for none.
-    """
+    """Return the web application."""
     server = _Server(service)
     prefix = f"/{token}" if token else ""
     app = web.Application(client_max_size=MOST_BYTES, middlewares=[server.guard])

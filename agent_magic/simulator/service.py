@@ -80,11 +80,6 @@ class Service:
     def exchange(self, body: bytes, entry: Entry, now_s: float) -> Exchange:
         """Decide the response to a message request.
 
-        Args:
-            body: The bytes of the request.
-            entry: Its entry in the journal, which is filled in.
-            now_s: When it arrived.
-
         Raises:
             ApiError: The response is an error.
         """

@@ -52,14 +52,6 @@ def cascades_of(
 
     Earlier answers say how often one was asked after another: as many members of a group are taken to escalate.
     Without any, all are.
-
-    Args:
-        plan: The plan.
-        requests: Per agent, what it asks its first model.
-        held: Per agent, its answer if it is there already.
-        history: Earlier answers.
-        pilot: Who has answers of a pilot.
-        terms: What the provider says of the models.
     """
     found: dict[int, list[NextModel]] = {n: [] for n, one in enumerate(plan.agents) if one.cascade}
     for rung in range(1, max((len(plan.agents[one].cascade) for one in found), default=1)):

@@ -35,14 +35,7 @@ LOST: Final = Look("fail", 1.0, BAR_H, "b, did not succeed")
 
 
 def comparison_chart(a: RunRecord, b: RunRecord, rows: Sequence[Mapping[str, object]], *, theme: Theme) -> Chart:
-    """Draw both runs.
-
-    Args:
-        a: A run.
-        b: Another run.
-        rows: Per agent, what differs; see `agent_magic.measure.compare.COMPARISON`.
-        theme: The colours.
-    """
+    """Draw both runs."""
     first, second = ({one.name: one for one in record.results} for record in (a, b))
     shown = sorted(rows, key=lambda row: -abs(_number(row["diff_s"]) or 0.0))[:MOST_ROWS]
     wanted = {str(row["agent"]) for row in shown}

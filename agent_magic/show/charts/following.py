@@ -20,12 +20,7 @@ _GOING: Final[set[asyncio.Task[None]]] = set()
 
 
 def following(draw: Callable[[], Chart], is_over: Callable[[], bool]) -> Chart:
-    """Draw a chart that is drawn again where a notebook displays it.
-
-    Args:
-        draw: Draws it as the run is now.
-        is_over: Tells whether the run has ended.
-    """
+    """Draw a chart that is drawn again where a notebook displays it."""
     now = draw()
     return _Following(now.title, now.svg, now.spec, now.text, draw, is_over)
 

@@ -141,14 +141,7 @@ def _frame_caption(frame: Any) -> list[str]:
 def tradeoff_chart(
     found: Rows, *, marked: Sequence[Marked] = (), caption: Sequence[str] = (), theme: Theme = "auto"
 ) -> Chart:
-    """Draw scenarios as cost against time.
-
-    Args:
-        found: The scenarios.
-        marked: Points beside the scenarios, such as the run.
-        caption: Where the numbers come from.
-        theme: Its colours.
-    """
+    """Draw scenarios as cost against time."""
     known = scenarios_of(found)
     marked = _merged(marked)
     plot = _plot(known, marked)

@@ -81,14 +81,7 @@ class Timeline:
 
 
 def timeline_of(plan: Plan, results: Sequence[AgentResult], *, until_s: float, over: bool) -> Timeline:
-    """Build the timeline of a run.
-
-    Args:
-        plan: The plan.
-        results: The results so far.
-        until_s: The present, or the end of the run.
-        over: Whether the run has ended.
-    """
+    """Build the timeline of a run."""
     rows = rows_of(plan)
     bars = tuple(tuple(bars_of(results[agent])) for agent in rows)
     names = tuple(plan.names[agent] for agent in rows)

@@ -34,11 +34,6 @@ HEADINGS = ("", "sent at", "took", "first token", "tokens in", "tokens out", "co
 def details_of(record: RunRecord, agent: int, text: str = "") -> dict[str, Any]:
     """Return the details of one agent.
 
-    Args:
-        record: The run.
-        agent: Its number.
-        text: The part of an unfinished answer that has arrived.
-
     Returns:
         Plain data: name, state, `facts` as one line, `attempts` as rows of a table, and `texts` by heading, the answer
         first. Long texts are cut and marked. `rendered` is a complete answer as safe HTML, empty where it is a value.
