@@ -64,11 +64,6 @@ def estimate_page(estimate: Estimate, prompts: str = "", worth: str = "") -> Pag
     )
 
 
-def estimate_text(estimate: Estimate) -> str:
-    """Write an estimate as text."""
-    return estimate_page(estimate).text()
-
-
 def _headline(estimate: Estimate) -> str:
     """Say what a run is expected to cost and take."""
     label = " (simulated)" if estimate.simulated else ""

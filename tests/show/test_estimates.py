@@ -8,7 +8,7 @@ from agent_magic.live.ahead import foresee
 from agent_magic.record.answer import Answer, Usage
 from agent_magic.record.history import History, Past
 from agent_magic.record.prices import TokenPrice
-from agent_magic.show.estimates import estimate_text
+from agent_magic.show.estimates import estimate_page
 
 MODEL = "claude-haiku-5-5"
 PLAN = am.Plan([am.Agent("a", "x", max_tokens=900), am.Agent("b", "{{ a }}", max_tokens=900), am.Agent("c", "z")])
@@ -23,7 +23,7 @@ def test_the_text_says_what_is_bought_and_what_each_number_stands_on(tmp_path):
     prices = {MODEL: TokenPrice(1.0, 5.0)}
     found = PLAN.estimate(am.Policy(2, budget_usd=0.0001), client=client, ledger=ledger, history=history, prices=prices)
     ledger.close()
-    text = estimate_text(found)
+    text = estimate_page(found).text()
     head, _, first, second, third, *_ = text.splitlines()
     assert head.startswith("agents: 3 agents, about $")
     assert max(map(len, text.splitlines())) <= 80
@@ -44,7 +44,7 @@ def test_one_agent_depends_on_nobody():
     found = am.Plan([am.Agent("a", "x")]).estimate(prices={MODEL: TokenPrice(1.0, 5.0)})
     assert "none known" == found.limited_by
     assert "1 agent\n" in repr(found)
-    assert "rate limits unknown, ignored" in estimate_text(found)
+    assert "rate limits unknown, ignored" in estimate_page(found).text()
 
 
 def test_a_declaration_with_many_items_is_one_row():
@@ -53,10 +53,10 @@ def test_a_declaration_with_many_items_is_one_row():
         agents = [am.Agent("label", "{{ item }}", each="words"), am.Agent("r", "{{ label }}")]
         plan = am.Plan(agents, values={"words": ["a"] * items})
         found = plan.estimate(prices={MODEL: TokenPrice(1.0, 5.0)})
-        table = estimate_text(found).splitlines()[2:]
+        table = estimate_page(found).text().splitlines()[2:]
         assert rows == next(place for place, line in enumerate(table) if line.startswith("dollars"))
     assert table[0].startswith("label (40)")
     assert " each " in table[0]
     assert 20_000 == sum(one.output_tokens for one in found.expected if one.group == "label")
     assert "?20,000" in table[0]
-    assert max(map(len, estimate_text(found).splitlines())) <= 80
+    assert max(map(len, estimate_page(found).text().splitlines())) <= 80

@@ -28,7 +28,7 @@ from agent_magic.record.request import Request
 from agent_magic.record.results import RunRecord
 from agent_magic.show.cards import context_card, declaration_card, plan_picture
 from agent_magic.show.closing import closing
-from agent_magic.show.estimates import estimate_text, outlay_line, prices_page
+from agent_magic.show.estimates import estimate_page, outlay_line, prices_page
 from agent_magic.show.explore import Choice, Explorer
 from agent_magic.show.frames import frame_text
 from agent_magic.show.graph import cards_layout, static_bundle
@@ -104,7 +104,7 @@ def printed(record: RunRecord) -> Iterator[tuple[str, object]]:
     yield "markdown", Markdown("x" + ESCAPES)._repr_mimebundle_()["text/plain"]
     for note in (capped_note(record, policy), budget_note(record, policy), *context_notes(record, None)):
         yield "note", note
-    yield "estimate", estimate_text(am.Plan(record.plan.agents, values=record.plan.values).estimate())
+    yield "estimate", estimate_page(am.Plan(record.plan.agents, values=record.plan.values).estimate()).text()
     yield "outlay", outlay_line(Outlay(3, 1.0, 2.0, 0), None)
     yield "tariff", prices_page({MODEL + ESCAPES: ((), "list")}).text()
     yield "card", declaration_card(record.plan.agents[2], ["a" + ESCAPES], [ESCAPES], [ESCAPES])["text/plain"]

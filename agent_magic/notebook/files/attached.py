@@ -92,13 +92,6 @@ def unread(value: Any, folder: Path) -> Any:
     return _each(value, lambda one: _file_of(one, folder) or one, Attachment)
 
 
-def holds_reading(value: Any) -> bool:
-    """Tell whether a value names a file to be read."""
-    found: list[Reading] = []
-    _each(value, found.append, Reading)
-    return bool(found)
-
-
 def _file_of(one: Attachment, folder: Path) -> Reading | None:
     path = folder / one.title if one.title else folder
     if not path.is_file() or hashlib.sha256(path.read_bytes()).hexdigest() != one.sha256:
