@@ -223,10 +223,19 @@ class UnknownGroup(PlanError):
         super().__init__(f"The run has no agent {group!r} that was declared for each of something.{hint}")
 
 
-def _has(known: Sequence[str], most: int = 8) -> str:
+def _has(known: Sequence[str]) -> str:
     """Say which names there are."""
-    more = f" and {len(known) - most} more" if len(known) > most else ""
-    return f" It has {', '.join(known[:most])}{more}." if known else ""
+    return f" It has {_some(known, 8)}." if known else ""
+
+
+def _more(left: int) -> list[str]:
+    """Return the line that says how many lines were left out, if any were."""
+    return [f"  and {left} more"] if left > 0 else []
+
+
+def _some(names: Sequence[str], most: int) -> str:
+    """Write the first names, and how many more there are."""
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 class Cycle(PlanError):
@@ -477,17 +486,11 @@ class RunFailed(AgentMagicError):
         of_same: dict[str, list[str]] = {}
         for name, why in self.failures.items():
             of_same.setdefault(why, []).append(name)
-        lines = [f"  {_some(names)}: {why}" for why, names in list(of_same.items())[:_MOST_FAILURES]]
+        lines = [f"  {_some(names, _MOST_NAMES)}: {why}" for why, names in list(of_same.items())[:_MOST_FAILURES]]
         more = sum(map(len, list(of_same.values())[_MOST_FAILURES:]))
-        tail = [f"  and {more} more"] if more else []
         head = f"{len(self.failures)} agent{'s' * (len(self.failures) != 1)} did not succeed:"
         next_ = "%agents error NAME tells all that is known of one; so does run[NAME].attempts."
-        super().__init__("\n".join([head, *lines, *tail, next_]))
-
-
-def _some(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
-    return ", ".join(names[:_MOST_NAMES]) + more
+        super().__init__("\n".join([head, *lines, *_more(more), next_]))
 
 
 # Of what is kept
@@ -519,11 +522,10 @@ class SecretFound(AgentMagicError):
     def __init__(self, findings: Sequence[str], *, what: str) -> None:
         self.findings = tuple(findings)
         places = "1 place looks" if len(self.findings) == 1 else f"{len(self.findings)} places look"
-        more = len(self.findings) - _MOST_FINDINGS
         lines = [
             f"{what} was not written: {places} like a key.",
             *(f"  {line}" for line in self.findings[:_MOST_FINDINGS]),
-            *([f"  and {more} more"] if more > 0 else []),
+            *_more(len(self.findings) - _MOST_FINDINGS),
             "Take it out, and revoke the key if anybody has seen it; a past run stays out with --last.",
             "If it is none, add --allow MARK.",
         ]
@@ -575,14 +577,8 @@ class ReplayMiss(AgentMagicError):
 
     def beside(self, others: int) -> ReplayMiss:
         """Return the same error with this number of `others`."""
-        return ReplayMiss(
-            self.agent,
-            nearest=self.nearest,
-            differences=self.differences,
-            damaged=self.damaged,
-            others=others,
-            is_task=self.is_task,
-        )
+        same = {name: getattr(self, name) for name in ("nearest", "differences", "damaged", "is_task")}
+        return ReplayMiss(self.agent, others=others, **same)
 
 
 def _difference(name: str, recorded: object, asked: object) -> str:

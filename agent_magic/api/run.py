@@ -25,6 +25,7 @@ from agent_magic.record.cassette.writing import only_hash
 from agent_magic.show.charts.front import check_by, front_chart
 from agent_magic.show.charts.tradeoff import run_tradeoff
 from agent_magic.show.explore import Explorer, explore
+from agent_magic.show.frames import to_take
 from agent_magic.show.progress import Progress
 from agent_magic.show.run_page import PYODIDE
 
@@ -473,8 +474,9 @@ class Run(Reading):
             DeclarationError: `by` is neither, or there is no trial to draw by score.
         """
         if by == "seconds" or (by is None and (frame is not None or not self.trials)):
-            frame = self.whatif(**nearby(self.record, MODELS[:3])) if frame is None else frame
-            return run_tradeoff(self.record, frame, chosen=chosen, theme=theme)
+            around = nearby(self.record, MODELS[:3]) if frame is None else {}
+            frame = self.whatif(**around) if frame is None else frame
+            return run_tradeoff(self.record, frame, chosen=chosen, step=to_take(frame, tuple(around)), theme=theme)
         check_by(by, self.trials)
         scored = None if frame is None else with_scores(frame, self.trials, self.record)
         return front_chart(last_compared(self.trials), scored, chosen=chosen, theme=theme)

@@ -7,8 +7,9 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import AsyncExitStack
+from datetime import UTC, datetime, timedelta
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Self, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias, cast
 
 from agent_magic.declare.agent import DEFAULT_MODEL
 from agent_magic.declare.validation import must_be
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
 
 ACCEPTED = 200
 """What an earlier session was answered, so its key is known to be accepted."""
+LATELY: Final = timedelta(minutes=1)
+"""For so long a request counts against rate limits."""
 Tell: TypeAlias = Callable[[str], None]
 
 
@@ -73,6 +76,7 @@ class Session:
         alerts: What the runs that begin from now on are watched for.
         telemetry: Emits runs that are over to OpenTelemetry; `None` emits nothing.
         time_factor: Of a mock server, how long it takes of what a model usually does.
+        recent: The runs that ended in the minute before the last one did, and that one.
 
     Raises:
         DeclarationError: `limits` is not a mapping of models to `Limits`, or `ledger` is not a ledger.
@@ -104,6 +108,7 @@ class Session:
         self._account: str | None = None
         self.time_factor = 1.0
         self._shared: tuple[object, Sharing | None] | None = None
+        self.recent: list[RunRecord] = []
 
     def __repr__(self) -> str:
         return f"Session({self.client!r})"
@@ -161,7 +166,7 @@ class Session:
             client: Who answers, as in `Plan.run`.
             time_factor: As the attribute: 0.1 for a mock server with `latency="x0.1"`.
         """
-        self.client, self._account = as_provider(client), None
+        self.client, self._account, self.recent = as_provider(client), None, []
         self.pacer, self.time_factor = _pacer_of(self.client), time_factor
         if "history" in vars(self):
             self.history = self.history.moved(time_factor)
@@ -208,6 +213,9 @@ class Session:
             record: The run.
         """
         self.history.learn(record)
+        since = datetime.now(UTC) - LATELY
+        self.recent = [one for one in self.recent if one.began_at + timedelta(seconds=one.ended_s or 0.0) > since]
+        self.recent.append(record)
         if self.telemetry is not None and record.events:
             self.telemetry.emit(record)
         self.keep_limits()

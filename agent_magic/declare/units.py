@@ -77,6 +77,17 @@ def plural(number: int, noun: str) -> str:
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
+def steps(every: int, tasks: int) -> str:
+    """Count agents and tasks: `2 agents and 3 tasks`.
+
+    Args:
+        every: The number of both together.
+        tasks: How many of them are tasks.
+    """
+    agents = [plural(every - tasks, "agent")] if every > tasks or not tasks else []
+    return " and ".join([*agents, *([plural(tasks, "task")] if tasks else [])])
+
+
 _TICK_STEPS_S = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 21600, 43200, 86400)
 _MOST_TICKS = 7
 

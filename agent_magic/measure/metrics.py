@@ -29,7 +29,7 @@ class Summary:
         plan: The plan's name.
         agents: The number of agents, tasks included.
         tasks: The number of tasks among them.
-        layers: The number of layers.
+        layers: The number of layers that had something to do: of a loop those of the rounds that ran.
         wall_s: First ready to last finished; up to now while the run goes on.
         agent_s: The sum of all agents' work, `api_s + tool_s + local_s`.
         mean_concurrency: `agent_s / wall_s`. Not a speedup.
@@ -138,7 +138,7 @@ def summarize(record: RunRecord, now_s: float | None = None) -> Summary:
         plan=record.plan.name,
         agents=len(results) - statuses["unused"],
         tasks=sum(result.is_task and result.status != "unused" for result in results),
-        layers=record.plan.depth,
+        layers=len({one.layer for one in results if one.status != "unused"}),
         wall_s=wall_s,
         agent_s=agent_s,
         mean_concurrency=mean,

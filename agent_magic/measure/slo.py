@@ -13,7 +13,7 @@ from agent_magic.measure.frames import make_frame, on_the_run, table
 from agent_magic.measure.metrics import summarize
 from agent_magic.measure.spread import overlap, sent_spans
 from agent_magic.record.percentiles import ENOUGH, percentile
-from agent_magic.record.reasons import wording
+from agent_magic.record.reasons import limited
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -154,8 +154,7 @@ class _Facts:
 
     def _held(self) -> str:
         """Say what held the run."""
-        held = self._summary.limited_by
-        return f"limited by {wording(held).phrase}" if held else ""
+        return limited(self._summary.limited_by, self._summary.slots)
 
     def _kinds(self) -> Iterator[str]:
         """Yield of each agent that did not succeed its error's class, or its status."""

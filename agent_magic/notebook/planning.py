@@ -19,7 +19,7 @@ from agent_magic.forecast.estimate.value import confirmation, outlay
 from agent_magic.live.ahead import count_ahead, foresee, rejected_again, terms_ahead, unbought, waiting_in_batches
 from agent_magic.live.earlier import Earlier
 from agent_magic.notebook.front_end import agrees, can_ask, can_decide, display_bundle, is_kernel, note, say, show_page
-from agent_magic.notebook.running import execute
+from agent_magic.notebook.running import ANEW, Resumed, execute
 from agent_magic.providers.dask.scaling import STREAMS_PER_KERNEL, useful_workers
 from agent_magic.show.attachments import attachments_card, prompt_words
 from agent_magic.show.cards import plan_picture
@@ -28,7 +28,7 @@ from agent_magic.show.text import plan_text
 
 if TYPE_CHECKING:
     from argparse import Namespace
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     from agent_magic.api import Plan, Run
     from agent_magic.declare.plan import Plan as DeclaredPlan
@@ -131,22 +131,14 @@ async def run_pilot(ctx: CommandContext, given: Namespace, plan: Plan) -> Run | 
     few = plan.select(names)
     say(f"pilot: {', '.join(names)}")
     await show_price(few, session, policy)
-    await confirm(ctx, given, few, None)
+    await confirm(ctx, given, few)
     session.pilot = await execute(
         session, few, policy, fresh=given.fresh, graphic=is_kernel(ctx.shell), asks=can_decide(ctx.shell)
     )
     return session.pilot
 
 
-async def confirm(
-    ctx: CommandContext,
-    given: Namespace,
-    plan: Plan,
-    resume: Run | None,
-    again: Sequence[str] | None = None,
-    *,
-    leave: Sequence[str] = (),
-) -> None:
+async def confirm(ctx: CommandContext, given: Namespace, plan: Plan, resumed: Resumed = ANEW) -> None:
     """Ask before a large run; `%config AgentMagics` says what is large. Print a note where nobody can answer.
 
     Nothing is asked on the mock server or a cassette, which cost nothing.
@@ -160,7 +152,7 @@ async def confirm(
     if not session.spends or given.yes or not (ctx.confirm_agents or ctx.confirm_usd):
         return
     policy = ctx.policy(given)
-    what = _outlay(session, plan, policy, resume, again, leave, fresh=given.fresh)
+    what = _outlay(session, plan, policy, resumed, fresh=given.fresh)
     limits = {"above_agents": ctx.confirm_agents, "above_usd": ctx.confirm_usd}
     decided = confirmation(what, **limits, yes=given.yes, can_ask=can_ask(ctx.shell))
     if decided == "go" or not await _has_key(session):
@@ -189,20 +181,12 @@ def _batch_notes(session: Session, plan: DeclaredPlan, policy: Policy) -> Iterat
         )
 
 
-def _outlay(
-    session: Session,
-    plan: DeclaredPlan,
-    policy: Policy,
-    resume: Run | None,
-    again: Sequence[str] | None,
-    leave: Sequence[str] = (),
-    *,
-    fresh: bool,
-) -> Outlay:
+def _outlay(session: Session, plan: DeclaredPlan, policy: Policy, resumed: Resumed, *, fresh: bool) -> Outlay:
     """Estimate those agents of a plan whose answers must be bought, without those to leave and what waits for them."""
     shared = session.shared
     where = shared.client.endpoint
-    earlier = None if resume is None else Earlier(resume.record, where, plan=plan, again=again)
+    last, again, leave = resumed
+    earlier = None if last is None else Earlier(last.record, where, plan=plan, again=again)
     if session.deck is not None:  # the recording answers what it has, the rest is bought
         asked = session.deck.find(plan, timeout_s=policy.timeout_s).missing
     else:
@@ -222,7 +206,7 @@ def retry_price(session: Session, run: Run, policy: Policy) -> str:
     left = rejected_before(session, run.plan, run)
     has_others = any(one.status == "failed" and one.name not in left for one in run.record.results)
     leave = left if has_others else ()  # where nothing else failed, the price is that of the next run
-    what = _outlay(session, run.plan, policy, run, None, leave, fresh=False)
+    what = _outlay(session, run.plan, policy, Resumed(run, leave=leave), fresh=False)
     return "" if what.unpriced else f"about {dollars(what.usd)}"
 
 
@@ -263,6 +247,8 @@ def _prompts_text(plan: Plan, client: Provider) -> str:
         parts.append(f"--- context {name}, first for {who}\n{shown}")
     printed: Counter[str] = Counter()
     for number, agent in enumerate(plan.agents):
+        if agent.is_task:
+            continue
         if agent.part is not None:
             group = agent.part.group
             printed[group] += 1

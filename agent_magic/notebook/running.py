@@ -28,6 +28,7 @@ from agent_magic.show.answer import AnswerView, answer_page
 from agent_magic.show.graph import cards_layout
 from agent_magic.show.live import VERBS, LiveView, make_live_view
 from agent_magic.show.live.status import Around
+from agent_magic.show.notes import REJECTED
 from agent_magic.show.terminal import LineView, TableView, terminal_view
 
 if TYPE_CHECKING:
@@ -48,9 +49,26 @@ Front: TypeAlias = Desk | TerminalAsker
 """Where questions to a person wait: in a notebook on a desk, which the page and commands look at."""
 View: TypeAlias = LiveView | LineView | TableView | AnswerView
 MOST_FILES = 20
-REJECTED = "not asked again: its request was rejected as wrong, and is the same"
 TICK_S = 0.1
 """The picture changes at most ten times a second."""
+
+
+class Resumed(NamedTuple):
+    """An earlier run that a run goes on from, and what is asked of it.
+
+    Attributes:
+        run: The earlier run, whose answers are reused; see `Plan.run`. `None` where there is none.
+        again: Its agents that run again; `None` is all that did not succeed.
+        leave: Agents whose requests would be rejected as before: they are not asked, nor is what waits for them.
+    """
+
+    run: Run | None = None
+    again: Sequence[str] | None = None
+    leave: Sequence[str] = ()
+
+
+ANEW = Resumed()
+"""A run that goes on from no other."""
 
 
 class Screen(NamedTuple):
@@ -77,9 +95,7 @@ async def execute(  # noqa: PLR0913 - each by its name
     fresh: bool,
     graphic: bool,
     asks: bool,
-    resume: Run | None = None,
-    again: Sequence[str] | None = None,
-    leave: Sequence[str] = (),
+    resumed: Resumed = ANEW,
     shown: Shown = bool,
     answer: str | None = None,
 ) -> Run:
@@ -92,9 +108,7 @@ async def execute(  # noqa: PLR0913 - each by its name
         fresh: Reuse no answer.
         graphic: Show a picture.
         asks: Whether somebody is there to be asked.
-        resume: An earlier run whose answers are reused; see `Plan.run`.
-        again: The agents of it that run again; `None` is all that did not succeed.
-        leave: Agents whose requests would be rejected as before: they are not asked, nor is what waits for them.
+        resumed: The earlier run that it goes on from.
         shown: Called when the run is on the screen.
         answer: The agent whose answer is shown in place of the picture; `None` shows the picture.
 
@@ -110,7 +124,8 @@ async def execute(  # noqa: PLR0913 - each by its name
     def live(recorded: Match | None = None) -> Driver:
         if recorded is not None:
             return start(plan, policy, session=session.shared, fresh=fresh, recorded=recorded, ask=ask)
-        driver = start(plan, policy, session=session.shared, fresh=fresh, resume=resume, again=again, ask=ask)
+        last, again, leave = resumed
+        driver = start(plan, policy, session=session.shared, fresh=fresh, resume=last, again=again, ask=ask)
         driver.skip(leave, REJECTED)
         return driver
 

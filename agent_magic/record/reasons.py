@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final, Literal, NamedTuple
 
+from agent_magic.declare.units import plural
+
 Reason = Literal[
     "slot",
     "barrier",
@@ -71,3 +73,14 @@ REASONS: Final[dict[str, Wording]] = {
 def wording(reason: str) -> Wording:
     """Return how a reason reads; a word from elsewhere, such as a file, stands for itself."""
     return REASONS.get(reason) or Wording(reason, reason)
+
+
+def limited(reason: str, slots: int | None = None) -> str:
+    """Say what held a run: `limited by the request limit`, `limited by its 3 slots (concurrency)`; empty for nothing.
+
+    Args:
+        reason: Its `limited_by`.
+        slots: How many agents could run at once; `None` where that is unknown.
+    """
+    what = f"its {plural(slots, 'slot')} (concurrency)" if slots and reason == "slot" else wording(reason).phrase
+    return f"limited by {what}" if reason else ""

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from agent_magic.declare.serialization import value_text
-from agent_magic.declare.units import seconds
+from agent_magic.declare.units import seconds, steps
 from agent_magic.measure.metrics import summarize
 from agent_magic.record.plaintext import clean, single_line
 from agent_magic.show.markup import escape
 from agent_magic.show.page import Line, Page
-from agent_magic.show.text import facts, listed, steps, troubles
+from agent_magic.show.text import facts, listed, troubles
 from agent_magic.show.theme import PRE, SOFT
 from agent_magic.show.values import MOST_CHARS, markdown_html
 

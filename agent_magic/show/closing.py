@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from agent_magic.declare.units import dollars, known, plural
+from agent_magic.declare.units import dollars, known, plural, steps
 from agent_magic.errors import Rejected
 from agent_magic.measure.compare import bought_again
 from agent_magic.measure.metrics import summarize
@@ -15,7 +15,7 @@ from agent_magic.record.answer import PAID_BEFORE
 from agent_magic.record.ledger.base import IN_DOUBT
 from agent_magic.record.prices import saved_usd
 from agent_magic.show.page import Fold, Line, Page, Words
-from agent_magic.show.text import cost, held, listed, steps, troubles
+from agent_magic.show.text import cost, held, listed, troubles
 
 if TYPE_CHECKING:
     from agent_magic.measure.metrics import Summary

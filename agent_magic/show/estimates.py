@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from agent_magic.declare.units import count, dollars, plural, seconds
+from agent_magic.declare.units import count, dollars, plural, seconds, steps
 from agent_magic.engine.admission.budget import give_price
 from agent_magic.record.plaintext import single_line
 from agent_magic.record.reasons import wording
@@ -68,10 +68,8 @@ def _headline(estimate: Estimate) -> str:
     """Say what a run is expected to cost and take."""
     label = " (simulated)" if estimate.simulated else ""
     cost = dollars(None if estimate.cost is None else estimate.cost.likely)
-    return (
-        f"{plural(len(estimate.expected), 'agent')}, about {cost}{label} and {seconds(estimate.wall_s.likely)}. "
-        "%agents run runs it."
-    )
+    many = steps(len(estimate.expected), estimate.tasks)
+    return f"{many}, about {cost}{label} and {seconds(estimate.wall_s.likely)}. %agents run runs it."
 
 
 def pilot_line(pilot: Pilot) -> str:
@@ -86,9 +84,9 @@ def price_line(expected: Sequence[Expected], times: int = 1) -> str:
     low, high = _sum(one.cost_usd for one in expected), _sum(one.most_usd for one in expected)
     likely, most = (None if one is None else one * times for one in (low, high))
     runs = f"{plural(times, 'run')} of " if times > 1 else ""
-    tokens = sum(one.input_tokens for one in expected)
+    tokens, requests = sum(one.input_tokens for one in expected), sum(not one.is_task for one in expected)
     return (
-        f"{runs}{plural(len(expected), 'request')}, about {count(tokens)} input tokens{' each' if times > 1 else ''}: "
+        f"{runs}{plural(requests, 'request')}, about {count(tokens)} input tokens{' each' if times > 1 else ''}: "
         f"expected {dollars(likely)}, at most {dollars(most)} if every answer fills its max_tokens."
     )
 
@@ -96,6 +94,8 @@ def price_line(expected: Sequence[Expected], times: int = 1) -> str:
 def _cells(one: Expected) -> tuple[str, ...]:
     if one.reused:
         return one.agent, "ledger", "ledger", "", "0.0 s", "$0", "$0"
+    if one.is_task:
+        return one.agent, "task", "", "", MARKS[one.seconds_basis] + seconds(one.seconds.likely), "", ""
     return (
         one.agent,
         MARKS[one.basis] + count(one.input_tokens),
@@ -125,12 +125,15 @@ def _group_cells(group: Sequence[Expected]) -> tuple[str, ...]:
     written = max(group, key=lambda one: list(MARKS).index(one.output_basis))
     timed = max(group, key=lambda one: list(MARKS).index(one.seconds_basis))
     low, high = sum(one.output.low for one in group), sum(one.output.high for one in group)
+    label, took = f"{cut(name, MOST_NAME - 8)} ({len(group):,})", f"{MARKS[timed.seconds_basis]}{seconds(each)} each"
+    if group[0].is_task:
+        return label, "tasks", "", "", took, "", ""
     return (
-        f"{cut(name, MOST_NAME - 8)} ({len(group):,})",
+        label,
         MARKS[worst.basis] + count(sum(one.input_tokens for one in group)),
         MARKS[written.output_basis] + count(sum(one.output_tokens for one in group)),
         f"{count(low)}–{count(high)}",
-        f"{MARKS[timed.seconds_basis]}{seconds(each)} each",
+        took,
         dollars(_sum(one.cost_usd for one in group)),
         dollars(_sum(one.most_usd for one in group)),
     )
@@ -144,7 +147,7 @@ def _facts(estimate: Estimate) -> list[tuple[str, str]]:
         f"at most {dollars(estimate.most_usd)} if every answer fills its max_tokens",
         "seconds": f"{seconds(wall_s.low)} low, {seconds(wall_s.likely)} expected, {seconds(wall_s.high)} high",
         "critical path": f"{_steps(path)}, {seconds(path.length_s)} together" if path.agents else "",
-        "limited by": wording(estimate.limited_by).phrase,
+        "limited by": wording(estimate.limited_by).phrase if estimate.limited_by else "",
         "reused": f"{estimate.reused} of {plural(len(estimate.expected), 'answer')}, at $0" if estimate.reused else "",
         "pilot": "" if estimate.pilot is None else pilot_line(estimate.pilot),
         "budget": _reach(estimate),
@@ -166,7 +169,7 @@ def _reach(estimate: Estimate) -> str:
         return ""
     return (
         f"{dollars(found.budget_usd)} is enough for {found.likely} of "
-        f"{plural(len(estimate.expected), 'agent')}, {found.surely} if every answer fills its max_tokens"
+        f"{steps(len(estimate.expected), estimate.tasks)}, {found.surely} if every answer fills its max_tokens"
     )
 
 

@@ -11,9 +11,11 @@ import math
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from agent_magic.declare.units import UNKNOWN, dollars, plural, seconds
+from agent_magic.errors import shown_value
 from agent_magic.measure.scores import FEW
 from agent_magic.measure.spread import ALL
 from agent_magic.record.plaintext import single_line
+from agent_magic.record.reasons import wording
 from agent_magic.show.page import GAP, WIDTH, Column, Fold, Line, Page, Table, columns_of, cut
 
 if TYPE_CHECKING:
@@ -39,7 +41,7 @@ ALWAYS: Final = ("error", "why")
 """Columns that are shown wherever they say something."""
 MEASURES: Final = (
     *("total_s", "wall_s", "api_s", "seconds_a", "seconds_b", "diff_s", "cost_usd", "diff_usd", "cost_usd_a"),
-    *("cost_usd_b", "change", "score"),
+    *("cost_usd_b", "time change", "cost change", "score"),
 )
 """Columns that are shown even where all rows agree. They get a place first, in this order."""
 RANKS: Final = {name: rank for rank, name in enumerate((*MEASURES, "input_tokens", "output_tokens"), 1)}
@@ -50,6 +52,10 @@ COMPARED: Final = ("wall_s", "cost_usd")
 """What happened and what it cost, which no frame goes without; beside them stands the change against the run."""
 LEAST_GAIN: Final = 0.1
 """A forecast is worth taking from so much less than the run had; less is chance."""
+CHANGES: Final = {"wall_s": "time change", "cost_usd": "cost change"}
+"""The headings of the changes against the run."""
+REASON_COLUMNS: Final = ("held_by", "limited_by")
+"""Columns of the words of `agent_magic.record.reasons`, which are shown as they read."""
 OUTSIDE: Final = frozenset({"limits", "prices", "route"})
 """What a what-if asks and no declaration says, so that nothing can apply it."""
 MANIFOLD: Final = 10.0
@@ -128,11 +134,17 @@ def _recorded(frame: pd.DataFrame) -> list[Line]:
     unchanged: Mapping[str, Any] = frame.attrs.get("unchanged", {})
     same = [f"{name} {single_line(str(value))}" for name, value in unchanged.items() if value not in (False, "")]
     numbers = [seconds(recorded.get("wall_s")), dollars(recorded.get("cost_usd"))]
-    return [Line(_with_next(" · ".join([*numbers, *same]), _to_take(frame, recorded)), "soft", head="the run")]
+    return [Line(_with_next(" · ".join([*numbers, *same]), to_take(frame)), "soft", head="the run")]
 
 
-def _to_take(frame: pd.DataFrame, recorded: Mapping[str, float | None]) -> str:
-    """Say which forecast to take: the fastest and the cheapest, as far as that is better than the run."""
+def to_take(frame: pd.DataFrame, asked: Sequence[str] = ()) -> str:
+    """Say which forecast to take: the fastest and the cheapest, as far as that is better than the run.
+
+    Args:
+        frame: What `run.whatif(...)` returned.
+        asked: The arguments by which a row is named; without them by its place in the frame.
+    """
+    recorded: Mapping[str, float | None] = frame.attrs.get("recorded", {})
     if not all(name in frame and recorded.get(name) for name in COMPARED):
         return ""
     wall_s, cost_usd = ([math.inf if one is None else one for one in _known(frame[name])] for name in COMPARED)
@@ -145,9 +157,18 @@ def _to_take(frame: pd.DataFrame, recorded: Mapping[str, float | None]) -> str:
     places = list(dict.fromkeys(best.values()))
     if not places:
         return "None is faster or cheaper by a tenth"
+    rows = {place: _row_words(frame, place, asked) for place in places}
     if len(places) == 2 or not OUTSIDE.isdisjoint(frame.columns):
-        return ", ".join(f"frame.iloc[{place}] is the {word}" for word, place in best.items())
-    return f"run.apply(frame.iloc[{places[0]}]) takes the {' and '.join(best)}"
+        return ", ".join(f"{rows[place]} is the {word}" for word, place in best.items())
+    return f"run.apply({rows[places[0]]}) takes the {' and '.join(best)}"
+
+
+def _row_words(frame: pd.DataFrame, place: int, asked: Sequence[str]) -> str:
+    """Name a row as `run.apply` takes it: by its place, or as the arguments it was asked with."""
+    if not asked:
+        return f"frame.iloc[{place}]"
+    said = [(name, frame[name].iloc[place]) for name in asked]
+    return f"{{{', '.join(f'{name!r}: {shown_value(one)}' for name, one in said if _word(one) != UNKNOWN)}}}"
 
 
 def _columns(frame: pd.DataFrame, words: int, width: int) -> tuple[list[str], list[_Shown]]:
@@ -166,7 +187,7 @@ def _columns(frame: pd.DataFrame, words: int, width: int) -> tuple[list[str], li
             continue
         if first is not None and name not in (*MEASURES, *ALWAYS):
             if kind == "text" and first[0] not in ("", "no") and name not in SILENT:
-                said.append(_said(name, first[0], said))
+                said.append(_said(name, _read(name, first[0]), said))
             continue
         wanted += [_shown(frame, place), *_changes(frame, place)]
     return said, _fitting([*_index(frame), *wanted], words, width)
@@ -271,7 +292,7 @@ def _changes(frame: pd.DataFrame, place: int) -> list[_Shown]:
     if name not in COMPARED or not was:
         return []
     cells = [UNKNOWN if one is None else _percent(one / was - 1) for one in _known(_first(frame.iloc[:, place]))]
-    return [_Shown("change", "number", _ends(cells, len(frame)))]
+    return [_Shown(CHANGES[name], "number", _ends(cells, len(frame)))]
 
 
 def _percent(share: float) -> str:
@@ -313,7 +334,7 @@ def _known(values: Any) -> list[Any]:
 def _cells(name: str, values: Any, kind: Kind) -> list[str]:
     """Write the cells of a column, numbers with the same decimals in all rows."""
     if kind == "text":
-        return [cut(_word(one), MOST_CELL) for one in _known(values)]
+        return [cut(_read(name, _word(one)), MOST_CELL) for one in _known(values)]
     numbers: list[Any] = _known(values)
     digits = _decimals(name, [one for one in numbers if one is not None], values.dtype.kind)
     sign = name.startswith("diff_")
@@ -360,6 +381,11 @@ def _decimals(name: str, numbers: list[float], kind: str) -> int | None:
     if _is_seconds(name):
         return 1 if largest >= 1 or not largest else 2
     return None if largest > 1000 * least else 2
+
+
+def _read(name: str, word: str) -> str:
+    """Return how a word reads in a column: what held an agent as it is said everywhere."""
+    return wording(word).phrase if name in REASON_COLUMNS else word
 
 
 def _word(value: Any) -> str:

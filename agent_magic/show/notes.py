@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 
 
 NO_PRICE = "has no known price"
+REJECTED = "not asked again, since the same request was rejected as wrong"
+"""Why a retry leaves an agent out."""
+_MOST_NAMED = 5
 
 
 def ending_notes(record: RunRecord, policy: Policy) -> list[str]:
@@ -62,7 +65,7 @@ def capped_note(record: RunRecord, policy: Policy) -> str:
         notes.append((record.refused, "Refused: {}. Passed on as it is; %agents show NAME shows it."))
     empty = () if record.redacted else record.empty
     notes.append((empty, "Empty answer: {}. Passed on as it is; reword the prompt, or ask again with --fresh."))
-    return " ".join(text.format(listed(names, 5)) for names, text in notes if names)
+    return " ".join(text.format(listed(names, _MOST_NAMED)) for names, text in notes if names)
 
 
 def rounds_note(record: RunRecord) -> str:
@@ -99,16 +102,16 @@ def races_note(record: RunRecord) -> str:
     others = [one for one in lost if all(one not in pair for pair in twice)]
     told: list[str] = []
     if others:
-        told.append(f"Not needed, since others answered first: {listed([one.name for one in others], 5)}.")
+        told.append(f"Not needed, since others answered first: {listed([one.name for one in others], _MOST_NAMED)}.")
         told.append(f"They cost {_told_cost(others, record)}.")
     if twice:
-        names = listed([place.name for _, place in twice], 5)
+        names = listed([place.name for _, place in twice], _MOST_NAMED)
         ahead = sum(place.status == "succeeded" for _, place in twice)
         of_pairs = [one for pair in twice for one in pair if one in lost]
         told.append(f"Asked a second time, since the answer was overdue: {names}; {ahead:,} of them answered first.")
         told += [f"The requests that were not needed cost {_told_cost(of_pairs, record)}."] if of_pairs else []
     if thrown := [one for one in record.results if one.kind == CONDITION and one.attempts]:
-        names = listed([one.name for one in thrown], 5)
+        names = listed([one.name for one in thrown], _MOST_NAMED)
         told.append(
             f"Begun before the condition was known, which is false: {names}; cost {_told_cost(thrown, record)}."
         )
@@ -123,7 +126,7 @@ def degraded_note(record: RunRecord) -> str:
     efforts = {one.attempts[-1].request.effort for one in found if one.attempts[-1].request.effort == "low"}
     how = [f"asked {', '.join(models)} instead"] if models else []
     how += ["with effort low"] if efforts else []
-    names = listed([one.name for one in found], 5)
+    names = listed([one.name for one in found], _MOST_NAMED)
     return f"Degraded, since the budget or the time was short: {names}; {' and '.join(how)}."
 
 
@@ -173,14 +176,20 @@ def budget_note(record: RunRecord, policy: Policy) -> str:
     tokens = [name for name, error in stopped if "tokens are used" in error]
     usd = [name for name, _ in stopped if name not in {*unpriced, *tokens}]
     notes = [
-        f"Not sent, over the budget of {cap}: {listed(names, 5)}. Run again with a larger budget to continue."
+        f"Not sent, over the budget of {cap}: {listed(names, _MOST_NAMED)}. Run again with a larger budget to continue."
         for names, cap in ((usd, dollars(policy.budget_usd)), (tokens, f"{policy.budget_tokens or 0:,} tokens"))
         if names
     ]
     if unpriced:
         hint = "Set one: %agents prices MODEL --input USD --output USD."
-        notes.append(f"Not sent, a budget in dollars needs a known price: {listed(unpriced, 5)}. {hint}")
+        notes.append(f"Not sent, a budget in dollars needs a known price: {listed(unpriced, _MOST_NAMED)}. {hint}")
     return " ".join(notes)
+
+
+def rejected_note(names: Sequence[str]) -> str:
+    """Say which agents are not asked again, since their requests were rejected, and what to do."""
+    are, it = ("is", "it") if len(names) == 1 else ("are", "them")
+    return f"{listed(names, _MOST_NAMED)} {are} {REJECTED}. Mend {it}; %agents retry {names[0]} sends it all the same."
 
 
 DESK = "desk = am.Desk(plan), plan.run(ask=desk.ask), desk.approve(...)."
@@ -201,7 +210,7 @@ def unasked_note(record: RunRecord) -> str:
         ),
         (late, "Denied, since nobody answered in time: {}. Policy(ask_s=...) waits longer."),
     ]
-    return " ".join(text.format(listed(names, 5)) for names, text in notes if names)
+    return " ".join(text.format(listed(names, _MOST_NAMED)) for names, text in notes if names)
 
 
 def failed_tools_note(record: RunRecord) -> str:
@@ -234,7 +243,8 @@ def _asked(agent: str, tool: str) -> str:
 def replayed_files_note(record: RunRecord) -> str:
     """Name the files that a replayed run had written, which a replay does not write; empty where there are none."""
     names = [name for result in record.results if result.source == "replay" for name in result.artifacts]
-    return f"a replay writes no files; the recorded run wrote {listed([*dict.fromkeys(names)], 5)}" if names else ""
+    wrote = listed([*dict.fromkeys(names)], _MOST_NAMED)
+    return f"a replay writes no files; the recorded run wrote {wrote}" if names else ""
 
 
 def filled_note(record: RunRecord) -> str:

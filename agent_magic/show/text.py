@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, cast
 
 from agent_magic.declare.flow import is_reserved
 from agent_magic.declare.schema import VALUE
-from agent_magic.declare.units import UNKNOWN, count, dollars, known, plural, seconds, times
+from agent_magic.declare.units import UNKNOWN, count, dollars, known, plural, seconds, steps, times
 from agent_magic.measure.metrics import cost_mark, summarize, total_cost
 from agent_magic.record.plaintext import single_line
-from agent_magic.record.reasons import wording
+from agent_magic.record.reasons import limited
 from agent_magic.show.page import WIDTH, wrapped
 from agent_magic.show.states import DONE, STATES, source_word, state_of
 
@@ -46,20 +46,7 @@ def one_line(numbers: Summary) -> str:
 
 def held(numbers: Summary) -> str:
     """Say what held a run; empty where that is its own edges, or a first reply that nobody can hasten."""
-    by = numbers.limited_by if numbers.limited_by not in UNSAID else ""
-    slots = f"its {plural(numbers.slots, 'slot')} (concurrency)" if numbers.slots else ""
-    return f"limited by {slots if slots and by == 'slot' else wording(by).phrase}" if by else ""
-
-
-def steps(every: int, tasks: int) -> str:
-    """Count agents and tasks: `2 agents and 3 tasks`.
-
-    Args:
-        every: The number of both together.
-        tasks: How many of them are tasks.
-    """
-    agents = [plural(every - tasks, "agent")] if every > tasks or not tasks else []
-    return " and ".join([*agents, *([plural(tasks, "task")] if tasks else [])])
+    return "" if numbers.limited_by in UNSAID else limited(numbers.limited_by, numbers.slots)
 
 
 def steps_of(plan: Plan) -> str:

@@ -64,7 +64,7 @@ def test_slow_and_dear_agents_miss_their_targets():
     frame = judged(100, lambda one: Reply(20.0, tokens=(10_000, 5_000, 0, 0)), slots=1)
     assert [False, False, False, None, True, False, False] == met(frame)
     assert 15.0 == frame["measured"][5]
-    assert ["limited by a slot", "limited by a slot"] == list(frame["why"])[:2]
+    assert ["limited by its 1 slot (concurrency)"] * 2 == list(frame["why"])[:2]
     assert "queued, on average" in frame["why"][2]
     said = "1 of 7 targets met · not met: concurrent requests, jobs per second, 95th percentile of total_s, "
     assert frame.attrs["verdict"].startswith(said)

@@ -124,5 +124,5 @@ def test_a_batch_in_memory_is_said(magics, capsys):
     parser = Parser("%agents run")
     RUNS["run"].options(parser)
     given = parser.read("--batch --yes")
-    asyncio.run(confirm(magics, given, magics.freeze(given), None))
+    asyncio.run(confirm(magics, given, magics.freeze(given)))
     assert "note: the ledger is in memory" in capsys.readouterr().out

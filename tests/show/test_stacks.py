@@ -136,7 +136,7 @@ def test_a_loop_is_a_way_back_and_counts_rounds() -> None:
     assert "when critic < 3" == sheet_of(am.Plan((draft, critic, sorry))).groups[-1].where
     sheet = sheet_of(plan)
     wheres = [(group.label, group.where) for group in sheet.groups]
-    assert [("draft", "↻ until critic > 3"), ("critic", "↻ up to 3 rounds"), ("end", "agent")] == wheres
+    assert [("draft", "↻ until critic > 3"), ("critic", "↻ with draft"), ("end", "agent")] == wheres
     assert ((1, 0),) == sheet.returns
     assert ("✓", "1 of up to 3 rounds", "") == group_texts(sheet.groups[0], (1, 0, 0, 0, 0, 0))
     assert 1 == picture(plan).count("the next round")

@@ -6,9 +6,10 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from agent_magic.declare.units import dollars, seconds
+from agent_magic.declare.units import dollars, seconds, steps
 from agent_magic.forecast.whatif import whatif_frame
 from agent_magic.measure.frames import make_frame
+from agent_magic.record.reasons import limited
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -82,6 +83,11 @@ class Expected:
     stands_on: str
     group: str = ""
     counted: bool = False
+
+    @property
+    def is_task(self) -> bool:
+        """Whether it is a task: it asks no model."""
+        return not self.model
 
     @property
     def input_tokens(self) -> int:
@@ -164,14 +170,20 @@ class Estimate:
         return sum(one.reused for one in self.expected)
 
     @property
+    def tasks(self) -> int:
+        """How many are tasks."""
+        return sum(one.is_task for one in self.expected)
+
+    @property
     def stands_on(self) -> str:
         """How many agents' numbers stand on what."""
+        asked = [one for one in self.expected if not one.reused and not one.is_task]
         parts = [
             f"{what} {', '.join(f'{number} {basis}' for basis, number in Counter(found).items())}"
             for what, found in (
-                ("inputs", [one.basis for one in self.expected if not one.reused]),
-                ("lengths", [one.output_basis for one in self.expected if not one.reused]),
-                ("seconds", [one.seconds_basis for one in self.expected if not one.reused]),
+                ("inputs", [one.basis for one in asked]),
+                ("lengths", [one.output_basis for one in asked]),
+                ("seconds", [one.seconds_basis for one in asked]),
             )
             if found
         ]
@@ -212,8 +224,8 @@ class Estimate:
     def __repr__(self) -> str:
         made_up = ", by simulated answers" if self.simulated else ""
         reused = f", {self.reused} answered by the ledger at $0" if self.reused else ""
-        noun = "agent" if len(self.expected) == 1 else "agents"
-        lines = [f"Estimate of {self.plan!r}: {len(self.expected)} {noun}{reused}{made_up}"]
+        every = steps(len(self.expected), self.tasks)
+        lines = [f"Estimate of {self.plan!r}: {every}{reused}{made_up}"]
         if self.cost is None:
             lines.append("dollars: unknown, a model has no known price")
         else:
@@ -222,13 +234,13 @@ class Estimate:
                 lines[-1] += f"; {dollars(self.most_usd)} if every answer fills its max_tokens"
         lines.append("time: {} low, {} likely, {} high".format(*map(seconds, self.wall_s)))
         lines.append(f"{self.critical_path!r}" if self.critical_path.agents else "critical path: nothing to do")
-        lines.append(f"limited by: {self.limited_by}")
+        lines += [limited(self.limited_by)] if self.limited_by else []
         if self.pilot is not None:
             lines.append(f"pilot: {', '.join(self.pilot.agents)} were run; the rest is estimated by that")
         if self.reaches is not None:
-            found, of = self.reaches, len(self.expected)
+            found = self.reaches
             budget, likely, surely = dollars(found.budget_usd), found.likely, found.surely
-            lines.append(f"{budget} reaches {likely} of {of} agents, {surely} if every answer is full")
+            lines.append(f"{budget} reaches {likely} of {every}, {surely} if every answer is full")
         return "\n".join([*lines, f"stands on: {self.stands_on}", *(f"note: {note}" for note in self.notes)])
 
 
@@ -265,8 +277,8 @@ class Outlay(NamedTuple):
 
 
 def outlay(expected: Iterable[Expected]) -> Outlay:
-    """Add up what is expected of agents."""
-    all_ = list(expected)
+    """Add up what is expected of agents; a task is asked of nobody."""
+    all_ = [one for one in expected if not one.is_task]
     known = [(one.cost_usd, one.most_usd) for one in all_ if one.cost_usd is not None and one.most_usd is not None]
     return Outlay(len(all_), sum(one for one, _ in known), sum(one for _, one in known), len(all_) - len(known))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from IPython.core.error import UsageError
@@ -14,18 +15,21 @@ from agent_magic.notebook.command import CommandContext, Parser, Verb, one_of
 from agent_magic.notebook.front_end import is_kernel, note, say, show_page
 from agent_magic.providers.anthropic.client import Claude, as_provider
 from agent_magic.record.prices import TokenPrice
+from agent_magic.show.charts.limits import used_lately
 from agent_magic.show.estimates import prices_page
 from agent_magic.show.page import Column, Line, Page, Table
 
 if TYPE_CHECKING:
     from argparse import Namespace
+    from collections.abc import Sequence
 
     from agent_magic.engine.pacing.pacer import Pacer
+    from agent_magic.record.results import RunRecord
 
 SIMULATOR_OPTIONS = ("seed", "latency", "rpm", "itpm", "otpm", "script", "slips", "batch")
 LIMIT_COLUMNS = (
     Column("model"),
-    *(Column(f"{kind.unit}/min", "number") for kind in KINDS.values()),
+    *(Column(kind.unit, "number") for kind in KINDS.values()),
     Column("source"),
 )
 RATES = ("input", "output", "cache_read", "cache_write")
@@ -98,12 +102,13 @@ def _limits(ctx: CommandContext, given: Namespace) -> None:
         name = session.shared.client.limit_class(given.model or ctx.model)
         session.shared.set_limits(name, replace(session.shared.pacer.given.get(name, Limits()), **said))
     sharing = session.shared.sharing()
-    page = _limits_page(session.shared.pacer, 1 if sharing is None else sharing.kernels)
+    records = [*session.shared.recent, *(driver.record for driver in session.running)]
+    page = _limits_page(session.shared.pacer, records, 1 if sharing is None else sharing.kernels)
     show_page(page, graphic=is_kernel(ctx.shell))
 
 
-def _limits_page(pacer: Pacer, kernels: int) -> Page:
-    """Compose a row per model class: of each limit how much is used now, and who says so.
+def _limits_page(pacer: Pacer, records: Sequence[RunRecord], kernels: int) -> Page:
+    """Compose a row per model class: of each limit how much was used in the last minute, and who says so.
 
     Where several kernels divide the limits, it says how many, and which part is this one's.
     """
@@ -111,19 +116,23 @@ def _limits_page(pacer: Pacer, kernels: int) -> Page:
     for name in dict.fromkeys((*pacer.given, *pools)):
         if name in pools:
             uses = pools[name].limits.values()
-            each = {one.kind: (one.limit_per_min, one.source, one.used_per_min, one.share) for one in uses}
+            each = {one.kind: (one.limit_per_min, one.source, one.share) for one in uses}
         else:
-            each = {kind: (limit, "given", 0.0, 1.0) for kind, limit in pacer.given[name].rates.items()}
-        told = [(limit, used, share if kernels > 1 else 1.0) for limit, _, used, share in map(each.__getitem__, KINDS)]
+            each = {kind: (limit, "given", 1.0) for kind, limit in pacer.given[name].rates.items()}
+        used = used_lately(records, name, datetime.now(UTC))
+        told = [(each[word][0], used[kind.unit], each[word][2] if kernels > 1 else 1.0) for word, kind in KINDS.items()]
         cells = [_used(*one) for one in told]
-        sources = {kind: source for kind, (limit, source, _, _) in each.items() if limit is not None}
+        sources = {kind: source for kind, (limit, source, _) in each.items() if limit is not None}
         same = len(set(sources.values())) == 1
         said = [*sources.values()][:1] if same else [f"{kind} {source}" for kind, source in sources.items()]
         rows.append((name, *cells, ", ".join(said)))
     if not rows:
         return Page([Line("No rate limits are known yet. The first responses tell them, or you do with --rpm.")])
     shared = f"{kernels} kernels use this key and divide its limits; this one may take the part in brackets."
-    return Page([Table(LIMIT_COLUMNS, rows, strong=True), *([Line(shared)] if kernels > 1 else [])])
+    head = Line(
+        "used in the last minute, of what may pass in one. run.limits_chart() shows a run's minutes.", "", "limits:"
+    )
+    return Page([head, Table(LIMIT_COLUMNS, rows, strong=True), *([Line(shared)] if kernels > 1 else [])])
 
 
 def _used(limit: float | None, used: float, share: float) -> str:

@@ -13,7 +13,7 @@ from agent_magic.forecast.terms import policy_of
 from agent_magic.notebook.command import CommandContext, Parser, Verb, add_nothing, add_plan
 from agent_magic.notebook.front_end import can_ask, can_decide, is_kernel, is_unwatched, note, say, show_page
 from agent_magic.notebook.planning import confirm, retry_price, run_pilot, show_plan
-from agent_magic.notebook.running import execute
+from agent_magic.notebook.running import ANEW, Resumed, execute
 from agent_magic.notebook.settings import add_policy
 from agent_magic.notebook.verbs.results import show_result
 from agent_magic.show.closing import closing
@@ -22,7 +22,6 @@ from agent_magic.show.text import one_line
 
 if TYPE_CHECKING:
     from argparse import Namespace
-    from collections.abc import Sequence
 
     from agent_magic.api import Plan, Run
     from agent_magic.engine.policy import Policy
@@ -54,22 +53,15 @@ def _add_estimate_options(parser: Parser) -> None:
 
 
 async def run_and_tell(
-    ctx: CommandContext,
-    given: Namespace,
-    plan: Plan,
-    resume: Run | None,
-    again: Sequence[str] | None = None,
-    *,
-    leave: Sequence[str] = (),
-    answer: str | None = None,
+    ctx: CommandContext, given: Namespace, plan: Plan, resumed: Resumed = ANEW, *, answer: str | None = None
 ) -> Run:
     """Run a plan in a cell as its options say, and print what the picture, or the answer, does not show."""
     session, policy, graphic = ctx.session, ctx.policy(given), is_kernel(ctx.shell)
     front: Any = {"graphic": graphic, "asks": can_decide(ctx.shell) and answer is None, "answer": answer}
     before = None if session.last is None else session.last.record
-    if answer is None and resume is None and not given.fresh and session.asks_mock_again(plan):
+    if answer is None and resumed.run is None and not given.fresh and session.asks_mock_again(plan):
         note(MOCK_AGAIN)
-    run = await execute(session, plan, policy, fresh=given.fresh, resume=resume, again=again, leave=leave, **front)
+    run = await execute(session, plan, policy, fresh=given.fresh, resumed=resumed, **front)
     session.just_shown = run
     if is_unwatched(ctx.shell) and answer is None:
         say(one_line(run.totals))  # a log keeps the first picture as a line, not the last one
@@ -118,9 +110,9 @@ async def _plan(ctx: CommandContext, given: Namespace) -> Estimate:
 
 async def _run(ctx: CommandContext, given: Namespace) -> Run:
     plan = ctx.freeze(given)
-    resume = None if given.fresh else ctx.session.unfinished(plan)
-    await confirm(ctx, given, plan, resume)
-    return await run_and_tell(ctx, given, plan, resume)
+    resumed = ANEW if given.fresh else Resumed(ctx.session.unfinished(plan))
+    await confirm(ctx, given, plan, resumed)
+    return await run_and_tell(ctx, given, plan, resumed)
 
 
 async def ask_at_once(ctx: CommandContext, name: str, plan_name: str) -> None:
@@ -133,10 +125,10 @@ async def ask_at_once(ctx: CommandContext, name: str, plan_name: str) -> None:
     add_run_options(parser)
     given = parser.read(f"{name} --plan {plan_name}")
     plan = ctx.freeze(given)
-    resume = ctx.session.unfinished(plan)
-    await confirm(ctx, given, plan, resume)
+    resumed = Resumed(ctx.session.unfinished(plan))
+    await confirm(ctx, given, plan, resumed)
     alone = name in plan.index and not needs_person(plan)
-    run = await run_and_tell(ctx, given, plan, resume, answer=name if alone and is_kernel(ctx.shell) else None)
+    run = await run_and_tell(ctx, given, plan, resumed, answer=name if alone and is_kernel(ctx.shell) else None)
     if not alone or not is_kernel(ctx.shell):
         show_result(run, name, markdown=is_kernel(ctx.shell))
 
@@ -156,11 +148,11 @@ async def _start(ctx: CommandContext, given: Namespace) -> None:
     if session.background is not None and not session.background.done():
         raise UsageError("A background run is under way. %agents wait waits for it, %agents stop ends it.")
     plan = ctx.freeze(given)
-    resume = None if given.fresh else session.unfinished(plan)
-    await confirm(ctx, given, plan, resume)
+    resumed = ANEW if given.fresh else Resumed(session.unfinished(plan))
+    await confirm(ctx, given, plan, resumed)
     shown = asyncio.Event()
     front: Any = {"graphic": True, "asks": can_ask(ctx.shell), "shown": shown.set}
-    work = execute(session, plan, ctx.policy(given), fresh=given.fresh, resume=resume, **front)
+    work = execute(session, plan, ctx.policy(given), fresh=given.fresh, resumed=resumed, **front)
     task = session.background = asyncio.get_running_loop().create_task(work)
     task.add_done_callback(_report)
     task.add_done_callback(lambda _: shown.set())

@@ -16,8 +16,10 @@ from agent_magic.live.earlier import Earlier
 from agent_magic.notebook.command import CommandContext, Verb, add_names, add_nothing
 from agent_magic.notebook.front_end import note, say
 from agent_magic.notebook.planning import confirm, rejected_before
+from agent_magic.notebook.running import Resumed
 from agent_magic.notebook.session import DEFAULT_PLAN
 from agent_magic.notebook.verbs.runs import add_run_options, run_and_tell, tell_end
+from agent_magic.show.notes import rejected_note
 from agent_magic.show.text import listed
 
 if TYPE_CHECKING:
@@ -158,16 +160,7 @@ def _retry_under_way(ctx: CommandContext) -> None:
             has_asked = True
         rejected += wrong
     said = ["The run asks what failed again."] if has_asked else []
-    say("\n".join([*said, *([not_sent(rejected)] if rejected else [])]))
-
-
-def not_sent(names: list[str]) -> str:
-    """Say which agents are not asked again, since their requests were rejected, and what to do."""
-    if len(names) == 1:
-        said, it = "is not asked again, its request was rejected as wrong and is the same", "it"
-    else:
-        said, it = "are not asked again, their requests were rejected as wrong and are the same", "them"
-    return f"{listed(names, MOST_NAMED)} {said}. Mend {it}; %agents retry {names[0]} sends it all the same."
+    say("\n".join([*said, *([rejected_note(rejected)] if rejected else [])]))
 
 
 async def run_again(ctx: CommandContext, given: Namespace, last: Run, again: list[str] | None) -> Run:
@@ -178,10 +171,11 @@ async def run_again(ctx: CommandContext, given: Namespace, last: Run, again: lis
     """
     plan = _plan_of(ctx, given, last)
     leave = [] if again is not None or given.fresh else _rejected(ctx, plan, last)
-    await confirm(ctx, given, plan, last, again, leave=leave)
+    resumed = Resumed(last, again, leave)
+    await confirm(ctx, given, plan, resumed)
     if leave:
-        note(not_sent(leave))
-    return await run_and_tell(ctx, given, plan, last, again, leave=leave)
+        note(rejected_note(leave))
+    return await run_and_tell(ctx, given, plan, resumed)
 
 
 def _rejected(ctx: CommandContext, plan: Plan, last: Run) -> list[str]:
@@ -197,7 +191,7 @@ def _rejected(ctx: CommandContext, plan: Plan, last: Run) -> list[str]:
     where, numbers = session.shared.client.endpoint, plan.numbers(found)
     asked = unbought(plan, where, None, Earlier(last.record, where, plan=plan), fresh=False, timeout_s=ANY_TIMEOUT_S)
     if {*asked} <= {*numbers, *plan.dag.descendants(numbers)}:
-        raise UsageError(f"Nothing was sent: {not_sent(found)}")
+        raise UsageError(f"Nothing was sent: {rejected_note(found)}")
     return found
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from agent_magic.declare.units import dollars, plural, seconds
+from agent_magic.measure.frames import next_step
 from agent_magic.measure.metrics import summarize
 from agent_magic.record.plaintext import single_line
-from agent_magic.show.charts.chart import compose, provenance
+from agent_magic.show.charts.chart import ADVISE, compose, provenance
 from agent_magic.show.charts.marks import MARGIN, ROW_H, WIDTH, Bar, Label, Look, Panel, Rows, times
 from agent_magic.show.markup import fit
 
@@ -52,6 +53,7 @@ def comparison_chart(a: RunRecord, b: RunRecord, rows: Sequence[Mapping[str, obj
     looks = list(dict.fromkeys(mark.look for mark in marks if isinstance(mark, Bar)))
     left = len(rows) - len(kept)
     caption = [
+        next_step(b, _step(rows)),
         *provenance(simulated=a.simulated or b.simulated),
         f"the {len(kept)} agents that differ most of {plural(len(rows), 'agent')}" if left else "",
     ]
@@ -75,6 +77,16 @@ def _line(a: RunRecord, b: RunRecord, rows: Sequence[Mapping[str, object]]) -> s
             *([f"{plural(changed, 'answer')} changed"] if changed else []),
         ]
     )
+
+
+def _step(rows: Sequence[Mapping[str, object]]) -> str:
+    """Say what to do next: only graded answers tell which are better, and only a timeline why one was slower."""
+    changed = next((str(row["agent"]) for row in reversed(rows) if row["text_changed"] is True), "")
+    if changed:
+        return f"b.judge({single_line(changed)!r}, judge, against=a) tells whose answer is better"
+    if any(map(_is_slower, rows)):
+        return "b.timeline() shows where its seconds went"
+    return ADVISE.replace("run.", "b.")
 
 
 def _row(

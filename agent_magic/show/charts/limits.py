@@ -18,6 +18,7 @@ from agent_magic.show.text import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+    from datetime import datetime
 
     from agent_magic.record.results import Attempt, RunRecord
     from agent_magic.show.charts.chart import Chart
@@ -115,6 +116,23 @@ def shares_of(record: RunRecord) -> dict[str, Curve]:
     return found
 
 
+def used_lately(records: Iterable[RunRecord], name: str, now: datetime) -> dict[str, float]:
+    """Count what runs used of a class's limits in the last minute, by unit, as the chart does.
+
+    Args:
+        records: The runs that ended in that minute, and those under way.
+        name: The model class.
+        now: The time.
+    """
+    found = dict.fromkeys((kind.unit for kind in KINDS.values()), 0.0)
+    for record in records:
+        now_s = (now - record.began_at).total_seconds()
+        for curve in curves_of([one for one in record.attempts if name in _classes_of(record, one)], {}):
+            if curve.name in found:
+                found[curve.name] += next((value for at, value in reversed(curve.steps) if at <= now_s), 0.0)
+    return found
+
+
 def _classes_of(record: RunRecord, attempt: Attempt) -> set[str]:
     """Return the names under which limits of an attempt may be kept: its class, with and without its endpoint."""
     facts = None if record.terms is None else record.terms.models.get(attempt.model)
@@ -181,7 +199,7 @@ def peaks(curve: Curve, until_s: float, bins: int = BINS) -> list[tuple[float, f
     highest = [0.0] * bins
     ends = [*(at for at, _ in curve.steps[1:]), until_s]
     for (start, value), end in zip(curve.steps, ends, strict=False):  # without steps there is an end too many
-        first, last = int(start / width), ceil(min(end, until_s) / width)
+        first, last = min(int(start / width), bins - 1), ceil(min(end, until_s) / width)
         for place in range(first, min(max(last, first + 1), bins)):
             highest[place] = max(highest[place], value)
     found: list[tuple[float, float, float]] = []

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from agent_magic.declare.units import dollars, plural, seconds
 from agent_magic.errors import DeclarationError, shown_value
 from agent_magic.forecast.whatif import Rows
+from agent_magic.measure.frames import next_step
 from agent_magic.measure.metrics import summarize
 from agent_magic.record.plaintext import single_line
 from agent_magic.show.charts.chart import compose, provenance
@@ -88,13 +89,14 @@ def tradeoff(frame: Any, *, theme: Theme = "auto") -> Chart:
     return tradeoff_chart(rows_of(frame), caption=_frame_caption(frame), theme=theme)
 
 
-def run_tradeoff(record: RunRecord, frame: Any, *, chosen: Any = None, theme: Theme = "auto") -> Chart:
-    """Draw a frame of scenarios as cost against time, with the run itself.
+def run_tradeoff(record: RunRecord, frame: Any, *, chosen: Any = None, step: str = "", theme: Theme = "auto") -> Chart:
+    """Draw a frame of scenarios as cost against time, with the run itself, and say which one to take.
 
     Args:
         record: The run.
         frame: What `run.whatif(...)` returned.
         chosen: The label of a row to mark, such as `frame["cost_usd"].idxmin()`; `None` marks none.
+        step: What to do next where none is chosen, a phrase.
         theme: Its colours.
 
     Raises:
@@ -108,7 +110,10 @@ def run_tradeoff(record: RunRecord, frame: Any, *, chosen: Any = None, theme: Th
     marked = [ran] if is_known else []
     if chosen is not None:
         marked.append(_chosen(frame, chosen))
-    return tradeoff_chart(rows_of(frame), marked=marked, caption=_frame_caption(frame), theme=theme)
+        label = chosen.item() if hasattr(chosen, "item") else chosen
+        step = f"run.apply(frame.loc[{label!r}]) takes the chosen one"
+    caption = [next_step(record, step), *_frame_caption(frame)]
+    return tradeoff_chart(rows_of(frame), marked=marked, caption=caption, theme=theme)
 
 
 def _chosen(frame: Any, chosen: Any) -> Marked:

@@ -13,6 +13,7 @@ from math import pi
 from typing import TYPE_CHECKING, TypeVar
 
 from agent_magic.declare.dag import build_dag
+from agent_magic.declare.each import ROUNDS
 from agent_magic.declare.flow import is_reserved
 from agent_magic.declare.subplan import box_of, boxes_of
 from agent_magic.declare.units import plural
@@ -136,7 +137,7 @@ def _stack(plan: Plan, key: str | int, agents: Sequence[int]) -> Group:
     if key == box_of(first.name):
         what = f"a plan of {plural(len(agents), 'step')}"
     elif part is not None and part.rounds:
-        what = f"↻ until {first.until}" if first.until else f"↻ up to {plural(part.rounds, 'round')}"
+        what = f"↻ until {first.until}" if first.until else f"↻ with {part.over.removeprefix(ROUNDS)}"
     elif part is not None and not part.has_item:
         what = f"asked {len(agents):,} times"
     elif part is not None and part.source:
