@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
+from agent_magic.declare.units import plural, seconds
 from agent_magic.errors import DeclarationError, shown_value
 from agent_magic.measure.frames import make_frame
 from agent_magic.measure.metrics import summarize
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from agent_magic.engine.policy import Policy
+    from agent_magic.measure.metrics import Summary
     from agent_magic.record.results import RunRecord
 
 SWEEP: Mapping[str, str] = {
@@ -87,7 +89,17 @@ def sweep_frame(
         }
         for summary, slots, guess in zip(summaries, concurrency, forecast_s, strict=True)
     ]
-    return make_frame(rows, SWEEP)
+    return make_frame(rows, SWEEP, verdict=_verdict(summaries, concurrency))
+
+
+def _verdict(summaries: Sequence[Summary], concurrency: Sequence[int]) -> str:
+    """Say in a line what was run, and which run was the fastest."""
+    known = [(one.wall_s, place) for place, one in enumerate(summaries) if one.wall_s is not None]
+    if not known:
+        return f"{plural(len(summaries), 'run')}, none finished"
+    wall_s, place = min(known)
+    fastest = f"concurrency {concurrency[place]:,} is the fastest, {seconds(wall_s)}: sweep.runs[{place}] is that run"
+    return f"{plural(len(summaries), 'run')} · {fastest}"
 
 
 async def make_sweep(

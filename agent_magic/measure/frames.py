@@ -307,7 +307,9 @@ def texts_series(record: RunRecord) -> pd.Series[str]:
 
 def runs_frame(runs: Iterable[PastRun]) -> pd.DataFrame:
     """Return one row per run of a ledger, in the order given; columns are `RUNS`."""
-    return make_frame([run._asdict() for run in runs], RUNS)
+    found = list(runs)
+    last = f"%agents open {found[0].run} brings the newest back" if found else ""
+    return make_frame([run._asdict() for run in found], RUNS, verdict=last and f"{plural(len(found), 'run')} · {last}")
 
 
 def fingerprint(record: RunRecord, *, texts: bool = True) -> dict[str, str]:

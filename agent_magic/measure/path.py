@@ -58,7 +58,18 @@ class CriticalPath:
                 for agent, work, saves in rows
             ],
             STEPS,
+            verdict=self._verdict,
         )
+
+    @property
+    def _verdict(self) -> str:
+        """Say in a line how much of the run it is, and where the most is to be gained."""
+        if not self.agents:
+            return "no agent ran"
+        of = "" if self.wall_s is None else f" of {seconds(self.wall_s)}"
+        best = max(range(len(self.agents)), key=lambda one: self.halving_saves_s[one])
+        saves = f"halving {self.agents[best]} saves {seconds(self.halving_saves_s[best])}"
+        return f"the longest chain takes {seconds(self.length_s)}{of} · {saves}"
 
     def __repr__(self) -> str:
         if not self.agents:

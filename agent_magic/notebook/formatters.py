@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 from agent_magic.api import Plan, Run
 from agent_magic.forecast.advice.advice import Advice
 from agent_magic.forecast.estimate.value import Estimate
+from agent_magic.forecast.sweep import Sweep
+from agent_magic.measure.path import CriticalPath
 from agent_magic.measure.trial import Trial
 from agent_magic.record.results import AgentResult
 from agent_magic.show.advice import advice_page
@@ -52,6 +54,8 @@ class Formatters:
         self._bundles.for_type(Advice, self._advice)
         self._bundles.for_type(Estimate, self._estimate)
         self._bundles.for_type(Trial, self._trial)
+        for kind in (CriticalPath, Sweep):
+            self._bundles.for_type(kind, self._with_frame)
         self._bundles.for_type_by_name(*FRAME, self._frame)
         self._before = {name: self._html.for_type_by_name(*name) for name in SERIES}
         for name, other in self._before.items():
@@ -61,7 +65,7 @@ class Formatters:
         """Remove our formatters."""
         for kind in (Plan, Estimate, Run):
             self._itself.pop(kind, None)
-        for kind in (Run, AgentResult, Advice, Estimate, Trial):
+        for kind in (Run, AgentResult, Advice, Estimate, Trial, CriticalPath, Sweep):
             self._bundles.pop(kind, None)
         _restore(self._bundles, FRAME, None)
         for name, other in self._before.items():
@@ -87,6 +91,10 @@ class Formatters:
     @staticmethod
     def _trial(trial: Trial, **_: object) -> dict[str, str]:
         return trial_page(trial).bundle()
+
+    @staticmethod
+    def _with_frame(value: CriticalPath | Sweep[Run], **_: object) -> dict[str, str]:
+        return frame_bundle(value.frame)
 
     @staticmethod
     def _frame(frame: pd.DataFrame, **_: object) -> dict[str, str]:

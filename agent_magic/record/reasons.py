@@ -75,12 +75,18 @@ def wording(reason: str) -> Wording:
     return REASONS.get(reason) or Wording(reason, reason)
 
 
-def limited(reason: str, slots: int | None = None) -> str:
-    """Say what held a run: `limited by the request limit`, `limited by its 3 slots (concurrency)`; empty for nothing.
+def limit(reason: str, slots: int | None = None) -> str:
+    """Say what held a run, to follow "limited by": `the request limit`, `its 3 slots (concurrency)`.
 
     Args:
         reason: Its `limited_by`.
         slots: How many agents could run at once; `None` where that is unknown.
     """
-    what = f"its {plural(slots, 'slot')} (concurrency)" if slots and reason == "slot" else wording(reason).phrase
-    return f"limited by {what}" if reason else ""
+    if reason == "slot":
+        return f"{'its slots' if slots is None else f'its {plural(slots, reason)}'} (concurrency)"
+    return wording(reason).phrase
+
+
+def limited(reason: str, slots: int | None = None) -> str:
+    """Say what held a run: `limited by the request limit`; empty where nothing did. See `limit`."""
+    return f"limited by {limit(reason, slots)}" if reason else ""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from agent_magic.declare.units import count, dollars, plural, seconds, steps
 from agent_magic.engine.admission.budget import give_price
 from agent_magic.record.plaintext import single_line
-from agent_magic.record.reasons import wording
+from agent_magic.record.reasons import limit
 from agent_magic.show.page import Column, Fold, Line, Page, Table, Words, cut
 from agent_magic.show.text import LEAST_STACK, listed
 
@@ -147,7 +147,7 @@ def _facts(estimate: Estimate) -> list[tuple[str, str]]:
         f"at most {dollars(estimate.most_usd)} if every answer fills its max_tokens",
         "seconds": f"{seconds(wall_s.low)} low, {seconds(wall_s.likely)} expected, {seconds(wall_s.high)} high",
         "critical path": f"{_steps(path)}, {seconds(path.length_s)} together" if path.agents else "",
-        "limited by": wording(estimate.limited_by).phrase if estimate.limited_by else "",
+        "limited by": limit(estimate.limited_by) if estimate.limited_by else "",
         "reused": f"{estimate.reused} of {plural(len(estimate.expected), 'answer')}, at $0" if estimate.reused else "",
         "pilot": "" if estimate.pilot is None else pilot_line(estimate.pilot),
         "budget": _reach(estimate),

@@ -17,7 +17,7 @@ from agent_magic.measure.scores import answers_of, reading
 from agent_magic.measure.trial import Setting, with_scores
 from agent_magic.providers.anthropic.models import MODELS
 from agent_magic.record.plaintext import single_line
-from agent_magic.record.reasons import wording
+from agent_magic.record.reasons import limit
 from agent_magic.show.charts.chart import provenance
 from agent_magic.show.charts.front import front_chart
 from agent_magic.show.charts.marks import MARGIN, WIDTH
@@ -144,7 +144,8 @@ class Explorer:
             ("", dollars(cost), "" if self._served else _against(cost, run.cost_usd, dollars)),
             ("", times(found.totals.mean_concurrency), "concurrent"),
         ]
-        facts += [("limited by", wording(found.totals.limited_by).phrase, "")] if found.totals.limited_by else []
+        by = found.totals.limited_by
+        facts += [("limited by", limit(by, found.totals.slots), "")] if by else []
         facts += [("", str(found.totals.rate_limited), "refused (429)")] if found.totals.rate_limited else []
         return [*facts, ("basis:", found.note.basis, "")]
 

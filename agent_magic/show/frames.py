@@ -8,6 +8,7 @@ which has the most used first. All columns are behind a fold.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from agent_magic.declare.units import UNKNOWN, dollars, plural, seconds
@@ -15,7 +16,7 @@ from agent_magic.errors import shown_value
 from agent_magic.measure.scores import FEW
 from agent_magic.measure.spread import ALL
 from agent_magic.record.plaintext import single_line
-from agent_magic.record.reasons import wording
+from agent_magic.record.reasons import limit, wording
 from agent_magic.show.page import GAP, WIDTH, Column, Fold, Line, Page, Table, columns_of, cut
 
 if TYPE_CHECKING:
@@ -44,7 +45,8 @@ MEASURES: Final = (
     *("cost_usd_b", "time change", "cost change", "score"),
 )
 """Columns that are shown even where all rows agree. They get a place first, in this order."""
-RANKS: Final = {name: rank for rank, name in enumerate((*MEASURES, "input_tokens", "output_tokens"), 1)}
+RANKED: Final = (*MEASURES, "input_tokens", "output_tokens", "held_by", "limited_by")
+RANKS: Final = {name: rank for rank, name in enumerate(RANKED, 1)}
 """What gets a place first. The other columns come after these, but for those that say what a row is about."""
 SILENT: Final = ("stop_reason", "price", "request_id", "plan", "kind")
 """Words that need no saying where all rows agree."""
@@ -54,8 +56,8 @@ LEAST_GAIN: Final = 0.1
 """A forecast is worth taking from so much less than the run had; less is chance."""
 CHANGES: Final = {"wall_s": "time change", "cost_usd": "cost change"}
 """The headings of the changes against the run."""
-REASON_COLUMNS: Final = ("held_by", "limited_by")
-"""Columns of the words of `agent_magic.record.reasons`, which are shown as they read."""
+REASONS: Final[dict[str, Callable[[str], str]]] = {"held_by": lambda word: wording(word).phrase, "limited_by": limit}
+"""How columns of the words of `agent_magic.record.reasons` read."""
 OUTSIDE: Final = frozenset({"limits", "prices", "route"})
 """What a what-if asks and no declaration says, so that nothing can apply it."""
 MANIFOLD: Final = 10.0
@@ -156,7 +158,7 @@ def to_take(frame: pd.DataFrame, asked: Sequence[str] = ()) -> str:
             best[word] = order.index(least)
     places = list(dict.fromkeys(best.values()))
     if not places:
-        return "None is faster or cheaper by a tenth"
+        return "No forecast is faster or cheaper by a tenth: keep the run's settings"
     rows = {place: _row_words(frame, place, asked) for place in places}
     if len(places) == 2 or not OUTSIDE.isdisjoint(frame.columns):
         return ", ".join(f"{rows[place]} is the {word}" for word, place in best.items())
@@ -385,7 +387,7 @@ def _decimals(name: str, numbers: list[float], kind: str) -> int | None:
 
 def _read(name: str, word: str) -> str:
     """Return how a word reads in a column: what held an agent as it is said everywhere."""
-    return wording(word).phrase if name in REASON_COLUMNS else word
+    return REASONS[name](word) if name in REASONS and word != UNKNOWN else word
 
 
 def _word(value: Any) -> str:

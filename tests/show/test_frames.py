@@ -118,7 +118,7 @@ def test_whatif_shows_the_change_against_the_run(run: Run):
 @pytest.mark.parametrize(
     ("rows", "said"),
     [
-        ([(9.5, 0.01), (20.0, 0.02)], "None is faster or cheaper by a tenth."),
+        ([(9.5, 0.01), (20.0, 0.02)], "No forecast is faster or cheaper by a tenth: keep the run's settings."),
         ([(20.0, 0.01), (5.0, 0.005)], "run.apply(frame.iloc[1]) takes the fastest and cheapest."),
         ([(5.0, 0.02), (10.0, 0.01), (5.0, 0.03)], "run.apply(frame.iloc[0]) takes the fastest."),
         ([(5.0, 0.02), (20.0, 0.005)], "$0.0100. frame.iloc[0] is the fastest, frame.iloc[1] is the cheapest."),

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from agent_magic.declare.units import dollars, seconds
+from agent_magic.measure.frames import next_step
 from agent_magic.measure.metrics import summarize, total_cost
 from agent_magic.measure.spans import chain_of, spans_of
 from agent_magic.record.plaintext import single_line
-from agent_magic.show.charts.chart import compose, provenance
+from agent_magic.show.charts.chart import ADVISE, compose, provenance
 from agent_magic.show.charts.marks import ROW_H, Bar, Label, Line, Look, Panel, Rows, Scale
 from agent_magic.show.charts.timeline import look_of
 from agent_magic.show.text import one_line
@@ -54,7 +55,7 @@ def run_waterfall(record: RunRecord, *, theme: Theme = "auto") -> Chart:
         panels.append(_panel("dollars, by agent", steps, (whole, sum(step.amount for step in steps)), dollars))
     lost = f"without {unpriced:,} agents of unknown price" if unpriced else ""
     title = f"{single_line(record.plan.name)}: where the seconds and the dollars went"
-    caption = [*provenance(simulated=record.simulated), lost]
+    caption = [next_step(record, ADVISE), *provenance(simulated=record.simulated), lost]
     return compose(title, one_line(totals), panels, caption=caption, theme=theme)
 
 
@@ -105,4 +106,4 @@ def _panel(title: str, steps: Sequence[Step], whole: tuple[str, float], write: C
             marks.append(Line([(done, row + 0.8), (done, row + 1.2)], Look("edge")))
     rows = Rows([*(step.name for step in steps), whole[0]], bold=frozenset({len(steps)}))
     x = Scale(max(whole[1], 1e-12), write=write)
-    return Panel(marks, x, rows, height=ROW_H * (len(steps) + 1), left=200, right=76, title=title)
+    return Panel(marks, x, rows, height=ROW_H * (len(steps) + 1), left=230, right=76, title=title)

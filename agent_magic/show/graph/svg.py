@@ -100,7 +100,7 @@ def draw(scene: Scene, plan: Plan, layout: Layout | None, *, theme: Theme | None
         width, graph_h = picture_width(sheet.layout), groups_h(sheet)
         groups = draw_groups(sheet, scene.faces)
         graph = f'<g transform="translate(0 {number(-BAND_HEAD)})">{groups}</g>'
-    body = [] if live else [_header(scene, width)]
+    body = [] if live else [_header(scene, min(width, PAGE_W))]
     body.append(_moved(graph, head_h))
     height = head_h + graph_h + MARGIN
     if scene.timeline is not None:
@@ -125,9 +125,9 @@ def groups_h(sheet: Sheet) -> float:
 
 
 def plot_of(width: float, graph_h: float, rows: int) -> Plot:
-    """Return the position of the timeline under a graph."""
+    """Return the position of the timeline under a graph. Where the graph is scrolled, all of it is on the page."""
     x = MARGIN + LABEL_W + 10
-    return Plot(x, HEAD_H + graph_h + 46, w=width - MARGIN - 16 - x, rows=rows)
+    return Plot(x, HEAD_H + graph_h + 46, w=min(width, PAGE_W) - MARGIN - 16 - x, rows=rows)
 
 
 def picture_width(layout: Layout) -> float:
