@@ -78,7 +78,8 @@ def whatif_frame(
 
     First a column per argument that was given, named as it, then `NUMBERS`. Unknown is `NA`, never 0. What was not
     given stays as recorded, and stands in `attrs["unchanged"]`; `attrs["recorded"]` has seconds and dollars of
-    the run. `cost_multiple` is over the dollars of one agent that did the whole job; `NA` until that was measured.
+    the run, `attrs["lacking"]` how many answers it lacks that a forecast has. `cost_multiple` is over the dollars of
+    one agent that did the whole job; `NA` until that was measured.
 
     Args:
         forecaster: The run.
@@ -176,6 +177,7 @@ def rows_frame(found: Rows, forecaster: Forecaster) -> pd.DataFrame:
         simulated=forecaster.evidence.simulated,
         unchanged=unchanged,
         recorded={"wall_s": summary.wall_s, "cost_usd": summary.cost_usd},
+        lacking=summary.agents - summary.succeeded - summary.capped - summary.left_out,
     )
 
 

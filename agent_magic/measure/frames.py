@@ -171,7 +171,9 @@ def on_the_run(record: RunRecord, step: str) -> dict[str, Any]:
 
 
 def next_step(record: RunRecord, step: str) -> str:
-    """Return what to do next: to see why a step failed, where one did, else `step`; while it runs nothing."""
+    """Return what to do next: see why a step failed, go on where it was stopped, else `step`; while it runs nothing."""
+    left = 0 if record.forecast else sum(one.status == "cancelled" for one in record.results)
+    step = f"%agents run goes on with the {left:,} left" if left else step
     failed = next((one.name for one in record.results if one.status == "failed"), "")
     why = f"%agents error {single_line(failed)} shows why it failed"
     return "" if record.ended_s is None else why if failed else step

@@ -35,6 +35,8 @@ END_ROWS: Final = 10
 """Of more than `MOST_ROWS` rows, so many of the beginning and of the end are shown."""
 LEAST_S: Final = 0.05
 MOST_CELL: Final = 48
+MOST_SAID: Final = 96
+"""The characters of what is said once above."""
 LEAST_WORDS: Final = 16
 HTML_WORDS: Final = 48
 """So wide are errors and reasons at least: in text, where a line has 80 columns, and in a notebook."""
@@ -147,6 +149,8 @@ def to_take(frame: pd.DataFrame, asked: Sequence[str] = ()) -> str:
         asked: The arguments by which a row is named; without them by its place in the frame.
     """
     recorded: Mapping[str, float | None] = frame.attrs.get("recorded", {})
+    if lacking := frame.attrs.get("lacking", 0):
+        return f"It lacks {plural(lacking, 'answer')} that a forecast has: compare after %agents retry"
     if not all(name in frame and recorded.get(name) for name in COMPARED):
         return ""
     wall_s, cost_usd = ([math.inf if one is None else one for one in _known(frame[name])] for name in COMPARED)
@@ -169,7 +173,8 @@ def _row_words(frame: pd.DataFrame, place: int, asked: Sequence[str]) -> str:
     """Name a row as `run.apply` takes it: by its place, or as the arguments it was asked with."""
     if not asked:
         return f"frame.iloc[{place}]"
-    said = [(name, frame[name].iloc[place]) for name in asked]
+    cells = [(name, frame[name].iloc[place]) for name in asked]
+    said = [(name, one.item() if hasattr(one, "item") else one) for name, one in cells]  # of numpy, whose repr is long
     return f"{{{', '.join(f'{name!r}: {shown_value(one)}' for name, one in said if _word(one) != UNKNOWN)}}}"
 
 
@@ -189,7 +194,7 @@ def _columns(frame: pd.DataFrame, words: int, width: int) -> tuple[list[str], li
             continue
         if first is not None and name not in (*MEASURES, *ALWAYS):
             if kind == "text" and first[0] not in ("", "no") and name not in SILENT:
-                said.append(_said(name, _read(name, first[0]), said))
+                said.append(_said(name, cut(_read(name, first[0]), MOST_SAID), said))
             continue
         wanted += [_shown(frame, place), *_changes(frame, place)]
     return said, _fitting([*_index(frame), *wanted], words, width)

@@ -72,6 +72,8 @@ def test_both_runs_are_drawn_over_each_other():
         assert f">{words}" in chart.svg or f"· {words}" in chart.svg
     assert "two runs: b over a" == chart.text.splitlines()[0]
     assert "2 slower · 1 answer changed" in chart.text.splitlines()[1]
+    assert "b.judge('text', judge, against=a) tells whose answer is better" in chart.text
+    assert "b.advise() says what would be faster or cheaper" in am.compare(a, a).chart().text
 
 
 def test_a_comparison_reads_as_text():

@@ -32,3 +32,15 @@ def test_a_provider_that_cannot_be_reached(magics: AgentMagics, capsys: pytest.C
     magics.session.shared.connect(am.Claude(base_url="http://127.0.0.1:9", api_key="any"))
     magics.agents("doctor")
     assert "look at: reachable" in capsys.readouterr().out
+
+
+def test_where_all_is_well_it_says_what_to_do_next(magics: AgentMagics, capsys: pytest.CaptureFixture[str]) -> None:
+    """To declare an agent, then to look at the plan."""
+    magics.agents("connect simulator --latency none")
+    capsys.readouterr()
+    magics.agents("doctor")
+    assert "everything is set up. %%agent NAME" in " ".join(capsys.readouterr().out.split())
+    magics.agent("a", "Hello.")
+    capsys.readouterr()
+    magics.agents("doctor")
+    assert "everything is set up. %agents plan shows" in " ".join(capsys.readouterr().out.split())

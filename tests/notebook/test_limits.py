@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import time
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,7 @@ from agent_magic.engine.pacing.limits import Limits
 from agent_magic.engine.pacing.pacer import Ticket
 from agent_magic.engine.pacing.share import Share
 from agent_magic.notebook.magics import AgentMagics
+from agent_magic.show.charts.limits import used_lately
 
 
 def test_limits_are_shown_and_set(capsys: pytest.CaptureFixture[str]):
@@ -73,3 +76,21 @@ def test_what_this_kernel_may_take_of_a_shared_limit_is_shown(
     assert "(40 %)" in next(line for line in shown.splitlines() if "of 50 (" in line)
     assert shared.ledger is not None
     shared.ledger.close()
+
+
+def test_what_was_used_is_counted_as_in_the_chart():
+    """What the runs of the session used in the last minute, whoever began them; nothing of it a minute later."""
+    plan = am.Plan([am.Agent("a", "x"), am.Agent("b", "y"), am.Agent("c", "{{ a }}")])
+    with am.Simulator(latency="none") as server:
+        session = am.Session(client=am.Claude(base_url=server.url, api_key="any"))
+        run = asyncio.run(plan.run(session=session))
+        asyncio.run(plan.run(session=session))
+    name, now = session.client.limit_class("claude-haiku-5-5"), datetime.now(UTC)
+    totals = run.totals
+    once = {"requests": 3, "input tokens": totals.input_tokens, "output tokens": totals.output_tokens}
+    assert {kind: 2 * number for kind, number in once.items()} == used_lately(session.recent, name, now)
+    assert f"requests in the last minute: at most {once['requests']}" in run.limits_chart().text
+    assert f"output tokens in the last minute: at most {once['output tokens']:,}" in run.limits_chart().text
+    assert {0.0} == {*used_lately(session.recent, name, now + timedelta(seconds=61)).values()}
+    session.connect(am.Claude(base_url="http://127.0.0.1:9", api_key="any"))
+    assert [] == session.recent, "another provider has limits of its own"

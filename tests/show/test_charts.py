@@ -13,6 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent_magic.api import Run
+from agent_magic.declare.agent import Agent
+from agent_magic.declare.plan import Plan
+from agent_magic.engine.policy import Policy
 from agent_magic.errors import DeclarationError
 from agent_magic.measure.metrics import summarize
 from agent_magic.measure.spans import chain_of, spans_of
@@ -23,6 +26,7 @@ from agent_magic.show.charts.timeline import STACK, binned, look_of
 from agent_magic.show.charts.tradeoff import looks_of, pareto, rows_of, scenarios_of, tradeoff
 from agent_magic.show.charts.waterfall import dollar_steps, second_steps
 from agent_magic.show.theme import INKS, INKS_ON_EITHER, PHASES
+from tests.live.virtual import Reply, drive
 from tests.show.story import business_run, finished_run, layered_plan
 from tests.show.test_pictures import HOSTILE, contrast
 
@@ -344,3 +348,21 @@ def test_a_long_caption_goes_on_in_a_second_line():
 def height(svg: str) -> float:
     """Return the height of a picture."""
     return float(ET.fromstring(svg).attrib["viewBox"].split()[3])
+
+
+def test_a_trade_off_says_which_scenario_to_take() -> None:
+    """By its place where the frame was given, else as the arguments it was asked with; the chosen one by its label."""
+    run = Run(business_run())
+    asked = frame([{"concurrency": n, "wall_s": 9.6 / n, "cost_usd": 0.0168} for n in (1, 4)])
+    asked.attrs["recorded"] = {"wall_s": 9.6, "cost_usd": 0.0168}
+    assert "run.apply(frame.iloc[1]) takes the fastest" in " ".join(run.tradeoff(asked).text.split())
+    assert "run.apply(frame.loc[0]) takes the chosen one" in " ".join(run.tradeoff(asked, chosen=0).text.split())
+    plan = Plan(tuple(Agent(name, name) for name in "abcd"))
+    said = Run(drive(plan, lambda *_: Reply(1.0), Policy(1))[0]).tradeoff().text
+    assert "run.apply({'model': 'claude-haiku-5-5', 'concurrency': 4}) takes the fastest" in " ".join(said.split())
+
+
+def test_the_last_request_of_a_run_is_in_the_chart() -> None:
+    """What is counted at the very end has no width, and is drawn all the same."""
+    curve = Curve(REQUESTS, ((0.0, 1.0), (5.0, 2.0), (10.0, 3.0)))
+    assert 3.0 == max(value for *_, value in peaks(curve, 10.0))

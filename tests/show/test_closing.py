@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from agent_magic.api import Ledger
+from agent_magic.api import Ledger, Run
 from agent_magic.declare.agent import Agent
 from agent_magic.declare.plan import Plan
 from agent_magic.engine.policy import Policy
 from agent_magic.errors import Rejected, Unreachable
+from agent_magic.measure.frames import next_step
 from agent_magic.record.events import AgentEnded, RunEnded
 from agent_magic.record.ledger.base import IN_DOUBT
 from agent_magic.show.closing import FEW_ANSWERS, MOST_ANSWERS, closing
@@ -87,6 +88,7 @@ def test_a_stopped_run_says_how_to_go_on():
     happened, step = closing(record).text().split("\n")
     assert happened.startswith("stopped, 4 kept, 5 cancelled · ")
     assert "%agents run goes on with the 5 left." == step
+    assert "%agents run goes on with the 5 left" == next_step(record, "look") == Run(record).agents.attrs["next"]
 
 
 def test_a_run_that_a_budget_held_goes_on_with_more_of_it():

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import agent_magic as am
 from agent_magic.api import Ledger
+from agent_magic.forecast.estimate.value import outlay
 from agent_magic.live.ahead import foresee
 from agent_magic.record.answer import Answer, Usage
 from agent_magic.record.history import History, Past
 from agent_magic.record.prices import TokenPrice
-from agent_magic.show.estimates import estimate_page
+from agent_magic.show.estimates import estimate_page, price_line
 
 MODEL = "claude-haiku-5-5"
 PLAN = am.Plan([am.Agent("a", "x", max_tokens=900), am.Agent("b", "{{ a }}", max_tokens=900), am.Agent("c", "z")])
@@ -60,3 +61,21 @@ def test_a_declaration_with_many_items_is_one_row():
     assert 20_000 == sum(one.output_tokens for one in found.expected if one.group == "label")
     assert "?20,000" in table[0]
     assert max(map(len, estimate_page(found).text().splitlines())) <= 80
+
+
+def test_tasks_are_counted_as_tasks():
+    """They ask no model, so they are no agents and no requests, and have no tokens and no dollars of their own."""
+
+    @am.task
+    def best(label: str) -> str:
+        return label
+
+    plan = am.Plan([am.Agent("label", "x"), best, am.Agent("report", "{{ best }}")])
+    found = plan.estimate(prices={MODEL: TokenPrice(1.0, 5.0)})
+    text = estimate_page(found).text()
+    assert text.startswith("agents: 2 agents and 1 task, about $")
+    assert ["best", "task", "?0.0", "s"] == next(line.split() for line in text.splitlines() if line.startswith("best"))
+    assert "lengths 2 assumed" in text
+    assert "Estimate of 'agents': 2 agents and 1 task" in repr(found)
+    assert price_line(found.expected).startswith("2 requests, ")
+    assert 2 == outlay(found.expected).agents

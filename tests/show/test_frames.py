@@ -206,3 +206,34 @@ def test_dollars_have_a_place_before_what_a_row_is_about():
     dtypes = {name: "string" if isinstance(one, str) else "Float64" for name, one in row.items()}
     head = frame_text(make_frame([row], dtypes)).splitlines()[0].split()
     assert {"run", "began_at", "wall_s", "cost_usd"} <= {*head}
+
+
+def test_what_held_an_agent_reads_as_everywhere(run: Run):
+    """The words of a column of reasons are kept in the frame, and written out where it is shown."""
+    frame = make_frame([{"held_by": one} for one in ("slot", "requests", None)], {"held_by": "string"})
+    assert ["slot", "requests"] == list(frame["held_by"].dropna())
+    assert ["held_by", "a slot", "the request limit", "–"] == frame_text(frame).splitlines()[1:]
+    frame = make_frame([{"limited_by": one} for one in ("slot", "input")], {"limited_by": "string"})
+    assert ["its slots (concurrency)", "the input limit"] == frame_text(frame).splitlines()[2:]
+    assert "limited_by dependencies" in frame_text(run.whatif(concurrency=[8, 9]))
+
+
+def test_a_run_that_lacks_answers_is_compared_with_nothing():
+    """A forecast has all answers, so it is neither slower nor dearer than a run that failed: it is first made whole."""
+    plan = Plan((Agent("a", "x"), Agent("b", "y"), Agent("c", "{{ a }}")))
+    record, _ = drive(plan, fails_at_x, policy=Policy(max_attempts=1))
+    frame = Run(record).whatif(concurrency=[1, 2])
+    assert 2 == frame.attrs["lacking"]
+    said = " ".join(frame_text(frame).split())
+    assert "It lacks 2 answers that a forecast has: compare after %agents retry." in said
+    assert "%agents error a shows why it failed" in Run(record).tradeoff(frame).text
+
+
+def test_what_is_said_once_above_is_short():
+    """A sentence that is the same in all rows ends with an ellipsis, and is whole behind the fold."""
+    frame = make_frame(
+        [{"agent": one, "assumed": "word " * 60} for one in "ab"], dict.fromkeys(("agent", "assumed"), "string")
+    )
+    first = " ".join(frame_text(frame).split("\nagent")[0].split())
+    assert first.endswith("…")
+    assert len(first) < 120

@@ -8,7 +8,7 @@ from agent_magic.engine.admission.budget import Budget, Worst
 from agent_magic.engine.policy import Policy
 from agent_magic.record.events import AgentEnded
 from agent_magic.record.results import RunRecord
-from agent_magic.show.notes import budget_note
+from agent_magic.show.notes import REJECTED, budget_note, rejected_note
 from tests.live.virtual import Reply, drive
 
 
@@ -38,3 +38,9 @@ def test_more_budget_does_not_help_without_a_price() -> None:
     note = budget_note(record, Policy(budget_usd=1.0))
     assert note.startswith("Not sent, a budget in dollars needs a known price: a. Set one: %agents prices MODEL")
     assert "over the budget" not in note
+
+
+def test_who_is_not_asked_again_is_said_in_one_way():
+    """Of one agent and of several, with what to do; the reason is that of the agents themselves."""
+    assert "a is not asked again, since the same request was rejected as wrong. Mend it; " in rejected_note(["a"])
+    assert rejected_note(["a", "b"]).startswith(f"a, b are {REJECTED}. Mend them; %agents retry a sends it")

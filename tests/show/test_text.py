@@ -14,6 +14,7 @@ from agent_magic.declare.agent import Agent
 from agent_magic.declare.plan import Plan
 from agent_magic.declare.units import UNKNOWN, count, dollars, seconds, times
 from agent_magic.engine.policy import Policy
+from agent_magic.measure.metrics import summarize
 from agent_magic.show.cards import declaration_card, plan_picture
 from agent_magic.show.graph.dot import digraph
 from agent_magic.show.markup import escape, fit, fit_end, width_px
@@ -242,3 +243,11 @@ def test_a_long_list_leaves_its_middle_out_and_says_how_much() -> None:
     assert [f"    a{number}" for number in range(28)] == lines[:28]
     assert f"    {UNKNOWN} 42 more lines {UNKNOWN}" == lines[28]
     assert [f"    a{number}" for number in range(70, 100)] == lines[29:]
+
+
+def test_rounds_that_did_not_run_are_no_layers():
+    """A loop reserves places for all its rounds; a run counts the agents and layers that had something to do."""
+    draft = Agent("draft", "d {{ critic }}", until="critic > 3", rounds=5)
+    plan = Plan((draft, Agent("critic", "rate {{ draft }}", returns=int), Agent("end", "{{ draft }}")))
+    record, _ = drive(plan, lambda prompt, _: Reply(text='{"value": 4}' if prompt[0] == "r" else "text"))
+    assert one_line(summarize(record)).startswith("3 agents in 3 layers · of at most 11 · ")
