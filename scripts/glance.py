@@ -35,6 +35,9 @@ declare("market_analysis", "Analyse: {{ market_size }} {{ competitors }} [[token
 declare("review_finance", "Review: {{ financials }} {{ market_analysis }} [[tokens:170]]")
 declare("review_ops", "Review: {{ operations }} {{ market_analysis }} [[tokens:190]]")
 declare("business_plan", "Write the plan: {{ review_finance }} {{ review_ops }} [[tokens:260]]")"""
+CHAIN = """for n in range(9):
+    before = f"{{{{ step_{n - 1} }}}}" if n else "Ways to keep bees in a city."
+    declare(f"step_{n}", f"Make this shorter: {before} [[tokens:{200 - 15 * n}]]")"""
 ROWS = """import pandas as pd
 from typing import Literal, TypedDict
 from random import Random
@@ -84,6 +87,10 @@ BOOKS: dict[str, list[tuple[str, str]]] = {
         ("", SETUP.format(latency="x0.2")),
         ("", PLAN.replace("Who else", "[[status:529]] Who else").replace("What does", "[[status:400]] What does")),
         ("failed", "run = %agents run --max-attempts 2"),
+        ("error", "%agents error competitors"),
+        ("", "%agents clear"),
+        ("", CHAIN),
+        ("deep", "run = %agents run"),
     ],
     "rows": [
         ("", SETUP.format(latency="x0.5").replace("--seed 11", "--seed 11 --rpm 400 --slips haiku=0.2,sonnet=0.04")),
@@ -93,6 +100,7 @@ BOOKS: dict[str, list[tuple[str, str]]] = {
         ("each", 'run.each("label")'),
         ("score", 'run.score("label.mood", truth="by_hand")'),
         ("limits", "run.limits_chart()"),
+        ("limits_now", "%agents limits"),
         ("dashboard", "run.dashboard()"),
         ("trial", "%agents trial label.mood --model claude-haiku-5-5,claude-sonnet-5-5 --truth by_hand --yes"),
     ],

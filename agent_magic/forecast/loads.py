@@ -14,6 +14,7 @@ from dataclasses import replace
 from itertools import product
 from typing import TYPE_CHECKING, Final, Literal
 
+from agent_magic.declare.units import plural
 from agent_magic.declare.validation import check_word, is_number, must_be
 from agent_magic.engine.pacing.limits import Limits
 from agent_magic.forecast.forecast import Scenario
@@ -122,4 +123,5 @@ def loads_frame(estimate: Estimate, *, rpm: float | None = None, colleague: floa
         names = ("wall_s", "queued_s", "succeeded", "failed", "skipped", "cost_usd")
         row = {name: getattr(totals, name) for name in names}
         rows.append({"load": load, "on_limit": on_limit, **row, "refused": totals.rate_limited})
-    return make_frame(rows, SCENARIOS)
+    told = f"{plural(len(rows), 'forecast')}, nothing sent · %agents scenario LOAD returns one of them as a run"
+    return make_frame(rows, SCENARIOS, verdict=told)

@@ -395,7 +395,8 @@ def test_the_error_of_an_agent():
     assert "attempt HTTP waited took error".split() == lines[2].split()
     assert "1 200 0.0 s 2.0 s Unreachable: gone".split() == lines[3].split()
     assert "attempt 1: 5 characters had arrived: 'half '" == lines[5]
-    assert len(lines) == 7
+    assert "%agents retry a asks it again." == lines[7]
+    assert len(lines) == 8
     assert "a: succeeded." == error_page(run_of(Plan((Agent("a", "x"),))), "a").text()
 
 

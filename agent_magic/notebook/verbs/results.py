@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from agent_magic.declare.units import UNKNOWN, plural, seconds
+from agent_magic.errors import Rejected
 from agent_magic.notebook.command import CommandContext, Parser, Verb, add_name, add_nothing
 from agent_magic.notebook.front_end import display_value, is_kernel, say, show_page
+from agent_magic.record.ledger.base import IN_DOUBT
 from agent_magic.record.plaintext import single_line
 from agent_magic.show.page import Column, Line, Page, Table, Words
 
@@ -68,12 +70,22 @@ def answer_text(run: Run, name: str) -> str:
 def error_page(run: Run, name: str) -> Page:
     """Compose why an agent did not succeed, attempt by attempt. Of a group, the first failed agents."""
     if name not in run.plan.groups:
-        return Page(_errors(run[name]))
+        return Page([*_errors(run[name]), *_step(run[name])])
     members = [run.record.results[number] for number in run.plan.groups[name].values()]
     failed = [one for one in members if one.error is not None]
     more = [Line(f"… and {len(failed) - MOST_ERRORS:,} more", "soft")] if len(failed) > MOST_ERRORS else []
     told = [block for one in failed[:MOST_ERRORS] for block in _errors(one)]
-    return Page([Line(f"{len(failed):,} of {len(members):,} failed", head=f"{name}:"), *told, *more])
+    step = [Line("%agents retry asks again what failed.", "soft")] if failed else []
+    return Page([Line(f"{len(failed):,} of {len(members):,} failed", head=f"{name}:"), *told, *more, *step])
+
+
+def _step(result: AgentResult) -> list[Block]:
+    """Say what to do next about an agent that failed. A request that was rejected, or a function, is first mended."""
+    if result.status != "failed" or result.kind == IN_DOUBT:
+        return []
+    is_wrong = result.kind == Rejected.__name__ or result.is_task
+    again = f"%agents retry {single_line(result.name)} asks it again."
+    return [Line("Mend it, then %agents run goes on." if is_wrong else again, "soft")]
 
 
 def _errors(result: AgentResult) -> list[Block]:
@@ -114,7 +126,7 @@ def _failed_calls(result: AgentResult) -> list[Block]:
         if call.turn:
             told.append(Line(call.arguments or "{}", head=f"{single_line(call.tool)}, turn {call.turn}:"))
         told.append(Words((call.ended and call.ended.trace) or call.error or "", MOST_TRACE))
-        told += [Line("", head="printed"), Words(call.prints[-MOST_PARTIAL:])] if call.prints.strip() else []
+        told += [Line("", head="printed"), Words(call.prints[-MOST_PARTIAL:].rstrip())] if call.prints.strip() else []
     left = len(failed) - MOST_CALLS
     return [*([Line(f"{left:,} earlier calls failed too: run.tool_calls", "soft")] if left > 0 else []), *told]
 

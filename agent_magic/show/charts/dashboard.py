@@ -98,6 +98,8 @@ def moments_of(record: RunRecord, until_s: float) -> list[Moment]:
     return found
 
 
+LONG_S: Final = 120.0
+"""More seconds are written as minutes, which are wide."""
 MEDIAN: Final = Look("run", size=1.6, word="median")
 P95: Final = Look("fail", size=1.6, word="95th percentile")
 WAIT: Final = Look("wait", size=1.6, word="median wait", dash="4 3")
@@ -262,8 +264,8 @@ def _short(value: float) -> str:
 
 
 def _seconds(value: float) -> str:
-    """Write seconds; of little ones two digits, where three ticks would all be `0.0 s`."""
-    return seconds(value) if value >= 1 or not value else f"{value:.2g} s"
+    """Write the seconds of a tick; of little ones two digits, where three ticks would all be `0.0 s`."""
+    return seconds(value) if value > LONG_S else f"{value:.3g} s" if value >= 1 else f"{value:.2g} s"
 
 
 def _usd(value: float) -> str:

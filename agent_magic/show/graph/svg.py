@@ -184,7 +184,7 @@ def tail_room(card_w: float, badge: str) -> float:
 
 def pill_w(badge: str) -> float:
     """Return the width of a badge; 0 without one."""
-    return width_px(badge, 11) + 10 if badge else 0.0
+    return width_px(badge, 11, bold=True) + 10 if badge else 0.0
 
 
 def _frame(width: float, height: float, body: str, theme: Theme | None, label: str) -> str:
