@@ -21,6 +21,7 @@ from agent_magic.record.events import (
     RunEnded,
 )
 from agent_magic.record.plaintext import single_line
+from agent_magic.record.reasons import held
 
 if TYPE_CHECKING:
     from agent_magic.record.events import Event
@@ -44,8 +45,7 @@ def tell(record: RunRecord, since: int) -> int:
 def _of_call(event: CallStarted | CallEnded, result: AgentResult) -> str:
     """Say what happened to a call."""
     if isinstance(event, CallStarted):
-        waited = f", held by {event.held_by}" if event.held_by else ""
-        return f"begins call {event.number}: {single_line(event.tool)}{waited}"
+        return f"begins call {event.number}: {single_line(event.tool)}{held(event.held_by)}"
     took_s = event.at_s - result.call(event.number).started_s
     return f"ended call {event.number}: {event.kind or event.status} after {took_s:.3f} s"
 
@@ -56,8 +56,7 @@ def _what(event: Event, result: AgentResult) -> str:
         case AgentReady():
             return "is ready"
         case AttemptStarted():
-            waited = f", held by {event.held_by}" if event.held_by else ""
-            return f"sends attempt {event.number} to {event.request.model}{waited}"
+            return f"sends attempt {event.number} to {event.request.model}{held(event.held_by)}"
         case FirstToken():
             return f"has the first token of attempt {event.number}"
         case AttemptEnded():

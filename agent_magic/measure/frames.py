@@ -42,6 +42,7 @@ from agent_magic.record.events import (
 )
 from agent_magic.record.history import MEASURED
 from agent_magic.record.plaintext import clean, single_line
+from agent_magic.record.reasons import held
 from agent_magic.record.returned import capped_steps
 
 if TYPE_CHECKING:
@@ -488,7 +489,7 @@ def _layer_row(layer: int, results: Sequence[AgentResult]) -> dict[str, Any]:
 def _of_call(event: CallStarted | CallEnded, record: RunRecord) -> str:
     """Describe an event of a call, without arguments and results."""
     if isinstance(event, CallStarted):
-        return event.tool + (f", held by {event.held_by}" if event.held_by else "")
+        return event.tool + held(event.held_by)
     tool = record.results[event.agent].call(event.number).tool
     return f"{tool} {event.status}" + (f": {event.error}" if event.error else "")
 
@@ -497,8 +498,7 @@ def _what(event: Event) -> str | None:
     """Describe an event."""
     match event:
         case AttemptStarted():
-            held = f", held by {event.held_by}" if event.held_by else ""
-            return f"{event.request.model}{held}"
+            return event.request.model + held(event.held_by)
         case AttemptEnded() if event.error is None:
             usage = event.usage
             known = [] if usage is None else [(usage.total_input_tokens, "input"), (usage.output_tokens, "output")]

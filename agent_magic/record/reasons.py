@@ -75,6 +75,11 @@ def wording(reason: str) -> Wording:
     return REASONS.get(reason) or Wording(reason, reason)
 
 
+def held(reason: str) -> str:
+    """Say what something waited for, to follow what it was: `, held by the request limit`; empty for nothing."""
+    return f", held by {wording(reason).phrase}" if reason else ""
+
+
 def limit(reason: str, slots: int | None = None) -> str:
     """Say what held a run, to follow "limited by": `the request limit`, `its 3 slots (concurrency)`.
 
@@ -83,7 +88,7 @@ def limit(reason: str, slots: int | None = None) -> str:
         slots: How many agents could run at once; `None` where that is unknown.
     """
     if reason == "slot":
-        return f"{'its slots' if slots is None else f'its {plural(slots, reason)}'} (concurrency)"
+        return f"{'slots' if slots is None else f'its {plural(slots, reason)}'} (concurrency)"
     return wording(reason).phrase
 
 

@@ -162,7 +162,7 @@ def to_take(frame: pd.DataFrame, asked: Sequence[str] = ()) -> str:
             best[word] = order.index(least)
     places = list(dict.fromkeys(best.values()))
     if not places:
-        return "No forecast is faster or cheaper by a tenth: keep the run's settings"
+        return "No forecast is faster or cheaper by a tenth: the run's settings will do"
     rows = {place: _row_words(frame, place, asked) for place in places}
     if len(places) == 2 or not OUTSIDE.isdisjoint(frame.columns):
         return ", ".join(f"{rows[place]} is the {word}" for word, place in best.items())

@@ -27,7 +27,7 @@ def test_debug_tells_the_story_of_a_run(caplog):
     assert ["a is ready", "b is ready", "a sends attempt 1 to claude-haiku-5-5"] == lines[:3]
     assert "a ended attempt 1: Overloaded, 0 input and 0 output tokens" in lines
     assert any(line.startswith("a tries again at") for line in lines)
-    assert "b sends attempt 1 to claude-haiku-5-5, held by slot" in lines
+    assert "b sends attempt 1 to claude-haiku-5-5, held by a slot" in lines
     assert "a ended attempt 2: answered, 10 input and 5 output tokens" in lines
     assert "the run is over" == lines[-1]
     assert not [line for line in caplog.messages if "secret" in line or "hidden" in line]
@@ -46,6 +46,6 @@ def test_calls_are_told_without_what_they_take_and_return(caplog):
     lines = [line.partition(": ")[2] for line in caplog.messages]
     assert "finder begins call 1: run_sql" in lines
     assert "finder ended call 1: succeeded after 1.000 s" in lines
-    assert "finder begins call 2: lock, held by person" in lines
+    assert "finder begins call 2: lock, held by a person's answer" in lines
     assert "finder ended call 2: ValueError after 1.000 s" in lines
     assert not [line for line in caplog.messages if "SELECT" in line or "north" in line or "3 rows" in line]

@@ -81,7 +81,12 @@ def test_tasks_have_slack():
 def test_events_name_the_tool_and_no_arguments():
     """What was called, what it waited for, what became of it."""
     said = list(events_frame(calling_run()).query("event.str.startswith('Call')", engine="python")["what"])
-    assert ["run_sql", "run_sql succeeded", "lock, held by person", "lock failed: ValueError: locked"] == said[2:6]
+    assert [
+        "run_sql",
+        "run_sql succeeded",
+        "lock, held by a person's answer",
+        "lock failed: ValueError: locked",
+    ] == said[2:6]
     assert not [words for words in said if "SELECT" in words or "north" in words]
 
 

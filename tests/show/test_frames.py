@@ -118,7 +118,7 @@ def test_whatif_shows_the_change_against_the_run(run: Run):
 @pytest.mark.parametrize(
     ("rows", "said"),
     [
-        ([(9.5, 0.01), (20.0, 0.02)], "No forecast is faster or cheaper by a tenth: keep the run's settings."),
+        ([(9.5, 0.01), (20.0, 0.02)], "No forecast is faster or cheaper by a tenth: the run's settings will do."),
         ([(20.0, 0.01), (5.0, 0.005)], "run.apply(frame.iloc[1]) takes the fastest and cheapest."),
         ([(5.0, 0.02), (10.0, 0.01), (5.0, 0.03)], "run.apply(frame.iloc[0]) takes the fastest."),
         ([(5.0, 0.02), (20.0, 0.005)], "$0.0100. frame.iloc[0] is the fastest, frame.iloc[1] is the cheapest."),
@@ -214,7 +214,7 @@ def test_what_held_an_agent_reads_as_everywhere(run: Run):
     assert ["slot", "requests"] == list(frame["held_by"].dropna())
     assert ["held_by", "a slot", "the request limit", "–"] == frame_text(frame).splitlines()[1:]
     frame = make_frame([{"limited_by": one} for one in ("slot", "input")], {"limited_by": "string"})
-    assert ["its slots (concurrency)", "the input limit"] == frame_text(frame).splitlines()[2:]
+    assert ["slots (concurrency)", "the input limit"] == frame_text(frame).splitlines()[2:]
     assert "limited_by dependencies" in frame_text(run.whatif(concurrency=[8, 9]))
 
 
