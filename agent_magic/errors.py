@@ -53,46 +53,6 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
     from types import TracebackType
 
-__all__ = [
-    "AgentMagicError",
-    "BudgetExceeded",
-    "CallError",
-    "CannotNest",
-    "Capped",
-    "CassetteError",
-    "Cycle",
-    "DeclarationError",
-    "DuplicateAgent",
-    "Escalated",
-    "InvalidAnswer",
-    "InvalidArguments",
-    "Late",
-    "LedgerError",
-    "LeftOut",
-    "NoValue",
-    "NotConnected",
-    "NotInBatch",
-    "Overloaded",
-    "PlanError",
-    "RateLimited",
-    "Refused",
-    "Rejected",
-    "ReplayMiss",
-    "RunFailed",
-    "SecretFound",
-    "Truncated",
-    "UndefinedField",
-    "UndefinedVariable",
-    "UnexpectedToolUse",
-    "UnknownAgent",
-    "UnknownGroup",
-    "Unreachable",
-    "Unreadable",
-    "did_you_mean",
-    "shown_message",
-    "shown_value",
-]
-
 _MOST_LINES = 15
 """No error is longer on the screen."""
 _LONGEST_LINE = 500

@@ -44,7 +44,7 @@ URGENT_S: Final = 0.005
 PLAIN = (str, int, float, bool, type(None))
 CALL_ERRORS: Final[Mapping[str, type[CallError]]] = {
     kind.__name__: kind
-    for kind in map(vars(errors).__getitem__, errors.__all__)
+    for kind in vars(errors).values()
     if isinstance(kind, type) and issubclass(kind, CallError)
 }
 
