@@ -11,7 +11,7 @@ import pandas as pd
 from hypothesis import given, settings
 
 import agent_magic as am
-from agent_magic.api import Run
+from agent_magic.api import Ledger, Run
 from agent_magic.measure.compare import COMPARISON
 from agent_magic.measure.spread import ALL
 from tests.live.virtual import Reply, drive
@@ -74,6 +74,15 @@ def test_both_runs_are_drawn_over_each_other():
     assert "2 slower · 1 answer changed" in chart.text.splitlines()[1]
     assert "b.judge('text', judge, against=a) tells whose answer is better" in chart.text
     assert "b.advise() says what would be faster or cheaper" in am.compare(a, a).chart().text
+
+
+def test_a_run_that_reused_answers_is_no_measure_of_time():
+    """It took none, and the next step says how to measure it."""
+    plan, ledger = am.Plan([am.Agent("a", "x")]), Ledger(":memory:")
+    first, again = (Run(drive(plan, lambda *_: Reply(1.0), ledger=ledger)[0]) for _ in range(2))
+    said = " ".join(am.compare(first, again).chart().text.split())
+    assert "b reused answers, which takes no time: %agents run --fresh measures it" in said
+    assert "reused" not in am.compare(again, first).chart().text
 
 
 def test_a_comparison_reads_as_text():

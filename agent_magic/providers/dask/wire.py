@@ -43,9 +43,7 @@ URGENT_S: Final = 0.005
 """How long anything else waits for more to go with it."""
 PLAIN = (str, int, float, bool, type(None))
 CALL_ERRORS: Final[Mapping[str, type[CallError]]] = {
-    kind.__name__: kind
-    for kind in vars(errors).values()
-    if isinstance(kind, type) and issubclass(kind, CallError)
+    kind.__name__: kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, CallError)
 }
 
 Message = tuple[Any, ...]

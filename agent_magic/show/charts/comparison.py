@@ -53,7 +53,7 @@ def comparison_chart(a: RunRecord, b: RunRecord, rows: Sequence[Mapping[str, obj
     looks = list(dict.fromkeys(mark.look for mark in marks if isinstance(mark, Bar)))
     left = len(rows) - len(kept)
     caption = [
-        next_step(b, _step(rows)),
+        next_step(b, _step(b, rows)),
         *provenance(simulated=a.simulated or b.simulated),
         f"the {len(kept)} agents that differ most of {plural(len(rows), 'agent')}" if left else "",
     ]
@@ -79,11 +79,13 @@ def _line(a: RunRecord, b: RunRecord, rows: Sequence[Mapping[str, object]]) -> s
     )
 
 
-def _step(rows: Sequence[Mapping[str, object]]) -> str:
+def _step(b: RunRecord, rows: Sequence[Mapping[str, object]]) -> str:
     """Say what to do next: only graded answers tell which are better, and only a timeline why one was slower."""
     changed = next((str(row["agent"]) for row in reversed(rows) if row["text_changed"] is True), "")
     if changed:
         return f"b.judge({single_line(changed)!r}, judge, against=a) tells whose answer is better"
+    if b.served:
+        return "b reused answers, which takes no time: %agents run --fresh measures it"
     if any(map(_is_slower, rows)):
         return "b.timeline() shows where its seconds went"
     return ADVISE.replace("run.", "b.")

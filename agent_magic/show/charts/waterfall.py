@@ -106,4 +106,4 @@ def _panel(title: str, steps: Sequence[Step], whole: tuple[str, float], write: C
             marks.append(Line([(done, row + 0.8), (done, row + 1.2)], Look("edge")))
     rows = Rows([*(step.name for step in steps), whole[0]], bold=frozenset({len(steps)}))
     x = Scale(max(whole[1], 1e-12), write=write)
-    return Panel(marks, x, rows, height=ROW_H * (len(steps) + 1), left=230, right=76, title=title)
+    return Panel(marks, x, rows, height=ROW_H * (len(steps) + 1), left=268, right=76, title=title)
