@@ -17,7 +17,7 @@ from agent_magic.record.results import RunRecord
 from agent_magic.show.charts.timeline import run_timeline
 from agent_magic.show.graph import cards_layout, picture, static_bundle
 from agent_magic.show.graph.scene import Scene, node_view, scene_of
-from agent_magic.show.graph.svg import draw
+from agent_magic.show.graph.svg import MARGIN, PAGE_W, SCROLLED_W, draw, picture_width, plot_of
 from agent_magic.show.states import STATES
 from agent_magic.show.theme import INKS, Theme, attributes_for_classes
 from tests.show.story import (
@@ -362,3 +362,15 @@ def test_a_wide_picture_is_scrolled_not_shrunk() -> None:
     assert f"max-width:{narrow.attrib['viewBox'].split()[2]}px" in narrow.attrib["style"]
     assert wide.attrib["viewBox"].split()[2] == wide.attrib["width"]
     assert "max-width" not in wide.attrib["style"]
+
+
+@pytest.mark.parametrize(("layers", "is_scrolled"), [(4, False), (9, True)])
+def test_the_timeline_is_on_the_page_as_a_whole(layers: int, is_scrolled: bool) -> None:
+    """A graph that is too wide is scrolled; what is above and below it ends where a page of 1280 px ends."""
+    plan = layered_plan(layers, 1)
+    width = picture_width(cards_layout(plan))
+    assert is_scrolled == (width > SCROLLED_W)
+    plot = plot_of(width, 100.0, layers)
+    assert (PAGE_W if is_scrolled else width) == plot.x + plot.w + 16 + MARGIN
+    bars = re.findall(r'<rect x="([\d.]+)" y="47" width="([\d.]+)"', picture(plan, finished_run(plan), theme="light"))
+    assert plot.x + plot.w + 16 == pytest.approx(max(float(x) + float(w) for x, w in bars), abs=1)

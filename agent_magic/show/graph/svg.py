@@ -35,6 +35,8 @@ LEAST_W = 848.0
 """The width of an output in JupyterLab in a window of 1280 px: its letters are then as large as they are drawn."""
 PAGE_W = 880.0
 """A picture that is wider than this is not shrunk to that width: its letters would be too small."""
+SCROLLED_W = 1100.0
+"""A picture that is wider than this is scrolled in a window of 1280 px, without JupyterLab's sidebar too."""
 ROW_H = 19.0
 FULL_ROWS = 40
 """More rows are thinner, and take as much height as so many."""
@@ -100,7 +102,7 @@ def draw(scene: Scene, plan: Plan, layout: Layout | None, *, theme: Theme | None
         width, graph_h = picture_width(sheet.layout), groups_h(sheet)
         groups = draw_groups(sheet, scene.faces)
         graph = f'<g transform="translate(0 {number(-BAND_HEAD)})">{groups}</g>'
-    body = [] if live else [_header(scene, min(width, PAGE_W))]
+    body = [] if live else [_header(scene, _on_page(width))]
     body.append(_moved(graph, head_h))
     height = head_h + graph_h + MARGIN
     if scene.timeline is not None:
@@ -125,9 +127,14 @@ def groups_h(sheet: Sheet) -> float:
 
 
 def plot_of(width: float, graph_h: float, rows: int) -> Plot:
-    """Return the position of the timeline under a graph. Where the graph is scrolled, all of it is on the page."""
+    """Return the position of the timeline under a graph."""
     x = MARGIN + LABEL_W + 10
-    return Plot(x, HEAD_H + graph_h + 46, w=min(width, PAGE_W) - MARGIN - 16 - x, rows=rows)
+    return Plot(x, HEAD_H + graph_h + 46, w=_on_page(width) - MARGIN - 16 - x, rows=rows)
+
+
+def _on_page(width: float) -> float:
+    """Return the width of what is above and below a graph. Where the graph is scrolled, all of that is on the page."""
+    return width if width <= SCROLLED_W else PAGE_W
 
 
 def picture_width(layout: Layout) -> float:
