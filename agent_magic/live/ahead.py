@@ -257,7 +257,7 @@ async def _count_all(requests: Sequence[Request], client: Provider) -> tuple[lis
     if not requests:
         return nothing, ""
     if len(requests) > MOST_COUNTED:
-        return nothing, f"{len(requests):,} agents are more than the count endpoint should be asked for at once"
+        return nothing, f"{len(requests):,} agents are more than the count endpoint is asked for at once"
     try:
         async with client.open(), asyncio.TaskGroup() as group:
             tasks = [group.create_task(count(request, client)) for request in requests]

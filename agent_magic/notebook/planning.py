@@ -65,7 +65,7 @@ async def show_plan(
         display_bundle(plan_picture(plan, estimates, path=found.critical_path.agents, theme=session.theme))
     else:
         say(plan_text(plan))
-    notes = [f"tokens could not be counted: {trouble}"] if trouble else []
+    notes = [f"tokens are estimated, not counted: {trouble}"] if trouble else []
     for text in [*notes, *plan.hints(), *workers_notes(plan, policy, session)]:
         note(text)
     show_page(estimate_page(found, _prompts_text(plan, session.shared.client), worth), graphic=graphic)
