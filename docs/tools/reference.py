@@ -11,7 +11,7 @@ import inspect
 import re
 import textwrap
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, get_args
 
 import docstring_parser
 from columns import FRAMES, MEANINGS
@@ -258,9 +258,8 @@ def _errors() -> Iterator[str]:
     yield from (*_error_tree(), "")
     yield from ("What is met most often stands in", "")
     yield from ("[What do I do when something is not as expected?](../how_to/mend_a_run.md)", "")
-    for name in errors.__all__:
-        value: Any = getattr(errors, name)
-        if inspect.isclass(value):
+    for name, value in inspect.getmembers(errors, inspect.isclass):
+        if issubclass(value, errors.AgentMagicError):
             yield from (f"## {name}", "", "```{eval-rst}", f".. autoexception:: agent_magic.errors.{name}", "```", "")
             yield from (f"**What to do:** {''.join(_prose(CURES[name]))}", "")
 

@@ -65,12 +65,7 @@ def test_a_declaration_with_many_items_is_one_row():
 
 def test_tasks_are_counted_as_tasks():
     """They ask no model, so they are no agents and no requests, and have no tokens and no dollars of their own."""
-
-    @am.task
-    def best(label: str) -> str:
-        return label
-
-    plan = am.Plan([am.Agent("label", "x"), best, am.Agent("report", "{{ best }}")])
+    plan = am.Plan([am.Agent("label", "x"), am.Task("best", lambda label: label), am.Agent("report", "{{ best }}")])
     found = plan.estimate(prices={MODEL: TokenPrice(1.0, 5.0)})
     text = estimate_page(found).text()
     assert text.startswith("agents: 2 agents and 1 task, about $")

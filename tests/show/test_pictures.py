@@ -368,7 +368,9 @@ def test_a_wide_picture_is_scrolled_not_shrunk() -> None:
 def test_the_timeline_is_on_the_page_as_a_whole(layers: int, is_scrolled: bool) -> None:
     """A graph that is too wide is scrolled; what is above and below it ends where a page of 1280 px ends."""
     plan = layered_plan(layers, 1)
-    width = picture_width(cards_layout(plan))
+    layout = cards_layout(plan)
+    assert layout is not None
+    width = picture_width(layout)
     assert is_scrolled == (width > SCROLLED_W)
     plot = plot_of(width, 100.0, layers)
     assert (PAGE_W if is_scrolled else width) == plot.x + plot.w + 16 + MARGIN
