@@ -40,13 +40,13 @@ def read_content(steps: Sequence[Step], values: dict[str, Any]) -> tuple[dict[st
 
 def shows_content(agent: Step, values: Mapping[str, Any]) -> bool:
     """Return whether an agent sends pictures or documents, of these values or its item, or must have some to cite."""
-    if agent.attach or agent.cite or (agent.context is not None and is_one(values.get(agent.context))):
+    if agent.attach or agent.cite or (agent.context is not None and holds_content(values.get(agent.context))):
         return True
     found = values if agent.part is None else {**values, **agent.part.values}
     return any(name in found and holds_content(found[name]) for name in agent.template.names)
 
 
-def render(agent: Step, shared: Attachment | None, values: Mapping[str, Any]) -> Prompt:
+def render(agent: Step, shared: Sequence[Attachment], values: Mapping[str, Any]) -> Prompt:
     """Return the prompt of an agent: what it shares with others, what it attaches, then its text.
 
     What it attaches is a document of its text where it is no picture or document. An answer that is not there yet is
@@ -54,17 +54,16 @@ def render(agent: Step, shared: Attachment | None, values: Mapping[str, Any]) ->
 
     Args:
         agent: The agent.
-        shared: The picture or document that is its context.
+        shared: The pictures and documents that are its context; none where that is a text.
         values: What the names in its prompt and those that it attaches stand for.
 
     Raises:
         DeclarationError: The prompt cannot be rendered; or what is attached is a path, or has no text.
     """
     prompt = agent.template.render(values)
-    if not agent.attach and shared is None:
+    if not agent.attach and not shared:
         return prompt
-    found = [] if shared is None else [shared]
-    found += [one for name in agent.attach for one in _attachments(name, values[name], agent.name)]
+    found = [*shared, *(one for name in agent.attach for one in _attachments(name, values[name], agent.name))]
     text, placed = "", list[Placed]()
     for one in found:
         placed.append(Placed(len(text), one))
@@ -73,15 +72,29 @@ def render(agent: Step, shared: Attachment | None, values: Mapping[str, Any]) ->
     return Prompt(text + prompt.text, tuple(placed))
 
 
-def _attachments(name: str, value: object, agent: str) -> Iterator[Attachment]:
+def documents_of(agents: Sequence[Step], values: Mapping[str, Any]) -> dict[str | None, tuple[Attachment, ...]]:
+    """Return the contexts that are pictures or documents, or have some among their parts, by their names.
+
+    Raises:
+        DeclarationError: One has a part that cannot be sent.
+    """
+    users = {one.context: one for one in reversed(agents) if one.context is not None}
+    return {
+        name: tuple(_attachments(name, values[name], user.name, "shares"))
+        for name, user in users.items()
+        if name in values and holds_content(values[name])
+    }
+
+
+def _attachments(name: str, value: object, agent: str, does: str = "attaches") -> Iterator[Attachment]:
     if holds_content(value) and not is_one(value):
         every = cast("dict[str, object]", value).values() if isinstance(value, dict) else cast("list[object]", value)
         for one in every:
-            yield from _attachments(name, one, agent)
+            yield from _attachments(name, one, agent, does)
         return
     if isinstance(value, os.PathLike):
         raise DeclarationError(
-            f"Agent {agent!r} attaches {name}, which is a path.",
+            f"Agent {agent!r} {does} {name}, which is a path.",
             agent=agent,
             hint=f"Read it: {reader_of(cast('os.PathLike[str]', value), name)}.",
         )
@@ -92,7 +105,8 @@ def _attachments(name: str, value: object, agent: str) -> Iterator[Attachment]:
     try:
         text = value_text(name, value)
     except RenderError as error:
-        raise DeclarationError(f"Agent {agent!r} cannot attach {name}: {error}.", agent=agent) from None
+        message = f"Agent {agent!r} {does} {name}, which cannot be written as text: {error}."
+        raise DeclarationError(message, agent=agent) from None
     if text.strip():
         yield text_document(text, name)
 

@@ -1,4 +1,4 @@
-"""A context: text, a picture or a document that several agents share, sent before their prompts."""
+"""A context: text, pictures and documents that several agents share, sent before their prompts."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from agent_magic.declare.pictures import holds_content
+from agent_magic.declare.content import blocks_of
 from agent_magic.declare.serialization import RenderError, sendable, value_text
 from agent_magic.declare.template import Template
 from agent_magic.declare.validation import check_name
@@ -15,6 +15,7 @@ from agent_magic.errors import DeclarationError, PlanError, UndefinedVariable
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
+    from agent_magic.declare.content import Attachment
     from agent_magic.declare.step import Step
 
 
@@ -27,7 +28,8 @@ class Context:
 
     Args:
         name: The key: agents share it by `context=NAME`, and `{{ NAME }}` in a prompt is its text.
-        text: A Jinja2 template, with the rules of a prompt.
+        text: A Jinja2 template, with the rules of a prompt. With a picture or a document in it, its texts go out as
+            documents, as those of a list do.
 
     Raises:
         DeclarationError: The name or the template cannot be read.
@@ -50,20 +52,18 @@ class Context:
         """The names of the values it uses, in order of appearance."""
         return self.template.names
 
-    def render(self, values: Mapping[str, Any]) -> str:
-        """Return the text that is sent.
+    def render(self, values: Mapping[str, Any]) -> str | list[str | Attachment]:
+        """Return the text that is sent; with pictures or documents in it a list of the parts, in order.
 
         Args:
             values: A value for each of `uses`.
 
         Raises:
-            DeclarationError: One of its expressions fails, or it renders empty, or uses a picture or a document.
+            DeclarationError: One of its expressions fails, or it renders empty.
         """
         found = self.template.render(values)
         if found.attachments:
-            hint = "Share one as it is: --context with its name. Or put it into the prompts: {{ name }}."
-            message = f"Context {self.name!r} has a picture or a document in it, and a %%context is text."
-            raise DeclarationError(message, hint=hint)
+            return blocks_of(found.text, found.attachments)
         return self.template.check_not_empty(found.text)
 
 
@@ -71,18 +71,11 @@ def context_of(agent: Step, values: Mapping[str, Any]) -> str | None:
     """Return the text that an agent shares with others; `None` where it has no context.
 
     Raises:
-        DeclarationError: It cannot be rendered, is empty, or is several pictures or documents.
+        DeclarationError: It cannot be rendered, or is empty.
     """
     if agent.context is None:
         return None
     value = values[agent.context]
-    if holds_content(value):
-        message = f"The context {agent.context!r} of agent {agent.name!r} is several pictures or documents."
-        hint = (
-            "One can be shared: give the largest a name and write --context NAME, and the others behind it with "
-            "--attach OTHERS. Or make one PDF, or one text, of them."
-        )
-        raise DeclarationError(message, agent=agent.name, hint=hint)
     try:
         text = value_text(agent.context, value)
     except RenderError as error:
@@ -115,7 +108,7 @@ def with_contexts(contexts: Sequence[Context], agents: Sequence[Step], values: M
     return {**values, **{name: _rendered(by_name[name], own, by_name, values) for name in used}}
 
 
-def _rendered(context: Context, agents: Collection[str], contexts: Iterable[str], values: Mapping[str, Any]) -> str:
+def _rendered(context: Context, agents: Collection[str], contexts: Iterable[str], values: Mapping[str, Any]) -> Any:
     for name in context.uses:
         if name in agents:
             raise PlanError(

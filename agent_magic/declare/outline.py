@@ -46,8 +46,8 @@ def outline_of(plan: Plan, replaced: Callable[[str], str], prompts: Mapping[int,
     }
 
 
-def _text(context: str | Attachment | None) -> str:
-    return context.label if isinstance(context, Attachment) else context or ""
+def _text(context: str | tuple[Attachment, ...] | None) -> str:
+    return context or "" if isinstance(context, str | None) else " ".join(one.label for one in context)
 
 
 def _has_context(step: Step) -> bool:

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Literal, Self, cast, get_args
 
 from agent_magic.declare.agent import DEFAULT_MODEL, Agent
-from agent_magic.declare.attaching import checked, read_content, render, shows_content
+from agent_magic.declare.attaching import checked, documents_of, read_content, render, shows_content
 from agent_magic.declare.content import NO_PROMPT, Prompt
 from agent_magic.declare.context import Context, context_of, with_contexts
 from agent_magic.declare.dag import Dag, build_dag
@@ -18,7 +18,6 @@ from agent_magic.declare.edges import Edge, Edges
 from agent_magic.declare.expansion import expand
 from agent_magic.declare.fields import Taken, check_fields, check_items
 from agent_magic.declare.flow import MISSING, Flow, is_reserved
-from agent_magic.declare.pictures import as_attachment, is_one
 from agent_magic.declare.race import check_races
 from agent_magic.declare.resources import Held, conflicts, held_by
 from agent_magic.declare.saving import saved_paths
@@ -370,7 +369,7 @@ class Plan:
         if agent.is_task:
             return NO_PROMPT
         template = agent.template
-        plain = self.inputs[number] == template.names and not agent.attach and agent.context not in self._documents
+        plain = self.inputs[number] == template.names and not agent.attach and agent.context not in self.documents
         found = template.render(answers) if plain else self._render(number, answers)
         text = found.text
         if text and not found.attachments and not text.isspace() and not agent.cite:
@@ -416,7 +415,7 @@ class Plan:
         values = {name: self.meaning(number, name, answers) for name in names}
         return render(
             agent,
-            self._documents.get(agent.context),
+            self.documents.get(agent.context, ()),
             {name: value for name, value in values.items() if value is not MISSING},
         )
 
@@ -490,8 +489,8 @@ class Plan:
             return None
         return Taken(returns, group is not None and view_of(self.agents, group, step).kind == "all")
 
-    def context_of(self, number: int) -> str | Attachment | None:
-        """Return what the agent with a number shares with others: a text, picture or document; `None` if nothing.
+    def context_of(self, number: int) -> str | tuple[Attachment, ...] | None:
+        """Return what the agent with a number shares with others: a text, or pictures and documents; `None` if nothing.
 
         Args:
             number: The agent's number in declared order.
@@ -500,7 +499,7 @@ class Plan:
             DeclarationError: It cannot be rendered, or is empty.
         """
         agent = self.agents[number]
-        return self._documents.get(agent.context) or context_of(agent, self.values)
+        return self.documents.get(agent.context) or context_of(agent, self.values)
 
     def check_prompts(self) -> None:
         """Render every prompt and context, with a placeholder for each answer, so that errors come before any spend.
@@ -526,12 +525,9 @@ class Plan:
                 checked.add(agent.context)
 
     @cached_property
-    def _documents(self) -> Mapping[str | None, Attachment]:
-        """The contexts that are pictures or documents, which stand before the prompts."""
-        values = {**self.values, **self.shown}
-        names = dict.fromkeys(agent.context for agent in self.agents if agent.context in values)
-        found = {name: as_attachment(values[name], name) for name in names if name and is_one(values[name])}
-        return {name: one for name, one in found.items() if one is not None}
+    def documents(self) -> Mapping[str | None, tuple[Attachment, ...]]:
+        """The contexts that are pictures or documents, in order, by name. They stand before the prompts."""
+        return documents_of(self.agents, {**self.values, **self.shown})
 
     @cached_property
     def _to_check(self) -> tuple[int, ...]:

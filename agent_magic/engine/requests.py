@@ -12,7 +12,6 @@ from agent_magic.declare.condition import condition_of, holds
 from agent_magic.declare.content import LEFT_OUT, fitting, tokens_of
 from agent_magic.declare.grouping import taken_apart
 from agent_magic.declare.models import ANSWER
-from agent_magic.declare.pictures import is_one
 from agent_magic.declare.resources import held_by
 from agent_magic.engine.admission.budget import Worst
 from agent_magic.engine.admission.prefix import context_tokens, shared_prefixes
@@ -112,6 +111,7 @@ def ask(
         agent.cite,
         False,
         (),
+        len(context) if isinstance(context, tuple) and len(context) > 1 else 0,
     )
     return made(Request, asked)
 
@@ -339,7 +339,7 @@ class PlanRequests:
         that is a context, and not a picture or document. Source: the vendor's page on prompt caching.
         """
         context = self._plan.agents[step].context
-        in_messages = context is not None and is_one(self._plan.values.get(context))
+        in_messages = context is not None and context in self._plan.documents
         return self.models[step] == self._planned[step] and not (step in self._eased and in_messages)
 
     def ease(self, step: int) -> bool:

@@ -149,7 +149,7 @@ def _agent_parser() -> Parser:
     add("--max-tokens", type=int, metavar="N", help="The most output tokens.")
     add("--system", metavar="TEXT", help="The system prompt, in quotes.")
     add("--role", metavar="NAME", help="A ready system prompt: researcher, planner, writer, critic, ...")
-    add("--context", metavar="NAME", help="The %%%%context or variable sent first: a text, picture or document.")
+    add("--context", metavar="NAME", help="The %%%%context or variable sent first: text, pictures, documents, a list.")
     add("--each", metavar="NAME", help="One agent per item of this variable or answer: {{ item }} in its prompt.")
     add("--most", type=int, metavar="N", help="With --each of an answer: the most items it may have.")
     add("--group", type=group, metavar="N", help="With --each and --returns: N items in one request, or auto.")

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from IPython.core.error import UsageError
 
-from agent_magic.declare.content import Attachment
 from agent_magic.declare.plan_json import attachments_of
 from agent_magic.declare.units import dollars
 from agent_magic.engine.requests import model_of
@@ -242,8 +241,8 @@ def _prompts_text(plan: Plan, client: Provider) -> str:
             sharing.setdefault(agent.context, []).append(number)
     for name, numbers in sharing.items():
         who = ", ".join(plan.names[number] for number in numbers)
-        context = plan.context_of(numbers[0])
-        shown = context.label if isinstance(context, Attachment) else _shortened(context or "")
+        context = plan.context_of(numbers[0]) or ""
+        shown = _shortened(context) if isinstance(context, str) else "\n".join(one.label for one in context)
         parts.append(f"--- context {name}, first for {who}\n{shown}")
     printed: Counter[str] = Counter()
     for number, agent in enumerate(plan.agents):

@@ -37,7 +37,7 @@ NAMES: dict[str, Any] = {name: getattr(answers, name) for name in _OF_ANSWERS} |
 }
 """What the annotations of events name without importing it."""
 SELDOM: dict[type, frozenset[str]] = {
-    Request: frozenset({"messages", "tools", "schema", "tool_choice", "attachments", "cite", "returned"}),
+    Request: frozenset({"messages", "tools", "schema", "tool_choice", "attachments", "cite", "returned", "shared"}),
     answers.Answer: frozenset({"citations", "batch"}),
     events.CallEnded: frozenset({"artifacts", "files", "worker"}),
     events.AttemptEnded: frozenset({"worker"}),

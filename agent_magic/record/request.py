@@ -47,6 +47,7 @@ class Request(NamedTuple):
         cite: Whether the answer names the places of the documents that it quotes.
         cached_turns: Whether the provider is asked to cache the conversation up to its end, for its next turn.
         returned: Pictures and PDFs that tools returned. In `messages` the sha256 of each stands for its bytes.
+        shared: How many of the attachments that stand first are a context of several; 0 where it is one, or a text.
     """
 
     model: str
@@ -66,6 +67,7 @@ class Request(NamedTuple):
     cite: bool = False
     cached_turns: bool = False
     returned: tuple[Attachment, ...] = ()
+    shared: int = 0
 
     def content(self, data_of: Callable[[Attachment], str]) -> str | list[dict[str, Any]]:
         """Write the first message: the prompt, or its parts in order where it has pictures or documents.

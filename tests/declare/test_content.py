@@ -213,13 +213,13 @@ REFUSED = {
     "attach of a number": (lambda: Agent("a", "x", attach=5), "attach of agent 'a' must be names"),
     "cite of a text": (lambda: Agent("a", "x", cite="yes"), "cite of agent 'a' must be True or False"),
     "an unknown name": (lambda: Plan((Agent("a", "x", attach="nothing"),)), "nothing"),
-    "a context of several": (
-        lambda: Plan((Agent("a", "x", context="figs"),), {"figs": [figure(), figure()]}).check_prompts(),
-        "is several pictures or documents",
+    "a path in a context of several": (
+        lambda: Plan((Agent("a", "x", context="figs"),), {"figs": [figure(), Path("a.pdf")]}).check_prompts(),
+        r"shares figs, which is a path",
     ),
-    "in a context": (
-        lambda: Plan((Agent("a", "x", context="c"),), {"fig": figure()}, contexts=[Context("c", "{{ fig }}")]),
-        "a %%context is text",
+    "an empty figure in a context": (
+        lambda: Plan((Agent("a", "x", context="c"),), {"fig": Figure()}, contexts=[Context("c", "{{ fig }}")]),
+        "is empty",
     ),
     "32 MB together": (
         lambda: parts("{{ a }}{{ b }}", {n: pdf(pages(1) + n.encode() + bytes(13_000_000)) for n in "ab"}),

@@ -9,8 +9,10 @@ import pytest
 import agent_magic as am
 from agent_magic.declare.baseline import one_agent
 from agent_magic.engine.admission.prefix import prefix_of
-from agent_magic.errors import DeclarationError
+from agent_magic.engine.requests import ask
 from agent_magic.notebook.planning import _prompts_text
+from agent_magic.providers.anthropic import wire
+from agent_magic.record.codec import to_json
 from agent_magic.simulator import child
 from tests.providers.wire import WHOLE, reply, serving
 
@@ -127,14 +129,62 @@ def test_a_plan_shows_it_by_its_label(client):
     text = _prompts_text(plan(), client)
     assert "--- context report, first for ask_0" in text
     assert "[document report]" in text
+    text = _prompts_text(several("a list"), client)
+    assert (
+        "--- context report, first for ask_0, ask_1, ask_2, ask_3, ask_4, ask_5\n[image fig]\n[document report]\n"
+        in text
+    )
 
 
-def test_several_documents_are_no_context():
-    """Which of them? The message says what to write."""
-    made = plan(value=[am.pdf(PDF, title="one"), am.pdf(PDF, title="two")])
-    with pytest.raises(DeclarationError, match="several pictures or documents") as caught:
-        made.check_prompts()
-    assert "--attach" in str(caught.value)
+PARTS = {
+    "a list": lambda: {"report": [am.image(picture(), title="fig"), "Grey bars are last year's. " * 900]},
+    "a tuple with a document": lambda: {"report": (am.pdf(PDF, title="one"), am.pdf(PDF + b" ", title="two"))},
+    "a dict": lambda: {"report": {"pages": am.pdf(PDF, title="report"), "rules": "Count the bars. " * 900}},
+    "a cell": lambda: {"fig": am.pdf(PDF, title="fig"), "rules": "Count the bars. " * 900},
+}
+
+
+def several(case):
+    """Make a plan of questions about a context of several parts."""
+    ask = am.Agent("ask", "{{ item }}", each="questions", context="report")
+    contexts = [am.Context("report", "{{ fig }} {{ rules }}")] if case == "a cell" else []
+    return am.Plan([ask], {"questions": QUESTIONS, **PARTS[case]()}, contexts=contexts)
+
+
+@pytest.mark.parametrize("case", PARTS)
+def test_several_parts_are_one_context(client, case, tmp_path):
+    """Pictures, documents and texts in their order: the last has the mark, and all are written and read once."""
+    made = several(case)
+    blocks = wire.body(next(_asked(made)))["messages"][0]["content"]
+    assert [None, {"type": "ephemeral"}, None] == [one.get("cache_control") for one in blocks]
+    assert "image" if case == "a list" else "document" == blocks[0]["type"]
+    assert ["document", "text"] == [one["type"] for one in blocks[1:]]
+    run = run_of(made, client)
+    assert run.ok
+    rows = run.attempts
+    assert [0] * 5 == sorted(rows.cache_write_tokens)[:5]
+    written = rows.cache_write_tokens.max()
+    assert [written] * 5 == [one for one in rows.cache_read_tokens if one]
+    assert {written} == set(run.contexts.prefix_tokens)
+    assert all(rows.input_tokens < 40)  # the questions alone
+    foreseen = made.estimate(am.Policy(10), client=client)
+    assert foreseen.cost is not None
+    path = tmp_path / "parts.cassette.jsonl"
+    run.save(path)
+    assert list(run.texts) == list(made.replay(path).texts)
+    assert run.whatif(cache=["auto"]).cost_usd[0] == pytest.approx(run.totals.cost_usd)
+
+
+def _asked(made):
+    return (ask(made, number, {}, 60, ttl="5m") for number in range(len(made)))
+
+
+def test_one_part_more_is_another_request():
+    """A context of one is asked for as before there were several: no answer that was bought is lost."""
+    one, listed = (next(_asked(plan(value=value))) for value in (None, [am.pdf(PDF, title="report")]))
+    assert one == listed
+    assert "shared" not in to_json(one)
+    assert one.key("x") != next(_asked(several("a dict"))).key("x")
 
 
 def test_one_agent_that_does_it_all_has_it_once():

@@ -20,7 +20,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from agent_magic.declare.content import tokens_of
-from agent_magic.declare.pictures import is_one
 from agent_magic.engine.admission.room import Hold
 from agent_magic.engine.conductor.order import turns_of
 from agent_magic.record.answer import CHARS_PER_TOKEN
@@ -181,27 +180,27 @@ def paying_groups(
     ]
 
 
-def context_tokens(context: str | Attachment | None, rule: TokenRule | None) -> tuple[int, int]:
+def context_tokens(context: str | Sequence[Attachment] | None, rule: TokenRule | None) -> tuple[int, int]:
     """Return how many tokens a context has, estimated and at most.
 
     Args:
-        context: The text, picture or document.
+        context: The text, or the pictures and documents.
         rule: How many tokens its model makes of pictures and PDFs.
     """
     if context is None or isinstance(context, str):
         text, (likely, most) = context or "", (0, 0)
     else:
-        text, (likely, most) = context.text, tokens_of((context,), rule)
+        text, (likely, most) = "".join(one.text for one in context), tokens_of(context, rule)
     return likely + len(text) // CHARS_PER_TOKEN, most + len(text.encode(errors="replace"))
 
 
 def prefix_of(plan: Plan, number: int) -> str | None:
     """Return the name of what an agent can share in the prompt cache.
 
-    A picture or document goes out in its first message, behind its tools and its system prompt.
+    Pictures and documents go out in its first message, behind its tools and its system prompt.
     """
     agent = plan.agents[number]
-    if agent.context is None or not is_one(plan.values.get(agent.context)):
+    if agent.context is None or agent.context not in plan.documents:
         return agent.prefix
     return " ".join([agent.prefix or "", agent.system_text or "", agent.tools_text])
 

@@ -10,7 +10,7 @@ import math
 import re
 from collections import Counter
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from agent_magic.declare.agent import EFFORTS
 from agent_magic.declare.changes import without_value
@@ -96,15 +96,16 @@ def shared_values(outlook: Outlook) -> Finding | None:
 
 
 def shared_documents(outlook: Outlook) -> Finding | None:
-    """A picture or document that several agents attach: as their context it is paid for once."""
+    """Pictures and documents that several agents attach: as their context they are paid for once."""
     plan, seen = outlook.record.plan, outlook.seen
     best: tuple[int, int, str, list[int]] | None = None
     for name, value in plan.values.items():
         users = [at for at, one in enumerate(plan.agents) if name in one.attach and one.context is None]
-        if len(users) < 2 or not isinstance(value, Attachment):
+        files: tuple[Any, ...] = tuple(value) if type(value) in {list, tuple} else (value,)
+        if len(users) < 2 or not files or not all(isinstance(one, Attachment) for one in files):
             continue
         rule = facts_of(outlook.record.terms, seen[users[0]].model).token_rule
-        tokens, most = context_tokens(value, rule)
+        tokens, most = context_tokens(files, rule)
         known = [one for at in users if (one := seen[at].input_tokens) is not None]
         tokens = min([tokens, *known])  # a page has fewer than are usual
         if tokens >= LEAST_PREFIX and (best is None or tokens * len(users) > best[0] * len(best[3])):

@@ -2,7 +2,7 @@
 
 Source: the vendor's pages on the Messages API and on prompt caching. A cached prefix is tools, then system, then
 messages: so the shared context stands first in the system prompt, and what is the agent's own behind it; a shared
-picture or document stands first in the messages. A mark at the top level moves along with the end of a conversation:
+pictures and documents stand first in the messages. A mark at the top level moves along with the end of a conversation:
 each turn reads what the one before it has written.
 """
 
@@ -37,8 +37,9 @@ def body(request: Request, *, basic_tools: bool = False) -> dict[str, Any]:
     mark = {"type": "ephemeral", **({"ttl": request.ttl} if request.ttl != "5m" else {})}
     if request.cached and request.context:
         found["system"][0]["cache_control"] = mark
-    elif request.cached and request.attachments:  # the context is the picture or document that stands first
-        next(one for one in found["messages"][0]["content"] if one["type"] != "text")["cache_control"] = mark
+    elif request.cached and request.attachments:  # the context is the pictures and documents that stand first
+        files = [one for one in found["messages"][0]["content"] if one["type"] != "text"]
+        files[max(0, request.shared - 1)]["cache_control"] = mark
     if request.cached_turns:
         found["cache_control"] = {"type": "ephemeral"}
     return found
