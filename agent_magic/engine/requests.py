@@ -594,4 +594,4 @@ class PlanRequests:
             searches=self._plan.agents[step].tools.most_searches if request.tools else 0,
         )
         price = self._prices.of(request.model, usage)
-        return Worst((of_batch(price) if by_batch else price).cost_usd, size + request.max_tokens)
+        return Worst((of_batch(price, usage) if by_batch else price).cost_usd, size + request.max_tokens)

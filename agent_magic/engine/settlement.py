@@ -103,7 +103,7 @@ class Settlement:
 
     def _priced(self, step: int, model: str, usage: Usage | None) -> Price:
         price, batching = self._price(model, usage), self._requests.batching
-        return of_batch(price) if batching is not None and step in batching.now else price
+        return of_batch(price, usage) if batching is not None and step in batching.now else price
 
     def _give_back(self, step: int, usage: Usage | None, cost_usd: float | None, bad: Blame, now: float) -> None:
         known = usage or Usage()

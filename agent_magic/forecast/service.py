@@ -310,6 +310,7 @@ class ModelledRequests(WithoutCalls):
         self.batching = batching
         self.falls_back = any(one.fallback for one in plan.agents)
         self._requests, self.prefixes, self._price, self._held = requests, prefixes, price, held
+        self._plan = plan
         self.models, self.limit_classes = [request.model for request in requests], list(limit_classes)
         self._scripts = scripts
         self._needs: dict[tuple[int, bool], Need] = {}
@@ -419,9 +420,10 @@ class ModelledRequests(WithoutCalls):
             cache_write_tokens=written,
             output_tokens=work.max_tokens,
             cache_write_1h_tokens=written if ttl == "1h" else 0,
+            searches=self._plan.agents[step].tools.most_searches,
         )
         found = price.of(self.models[step], usage)
-        cost_usd = (of_batch(found) if self._goes_by_batch(step) else found).cost_usd
+        cost_usd = (of_batch(found, usage) if self._goes_by_batch(step) else found).cost_usd
         return Worst(cost_usd, size + work.max_tokens)
 
 

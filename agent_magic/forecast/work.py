@@ -549,7 +549,7 @@ def _in_batch(answer: Try, one: Tried, *, as_it_was: bool) -> Try:
 
 def _answering(one: Tried, given: int | None, output: int | None) -> Try:
     answer = Try(one.local_s, one.first_s, one.takes_s, None, given, output, one.usage, one.price, one.status)
-    return answer._replace(model=one.model) if one.model else answer
+    return answer._replace(model=one.model, searches=_searches(one))
 
 
 def _cut_short(answer: Try, cut: Tried) -> Try:

@@ -154,6 +154,6 @@ class Buyer:
             price = PAID_BEFORE
         elif answer.model != asked:
             price = self._prices.of_answer(asked, answer.model, answer.usage)
-            price = of_batch(price) if answer.batch else price
+            price = of_batch(price, answer.usage) if answer.batch else price
         told = answer, None, stream.status_code, answer.usage, answer.source, "", stream.readings, price, stream.worker
         return made(Outcome, told)

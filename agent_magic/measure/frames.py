@@ -76,7 +76,8 @@ DTYPES: Mapping[str, str] = _columns(
     "cost_usd_a cost_usd_b diff_usd duration_s score low high worst cpu_share rss_mb lag_s",
     counts="run attempt attempts layer layers agents succeeded failed skipped cancelled rate_limited http_status "
     "input_tokens output_tokens cache_read_tokens cache_write_tokens tokens calls served unknown requests "
-    "prefix_tokens uncounted n peak tokens_a tokens_b diff_tokens turn round context_tokens result_chars tasks errors",
+    "prefix_tokens uncounted n peak tokens_a tokens_b diff_tokens turn round context_tokens result_chars tasks errors "
+    "searches",
     flags="on_critical_path usage_estimated simulated cached transient capped",
     maybe="met prompt_changed text_changed",
     times="began_at",
@@ -105,8 +106,8 @@ names; where worker processes made requests or calls, `worker` names the last on
 its condition does not hold, `capped` is `True` in the last one."""
 ATTEMPTS = table(
     "agent attempt status api_s input_tokens output_tokens cost_usd model source http_status held_by queued_s "
-    "backoff_s started_s ttft_s finished_s cache_read_tokens cache_write_tokens usage_estimated price turn stop_reason "
-    "request_id batch error_class error"
+    "backoff_s started_s ttft_s finished_s cache_read_tokens cache_write_tokens searches usage_estimated price turn "
+    "stop_reason request_id batch error_class error"
 )
 """`run.attempts`. `error_class` is the category of a failure, such as `RateLimited` or `Overloaded`.
 `batch` is the provider's id of the batch an answer came with, `NA` where it was asked live or has no answer.
@@ -433,7 +434,7 @@ def _attempt_row(attempt: Attempt) -> dict[str, Any]:
     answer = attempt.answer
     return {
         **_fields(attempt, "agent model status source turn started_s queued_s backoff_s ttft_s api_s error"),
-        **(_fields(attempt.usage, TOKENS) if attempt.usage else {}),
+        **(_fields(attempt.usage, f"{TOKENS} searches") if attempt.usage else {}),
         "attempt": attempt.number,
         "held_by": attempt.held_by or None,
         "finished_s": attempt.ended_s,

@@ -34,6 +34,7 @@ class Past(NamedTuple):
         calls: Whether it asks for calls of tools, so that another turn followed.
         elsewhere: Whether it is simulated, by another mock server than the present one: its length counts, its seconds
             are of that one's speed.
+        searches: Searches of the web that the provider made for it; `None` if unknown.
     """
 
     agent: str
@@ -46,6 +47,7 @@ class Past(NamedTuple):
     simulated: bool
     calls: bool = False
     elsewhere: bool = False
+    searches: int | None = None
 
 
 class History:
@@ -148,4 +150,5 @@ def past_of(attempt: Attempt, *, simulated: bool) -> Past | None:
         api_s,
         simulated=simulated,
         calls=answer.stop_reason == TOOL_USE,
+        searches=answer.usage.searches,
     )

@@ -184,10 +184,19 @@ class Prices:
         return found
 
 
-def of_batch(price: Price) -> Price:
-    """Return the price of what went by batch, from what it had cost live."""
-    cost = None if price.cost_usd is None else price.cost_usd * BATCH_PRICE
-    return Price(cost, f"{price.basis}{AT_BATCH_PRICE}")
+def of_batch(price: Price, usage: Usage | None) -> Price:
+    """Return the price of what went by batch, from what it had cost live.
+
+    Tokens cost half. Searches of the web cost as much as they do live; source: the vendor's page on that tool.
+
+    Args:
+        price: What it had cost live.
+        usage: What it used; `None` is unknown.
+    """
+    if price.cost_usd is None:
+        return Price(None, f"{price.basis}{AT_BATCH_PRICE}")
+    searched = 0.0 if usage is None else usage.searches * SEARCH_USD
+    return Price((price.cost_usd - searched) * BATCH_PRICE + searched, f"{price.basis}{AT_BATCH_PRICE}")
 
 
 def _checked(own: object) -> dict[str, TokenPrice]:

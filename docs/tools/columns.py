@@ -97,6 +97,7 @@ MEANINGS: Final = {
     "attempt": "The number of the request among those of its agent, from 1.",
     "http_status": "The status of the response; `NA` where none came.",
     "usage_estimated": "Whether the tokens were estimated, since the response was cut before it said them.",
+    "searches": "Searches of the web that the provider made for it, $0.01 each, in a batch too; part of `cost_usd`.",
     "ATTEMPTS.price": "Where the price is from.",
     "ATTEMPTS.error": "What went wrong, in words.",
     "request_id": "The provider's id of the request, to ask it about.",

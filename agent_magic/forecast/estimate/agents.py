@@ -14,6 +14,7 @@ from agent_magic.forecast.pace import ENOUGH, HIGH, LOW, UNSURE, Speeds, quantil
 from agent_magic.forecast.terms import facts_of
 from agent_magic.record.answer import CHARS_PER_TOKEN
 from agent_magic.record.history import History, kin_of
+from agent_magic.record.prices import SEARCH_USD
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -34,6 +35,8 @@ UNSEEN: Final = (0.25, 4.0)
 MIDDLE: Final = 0.5
 ASSUMED_TURNS: Final = 3.0
 """The requests of an agent with tools that nobody has seen at work: an assumption, from 1 to `max_turns`."""
+ASSUMED_SEARCHES: Final = 1
+"""The searches of an agent that may search the web: an assumption, from none to as many as one request may make."""
 ASSUMED_RESULT_TOKENS: Final = 400
 """The length of a tool's result: an assumption too."""
 
@@ -84,6 +87,7 @@ class Guess(NamedTuple):
         answer: The tokens of its last turn, which others read.
         most_output: Its output if every turn that it may have fills its `max_tokens`.
         by_batch: Whether it goes by batch.
+        searches: The searches of the web that are made for it.
     """
 
     own: int
@@ -103,6 +107,7 @@ class Guess(NamedTuple):
     answer: Span = NOTHING
     most_output: int = 0
     by_batch: bool = False
+    searches: Span = NOTHING
 
 
 def guess_all(
@@ -151,14 +156,15 @@ def guess_all(
         turns = _turns(step, max_turns, history)
         if own := history.of_agent(name):
             guess = _guess(request, before, counted[agent], _seen(step, request, own, tried), speeds, attached)
-            found[agent] = _in_turns(guess, turns)
+            found[agent] = _searching(_in_turns(guess, turns), step, own)
             continue
         key = (kin_of(name), request.model, request.effort, step.expect, step.expect_out)
         if key not in shared:
             kin = history.of_kin(name)
             shared[key] = _seen(step, request, kin, tried)._replace(piloted=any(row.agent in pilot for row in kin))
         guess = _guess(request, before, counted[agent], shared[key], speeds, attached)
-        found[agent] = _in_turns(_by_kin(guess, piloted=shared[key].piloted), turns)
+        guess = _in_turns(_by_kin(guess, piloted=shared[key].piloted), turns)
+        found[agent] = _searching(guess, step, history.of_kin(name))
     return [found[agent] for agent in range(len(plan))]
 
 
@@ -323,6 +329,29 @@ def _in_turns(guess: Guess, turns: _Turns | None) -> Guess:
         input_basis="estimated",
         words=(*guess.words, turns.words),
     )
+
+
+def _searching(guess: Guess, step: Step, earlier: Sequence[Past]) -> Guess:
+    """Return what is expected of an agent with the searches of the web that it may make.
+
+    Args:
+        guess: What it uses besides.
+        step: The agent.
+        earlier: Its earlier answers, or those of its group.
+    """
+    most = step.tools.most_searches
+    if not most:
+        return guess
+    known = [row for row in earlier if row.searches is not None]
+    answers = sum(not row.calls for row in known)
+    if answers:
+        likely = sum(row.searches or 0 for row in known) / answers
+        number, told = Span(likely / 2, likely, max(likely, min(likely * 2, most))), f"by {_answers(answers)}"
+    else:
+        number, told = Span(0.0, float(min(ASSUMED_SEARCHES, most)), float(most)), "assumed"
+    span = f"({number.low:.3g}–{number.high:.3g})"
+    words = f"searches of the web: {number.likely:.3g} {told} {span}, ${SEARCH_USD:g} each"
+    return guess._replace(searches=number, words=(*guess.words, words))
 
 
 def _length(

@@ -171,16 +171,17 @@ def _expect(
 ) -> Expected:
     request, guess, later = requests[agent], guesses[agent], cascades.get(agent, ())
 
-    def price(given: int, produced: int, model: str = request.model) -> float | None:
+    def price(given: int, produced: int, model: str = request.model, searches: int = 0) -> float | None:
         if guess.held or guess.is_task:
             return 0.0
-        found = prices.of(model, Usage(given, output_tokens=produced))
-        return (of_batch(found) if guess.by_batch else found).cost_usd
+        used = Usage(given, output_tokens=produced, searches=searches)
+        found = prices.of(model, used)
+        return (of_batch(found, used) if guess.by_batch else found).cost_usd
 
     known = [0.0] * len(ends) if guess.is_task else []
     known += [cost for one in ends if (cost := _cost_in(one, agent)) is not None]
     cost = _span(known) if len(known) == len(ends) else None
-    in_full = price(round(guess.input.high), round(guess.output.high))
+    in_full = price(round(guess.input.high), round(guess.output.high), searches=round(guess.searches.high))
     if cost is not None and in_full is not None and is_in_race(plan, agent):  # it may lose at its last word
         cost = cost._replace(high=max(cost.high, in_full))
     every = [(guess, request.model), *((one.guess, one.request.model) for one in later)]
@@ -324,7 +325,9 @@ def _pacer(terms: Terms) -> Pacer:
     return pacer
 
 
-def _shared(context: str | Attachment | None, rule: TokenRule | None, guess: Guess, end: int) -> dict[str, int]:
+def _shared(
+    context: str | Sequence[Attachment] | None, rule: TokenRule | None, guess: Guess, end: int
+) -> dict[str, int]:
     """Return what of an agent's input others send too."""
     estimated, most = context_tokens(context, rule)
     prefix = 0 if guess.held else min(estimated, round(guess.input[end]))
@@ -337,7 +340,8 @@ def _work(name: str, request: Request, limit_class: str, guess: Guess, end: int)
     given = round(guess.input[end])
     if guess.is_task:
         request = request._replace(model="")
-    only = Try(0.0, min(guess.first_s * by, takes_s), takes_s, None, given, round(guess.output[end]))
+    searches = round(guess.searches[end])
+    only = Try(0.0, min(guess.first_s * by, takes_s), takes_s, None, given, round(guess.output[end]), searches=searches)
     pool = HELD_POOL if guess.held or guess.is_task else limit_class
     size = guess.aside[1]
     return Work(

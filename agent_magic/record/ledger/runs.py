@@ -280,7 +280,7 @@ def _end_of(agent: int, attempt: Attempt, at_s: float, answer: Answer | None, *,
     """Return the end of an attempt whose process was killed."""
     if answer is not None:
         price = Prices(tell=lambda _: None).of(attempt.model, answer.usage)
-        price = of_batch(price) if answer.batch else price
+        price = of_batch(price, answer.usage) if answer.batch else price
         refused = answer.stop_reason == "refusal"
         error, kind = ("Refused: The model declined to answer.", "Refused") if refused else (None, None)
         return AttemptEnded(
