@@ -1,5 +1,7 @@
 """A scan for keys in what is about to be shared. A finding names the place and the kind, and never shows a key whole.
 
+What a model is told by tools, and what a failure says, is masked by the same shapes before it is sent or kept.
+
 It knows the shapes of common keys, and the values of this process's environment that look secret, whatever their shape:
 also in base64, in hex, and split by line breaks or invisible characters. A false alarm is allowed by its mark, which
 allows nothing else.
@@ -23,9 +25,8 @@ from urllib.parse import quote, unquote
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-KEY_START = "sk-ant-"
 SHAPES = {
-    "an Anthropic key": KEY_START + r"[A-Za-z0-9_-]{8,}",
+    "an Anthropic key": r"sk-ant-[A-Za-z0-9_-]{8,}",
     "an OpenAI-style key": r"\bsk-(?!ant-)(?:proj-|svcacct-|admin-|or-v1-)?[A-Za-z0-9_-]{20,}",
     "a Google key": r"\bAIza[0-9A-Za-z_-]{35}",
     "a Google token": r"\b(?:ya29\.|GOCSPX-)[0-9A-Za-z_-]{20,}",
@@ -44,26 +45,74 @@ SHAPES = {
     "a Telegram token": r"\b\d{8,10}:AA[A-Za-z0-9_-]{32,}",
     "a provider's key": r"\b(?:gsk_|xai-|pplx-|r8_|npm_|dop_v1_|pypi-)[A-Za-z0-9_-]{20,}",
     "a JSON web token": r"\beyJ[A-Za-z0-9_-]{10,}\.eyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}",
-    "a bearer token": r"(?i:\bbearer)\s+[A-Za-z0-9._~+/-]{20,}=*",
+    "a bearer token": (
+        r"(?i:\bbearer)\s+(?:[A-Za-z0-9._~+/-]{20,}|(?=[A-Za-z._~+/-]{0,19}[0-9])[A-Za-z0-9._~+/-]{8,19})=*"
+    ),
     "a user and password": (
         r"(?i:\bauthorization)[\"']?\s*[:=]\s*[\"']?(?i:basic)\s+(?=[a-z]*[A-Z0-9+/])[A-Za-z0-9+/]{8,}={0,2}"
     ),
     "a header with a key": (
-        r"(?i:x-api-key|api[-_]key)[\"']?\s*[:=]\s*[\"'][A-Za-z0-9._~+/-]{16,}[\"']"
-        r"|(?i:\bx-api-key)\s*:\s*[A-Za-z0-9._~+/-]{16,}"
+        r"(?i:x-api-key|api[-_]key)[\"']?\s*[:=]\s*[\"']([A-Za-z0-9._~+/-]{16,})[\"']"
+        r"|(?i:\bx-api-key)\s*:\s*([A-Za-z0-9._~+/-]{16,})"
     ),
     "a private key": r"-----BEGIN [A-Z ]*PRIVATE KEY(?: BLOCK)?-----",
-    "a URL with a password": r"\b[a-z][a-z0-9+.-]{0,20}://[^\s/:@'\"{}]{0,99}:(?![<$*])[^\s/@'\"{}]{3,199}@",
+    "a URL with a password": (r"\b[a-z][a-z0-9+.-]{0,20}://[^\s/:@'\"{}]{0,99}:(?![<$*])(?:[^\s/@'\"{}]{1,199}@){1,3}"),
 }
-"""What keys look like, by what they are."""
+"""What keys look like, by what they are. Where a shape has groups they are the key."""
 _SHAPES = {what: re.compile(shape) for what, shape in SHAPES.items()}
+_TOLD = {
+    "a private key": re.compile(
+        r"-----BEGIN ([A-Z ]*PRIVATE KEY(?: BLOCK)?)-----.*?(?:-----END \1-----|\Z)", re.DOTALL
+    ),
+    "a password": re.compile(
+        r"(?i:(?<![a-z])(?:password|passwd|passphrase|pwd))(?:[\"']?\s*[:=]\s*[\"'](?!\s)([^\n\"']{4,})[\"']"
+        r"|\s*=\s*(?!None\b|True\b|False\b)([^\s\"',;&)(\[\]{}<$*]{4,}))"
+    ),
+    "a token in a URL": re.compile(
+        r"(?i:[?&](?:access_?token|api_?key|token|key|secret|sig|signature|auth)=)([^\s&\"'#<>{}$]{6,})"
+    ),
+}
+"""What is masked besides in what failures and prints say. In what is shared it would raise false alarms."""
+_SIGNS = {
+    "an Anthropic key": ("sk-ant-",),
+    "an OpenAI-style key": ("sk-",),
+    "a Google key": ("aiza",),
+    "a Google token": ("ya29.", "gocspx-"),
+    "an AWS key": ("akia", "asia"),
+    "an AWS secret": ("access",),
+    "an Azure key": ("accesskey=", "accountkey="),
+    "a GitHub token": ("ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_"),
+    "a GitLab token": ("glpat-",),
+    "a Hugging Face token": ("hf_",),
+    "a Databricks token": ("dapi",),
+    "a Discord token": (".",),
+    "a SendGrid key": ("sg.",),
+    "a Slack token": ("xox", "xapp-"),
+    "a Slack webhook": ("hooks.slack.com",),
+    "a Stripe key": ("k_live_", "k_test_", "whsec_"),
+    "a Telegram token": (":aa",),
+    "a provider's key": ("gsk_", "xai-", "pplx-", "r8_", "npm_", "dop_v1_", "pypi-"),
+    "a JSON web token": ("eyj",),
+    "a bearer token": ("bearer",),
+    "a user and password": ("basic",),
+    "a header with a key": ("api-key", "api_key"),
+    "a private key": ("-----begin ",),
+    "a URL with a password": ("://",),
+    "a password": ("password", "passwd", "passphrase", "pwd"),
+    "a token in a URL": ("=",),
+}
+"""One of these, in small letters, is in each text that has such a shape: to look for them takes far less time."""
+_BY_SIGN = tuple((sign, what) for what, signs in _SIGNS.items() for sign in signs)
 _TELLING = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL|AUTH", re.IGNORECASE)
+_PASSWORDS = re.compile(r"PASSW|PASSPHRASE", re.IGNORECASE)
 _DENSE = re.compile(r"[A-Za-z0-9_~+/=.-]{20,}")
 _PASSWORD = re.compile(r"://[^\s/:@]*:([^\s/@]+)@")
 _INVISIBLE = re.compile("[\u00ad\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufe00-\ufe0f\ufeff]")
 _AROUND_A_BREAK = " \t\r\"'+\\#>"
 """What stands around a line break where a text goes on: quotes, a plus sign, a backslash."""
 SHORTEST = 8
+SHORTEST_PASSWORD = 6
+"""Of a value that its variable, or its place in a URL, says to be a password, and that is no word."""
 ENTROPY_BITS = 3.5
 """Bits a character above which a long word of the environment is taken for a secret; English has about 2.5 to 3."""
 HEAD = 4
@@ -88,16 +137,25 @@ class Finding(NamedTuple):
         return f"{self.where}: {self.what} ({self.shown}, mark {self.mark})"
 
 
-def secrets_of(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the values of an environment that look secret, with the names of their variables."""
+def secrets_of(environment: Mapping[str, str], *, named: bool = False) -> dict[str, str]:
+    """Return the values of an environment that look secret, with the names of their variables.
+
+    Args:
+        environment: The variables.
+        named: Whether only those count whose names say so, and passwords in URLs: in data a value that looks random,
+            such as the hash of a commit, may be what was asked for.
+    """
     found: dict[str, str] = {}
     for name, value in environment.items():
         for password in map(unquote, _PASSWORD.findall(value)):
-            if len(password) >= SHORTEST and not password.isalpha():
+            if len(password) >= SHORTEST_PASSWORD and not password.isalpha():
                 found[password] = name
-        if len(value) < SHORTEST or value.startswith(("/", "~", ".")) or _is_plain(value):
+        short = len(value) < SHORTEST and not (_PASSWORDS.search(name) and len(value) >= SHORTEST_PASSWORD)
+        if short or value.startswith(("/", "~", ".")) or _is_plain(value):
             continue
-        if _TELLING.search(name) or _is_dense(value):
+        if len(value) < SHORTEST and value.isalpha():
+            continue
+        if _TELLING.search(name) or (not named and _is_dense(value)):
             found[value] = name
     return found
 
@@ -152,19 +210,36 @@ def scan_text(text: str, where: str, secrets: Mapping[str, str]) -> Iterator[Fin
                 yield _finding(where, what, key)
 
 
-def masked(text: str, secrets: Mapping[str, str]) -> str:
+def masked(text: str, secrets: Mapping[str, str], *, told: bool = True) -> str:
     """Return a text with what looks like a secret replaced by what it is: `[the value of $DB_PASSWORD]`.
 
     Args:
         text: The text.
         secrets: Values that are secret, with their names; see `secrets_of`.
+        told: Whether it is what a failure says, or a print: there `password=...` is taken for one, too. In data only
+            what has the shape of a key is.
     """
     for value, name in sorted(secrets.items(), key=lambda one: -len(one[0])):
         for form in {value, *(form for form, _ in _forms(value))}:
-            text = text.replace(form, f"[the value of ${name}]")
-    for what, shape in _SHAPES.items():
-        text = shape.sub(f"[{what}]", text)
+            if form in text:
+                text = text.replace(form, f"[the value of ${name}]")
+    small = text.lower()
+    signs = {what for sign, what in _BY_SIGN if sign in small}
+    if not signs:
+        return text
+    for shapes in (_TOLD, _SHAPES) if told else (_SHAPES,):
+        for what, shape in shapes.items():
+            if what in signs:
+                text = shape.sub(lambda found, what=what: _without_key(found, what), text)
     return text
+
+
+def _without_key(found: re.Match[str], what: str) -> str:
+    """Return what was found with its key masked: all of it, unless the shape says which part that is."""
+    if what == "a private key" or not found.lastindex:
+        return f"[{what}]"
+    start, end = (at - found.start() for at in found.span(found.lastindex))
+    return f"{found[0][:start]}[{what}]{found[0][end:]}"
 
 
 def _finding(where: str, what: str, secret: str) -> Finding:

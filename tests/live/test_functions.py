@@ -514,3 +514,19 @@ def test_no_key_goes_out_in_a_result():
     found = tool_result(Ran({"HOME": "/root", "ANTHROPIC_API_KEY": key}), {})
     assert '{"HOME": "/root", "ANTHROPIC_API_KEY": "[an Anthropic key]"}' == found.content
     assert not found.is_error
+
+
+@pytest.mark.parametrize(
+    ("value", "content"),
+    [
+        ("postgres://me:" + "pw@host/db", "[a URL with a password]host/db"),
+        ({"auth": "Bea" + "rer abc12345"}, '{"auth": "[a bearer token]"}'),
+        ({"x-api-key": "abcdefgh" * 3}, '{"x-api-key": "[a header with a key]"}'),
+        ("log in with hunter2-x", "log in with [the value of $SHOP_TOKEN]"),
+        ("def log_in(password=PASSWORD): ...", "def log_in(password=PASSWORD): ..."),
+    ],
+)
+def test_no_secret_goes_out_in_a_result(value, content):
+    """By its shape, or as the value of a variable that is called one; other text is data and stays."""
+    found = tool_result(Ran(value), {"hunter2-x": "SHOP_TOKEN"})
+    assert content == found.content

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from pathlib import Path
 from urllib.parse import quote
 
@@ -11,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_magic.record.secret_scan import not_allowed, scan_file, scan_text, secrets_of
+from agent_magic.record.secret_scan import masked, not_allowed, scan_file, scan_text, secrets_of
 
 ROOT = Path(__file__).resolve().parents[2]
 RANDOM = "q8Zx7Lk2Vb9Nm4Pw1Rt6Yc3Hd5Fg0Js8Kq2W"
@@ -45,6 +46,9 @@ KEYS = [
     "da" + "pi" + "0123456789abcdef" * 2,
     "123456789:" + "AA" + RANDOM[:33],
     "MTIzNDU2Nzg5MDEyMzQ1Njc4." + "GaBcDe." + RANDOM + "xy",
+    "postgres://me:" + "pw@" + "host/db",
+    "mysql://root:" + "p@ss-w0rd@" + "db:3306",
+    "Bea" + "rer tok3n-9x",
     "Authorization: Ba" + "sic " + base64.b64encode(b"user:hunter22password").decode(),
 ]
 HARMLESS = [
@@ -63,6 +67,7 @@ HARMLESS = [
     "models:\nsk-model-of-the-\nfirst-generation",
     "a Telegram number 123456789:AAbc",
     "MTIz.no.token",
+    "A bearer certificate, a bearer 24hours",
 ]
 
 
@@ -75,6 +80,48 @@ def test_keys_are_found_and_not_shown(key, around):
     assert all("here" == one.where for one in found)
     assert key not in " ".join(map(str, found))
     assert key[8:20] not in " ".join(map(str, found))
+
+
+@pytest.mark.parametrize("key", KEYS)
+@pytest.mark.parametrize("told", [True, False])
+def test_keys_are_masked(key, told):
+    """In what a failure says and in a result: no part of one is left, and the rest of the text is."""
+    found = masked(f"before {key} after", {}, told=told)
+    assert found.startswith("before ")
+    assert told or found.endswith(" after")  # of a private key nobody sees the end
+    (secret,) = re.findall("://[^:]*:(.*)@", key) or [key[len(key) // 2 :].strip("'")]
+    assert secret not in found
+
+
+SAID = {
+    "host=db user=me password=hunter2 dbname=x": "host=db user=me password=[a password] dbname=x",
+    "{'user': 'me', 'password': 'hunter 2'}": "{'user': 'me', 'password': '[a password]'}",
+    'PWD="hunt;er2";Server=x': 'PWD="[a password]";Server=x',
+    "GET https://x.org/v1?a=2&api_key=abc123 failed": "GET https://x.org/v1?a=2&api_key=[a token in a URL] failed",
+    "-----BEGIN PRIVATE KEY-----\nMIIab\n-----END PRIVATE KEY-----\nx": "[a private key]\nx",
+    "-----BEGIN RSA PRIVATE KEY-----\nMIIab": "[a private key]",
+}
+NOT_SAID = [
+    "password authentication failed for user me",
+    "the password: it must have eight letters",
+    "connect(password=None)",
+    "x?key=${KEY}&page=3",
+    "password=",
+]
+
+
+@pytest.mark.parametrize("text", SAID)
+def test_what_a_failure_says_is_masked_more_widely(text):
+    """Passwords by their names, tokens in addresses, the body of a private key. Data stays as it is."""
+    assert SAID[text] == masked(text, {})
+    if "BEGIN" not in text:
+        assert text == masked(text, {}, told=False)
+
+
+@pytest.mark.parametrize("text", [*HARMLESS, *NOT_SAID])
+def test_other_texts_stay(text):
+    """Word for word."""
+    assert text == masked(text, {})
 
 
 @pytest.mark.parametrize("text", HARMLESS)
@@ -95,9 +142,18 @@ def test_secrets_of_the_environment_are_found_whatever_their_shape():
             "TOKEN": "short",
             "TOKEN_LIMIT": "200000000",
             "HOSTNAME": "some-machine-with-a-long-name",
+            "PGPASSWORD": "hunter2",
+            "A_PASSWORD": "secret",
+            "PASSWORD": "2026",
+            "API_KEY": "hunter2",
         }
     )
-    assert {"correct horse": "MY_PASSWORD", "q8Zx7Lk2Vb9Nm4Pw1Rt6": "DEPLOY"} == secrets
+    assert {
+        "correct horse": "MY_PASSWORD",
+        "q8Zx7Lk2Vb9Nm4Pw1Rt6": "DEPLOY",
+        "hunter2": "PGPASSWORD",
+    } == secrets
+    assert {"a-secret": "MY_TOKEN"} == secrets_of({"MY_TOKEN": "a-secret", "SHA": "q8Zx7Lk2Vb9Nm4Pw1Rt6"}, named=True)
     (found,) = scan_text("it is correct horse", "here", secrets)
     assert ("the value of $MY_PASSWORD", False) == (found.what, "correct horse" in str(found))
 

@@ -20,6 +20,8 @@ from agent_magic.declare.serialization import sendable
 from agent_magic.errors import CallError, Overloaded, RateLimited, Rejected, Unreachable, Unreadable
 from agent_magic.machine import in_browser
 from agent_magic.providers.anthropic.limits import empty_limit, named_limit, read_headers, retry_after_s, with_sentence
+from agent_magic.record.secret_scan import masked
+from agent_magic.record.secret_scan import secrets_of as secrets_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -195,12 +197,12 @@ def excerpt(what: object, secrets: tuple[str, ...] = ()) -> str:
 
 
 def hide(text: str, secrets: tuple[str, ...]) -> str:
-    """Put `[key]` where a secret stands: one of these, a key of the environment, or what looks like one."""
+    """Put `[key]` where a key stands: one of these, or of the environment. What else looks like a secret is masked."""
     known = [os.environ.get(name, "") for name in ENVIRONMENT_KEYS]
     for secret in sorted({*secrets, *known}, key=len, reverse=True):
         if len(secret) >= SHORTEST_SECRET:
             text = text.replace(secret, "[key]")
-    return _KEY.sub("[key]", text)
+    return masked(_KEY.sub("[key]", text), secrets_in(os.environ))
 
 
 def word(said: object) -> str | None:
