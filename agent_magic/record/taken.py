@@ -14,10 +14,11 @@ from functools import lru_cache
 from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any, cast
 
-from agent_magic.declare.each import view_of
+from agent_magic.declare.each import OWN, view_of
 from agent_magic.declare.signature import defined, source_sha
 from agent_magic.declare.task import Task
 from agent_magic.record.packing import pack
+from agent_magic.record.returned import Returned
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -64,6 +65,8 @@ class Taken:
         part = plan.agents[step].part
         if part is not None and name in part.values:
             return _of_value(part.values[name])
+        if part is not None and part.source and name in OWN:  # an item of what another step returned
+            return _of_value(plan.meaning(step, name, Returned(self._record)))
         if name in plan.groups:  # the last round that ran: which one that is, the run has decided
             members = view_of(plan.agents, plan.groups[name], plan.agents[step]).members
             ran = [one for one in members if self._record.results[one].status in {"succeeded", "capped"}]

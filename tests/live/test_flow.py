@@ -106,6 +106,23 @@ def test_a_task_s_frame_is_mapped():
     assert ["label a 7", "label b 9"] == sorted(one.prompt for one in client.asked)
 
 
+@pytest.mark.parametrize("variable", [True, False])
+def test_a_task_runs_per_item_of_what_a_task_returned(*, variable: bool):
+    """Its item is read from there, also where a notebook has a variable of that name: the function of the task."""
+
+    @am.task
+    def load() -> pd.DataFrame:
+        return pd.DataFrame({"eur": [1.5, 2.5]})
+
+    def double(item: Any) -> float:
+        return item.eur * 2
+
+    plan = am.Plan([load, am.Task("double", double, each="load", most=3)], {"load": load} if variable else {})
+    record, _ = drive(plan, script(), ONCE)
+    assert [3.0, 5.0] == [record[f"double_{one}"].value for one in range(2)]
+    assert "unused" == record["double_2"].status
+
+
 def looped(rounds: int = 3, *more: Any) -> am.Plan:
     """A draft, its critic, who reads the draft, and more."""
     return am.Plan(
