@@ -1,9 +1,10 @@
 """What a turn with a tool, and a task, cost over what one would write by hand.
 
-The hand-written loop is what the SDK's documentation shows, on raw events: it joins the pieces of a call, reads its
-JSON, calls the function, appends both messages and asks again. Ours is `Plan.run`, without a ledger on both sides: it
-checks the arguments, writes every event down, prices each turn and can be stopped. The server answers at once, from
-another process.
+By hand there are two loops. One has the SDK's helper put each message together, as its documentation shows and as most
+people write it: `async with client.messages.stream(...)`, `get_final_message()`. The other reads raw events, which is
+the least one can write: it joins the pieces of a call, reads its JSON, calls the function, appends both messages and
+asks again. Ours is `Plan.run`, without a ledger on all sides: it checks the arguments, writes every event down, prices
+each turn and can be stopped. The server answers at once, from another process.
 
 A task that does nothing is compared with a task of asyncio that awaits a coroutine, and with `asyncio.to_thread`.
 
@@ -14,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 import anthropic
@@ -59,8 +60,34 @@ async def done(driver: Driver) -> None:
 # turns
 
 
+Converse = Callable[[anthropic.AsyncAnthropic, Any, int], Awaitable[int]]
+
+
+async def converse_by_helper(sdk: anthropic.AsyncAnthropic, tools: Any, number: int) -> int:
+    """Hold one conversation, with the SDK's helper. Returns its turns."""
+    messages: list[Any] = [{"role": "user", "content": f"Question number {number}."}]
+    for turn in range(1, 100):
+        async with sdk.messages.stream(model=MODEL, max_tokens=2048, messages=messages, tools=tools) as stream:
+            message = await stream.get_final_message()
+        if message.stop_reason != "tool_use":
+            return turn
+        calls: list[Any] = [one for one in message.content if one.type == "tool_use"]
+        found = await asyncio.gather(*(look(**one.input) for one in calls))
+        messages += [
+            {"role": "assistant", "content": message.content},
+            {"role": "user", "content": results_of(calls, found)},
+        ]
+    raise AssertionError("it never ends")
+
+
+def results_of(calls: Sequence[Any], found: Sequence[str]) -> list[dict[str, Any]]:
+    """Write the results of calls."""
+    ids = [one["id"] if isinstance(one, dict) else one.id for one in calls]
+    return [{"type": "tool_result", "tool_use_id": id_, "content": text} for id_, text in zip(ids, found, strict=True)]
+
+
 async def converse(sdk: anthropic.AsyncAnthropic, tools: Any, number: int) -> int:
-    """Hold one conversation, by hand. Returns its turns."""
+    """Hold one conversation, on raw events. Returns its turns."""
     messages: list[Any] = [{"role": "user", "content": f"Question number {number}."}]
     for turn in range(1, 100):
         stream = await sdk.messages.create(model=MODEL, max_tokens=2048, messages=messages, tools=tools, stream=True)
@@ -82,21 +109,20 @@ async def converse(sdk: anthropic.AsyncAnthropic, tools: Any, number: int) -> in
             return turn
         calls = [one for one in blocks.values() if one["type"] == "tool_use"]
         found = await asyncio.gather(*(look(**one["input"]) for one in calls))
-        results = [
-            {"type": "tool_result", "tool_use_id": one["id"], "content": text}
-            for one, text in zip(calls, found, strict=True)
+        messages += [
+            {"role": "assistant", "content": list(blocks.values())},
+            {"role": "user", "content": results_of(calls, found)},
         ]
-        messages += [{"role": "assistant", "content": list(blocks.values())}, {"role": "user", "content": results}]
     raise AssertionError("it never ends")
 
 
-async def by_hand(sdk: anthropic.AsyncAnthropic, tools: Any, at_once: int, turns: int) -> None:
+async def by_hand(one: Converse, sdk: anthropic.AsyncAnthropic, tools: Any, at_once: int, turns: int) -> None:
     """Hold all conversations, so many at once."""
     numbers = iter(range(CONVERSATIONS))
 
     async def worker() -> None:
         for number in numbers:
-            assert turns == await converse(sdk, tools, number)
+            assert turns == await one(sdk, tools, number)
 
     async with asyncio.TaskGroup() as group:
         for _ in range(at_once):
@@ -118,17 +144,18 @@ async def per_turn(server: str) -> None:
             for at_once in AT_ONCE:
                 policy = Policy(concurrency=at_once, max_turns=20, cache="off")
                 cases: Mapping[str, Case] = {
-                    "by hand": lambda n=at_once, t=turns: by_hand(sdk, tools, n, t),  # noqa: B023 - awaited at once
+                    "helper": lambda n=at_once, t=turns: by_hand(converse_by_helper, sdk, tools, n, t),  # noqa: B023 - awaited at once
+                    "raw": lambda n=at_once, t=turns: by_hand(converse, sdk, tools, n, t),  # noqa: B023 - awaited at once
                     "ours": lambda p=policy: done(start(plan, p, session=session)),  # noqa: B023 - awaited at once
                 }
                 for case in cases.values():
                     await case()  # opens connections and fills caches
                 times = await in_rounds(cases, ROUNDS)
                 each = {kind: min(found) / CONVERSATIONS / turns * 1e6 for kind, found in times.items()}
-                times_more = f"{ratio(times['ours'], times['by hand']):.2f}x"
-                rows.append((f"{turns} turns, {at_once} at once", *(f"{one:.0f}" for one in each.values()), times_more))
+                more = [f"{ratio(times['ours'], times[kind]):.2f}x" for kind in ("helper", "raw")]
+                rows.append((f"{turns} turns, {at_once} at once", *(f"{one:.0f}" for one in each.values()), *more))
     print("Per turn. Target: 1.1.\n")
-    print_table(("conversations", "by hand us", "ours us", "ratio"), rows)
+    print_table(("conversations", "helper us", "raw us", "ours us", "over the helper", "over raw events"), rows)
 
 
 # tasks

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+import typing
 import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Final, cast
@@ -24,6 +25,7 @@ from agent_magic.errors import DeclarationError, InvalidArguments, shown_value
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+_SIMPLE = frozenset({str, int, float, bool})
 MOST_ECHOED = 2000
 """The characters of a text that was no JSON which the model sees again."""
 NO_JSON = "INVALID_JSON"
@@ -41,6 +43,7 @@ class Arguments:
         strict: Whether the provider's grammars can hold the schema.
         reader: The pydantic model of the arguments; `None` where only the schema is known, as in a record.
         always: Parameters that are always passed, since their default stands in an annotation.
+        simple: Whether nothing of the user's runs while they are read: texts, numbers and the like, and lists of them.
     """
 
     schema: str
@@ -48,6 +51,7 @@ class Arguments:
     strict: bool = False
     reader: Any = None
     always: frozenset[str] = frozenset()
+    simple: bool = False
 
     @classmethod
     def of(cls, function: Callable[..., Any], what: str) -> Arguments:
@@ -79,7 +83,8 @@ class Arguments:
         schema.pop("title", None)
         always = frozenset(one.name for one in parameters if isinstance(one.default, FieldInfo))
         text = json.dumps(schema, ensure_ascii=False, separators=(",", ":"))
-        return cls(sendable(text), sendable(description), strict, reader, always)
+        simple = all(_is_simple(one.kind) for one in parameters)
+        return cls(sendable(text), sendable(description), strict, reader, always, simple)
 
     def read(self, text: str) -> dict[str, Any]:
         """Read the arguments of a call; see `Tool.arguments`.
@@ -90,6 +95,11 @@ class Arguments:
         data = parsed(text)
         if self.reader is None:
             return data
+        if self.simple:
+            try:
+                return self._validated(data)
+            except Exception as error:  # noqa: BLE001 - pydantic's
+                raise _invalid(error) from None
         return run_user_code(lambda: self._validated(data), _invalid)  # validators are the user's code
 
     def _validated(self, data: dict[str, Any]) -> dict[str, Any]:
@@ -107,6 +117,14 @@ class Arguments:
         given, always = found.model_fields_set, self.always
         named = ((field, one.alias) for field, one in fields.items())
         return {name: getattr(found, field) for field, name in named if field in given or name in always}
+
+
+def _is_simple(kind: Any) -> bool:
+    """Return whether pydantic reads a type without calling anything of the user's."""
+    inner = typing.get_args(kind)
+    if typing.get_origin(kind) is list and inner:
+        return _is_simple(inner[0])
+    return kind in _SIMPLE
 
 
 def _told(text: str) -> tuple[str, dict[str, str]]:

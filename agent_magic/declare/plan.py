@@ -313,6 +313,8 @@ class Plan:
             number: The task's number in declared order.
         """
         step = self.agents[number]
+        if not step.parameters:
+            return ()
         own = OWN if step.part is not None and step.part.has_item else ()
         known = (own, self.groups, self.values, self.inputs[number])
         return tuple(name for name in step.parameters if any(name in one for one in known))

@@ -12,7 +12,7 @@ import textwrap
 import typing
 from dataclasses import dataclass
 from functools import partial
-from types import SimpleNamespace
+from types import FunctionType, SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from agent_magic.declare.user_code import reason_of, run_user_code
@@ -21,6 +21,8 @@ from agent_magic.errors import DeclarationError, shown_value
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+_MARKED = "_is_coroutine_mark"
+"""What `inspect.markcoroutinefunction` leaves at a function, from Python 3.12 on."""
 NOTHING: Any = inspect.Parameter.empty
 """Stands for a type or a default that is not there."""
 _REFUSED = {
@@ -132,6 +134,11 @@ def documentation(function: Any) -> str:
 
 def is_async(function: Any) -> bool:
     """Return whether a call of a function has to be awaited."""
+    if type(function) is FunctionType:  # most are: to look behind what wraps one takes ten times as long
+        if function.__code__.co_flags & inspect.CO_COROUTINE:
+            return True
+        if "__wrapped__" not in function.__dict__ and _MARKED not in function.__dict__:
+            return False
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(defined(function))
 
 

@@ -12,6 +12,7 @@ What do these have in common? {{ worst }}
 
 from __future__ import annotations
 
+import functools
 import typing
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -223,6 +224,8 @@ class Task:
         Raises:
             InvalidArguments: One is of another type; the message names it.
         """
+        if not arguments:
+            return {}
         kinds = {one.name: one.kind for one in self.takes or ()}
         return {name: _fitted(name, kinds.get(name, NOTHING), value) for name, value in arguments.items()}
 
@@ -305,8 +308,6 @@ def _check_options(task: Task) -> None:
 
 def _fitted(name: str, kind: Any, value: Any) -> Any:
     """Return a value as a type that pydantic knows wants it; check any other by its class."""
-    import pydantic
-
     if kind is NOTHING or kind is Any or isinstance(kind, typing.TypeVar):
         return value
 
@@ -315,14 +316,39 @@ def _fitted(name: str, kind: Any, value: Any) -> Any:
 
     if type(value).__module__ == "numpy" and not getattr(value, "ndim", 1):
         value = value.item()
-    try:
-        adapter: Any = pydantic.TypeAdapter(modern(kind))
-    except Exception:  # noqa: BLE001 - a type that pydantic does not know, or a class of the user's that fails
+    adapter = _adapter(_Same(kind))
+    if adapter is None:
         if isinstance(kind, type) and not isinstance(value, kind):
             wrong = f"{name}: must be of type {kind.__name__}, got {shown_value(value)}"
-            raise InvalidArguments(wrong) from None
+            raise InvalidArguments(wrong)
         return value
     return run_user_code(lambda: adapter.validate_python(plain(value)), failed)
+
+
+class _Same:
+    """A type as a key: itself, and not another that is equal, such as the same union in another order."""
+
+    __slots__ = ("kind",)
+
+    def __init__(self, kind: Any) -> None:
+        self.kind = kind
+
+    def __hash__(self) -> int:
+        return id(self.kind)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and self.kind is other.kind
+
+
+@functools.lru_cache(maxsize=256)
+def _adapter(of: _Same) -> Any:
+    """Return what reads values of a type, made once; `None` where pydantic does not know it, or the class fails."""
+    import pydantic
+
+    try:
+        return pydantic.TypeAdapter(modern(of.kind))
+    except Exception:  # noqa: BLE001 - whatever a class of the user's raises
+        return None
 
 
 @overload

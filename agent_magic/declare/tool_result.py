@@ -48,7 +48,8 @@ def result_text(value: object, most: int = MOST_CHARS) -> ToolResult:
         most: The characters that go out. The model is told what was left out.
     """
     if type(value) is str:
-        return _written(value, most)
+        text = sendable(value)
+        return ToolResult(text, is_error=False, chars=len(text)) if len(text) <= most else _written(value, most)
     try:
         write = _with_files if holds_content(value) else _written
         return run_user_code(lambda: write(value, most), _failed)  # `__str__` and its like are the user's code

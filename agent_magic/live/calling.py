@@ -23,6 +23,7 @@ from agent_magic.live.people import Question, ask
 from agent_magic.live.ran import Ran
 from agent_magic.live.saving import write_artifact
 from agent_magic.record.ledger.base import IN_DOUBT, Busy, CallKey, Doubt
+from agent_magic.record.made import made
 from agent_magic.record.packing import pack, unpack
 from agent_magic.record.returned import Returned
 from agent_magic.record.secret_scan import masked, secrets_of
@@ -184,15 +185,8 @@ class Caller:
             text = value_text(task.name, ran.value)
         except RenderError:  # only a prompt needs a text of it
             text = f"<{type(ran.value).__name__}>"
-        return Result(
-            "succeeded",
-            _cut(text),
-            value=ran.value,
-            packed=pack(ran.value),
-            prints=shown.prints,
-            artifacts=ran.artifacts,
-            worker=ran.worker,
-        )
+        told = ("succeeded", _cut(text), None, None, "live", ran.value, pack(ran.value), shown.prints, "", False, 1)
+        return made(Result, (*told, False, "", ran.artifacts, (), ran.worker))
 
     def arguments(self, step: int) -> dict[str, Any]:
         """Return what a task takes: values, and what agents and tasks returned, by the names of its parameters."""

@@ -38,6 +38,7 @@ from agent_magic.live.saving import Saves
 from agent_magic.live.threads import in_thread
 from agent_magic.live.workers import Workers, check_sendable, pack_call, pack_ran, unpack_ran
 from agent_magic.machine import needs_processes
+from agent_magic.record.made import made
 from agent_magic.record.secret_scan import masked
 
 if TYPE_CHECKING:
@@ -79,12 +80,14 @@ async def run_function(
     sink = None if prints is None else Prints(prints)
     try:
         if process:
-            return await _within(timeout_s, _in_process(function, arguments, sink, remote, timeout_s))
-        if is_async(function):
-            return await _within(timeout_s, _on_loop(function, arguments, sink))
-        if main:
+            work = _in_process(function, arguments, sink, remote, timeout_s)
+        elif is_async(function):
+            work = _on_loop(function, arguments, sink)
+        elif main:
             return _on_main(function, arguments, timeout_s, sink)
-        return await _within(timeout_s, _in_thread(function, arguments, sink))
+        else:
+            work = _in_thread(function, arguments, sink)
+        return await (work if timeout_s is None else _within(timeout_s, work))
     finally:
         if sink is not None:
             sink.close()
@@ -104,9 +107,7 @@ def tool_result(ran: Ran, secrets: Mapping[str, str]) -> ToolResult:
     return told if content == told.content else told._replace(content=content)
 
 
-async def _within(timeout_s: float | None, work: Coroutine[Any, Any, Ran]) -> Ran:
-    if timeout_s is None:
-        return await work
+async def _within(timeout_s: float, work: Coroutine[Any, Any, Ran]) -> Ran:
     try:
         async with asyncio.timeout(timeout_s):
             return await work
@@ -124,22 +125,18 @@ async def _on_loop(function: Callable[..., Any], arguments: Mapping[str, Any], p
     """Await an `async def`. It may be cancelled by whoever cancels us; one that cancels itself has failed."""
     task = asyncio.current_task()
     before = 0 if task is None else task.cancelling()
-
-    def is_cut() -> bool:
-        return task is not None and task.cancelling() > before
-
     with Saves() as saves:
         try:
             with prints or nullcontext():
-                ran = Ran(await function(**arguments))
+                ran = made(Ran, (await function(**arguments), None, "", True, (), ""))
         except GeneratorExit:  # the loop is gone
             raise
         except BaseException as error:
-            if isinstance(error, asyncio.CancelledError) and is_cut():
+            if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling() > before:
                 raise
             ran = failed(error)
         else:
-            if is_cut():  # it has swallowed what was meant for us
+            if task is not None and task.cancelling() > before:  # it has swallowed what was meant for us
                 raise asyncio.CancelledError
     return ran._replace(artifacts=saves.found) if saves.found else ran
 

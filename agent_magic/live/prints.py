@@ -31,11 +31,17 @@ class Prints:
         self._tell: Callable[[str], object] | None = tell
         self._left = MOST_CHARS
         self._token: Token[Prints | None] | None = None
-        self._streams: list[_Asking] = []
+        self._streams: tuple[_Asking, ...] = ()
 
     def __enter__(self) -> None:
         with _LOCK:
-            self._streams = [_installed(name) for name in ("stdout", "stderr") if getattr(sys, name) is not None]
+            out, err = sys.stdout, sys.stderr
+            if type(out) is _Asking and type(err) is _Asking:  # another function runs
+                out.users += 1
+                err.users += 1
+                self._streams = (out, err)
+            else:
+                self._streams = tuple(_installed(one) for one in ("stdout", "stderr") if getattr(sys, one) is not None)
         self._token = _WHOSE.set(self)
 
     def __exit__(self, *_: object) -> None:
@@ -43,7 +49,9 @@ class Prints:
             _WHOSE.reset(self._token)
         with _LOCK:
             for stream in self._streams:
-                stream.leave()
+                stream.users -= 1
+                if not stream.users:
+                    stream.leave()
 
     def write(self, text: str) -> None:
         """Take a piece of text, as long as somebody wants it."""
@@ -93,9 +101,8 @@ class _Asking:
             self.write(line)
 
     def leave(self) -> None:
-        """Give the place back with the last user, unless somebody else has taken it meanwhile."""
-        self.users -= 1
-        if not self.users and getattr(sys, self._name) is self:
+        """Give the place back, unless somebody else has taken it meanwhile."""
+        if getattr(sys, self._name) is self:
             setattr(sys, self._name, self._stream)
 
     def __getattr__(self, name: str) -> Any:

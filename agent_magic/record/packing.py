@@ -10,7 +10,7 @@ import base64
 import json
 import math
 from datetime import date, datetime
-from types import SimpleNamespace
+from types import NoneType, SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final, cast
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ MOST_CHARS: Final = 10_000_000
 """A longer value is not kept."""
 SCALARS: Final = (bool, int, str, type(None))
 _JSON: Final = json.JSONEncoder(allow_nan=False)
+_WORDS: Final = {None: "null", True: "true", False: "false"}
 KIND: Final = "$"
 """The key of the word that says what a packed object is. A dict of the user's that has it is packed as pairs."""
 
@@ -30,6 +31,10 @@ class _NoFormError(Exception):
 
 def pack(value: object) -> str | None:
     """Write a value as JSON; `None` where it has no form here, or is too long."""
+    kind = type(value)
+    if kind is str or kind is NoneType or kind is bool:  # what most tasks return that return no table
+        text = _JSON.encode(value) if kind is str else _WORDS[value]  # pyright: ignore[reportArgumentType]
+        return text if len(text) <= MOST_CHARS else None
     try:
         text = _JSON.encode(_packed(value))
     except (_NoFormError, ValueError, TypeError, RecursionError, OverflowError):

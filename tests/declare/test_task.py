@@ -224,3 +224,17 @@ def test_another_body_is_another_task():
 
     assert Task("f", one) != Task("f", two)
     assert Task("f", one) == replace(Task("f", one))
+
+
+def test_a_union_is_read_in_its_own_order():
+    """What reads a type is made once for each type, and two unions are equal whatever their order."""
+
+    def first(x: bool | int) -> None:
+        """Take a bool before a number."""
+
+    def second(x: int | bool) -> None:
+        """Take a number before a bool."""
+
+    for _ in range(2):
+        found = [Task("a", one).checked({"x": "1"})["x"] for one in (first, second)]
+        assert [bool, int] == [type(one) for one in found]

@@ -30,7 +30,8 @@ from agent_magic.providers.anthropic import models
 from agent_magic.providers.anthropic.batches import MessageBatches
 from agent_magic.providers.anthropic.errors import ENVIRONMENT_KEYS, AsCallErrors, excerpt
 from agent_magic.providers.anthropic.models import MODELS
-from agent_magic.providers.anthropic.stream import collect, counted, plain
+from agent_magic.providers.anthropic.sending import begin
+from agent_magic.providers.anthropic.stream import collect, counted
 from agent_magic.providers.anthropic.wire import body
 from agent_magic.providers.base import Provider
 
@@ -268,8 +269,8 @@ class Claude(Provider):
         """
         sdk = self._sdk()
         with AsCallErrors(stream, sdk):
-            made = await sdk.messages.create(**self._body(request), stream=True, timeout=_timeout(request.timeout_s))
-            events = plain(made, sdk)
+            options: Any = {"own": self._client is None, "basic_tools": self.price_list in BASIC_TOOLS}
+            events = await begin(sdk, self._marked(request), _timeout(request.timeout_s), **options)
             try:
                 answer = await collect(events, request, stream)
             finally:
@@ -279,9 +280,13 @@ class Claude(Provider):
         return answer
 
     def _body(self, request: Request) -> dict[str, Any]:
+        return body(self._marked(request), basic_tools=self.price_list in BASIC_TOOLS)
+
+    def _marked(self, request: Request) -> Request:
+        """Return a request with the marks of the cache that the seller knows."""
         if request.cached_turns and self.price_list in NO_MOVING_MARK:
-            request = request._replace(cached_turns=False)
-        return body(request, basic_tools=self.price_list in BASIC_TOOLS)
+            return request._replace(cached_turns=False)
+        return request
 
     @property
     def batches(self) -> MessageBatches | None:  # pyright: ignore[reportIncompatibleVariableOverride] - read only

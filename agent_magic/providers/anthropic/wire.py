@@ -9,6 +9,7 @@ each turn reads what the one before it has written.
 from __future__ import annotations
 
 import base64
+import json
 from typing import TYPE_CHECKING, Any, cast
 
 from agent_magic.errors import DeclarationError
@@ -17,6 +18,9 @@ from agent_magic.providers.anthropic.models import server_tool
 if TYPE_CHECKING:
     from agent_magic.declare.content import Attachment
     from agent_magic.record.request import Request
+
+
+_JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 
 def body(request: Request, *, basic_tools: bool = False) -> dict[str, Any]:
@@ -43,6 +47,22 @@ def body(request: Request, *, basic_tools: bool = False) -> dict[str, Any]:
     if request.cached_turns:
         found["cache_control"] = {"type": "ephemeral"}
     return found
+
+
+def body_text(request: Request, *, basic_tools: bool = False) -> bytes:
+    """Write what `body` returns, to be streamed, as JSON: what was said after the prompt as it is kept.
+
+    Args:
+        request: The request.
+        basic_tools: See `body`.
+    """
+    said = request.messages
+    if request.returned or not all(one.content[:1] == "[" for one in said):  # they have to be taken apart
+        return _JSON.encode(body(request, basic_tools=basic_tools) | {"stream": True}).encode()
+    found = body(request._replace(messages=()), basic_tools=basic_tools)
+    first = found.pop("messages")[0]
+    parts = [_JSON.encode(first), *(f'{{"role":"{one.role}","content":{one.content}}}' for one in said)]
+    return f'{_JSON.encode(found)[:-1]},"messages":[{",".join(parts)}],"stream":true}}'.encode()
 
 
 def _fill(messages: list[dict[str, Any]], request: Request) -> None:

@@ -1,0 +1,78 @@
+"""How a request goes out: by the SDK's `messages.create`, or as bytes through the same client.
+
+`messages.create` copies a body piece by piece, so each turn of a conversation costs more than the one before, and looks
+for somebody who traces it: together a sixth of what a turn costs (2026-11-25). So where the client is ours and nobody
+watches that method, the body is written as text, with each message as it is kept, and goes through the client's `post`,
+which authenticates, connects and raises like the method does. Whoever gives a client of their own, has put something in
+the place of the method, or traces with OpenTelemetry, sees each request go through the method.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+from types import FunctionType
+from typing import TYPE_CHECKING, Any
+
+from agent_magic.providers.anthropic.stream import named_stream, plain
+from agent_magic.providers.anthropic.wire import body, body_text
+
+if TYPE_CHECKING:
+    from anthropic import AsyncAnthropic, AsyncStream
+
+    from agent_magic.record.request import Request
+
+PATH = "/v1/messages"
+UNTRACED = frozenset({"ProxyTracerProvider", "NoOpTracerProvider"})
+"""The providers of OpenTelemetry that record nothing."""
+
+
+async def begin(
+    sdk: AsyncAnthropic, request: Request, limits: Any, *, own: bool, basic_tools: bool
+) -> AsyncStream[Any]:
+    """Send a request, and return the events of its response.
+
+    Args:
+        sdk: The client.
+        request: The request.
+        limits: The transport's timeouts.
+        own: Whether the client was made here.
+        basic_tools: See `body`.
+    """
+    if own and _is_unwatched(sdk, request.model):
+        content = body_text(request, basic_tools=basic_tools)
+        options: Any = {"timeout": limits}
+        return await sdk.post(
+            PATH, cast_to=object, content=content, options=options, stream=True, stream_cls=named_stream()
+        )
+    made = await sdk.messages.create(**body(request, basic_tools=basic_tools), stream=True, timeout=limits)
+    return plain(made, sdk)
+
+
+def _is_unwatched(sdk: AsyncAnthropic, model: str) -> bool:
+    """Return whether a request of this model goes out alike without `messages.create`, and nobody would miss it."""
+    import anthropic
+
+    if type(sdk) is not anthropic.AsyncAnthropic or _warns_of(model):
+        return False
+    create: Any = type(sdk.messages).create
+    if type(create) is not FunctionType or not create.__code__.co_filename.startswith(_folder()):
+        return False
+    traces = sys.modules.get("opentelemetry.trace")
+    return traces is None or type(traces.get_tracer_provider()).__name__ in UNTRACED
+
+
+@functools.lru_cache(maxsize=1024)
+def _warns_of(model: str) -> bool:
+    """Return whether the SDK warns of a model."""
+    from anthropic.resources.messages import DEPRECATED_MODELS
+
+    return model in DEPRECATED_MODELS
+
+
+@functools.lru_cache(maxsize=1)
+def _folder() -> str:
+    import anthropic
+
+    return os.path.join(os.path.dirname(anthropic.__file__), "")  # noqa: PTH118, PTH120 - names of code objects
