@@ -393,7 +393,10 @@ def _looked_up(written: str, names: Mapping[str, Any], agent: str) -> Sequence[T
     if name not in names:
         if written in FAMILIES:
             return [ServerTool(written)]
-        raise _unknown(written, [*(one for one in names if not one.startswith("_")), *FAMILIES], agent)
+        known = [*(one for one in names if not one.startswith("_")), *FAMILIES]
+        raise _unknown(
+            written, known, agent, f"%agents mcp {name} COMMAND starts a server of that name." if rest else ""
+        )
     value = names[name]
     if isinstance(value, Toolbox) and rest and rest != "*":
         if rest not in value.tools:
@@ -412,8 +415,8 @@ def _looked_up(written: str, names: Mapping[str, Any], agent: str) -> Sequence[T
     return _as_tools(getattr(value, rest))
 
 
-def _unknown(name: str, known: Iterable[str], agent: str) -> DeclarationError:
-    hint = did_you_mean(name, known).strip() or "Define the function in a cell above, and run that first."
+def _unknown(name: str, known: Iterable[str], agent: str, instead: str = "") -> DeclarationError:
+    hint = did_you_mean(name, known).strip() or instead or "Define the function in a cell above, and run that first."
     return DeclarationError(f"--tools of agent {agent!r}: {name!r} is not defined.", agent=agent, hint=hint)
 
 

@@ -89,7 +89,9 @@ class Parser(MagicArgumentParser):
             raise UsageError(f"{self.called}: {error}. Close the quotes.") from None
         for name, value in vars(found).items():
             if isinstance(value, list):
-                setattr(found, name, [_unquoted(one) for one in cast("list[Any]", value)])
+                plain = [_unquoted(one) for one in cast("list[Any]", value)]
+                apart = [part for one in plain for part in one.split(",") if part]  # a,b as in --tools a,b
+                setattr(found, name, apart if name == "names" else plain)
             else:
                 setattr(found, name, _unquoted(value))
         return found

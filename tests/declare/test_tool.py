@@ -430,6 +430,7 @@ def test_names_are_looked_up():
         ("shop.__init__", "is not defined"),
         ("number", "'number' is no tool but 3"),
         ("search.*", "is no tool"),
+        ("files.*", "%agents mcp files COMMAND starts a server of that name"),
         (3, "must be names"),
         ([3], "must be a function, got 3"),
     ],

@@ -38,6 +38,7 @@ def test_quotes_around_a_value_are_no_part_of_it() -> None:
     """Of options and of names."""
     given = VERBS.parser("run").read(""" "one" 'two' --plan "p" --schedule 'layers' """)
     assert (["one", "two"], "p", "layers") == (given.names, given.plan, given.schedule)
+    assert ["one", "two", "three"] == VERBS.parser("run").read("one,two, three").names
 
 
 @pytest.mark.parametrize(
