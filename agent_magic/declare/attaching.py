@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from agent_magic.declare.content import Attachment, Placed, Prompt, check_sizes
 from agent_magic.declare.pictures import as_attachment, frozen, holds_content, is_one, text_document
-from agent_magic.declare.serialization import RenderError, reader_of, value_text
+from agent_magic.declare.serialization import RenderError, reader_of, sendable, value_text
 from agent_magic.errors import DeclarationError
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def shows_content(agent: Step, values: Mapping[str, Any]) -> bool:
     return any(name in found and holds_content(found[name]) for name in agent.template.names)
 
 
-def render(agent: Step, shared: Sequence[Attachment], values: Mapping[str, Any]) -> Prompt:
+def render(agent: Step, shared: Sequence[str | Attachment], values: Mapping[str, Any]) -> Prompt:
     """Return the prompt of an agent: what it shares with others, what it attaches, then its text.
 
     What it attaches is a document of its text where it is no picture or document. An answer that is not there yet is
@@ -54,7 +54,7 @@ def render(agent: Step, shared: Sequence[Attachment], values: Mapping[str, Any])
 
     Args:
         agent: The agent.
-        shared: The pictures and documents that are its context; none where that is a text.
+        shared: The parts of its context; none where that is a text.
         values: What the names in its prompt and those that it attaches stand for.
 
     Raises:
@@ -63,16 +63,22 @@ def render(agent: Step, shared: Sequence[Attachment], values: Mapping[str, Any])
     prompt = agent.template.render(values)
     if not agent.attach and not shared:
         return prompt
-    found = [*shared, *(one for name in agent.attach for one in _attachments(name, values[name], agent.name))]
+    own = [one for name in agent.attach for one in _attachments(name, values[name], agent.name)]
     text, placed = "", list[Placed]()
-    for one in found:
-        placed.append(Placed(len(text), one))
-        text += f"{one.label}\n"
+    for one in (*shared, *own):
+        if isinstance(one, Attachment):
+            placed.append(Placed(len(text), one))
+        text += f"{one if isinstance(one, str) else one.label}\n"
+    several = sum(len(one if isinstance(one, str) else one.label) + 1 for one in shared) if len(shared) > 1 else 0
     placed += [Placed(at + len(text), one) for at, one in prompt.attachments]
-    return Prompt(text + prompt.text, tuple(placed))
+    return Prompt(text + prompt.text, tuple(placed), several)
 
 
-def documents_of(agents: Sequence[Step], values: Mapping[str, Any]) -> dict[str | None, tuple[Attachment, ...]]:
+Parts = tuple[str | Attachment, ...]
+"""A context that is pictures and documents, and texts beside them, in their order."""
+
+
+def documents_of(agents: Sequence[Step], values: Mapping[str, Any]) -> dict[str | None, Parts]:
     """Return the contexts that are pictures or documents, or have some among their parts, by their names.
 
     Raises:
@@ -80,17 +86,23 @@ def documents_of(agents: Sequence[Step], values: Mapping[str, Any]) -> dict[str 
     """
     users = {one.context: one for one in reversed(agents) if one.context is not None}
     return {
-        name: tuple(_attachments(name, values[name], user.name, "shares"))
+        name: tuple(_parts(name, values[name], user.name))
         for name, user in users.items()
         if name in values and holds_content(values[name])
     }
 
 
-def _attachments(name: str, value: object, agent: str, does: str = "attaches") -> Iterator[Attachment]:
+def _attachments(name: str, value: object, agent: str) -> Iterator[Attachment]:
+    for one in _parts(name, value, agent, "attaches"):
+        yield text_document(one, name) if isinstance(one, str) else one
+
+
+def _parts(name: str, value: object, agent: str, does: str = "shares") -> Iterator[str | Attachment]:
+    """Yield pictures and documents, and what else there is as text, in order."""
     if holds_content(value) and not is_one(value):
         every = cast("dict[str, object]", value).values() if isinstance(value, dict) else cast("list[object]", value)
         for one in every:
-            yield from _attachments(name, one, agent, does)
+            yield from _parts(name, one, agent, does)
         return
     if isinstance(value, os.PathLike):
         raise DeclarationError(
@@ -108,7 +120,7 @@ def _attachments(name: str, value: object, agent: str, does: str = "attaches") -
         message = f"Agent {agent!r} {does} {name}, which cannot be written as text: {error}."
         raise DeclarationError(message, agent=agent) from None
     if text.strip():
-        yield text_document(text, name)
+        yield sendable(text)
 
 
 def checked(prompt: Prompt, agent: Step, *, ahead: bool = False) -> Prompt:

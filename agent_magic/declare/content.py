@@ -146,10 +146,12 @@ class Prompt(NamedTuple):
     Attributes:
         text: The text, with a label for each attachment.
         attachments: Where they stand, in order.
+        shared: How much of the text is a context of several parts, which others begin with, too.
     """
 
     text: str
     attachments: tuple[Placed, ...] = ()
+    shared: int = 0
 
 
 NO_PROMPT = Prompt("")
@@ -211,15 +213,25 @@ class Marking:
         _MARKS.reset(self._token)
 
 
-def blocks_of(text: str, attachments: Sequence[Placed]) -> list[str | Attachment]:
-    """Return a prompt in the order in which it is sent: texts as they are, those of white space alone left out."""
+def blocks_of(text: str, attachments: Sequence[Placed], shared: int = 0) -> list[str | Attachment]:
+    """Return a prompt in the order in which it is sent: texts as they are, those of white space alone left out.
+
+    Args:
+        text: The text of the prompt.
+        attachments: What stands in it.
+        shared: A text does not go on behind this place: the blocks before it are those of others, too.
+    """
     found: list[str | Attachment] = []
     end = 0
     for at, attachment in attachments:
-        found += [text[end:at], attachment]
+        found += [*_cut(text, end, at, shared), attachment]
         end = at + len(attachment.label)
-    found.append(text[end:])
+    found += _cut(text, end, len(text), shared)
     return [one for one in found if not isinstance(one, str) or one.strip()]
+
+
+def _cut(text: str, begin: int, end: int, at: int) -> list[str]:
+    return [text[begin:at], text[at:end]] if begin < at < end else [text[begin:end]]
 
 
 def check_sizes(attachments: Iterable[Attachment], agent: str, text_bytes: int = 0) -> None:

@@ -28,8 +28,8 @@ class Context:
 
     Args:
         name: The key: agents share it by `context=NAME`, and `{{ NAME }}` in a prompt is its text.
-        text: A Jinja2 template, with the rules of a prompt. With a picture or a document in it, its texts go out as
-            documents, as those of a list do.
+        text: A Jinja2 template, with the rules of a prompt. With a picture or a document in it, it is sent in parts,
+            as a list is.
 
     Raises:
         DeclarationError: The name or the template cannot be read.

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from agent_magic.declare.agent import Agent
 from agent_magic.declare.condition import condition_of
-from agent_magic.declare.content import Attachment
 from agent_magic.declare.plan_json import part_to_dict
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
+    from agent_magic.declare.attaching import Parts
     from agent_magic.declare.plan import Plan
     from agent_magic.declare.step import Step
 
@@ -46,8 +46,10 @@ def outline_of(plan: Plan, replaced: Callable[[str], str], prompts: Mapping[int,
     }
 
 
-def _text(context: str | tuple[Attachment, ...] | None) -> str:
-    return context or "" if isinstance(context, str | None) else " ".join(one.label for one in context)
+def _text(context: str | Parts | None) -> str:
+    if isinstance(context, str | None):
+        return context or ""
+    return " ".join(one if isinstance(one, str) else one.label for one in context)
 
 
 def _has_context(step: Step) -> bool:

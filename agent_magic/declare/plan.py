@@ -38,7 +38,7 @@ from agent_magic.errors import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from agent_magic.declare.content import Attachment
+    from agent_magic.declare.attaching import Parts
     from agent_magic.declare.step import Step
 
 OnCycle = Literal["error", "sequential"]
@@ -491,8 +491,8 @@ class Plan:
             return None
         return Taken(returns, group is not None and view_of(self.agents, group, step).kind == "all")
 
-    def context_of(self, number: int) -> str | tuple[Attachment, ...] | None:
-        """Return what the agent with a number shares with others: a text, or pictures and documents; `None` if nothing.
+    def context_of(self, number: int) -> str | Parts | None:
+        """Return what the agent with a number shares with others: a text, or parts of other kinds; `None` if nothing.
 
         Args:
             number: The agent's number in declared order.
@@ -527,8 +527,8 @@ class Plan:
                 checked.add(agent.context)
 
     @cached_property
-    def documents(self) -> Mapping[str | None, tuple[Attachment, ...]]:
-        """The contexts that are pictures or documents, in order, by name. They stand before the prompts."""
+    def documents(self) -> Mapping[str | None, Parts]:
+        """The parts of contexts that are or have pictures or documents, by name. They stand before the prompts."""
         return documents_of(self.agents, {**self.values, **self.shown})
 
     @cached_property
@@ -577,7 +577,8 @@ class Plan:
                 continue
             values = {**self.values, **(agent.part.values if agent.part is not None else {})}
             names = [name for name in agent.template.whole if name not in answers and name not in self.groups]
-            found += python_notes([*names, *([agent.context] if agent.context else [])], values)
+            shared = [agent.context] if agent.context and agent.context not in self.documents else []
+            found += python_notes([*names, *shared], values)
         return list(dict.fromkeys(found))
 
     def _names(self, numbers: Iterable[int]) -> tuple[str, ...]:

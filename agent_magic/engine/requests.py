@@ -111,7 +111,7 @@ def ask(
         agent.cite,
         False,
         (),
-        len(context) if isinstance(context, tuple) and len(context) > 1 else 0,
+        prompt.shared,
     )
     return made(Request, asked)
 

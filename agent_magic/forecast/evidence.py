@@ -277,7 +277,7 @@ def sent_ahead(plan: Plan, record: RunRecord, number: int) -> tuple[str, tuple[A
     """Return what an agent would send that never was asked, as far as it can be written."""
     answers = {name: plan.meaning_of(plan.index[name], record[name].text) for name in plan.inputs[number]}
     agent = plan.agents[number]
-    prompt, placed = plan.prompt_ahead(number, answers)
+    prompt, placed, _ = plan.prompt_ahead(number, answers)
     context = plan.context_of(number)
     after = (agent.system_text or "") + (context if isinstance(context, str) else "") + agent.schema + agent.tools_text
     attached = tuple(one.attachment for one in placed)

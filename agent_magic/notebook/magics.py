@@ -211,8 +211,11 @@ class AgentMagics(Magics, Settings):
         if context.name in names:
             notes.append(f"--context {context.name} and {{{{ {context.name} }}}} take this cell, not your variable")
         missing = [name for name in context.uses if name not in names]
-        size = None if missing else len(context.render(names)) // CHARS_PER_TOKEN
-        display_bundle(context_card(context.name, size, self.session.sharing(context.name, plan), missing, notes))
+        found = None if missing else context.render(names)
+        size = len(found) // CHARS_PER_TOKEN if isinstance(found, str) else None
+        parts = [one if isinstance(one, str) else one.label for one in found] if isinstance(found, list) else []
+        shared = self.session.sharing(context.name, plan)
+        display_bundle(context_card(context.name, size, shared, missing, notes, parts=parts))
 
     def declare_task(self, task: Task, variables: Mapping[str, Any]) -> None:
         """Declare a function that a cell marks with `am.task`. Those of modules are none of this notebook's."""

@@ -242,7 +242,11 @@ def _prompts_text(plan: Plan, client: Provider) -> str:
     for name, numbers in sharing.items():
         who = ", ".join(plan.names[number] for number in numbers)
         context = plan.context_of(numbers[0]) or ""
-        shown = _shortened(context) if isinstance(context, str) else "\n".join(one.label for one in context)
+        shown = (
+            _shortened(context)
+            if isinstance(context, str)
+            else "\n".join(_shortened(one) if isinstance(one, str) else one.label for one in context)
+        )
         parts.append(f"--- context {name}, first for {who}\n{shown}")
     printed: Counter[str] = Counter()
     for number, agent in enumerate(plan.agents):

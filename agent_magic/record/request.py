@@ -47,7 +47,7 @@ class Request(NamedTuple):
         cite: Whether the answer names the places of the documents that it quotes.
         cached_turns: Whether the provider is asked to cache the conversation up to its end, for its next turn.
         returned: Pictures and PDFs that tools returned. In `messages` the sha256 of each stands for its bytes.
-        shared: How many of the attachments that stand first are a context of several; 0 where it is one, or a text.
+        shared: How much of the prompt is a context of several parts; 0 where that is one of them, or a text.
     """
 
     model: str
@@ -77,7 +77,7 @@ class Request(NamedTuple):
         """
         if not self.attachments:
             return self.prompt
-        parts = blocks_of(self.prompt, self.attachments)
+        parts = blocks_of(self.prompt, self.attachments, self.shared)
         return [{"type": "text", "text": one} if isinstance(one, str) else self._block(one, data_of) for one in parts]
 
     def _block(self, one: Attachment, data_of: Callable[[Attachment], str]) -> dict[str, Any]:

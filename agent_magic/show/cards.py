@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     from agent_magic.show.theme import Theme
 
 
+LONGEST_PART = 40
+"""The characters of a text among the parts of a context that its card shows."""
+
+
 def _many(items: int | None, most: int | None) -> str:
     """Say how many items there are, or may be."""
     if most is not None:
@@ -83,7 +87,13 @@ def declarations_card(told: Sequence[Mapping[str, Any]], notes: Sequence[str] = 
 
 
 def context_card(
-    name: str, tokens: int | None, shared_by: Sequence[str], undefined: Sequence[str] = (), notes: Sequence[str] = ()
+    name: str,
+    tokens: int | None,
+    shared_by: Sequence[str],
+    undefined: Sequence[str] = (),
+    notes: Sequence[str] = (),
+    *,
+    parts: Sequence[str] = (),
 ) -> dict[str, str]:
     """Return the card of a declared context; see `declaration_card`.
 
@@ -93,8 +103,10 @@ def context_card(
         shared_by: The agents that use it.
         undefined: Names in it that have no value yet.
         notes: Other warnings.
+        parts: Where it has pictures or documents, their labels, and the texts between.
     """
     facts = [] if tokens is None else [f"about {count(tokens)} tokens"]
+    facts += [f"{len(parts)} parts: {listed([single_line(one)[:LONGEST_PART] for one in parts])}"] if parts else []
     facts += [f"shared by {listed(shared_by)}"] if shared_by else []
     warnings = [f"not defined yet: {listed(undefined)}"] if undefined else []
     return _card("context", name, facts, [*warnings, *map(single_line, notes)])

@@ -27,7 +27,8 @@ from agent_magic.record.answer import CHARS_PER_TOKEN
 if TYPE_CHECKING:
     from collections.abc import Container, Mapping, Sequence
 
-    from agent_magic.declare.content import Attachment, TokenRule
+    from agent_magic.declare.attaching import Parts
+    from agent_magic.declare.content import TokenRule
     from agent_magic.declare.dag import Dag
     from agent_magic.declare.plan import Plan
     from agent_magic.engine.policy import Policy
@@ -180,17 +181,19 @@ def paying_groups(
     ]
 
 
-def context_tokens(context: str | Sequence[Attachment] | None, rule: TokenRule | None) -> tuple[int, int]:
+def context_tokens(context: str | Parts | None, rule: TokenRule | None) -> tuple[int, int]:
     """Return how many tokens a context has, estimated and at most.
 
     Args:
-        context: The text, or the pictures and documents.
+        context: The text, or its parts.
         rule: How many tokens its model makes of pictures and PDFs.
     """
     if context is None or isinstance(context, str):
         text, (likely, most) = context or "", (0, 0)
     else:
-        text, (likely, most) = "".join(one.text for one in context), tokens_of(context, rule)
+        files = [one for one in context if not isinstance(one, str)]
+        text = "".join(one if isinstance(one, str) else one.text for one in context)
+        likely, most = tokens_of(files, rule)
     return likely + len(text) // CHARS_PER_TOKEN, most + len(text.encode(errors="replace"))
 
 

@@ -44,7 +44,8 @@ from agent_magic.record.terms import Ceiling, Terms
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from agent_magic.declare.content import Attachment, TokenRule
+    from agent_magic.declare.attaching import Parts
+    from agent_magic.declare.content import TokenRule
     from agent_magic.declare.flow import Left
     from agent_magic.declare.plan import Plan
     from agent_magic.engine.policy import Policy
@@ -325,9 +326,7 @@ def _pacer(terms: Terms) -> Pacer:
     return pacer
 
 
-def _shared(
-    context: str | Sequence[Attachment] | None, rule: TokenRule | None, guess: Guess, end: int
-) -> dict[str, int]:
+def _shared(context: str | Parts | None, rule: TokenRule | None, guess: Guess, end: int) -> dict[str, int]:
     """Return what of an agent's input others send too."""
     estimated, most = context_tokens(context, rule)
     prefix = 0 if guess.held else min(estimated, round(guess.input[end]))

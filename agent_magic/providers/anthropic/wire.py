@@ -12,6 +12,7 @@ import base64
 import json
 from typing import TYPE_CHECKING, Any, cast
 
+from agent_magic.declare.content import blocks_of
 from agent_magic.errors import DeclarationError
 from agent_magic.providers.anthropic.models import server_tool
 
@@ -42,8 +43,12 @@ def body(request: Request, *, basic_tools: bool = False) -> dict[str, Any]:
     if request.cached and request.context:
         found["system"][0]["cache_control"] = mark
     elif request.cached and request.attachments:  # the context is the pictures and documents that stand first
-        files = [one for one in found["messages"][0]["content"] if one["type"] != "text"]
-        files[max(0, request.shared - 1)]["cache_control"] = mark
+        blocks = found["messages"][0]["content"]
+        if request.shared:
+            own = [one for one in request.attachments if one.at < request.shared]
+            blocks[len(blocks_of(request.prompt[: request.shared], own)) - 1]["cache_control"] = mark
+        else:
+            next(one for one in blocks if one["type"] != "text")["cache_control"] = mark
     if request.cached_turns:
         found["cache_control"] = {"type": "ephemeral"}
     return found
