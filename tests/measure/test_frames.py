@@ -59,6 +59,7 @@ WORDS = {
     "kind",
 }
 COUNTS = {
+    "searches",
     "tasks",
     "turn",
     "round",
