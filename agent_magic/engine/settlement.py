@@ -73,10 +73,10 @@ class Settlement:
         model = attempt.begun.request.model
         price = outcome.price or (NOT_BILLED if usage is NOTHING_USED else self._priced(step, model, usage))
         if self._gate is not None:
-            self._gate.ended(outcome.status, answered=failure is not None)
             if failure is not None and failure.kind == "RateLimited":
                 self._gate.refused(step, failure.retry_after_s, failure.limit, outcome.readings, now)
             self._give_back(step, usage, price.cost_usd, _blame(outcome, failure), now)
+            self._gate.ended(outcome.status, answered=failure is not None)  # lets other runs go, so it comes last
         why, kind = (None, None) if answer is not None else ("stopped", CANCELLED)
         if failure is not None:
             why, kind = failure.why, failure.kind

@@ -107,6 +107,19 @@ SOON = Scene(((),) * 5, (Asked(0.25),) * 5, Policy(4, seed=1))
 WOKEN_BY_THE_KEY = replace(SOON, key=True, others=((0.0, SOON),))
 """The first reply to an untried key wakes the other run within the call that tells of it."""
 
+WOKEN_BY_A_REFUSAL = Scene(
+    ((),) * 7,
+    (
+        Asked(4.0625, model="claude-opus-5"),
+        *(Asked(took_s, model="claude-haiku-5-5") for took_s in (2.0625, *(0.0625,) * 5)),
+    ),
+    Policy(4, max_attempts=1, seed=1),
+    (6.0, 20_000.0, 20_000.0),
+    key=True,
+    others=((0.0, Scene(((),), (Asked(0.0625, model="claude-haiku-5-5"),), Policy(1, max_attempts=1, seed=1))),),
+)
+"""The first reply to an untried key was a 429: the other run went before the wait that it names was known."""
+
 WOKEN_BY_THE_FIRST_REPLY = replace(SOON, policy=Policy(1, seed=1), limits=(60.0, 5e6, 5e6), others=((0.0, SOON),))
 """A run of four waits for the first reply that a run of one gets, and is told of it."""
 
@@ -141,6 +154,7 @@ CASES = {
     "over when its slot came": OVER_WHEN_ITS_SLOT_CAME,
     "paused in its turn": PAUSED_IN_ITS_TURN,
     "woken by the key": WOKEN_BY_THE_KEY,
+    "woken by a refusal": WOKEN_BY_A_REFUSAL,
     "woken by the first reply": WOKEN_BY_THE_FIRST_REPLY,
     "paused beside another": PAUSED_BESIDE_ANOTHER,
     "nowhere for a while": NOWHERE_FOR_A_WHILE,
