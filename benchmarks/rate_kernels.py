@@ -3,7 +3,7 @@
 On the virtual clock of `rate_world`: each kernel has a pacer of its own, and a row on a board that the others read
 every half a second, as in the ledger's file. Without shares each of them only reads the headers of its own responses.
 
-Run it with `python -m benchmarks.rate_kernels`; it takes a minute and a half.
+Run it with `python -m benchmarks.rate_kernels`; it takes three minutes.
 """
 
 from __future__ import annotations
@@ -17,13 +17,15 @@ from statistics import median
 from typing import Any
 
 from agent_magic.engine.pacing.pacer import Pacer
-from agent_magic.engine.pacing.share import BEAT_S, Claims, claims, row_of, shares_of
+from agent_magic.engine.pacing.share import Claims, beat_s, claims, limits_of, row_of, shares_of
 from benchmarks.measuring import print_heading, print_table
 from benchmarks.rate_world import MODEL, Kind, Paced, Result, Server, World, draw
 
 SEEDS = 5
 FROM_S, UNTIL_S = 10.0, 60.0
 """The time that is measured: all of them are under way by then."""
+FEW, LONG_S = 60, 310.0
+"""Of a limit of so few a minute until when: less would be counted too roughly."""
 
 
 @dataclass
@@ -42,9 +44,10 @@ class Board:
         demands = client.pacer.demands((MODEL,), world.now)
         told = self.told[name] = claims(demands, self.told.get(name, {}), name, others, world.now)
         self.rows[name] = row_of(told)
+        client.pacer.recall(limits_of(others, demands), {}, world.now)
         if client.pacer.set_shares(shares_of(told), world.now):
             client.pump()
-        world.later(world.now + BEAT_S, partial(self.beat, world, name, client, until_s))
+        world.later(world.now + beat_s(told), partial(self.beat, world, name, client, until_s))
 
 
 @dataclass(frozen=True)
@@ -97,7 +100,10 @@ SCENES: dict[str, tuple[Kind, float, list[Kernel]]] = {
 SCENES |= {
     "input, 250 beside 5,000 tokens": ("input", 6e5, [Kernel(SMALL), Kernel(LARGE)]),
     "input, 3 of 250 beside 5,000": ("input", 6e5, [Kernel(LARGE), *[Kernel(SMALL)] * 3]),
-    "input, 70 % of the bucket each": ("input", 6e5, [Kernel({"inputs": (7_000, 0.05)})] * 2),
+    **{
+        f"input, 70 % of the bucket each, {count} kernels": ("input", 6e5, [Kernel({"inputs": (7_000, 0.05)})] * count)
+        for count in (1, 2, 4)
+    },
     "requests, the second after 10 s": ("requests", 3_000, [Kernel(), Kernel(from_s=10.0)]),
     "requests, one needs only 20 %": ("requests", 3_000, [Kernel(), Kernel(per_s=10.0, count=2_000)]),
     "output, one needs only 20 %": ("output", 6e5, [Kernel(), Kernel(per_s=6.0, count=2_000)]),
@@ -110,18 +116,19 @@ def of_scene(name: str, capacity_s: float, *, shared: bool, seeds: int = SEEDS) 
     limit = {"requests": "rpm", "input": "itpm", "output": "otpm"}[kind]
     parts: list[list[float]] = []
     refused: list[float] = []
+    until_s = LONG_S if per_minute <= FEW else UNTIL_S
     for seed in range(seeds):
         server = Server(**{limit: per_minute}, capacity_s=capacity_s)  # pyright: ignore[reportArgumentType]
-        results = together(server, kernels, seed, shared=shared)
+        results = together(server, kernels, seed, shared=shared, until_s=until_s)
         since_s = max(FROM_S, *(kernel.from_s + 2.0 for kernel in kernels))
-        parts.append([result.share(kind, per_minute, since_s, UNTIL_S) for result in results])
+        parts.append([result.share(kind, per_minute, since_s, until_s) for result in results])
         refused.append(sum(len(one.refused) for one in results) / sum(len(one.sent) for one in results))
     return parts, max(refused)
 
 
 def main() -> None:
     """Print the table."""
-    print_heading("Kernels on one key", f"Second {FROM_S:g} to {UNTIL_S:g}, {SEEDS} seeds.")
+    print_heading("Kernels on one key", f"Second {FROM_S:g} to {UNTIL_S:g}, of few requests {LONG_S:g}; {SEEDS} seeds.")
     rows: list[tuple[object, ...]] = []
     for name, capacity_s in product(SCENES, (1, 10)):
         row: list[object] = [name, capacity_s]

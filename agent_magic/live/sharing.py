@@ -7,13 +7,14 @@ import time
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
-from agent_magic.engine.pacing.share import BEAT_S, claims, row_of, shares_of
+from agent_magic.engine.pacing.share import BEAT_S, beat_s, claims, is_news, limits_of, row_of, shares_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 
     from agent_magic.engine.pacing.pacer import Pacer
     from agent_magic.engine.pacing.share import Claims, Demands
+    from agent_magic.record.terms import Ceilings
 
 
 class Rows(Protocol):
@@ -22,8 +23,12 @@ class Rows(Protocol):
     name: str
     """What the others call this one."""
 
-    def look(self, decide: Callable[[Mapping[str, Any]], Any]) -> bool:
+    def look(self, decide: Callable[[Mapping[str, Any]], Any], *, beat: bool = True) -> bool:
         """Read the rows of the others, and write our own; `False` where that is not possible now. On any thread."""
+        ...
+
+    def peek(self) -> Mapping[str, Any]:
+        """Read the rows of the others, and write nothing. On any thread."""
         ...
 
     def leave(self) -> None:
@@ -54,7 +59,8 @@ class Sharing:
         self.pacer, self._rows, self._clock, self._common_clock = pacer, rows, clock, common_clock
         self._runs: list[tuple[tuple[str, ...], Callable[[], object]]] = []
         self._told: Claims = {}
-        self._looked_s = -BEAT_S
+        self._limits: Ceilings = {}
+        self._looked_s = self._wrote_s = -BEAT_S
         self.kernels = 1
 
     @asynccontextmanager
@@ -85,10 +91,15 @@ class Sharing:
     async def _beats(self) -> None:
         """Look again and again. The file is read and written on a thread, so the loop never waits for it."""
         while True:
-            await asyncio.sleep(BEAT_S)
-            if self._clock() - self._looked_s < BEAT_S / 2:  # another run of the session has just looked
+            wait_s = beat_s(self._told)
+            await asyncio.sleep(wait_s)
+            if self._clock() - self._looked_s < wait_s / 2:  # another run of the session has just looked
                 continue
-            if await asyncio.to_thread(self._look, self._demands()) and self._keep():
+            demands = self._demands()
+            beat = self._looked_s - self._wrote_s >= BEAT_S - wait_s / 2
+            if not beat and not await asyncio.to_thread(self._peek, demands):
+                continue
+            if await asyncio.to_thread(self._look, demands, beat=beat) and self._keep():
                 for _, wake in list(self._runs):
                     wake()
 
@@ -96,14 +107,28 @@ class Sharing:
         self._looked_s = self._clock()
         return self.pacer.demands((name for names, _ in self._runs for name in names), self._looked_s)
 
-    def _look(self, demands: Demands) -> bool:
+    def _peek(self, demands: Demands) -> bool:
+        """Say whether there is something to write: a turn begins or ends, or we have begun to wait, or ceased to."""
+        told = claims(demands, self._told, self._rows.name, self._rows.peek(), self._common_clock())
+        if is_news(told, self._told):
+            return True
+        self._told = told
+        return False
+
+    def _look(self, demands: Demands, *, beat: bool = True) -> bool:
         def decide(others: Mapping[str, Any]) -> Any:
             self.kernels = 1 + len(others)
+            self._limits = limits_of(others, demands)
             self._told = claims(demands, self._told, self._rows.name, others, self._common_clock())
             return row_of(self._told)
 
-        return self._rows.look(decide)
+        if beat:
+            self._wrote_s = self._looked_s
+        return self._rows.look(decide, beat=beat)
 
     def _keep(self) -> bool:
-        """Keep to our share. Return whether it has changed."""
-        return self.pacer.set_shares(shares_of(self._told), self._clock())
+        """Keep to our share, of the limits too that others know. Return whether it has changed."""
+        now = self._clock()
+        changed = self.pacer.set_shares(shares_of(self._told), now)
+        self.pacer.recall(self._limits, {}, now)
+        return changed

@@ -48,14 +48,19 @@ def untold(seed: int = 0) -> Pacer:
 
 
 def test_with_nothing_known_one_goes_and_after_a_moment_a_few():
-    """The rest waits for the first reply, but nobody for long, and another model's first reply is its own."""
+    """The rest waits for the first reply, but nobody for long, and another model's first reply is its own.
+
+    The few go one by one: a refusal comes at once, and one says as much as seven.
+    """
     pacer = Pacer()
     assert 1 == len(all_that_go(pacer, 1.0))
     assert Hold("limits", 1.0 + PATIENCE_S) == pacer.ask(MODEL, 100, 100, 1.0)
     assert [] == all_that_go(pacer, 1.0 + 0.9 * PATIENCE_S)
     assert 1 == len(all_that_go(pacer, 1.0, OTHER))
-    assert FIRST_WINDOW - 1 == len(all_that_go(pacer, 1.0 + PATIENCE_S))
-    got = pacer.ask(MODEL, 100, 100, 1.0 + PATIENCE_S)
+    assert 1 == len(all_that_go(pacer, 1.0 + PATIENCE_S))
+    assert 2 == len(all_that_go(pacer, 1.0 + PATIENCE_S + DOUBLE_S))
+    assert FIRST_WINDOW - 4 == len(all_that_go(pacer, 1.0 + PATIENCE_S + 2 * DOUBLE_S))
+    got = pacer.ask(MODEL, 100, 100, 1.0 + PATIENCE_S + 2 * DOUBLE_S)
     assert isinstance(got, Hold)
     assert "limits" == got.reason
 

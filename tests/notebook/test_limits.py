@@ -44,7 +44,7 @@ def test_an_inferred_limit_says_from_what(capsys: pytest.CaptureFixture[str]):
     magics = AgentMagics(InteractiveShell.instance())
     pacer = magics.session.shared.pacer
     now = time.monotonic()
-    tickets = [pacer.ask("claude-haiku-5-5", 100, 100, now + wait_s) for wait_s in (0.0, PATIENCE_S, PATIENCE_S)]
+    tickets = [pacer.ask("claude-haiku-5-5", 100, 100, now + wait_s) for wait_s in (0.0, PATIENCE_S, 2 * PATIENCE_S)]
     for ticket in tickets[1:]:
         assert isinstance(ticket, Ticket)
         pacer.refused(ticket, 1.0, None, now + 1.0)

@@ -70,6 +70,16 @@ def test_who_does_not_look_any_more_is_forgotten_after_ten_looks(ledger):
     assert {one.name: "here"} == seen_by(two)
 
 
+def test_looks_between_beats_make_nobody_forgotten(ledger):
+    """Kernels that take turns look often, and beat no more often. Peeking writes nothing."""
+    one, two = ledger.presence("key", "here"), ledger.presence("key", "here")
+    seen_by(one)
+    for _ in range(2 * LOOKS):
+        assert two.look(lambda _: "there", beat=False)
+        assert {one.name: "here"} == two.peek()
+    assert {two.name: "there"} == one.peek()
+
+
 def test_a_process_that_was_killed_is_forgotten_at_the_next_look(ledger):
     """Its row says which process it was."""
     code = (

@@ -28,8 +28,8 @@ earlier retries fail. A 529 says nothing of our own limits. (Source: the vendor'
 * *How long answers are* (`ratio`, `output`). Expectations are corrected by what answers used. By Little's law as much
   output may be under way as flows in while it is.
 * *A limit that nobody announces* (`window`). First one request goes ahead, as through a half-open circuit breaker,
-  until a reply begins or half a second has passed. Then slow start, by time and not by round trips: requests under way
-  double every fifth of a second until something is refused. Refusals come at once, so silence is good news. What passes
+  until a reply begins or half a second has passed; a second one then tries whether that was wise. Then slow start, by
+  time and not by round trips: requests under way double every fifth of a second until something is refused. Refusals come at once, so silence is good news. What passes
   between two refusals is what flows in, and that is the inferred limit. From then on it is a bucket like any other, and
   is probed: the longer it holds requests, the more is tried.
 * *Refusals without a limit* (`window`): of a proxy, or injected. Between two of a limit the same passes, between two of
@@ -61,6 +61,9 @@ reading is believed over both.
   that counts in windows of ten seconds.
 * *A pace that is halved by refusals*, beside the buckets: an inferred limit says the same, and says it in requests per
   minute.
+* *Eight at once after the half second*: 7 of them refused under a limit of one a second, and one tells as much.
+* *A large request that passes, where the margins have no room, as soon as the bucket is believed to hold it*: 4 % of
+  those of 70 % of a bucket refused, and 0.91 of the limit used in place of 0.94 by waiting until it is full.
 * *Watching how much of each answer has arrived*: 0.91 in place of 0.87 of an output limit where answers take ten
   seconds and the bucket holds one, nothing elsewhere. Forecasts could not repeat it: they see pieces at other instants.
 * *Modelling what answers produce meanwhile*: worse than counting them when they end.

@@ -51,6 +51,7 @@ class Bucket:
         source: Who says what the limit is; `None` while it is unknown.
         limit: Per minute; 0 while unknown.
         rate: Per second, of it and of our share of it; 0 while unknown.
+        taken: All that was ever taken.
         share: Our share of the limit, above 0: kernels that use one key divide it. An inferred limit is ours alone.
         level: What may pass at the latest change; negative while something is owed.
         capacity: The most that was ever seen in it: so much certainly fits.
@@ -66,8 +67,8 @@ class Bucket:
         self._announced = 0.0
         self.source: LimitSource | None = None
         self.limit = self.rate = self.capacity = self.margin = 0.0
-        self.share = 1.0
-        self._largest = 0.0
+        self.share, self._begun_s = 1.0, -math.inf
+        self.taken = self._largest = 0.0
         self._saving = 0.0  # what the first in the queue waits for, where our share of the capacity has no room for it
         self.level = self._at_s = 0.0
         self._shift = self._variance = 0.0
@@ -87,21 +88,26 @@ class Bucket:
         """Return what may pass now."""
         return min(self._unbounded(now), self.room)
 
+    def sure_level_at(self, now: float) -> float:
+        """Return what may pass now, less how far the guesses of what is under way may be off."""
+        return self.level_at(now) - math.sqrt(self._variance)
+
     def wait_s(self, amount: float, now: float) -> float:
         """Return the seconds until an amount may pass; 0 or less if it may now.
 
         An amount larger than our share of the capacity is saved up for, as far as the whole of it has room. One that is
-        larger still passes when the bucket is full, and the rest is owed.
+        larger still passes when the bucket is full, and the rest is owed. Where the margins have no room beside it, it
+        waits until it is full, too.
         """
         if not self.rate:
             return 0.0
+        self._largest = max(self._largest, amount)
         need = amount + self.margin
         if self._variance:
             need += math.sqrt(self._variance + (self._spread * amount) ** 2)
         if need > self.room:  # the server's bucket is full before ours: waiting on is time lost
-            need = min(amount, self._full) + self.rate * MARGIN_S
+            need = max(self.room, min(amount, self._full) + self.rate * MARGIN_S)
             self._saving = need if self.share < 1 else 0.0
-            self._largest = max(self._largest, amount)
         return (need - self._unbounded(now)) / (self.rate - self.external_rate)
 
     def step_s(self, amount: float) -> float:
@@ -115,6 +121,7 @@ class Bucket:
         """Take an amount out, a guess of tokens. Return the level without corrections, for `read` to compare with."""
         self._advance(now, amount)
         self.level -= amount
+        self.taken += amount
         self._saving = 0.0
         if self._spread:
             self._variance += (self._spread * amount) ** 2
@@ -125,19 +132,21 @@ class Bucket:
         if self._spread:
             self._variance = max(0.0, self._variance - (self._spread * taken) ** 2)
         self.level += taken - used
+        self.taken -= taken - used
 
-    def read(self, reading: Reading, mark: float, amount: float, now: float) -> None:
+    def read(self, reading: Reading, mark: float, amount: float, sent_s: float, now: float) -> None:
         """Correct the level by what a response says.
 
         Args:
             reading: What it says.
             mark: What `take` returned for its request.
             amount: What the request took.
+            sent_s: When it left. What was left before our turn began says nothing of now.
             now: The time.
         """
         self._learn(reading, amount, now)
         remaining = reading.remaining
-        if remaining is None or self._is_first(remaining, mark):
+        if remaining is None or sent_s < self._begun_s or self._is_first(remaining, mark):
             return
         level, then = self.level_at(now), mark + self._shift
         slack = self.grain + 2 * math.sqrt(self._variance)  # what is under way may be off: usage will tell
@@ -252,15 +261,15 @@ class Bucket:
         if share == self.share:
             return
         self._advance(now)
-        less = 1 - share / self.share
-        self.share = share
+        before, self.share = self.share, share
         if self.rate and self.source != "inferred":
+            self.margin = min(self.margin * share / before, self.room * MOST_MARGIN)
             self._set_limit(self.limit)
-            self.margin = min(self.margin, max(self.rate * MARGIN_S, self.room * MOST_MARGIN))
             if level_s is not None:
+                self._begun_s = now
                 self._correct(min(level_s * self.limit / 60, self.room) - self.level)
-            elif less > 0 and self.level > 0:
-                self._correct(-self.level * less)
+            elif share < before and self.level > 0:
+                self._correct(-self.level * (1 - share / before))
 
     @property
     def _full(self) -> float:

@@ -134,7 +134,7 @@ class ClassPacer:
             self._replied()
         if readings:
             for name, reading in readings.items():
-                self._buckets[name].read(reading, ticket.marks[name], ticket.amounts[name], now)
+                self._buckets[name].read(reading, ticket.marks[name], ticket.amounts[name], ticket.sent_s, now)
             self._heed()
 
     def finished(self, ticket: Ticket, input_tokens: int | None, output_tokens: int | None, now: float) -> None:
@@ -224,11 +224,18 @@ class ClassPacer:
         found: dict[Dimension, Demand] = dict.fromkeys(self._buckets, Demand())
         for name, bucket in self._buckets.items():
             if bucket.rate:
-                part = KINDS[name].amount(*used) / passed_s * 60 / bucket.limit
+                second = bucket.limit / 60
                 largest = bucket.take_largest()
-                largest_s = largest * 60 / bucket.limit
-                level_s = bucket.level_at(now) * 60 / bucket.limit
-                found[name] = Demand(part, shut or name in held, largest / bucket.capacity, largest_s, level_s)
+                found[name] = Demand(
+                    KINDS[name].amount(*used) / passed_s / second,
+                    shut or name in held,
+                    largest / bucket.capacity,
+                    largest / second,
+                    bucket.sure_level_at(now) / second,
+                    bucket.taken / second,
+                    shut,
+                    *((bucket.limit, bucket.capacity) if bucket.source == "announced" else ()),
+                )
         return found
 
     def set_shares(self, shares: Mapping[Dimension, Share], now: float) -> bool:

@@ -8,7 +8,8 @@ from agent_magic.engine.admission.key import PATIENCE_S
 from agent_magic.engine.admission.room import Hold
 
 FIRST_WINDOW: Final = 8
-"""Requests under way while there is no reply, or a first one that told no limit."""
+"""Requests under way after a first reply that told no limit; while there is none it is two, then ever more up to this.
+"""
 DOUBLE_S: Final = 0.2
 """The window doubles in this time. A refusal comes at once, only an answer takes longer: silence is good news."""
 POLL_S: Final = 0.05
@@ -81,7 +82,8 @@ class Window:
                 return Hold("limits", self._until_s)
         if self._full:
             self.size *= 2 ** (min(now - self._asked_s, POLL_S) / DOUBLE_S)
-        self._full, self._asked_s = under_way >= self.size, now
+        size = min(self.size, 2 ** (1 + (now - self._until_s) / DOUBLE_S)) if self.quiet else self.size
+        self._full, self._asked_s = under_way >= size, now
         return Hold("limits" if self.quiet else "slot", now + POLL_S) if self._full else None
 
     def held(self, now: float) -> None:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 LOOKS: Final = 10
 """After so many looks at a row that has not changed its kernel is forgotten."""
+OTHERS: Final = "SELECT session, owner, beat, data FROM presence WHERE client = ? AND session != ?"
 
 
 class Presence:
@@ -41,18 +42,28 @@ class Presence:
         self._beat = 0
         self._seen: dict[str, tuple[int, int]] = {}
 
-    def look(self, decide: Callable[[Mapping[str, Any]], Any]) -> bool:
+    def peek(self) -> Mapping[str, Any]:
+        """Read the rows of the others, and write nothing. May be called on any thread. None if that is not possible."""
+        try:
+            return {
+                name: json.loads(data) for name, _, _, data in self._store.file.read(OTHERS, self._client, self.name)
+            }
+        except (*FAILURES, ValueError):
+            return {}
+
+    def look(self, decide: Callable[[Mapping[str, Any]], Any], *, beat: bool = True) -> bool:
         """Read the rows of the others and write our own, in one transaction. May be called on any thread.
 
         Args:
             decide: Returns what our row says, as plain data, by the rows of the others.
+            beat: Whether it counts as one of the looks after which a row that has not changed is forgotten.
 
         Returns:
             Whether that was possible. Another process may have the file locked: then nothing was decided.
         """
         try:
             with self._store.file.writing() as db:
-                others = {name: json.loads(data) for name, data in self._others(db)}
+                others = {name: json.loads(data) for name, data in self._others(db, beat=beat)}
                 self._beat += 1
                 row = (self._client, self.name, self._store.owner, self._beat, json.dumps(decide(others)))
                 db.execute("INSERT OR REPLACE INTO presence VALUES (?, ?, ?, ?, ?)", row)
@@ -60,18 +71,17 @@ class Presence:
             return False
         return True
 
-    def _others(self, db: sqlite3.Connection) -> list[tuple[str, str]]:
+    def _others(self, db: sqlite3.Connection, *, beat: bool) -> list[tuple[str, str]]:
         """Return the rows of the others that are there. Those that are gone are deleted."""
-        sql = "SELECT session, owner, beat, data FROM presence WHERE client = ? AND session != ?"
         found: list[tuple[str, str]] = []
         seen: dict[str, tuple[int, int]] = {}
-        for name, owner, beat, data in db.execute(sql, (self._client, self.name)).fetchall():
-            before, looks = self._seen.get(name, (beat, -1))
-            looks = looks + 1 if beat == before else 0
+        for name, owner, at, data in db.execute(OTHERS, (self._client, self.name)).fetchall():
+            before, looks = self._seen.get(name, (at, -1))
+            looks = looks + beat if at == before else 0
             if looks >= LOOKS or Owner.parse(owner).is_alive() is False:
                 db.execute("DELETE FROM presence WHERE client = ? AND session = ?", (self._client, name))
                 continue
-            seen[name] = beat, looks
+            seen[name] = at, looks
             found.append((name, data))
         self._seen = seen
         return found
