@@ -20,8 +20,9 @@ from benchmarks.measuring import print_heading, print_table
 
 SECONDS = 600.0
 AT_ONCE = 100
+RETRY_AFTER_S = 1
 FAULTS = {
-    25: "[[status:429 retry_after=1 times=1]]",
+    25: f"[[status:429 retry_after={RETRY_AFTER_S} times=1]]",
     6: "[[status:529 times=1]]",
     7: "[[fault:cut times=1]]",
     11: "[[pace:12]]",
@@ -45,7 +46,9 @@ class Soak:
         errors: Failed requests by category.
         seconds: How long it took.
         took_s: `total_s` of the agents.
-        overhead_s: By round: its wall time less the requests and backoff of its longest agent.
+        overhead_s: By round: its wall time less the requests and backoff of its longest agent, and less what the server
+            had told all to wait before that agent's first request.
+        shut_s: By round: how long the server had told all to wait.
         lags_s: How late the event loop was, each quarter of a second.
         rss_mb: Memory at the end of each round.
         alerts: Alerts raised.
@@ -61,6 +64,7 @@ class Soak:
     seconds: float = 0.0
     took_s: list[float] = field(default_factory=list)
     overhead_s: list[float] = field(default_factory=list)
+    shut_s: list[float] = field(default_factory=list)
     lags_s: list[float] = field(default_factory=list)
     rss_mb: list[float] = field(default_factory=list)
     alerts: int = 0
@@ -110,10 +114,35 @@ def add(found: Soak, run: am.Run) -> None:
     for kind, count in attempts["error_class"].value_counts().items():
         found.errors[str(kind)] = found.errors.get(str(kind), 0) + int(count)
     found.took_s += list(agents["total_s"])
-    found.overhead_s.append((run.totals.wall_s or 0.0) - float((agents["api_s"] + agents["backoff_s"]).max()))
+    shut = shut_times(sorted(attempts.loc[attempts["error_class"] == "RateLimited", "finished_s"]))
+    found.shut_s.append(sum(until_s - from_s for from_s, until_s in shut))
+    sent_s: dict[str, float] = {}
+    for name, began_s in _columns(attempts, "agent", "started_s"):
+        sent_s[name] = min(began_s, sent_s.get(name, began_s))
+    busy_s = [
+        api_s + backoff_s + sum(max(0.0, min(until_s, sent_s[name]) - from_s) for from_s, until_s in shut)
+        for name, api_s, backoff_s in _columns(agents, "agent", "api_s", "backoff_s")
+    ]
+    found.overhead_s.append((run.totals.wall_s or 0.0) - max(busy_s))
     found.lags_s += list(kernel["lag_s"])
     found.rss_mb.append(float(kernel["rss_mb"].iloc[-1]))
     found.alerts += len(run.alerts)
+
+
+def _columns(frame: Any, *names: str) -> list[tuple[Any, ...]]:
+    """Return the rows of some columns."""
+    return list(zip(*(frame[name] for name in names), strict=True))
+
+
+def shut_times(refused_s: list[float]) -> list[tuple[float, float]]:
+    """Return when nothing might leave: for the second that each refusal names, counted once where they overlap."""
+    found: list[tuple[float, float]] = []
+    for at_s in refused_s:
+        if found and at_s <= found[-1][1]:
+            found[-1] = found[-1][0], at_s + RETRY_AFTER_S
+        else:
+            found.append((at_s, at_s + RETRY_AFTER_S))
+    return found
 
 
 def share(values: list[float], percent: float) -> float:
@@ -140,6 +169,7 @@ def main() -> None:
         ("failed requests, all mended", errors, "as injected"),
         ("p50, p95 of an agent", f"{share(found.took_s, 50):.1f} s, {share(found.took_s, 95):.1f} s", "2 to 15 s"),
         ("overhead of a round, at most", f"{overhead_s:.2f} s", "under 2 s"),
+        ("429s told all to wait, of a round", f"{min(found.shut_s):.1f} to {max(found.shut_s):.1f} s", "as injected"),
         ("loop lag p99", f"{lag_ms:.1f} ms of {len(found.lags_s):,} samples", "under 50 ms"),
         (
             "memory",

@@ -7,7 +7,17 @@ import time
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
-from agent_magic.engine.pacing.share import BEAT_S, beat_s, claims, is_news, limits_of, row_of, shares_of
+from agent_magic.engine.pacing.share import (
+    BEAT_S,
+    beat_s,
+    claims,
+    is_news,
+    limits_of,
+    row_of,
+    shares_of,
+    with_parts,
+    without_growth,
+)
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
@@ -95,11 +105,13 @@ class Sharing:
             await asyncio.sleep(wait_s)
             if self._clock() - self._looked_s < wait_s / 2:  # another run of the session has just looked
                 continue
-            demands = self._demands()
+            is_new, ahead = await asyncio.to_thread(self._peek, self._demands())
             beat = self._looked_s - self._wrote_s >= BEAT_S - wait_s / 2
-            if not beat and not await asyncio.to_thread(self._peek, demands):
+            if not (beat or is_new):
                 continue
-            if await asyncio.to_thread(self._look, demands, beat=beat) and self._keep():
+            demands = self._demands()  # what the next one goes on from: nothing may leave between this and giving away
+            shrunk = self.pacer.set_shares(shares_of(without_growth(ahead, self._told)), self._clock())
+            if await asyncio.to_thread(self._look, demands, beat=beat) and (self._keep() or shrunk):
                 for _, wake in list(self._runs):
                     wake()
 
@@ -107,13 +119,14 @@ class Sharing:
         self._looked_s = self._clock()
         return self.pacer.demands((name for names, _ in self._runs for name in names), self._looked_s)
 
-    def _peek(self, demands: Demands) -> bool:
-        """Say whether there is something to write: a turn begins or ends, or we have begun to wait, or ceased to."""
+    def _peek(self, demands: Demands) -> tuple[bool, Claims]:
+        """Return whether there is something to write, and what.
+
+        That is whose turn it is, and who waits. We have no other part of a limit before it is written.
+        """
         told = claims(demands, self._told, self._rows.name, self._rows.peek(), self._common_clock())
-        if is_news(told, self._told):
-            return True
-        self._told = told
-        return False
+        is_new, self._told = is_news(told, self._told), with_parts(told, self._told)
+        return is_new, told
 
     def _look(self, demands: Demands, *, beat: bool = True) -> bool:
         def decide(others: Mapping[str, Any]) -> Any:

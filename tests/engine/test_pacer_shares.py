@@ -262,7 +262,8 @@ def test_kernels_together_use_the_limit_and_are_not_refused(scene, capacity_s, l
     assert least <= sum(parts[0])
     assert refused <= 0.01
     if "only" not in scene:
-        assert max(parts[0]) <= 1.1 * min(parts[0])
+        within = 1.15 if "large" in scene else 1.1  # one large request is 5 % of what a kernel has in that time
+        assert max(parts[0]) <= within * min(parts[0])
 
 
 @pytest.mark.parametrize("count", [2, 4])

@@ -21,7 +21,7 @@ class Board:
     """Rows in memory. `locked` says that they cannot be read now."""
 
     def __init__(self, name, rows):
-        self.name, self.rows, self.locked, self.left, self.written = name, rows, False, 0, 0
+        self.name, self.rows, self.locked, self.left, self.failed = name, rows, False, 0, 0
 
     def peek(self):
         """Read the rows of the others."""
@@ -31,9 +31,9 @@ class Board:
         """Write our own row."""
         del beat
         if self.locked:
+            self.failed += 1
             return False
         self.rows[self.name] = decide(self.peek())
-        self.written += 1
         return True
 
     def leave(self):
@@ -113,7 +113,9 @@ def test_a_file_that_is_locked_changes_nothing():
         one: Any = kernel("a", rows)
         one._rows.locked = True
         async with one.taking_part([CLASS], bool):
+            await until(lambda: one._rows.failed >= 3)
             assert {} == rows
+            assert 1.0 == one.pacer.health(0.0)[CLASS].limits["requests"].share
             one._rows.locked = False
             await until(lambda: parts(rows) == {"a": 1.0})
 
@@ -129,6 +131,29 @@ def test_after_the_last_run_a_session_has_its_limits_to_itself():
         async with one.taking_part([CLASS], bool):
             assert 0.01 == parts(rows)["a"]
         assert not one.pacer.set_shares({}, 0.0)
+
+    asyncio.run(scene())
+
+
+def test_what_is_given_away_is_given_away_before_it_is_written():
+    """The file is written on a thread: a request that left meanwhile would be sent from what another has by then."""
+
+    async def scene():
+        rows, shares = {}, []
+        one = kernel("a", rows)
+        look = one._rows.look
+
+        def seen(decide, *, beat=True):
+            shares.append(one.pacer.health(0.0)[CLASS].limits["requests"].share)
+            return look(decide, beat=beat)
+
+        async with one.taking_part([CLASS], bool):
+            assert {"a": 1.0} == parts(rows)
+            one._rows.look = seen
+            rows["b"] = {CLASS: {"requests": [1.0, 0.01, 0.0, 0.0, 0.0, 1.0, 0.0, 600.0, 10.0]}}
+            await until(lambda: parts(rows)["a"] < 0.6)
+            one._rows.look = look
+        assert shares[-1] < 0.6
 
     asyncio.run(scene())
 

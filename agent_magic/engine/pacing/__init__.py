@@ -28,10 +28,10 @@ earlier retries fail. A 529 says nothing of our own limits. (Source: the vendor'
 * *How long answers are* (`ratio`, `output`). Expectations are corrected by what answers used. By Little's law as much
   output may be under way as flows in while it is.
 * *A limit that nobody announces* (`window`). First one request goes ahead, as through a half-open circuit breaker,
-  until a reply begins or half a second has passed; a second one then tries whether that was wise. Then slow start, by
-  time and not by round trips: requests under way double every fifth of a second until something is refused. Refusals come at once, so silence is good news. What passes
-  between two refusals is what flows in, and that is the inferred limit. From then on it is a bucket like any other, and
-  is probed: the longer it holds requests, the more is tried.
+  until a reply begins or half a second has passed, and then a second one. Then slow start, by time and not by round
+  trips: requests under way double every fifth of a second until something is refused. Refusals come at once, so silence
+  is good news. What passes between two refusals is what flows in, and that is the inferred limit. From then on it is a
+  bucket like any other, and is probed: the longer it holds requests, the more is tried.
 * *Refusals without a limit* (`window`): of a proxy, or injected. Between two of a limit the same passes, between two of
   chance it does not. One after which less has passed than earlier contradicts them, lowers nothing, and the inferred
   limit is tried for more at once. One that says nothing of limits where answers do has to agree with two others first.
