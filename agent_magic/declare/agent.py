@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from agent_magic.declare.alike import Copied
 from agent_magic.declare.condition import check_flow, check_speculate, deciding_names, without_own
 from agent_magic.declare.each import Part
 from agent_magic.declare.grouping import asking, check_group
@@ -52,7 +53,7 @@ NAMES = ("attach", "fallback", "cascade", "needs")
 
 
 @dataclass(frozen=True, slots=True)
-class Agent:
+class Agent(Copied):
     """A declared unit of model work. Declaring one costs nothing and sends nothing.
 
     Args:

@@ -5,11 +5,12 @@ Agents are numbered in declared order. Nothing here recurses, so a chain of 10,0
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from graphlib import CycleError, TopologicalSorter
 from typing import TYPE_CHECKING
 
+from agent_magic.declare.alike import firsts, for_all
 from agent_magic.errors import Cycle
 
 if TYPE_CHECKING:
@@ -26,6 +27,8 @@ class Dag:
         order: All agents, parents before children, ties in declared order.
         layer: Per agent, the number of edges on the longest way to it from an agent without parents.
         priority: Per agent, how urgent it is, or what waits for it: more goes first. Empty where nothing is.
+        alike: The numbers of agents, one after another, that wait for the same, and for which the same wait. In a plan
+            they are places that differ in nothing else; see `agent_magic.declare.alike`.
     """
 
     parents: tuple[tuple[int, ...], ...]
@@ -33,6 +36,7 @@ class Dag:
     order: tuple[int, ...]
     layer: tuple[int, ...]
     priority: tuple[int, ...] = ()
+    alike: tuple[range, ...] = field(default=(), compare=False)
 
     def with_priority(self, own: Sequence[int]) -> Dag:
         """Return the graph with priorities.
@@ -78,11 +82,24 @@ class Dag:
         Args:
             work: Work per agent, in any unit.
         """
-        rest = [0.0] * len(self.parents)
-        for agent in reversed(self.order):
+        rest, alike = [0.0] * len(self.parents), self._alike
+        for agent in self.backwards:
             below = self.children[agent]
-            rest[agent] = work[agent] + max([rest[child] for child in below]) if below else work[agent]
+            longest = max([rest[child] for child in below]) if below else 0.0
+            rest[agent] = work[agent] + longest
+            if alike and (others := alike.get(agent)):
+                rest[others.start : others.stop] = [own + longest for own in work[others.start : others.stop]]
         return rest
+
+    @cached_property
+    def _alike(self) -> dict[int, range]:
+        return {one.start: one for one in self.alike}
+
+    @cached_property
+    def backwards(self) -> Sequence[int]:
+        """All agents, children before parents; of those that are alike the first only."""
+        others = set[int]().union(*(one[1:] for one in self.alike))
+        return [one for one in reversed(self.order) if one not in others] if others else self.order[::-1]
 
     def longest_path(self, work: Sequence[float]) -> tuple[tuple[int, ...], float]:
         """Return the agents on the path with the most work, first to last, and its length."""
@@ -97,12 +114,13 @@ class Dag:
         return tuple(path), length
 
 
-def build_dag(parents: Sequence[Sequence[int]], names: Sequence[str] = ()) -> Dag:
+def build_dag(parents: Sequence[Sequence[int]], names: Sequence[str] = (), alike: Sequence[range] = ()) -> Dag:
     """Order the agents of a graph.
 
     Args:
         parents: Per agent, the numbers of the agents it waits for, each once.
         names: Per agent, what an error calls it; by default its number.
+        alike: The numbers of agents that wait for the same, and differ in nothing else.
 
     Raises:
         Cycle: Agents wait for each other.
@@ -123,7 +141,10 @@ def build_dag(parents: Sequence[Sequence[int]], names: Sequence[str] = ()) -> Da
                 order.append(child)
     if len(order) < len(parents):
         raise Cycle([names[one] if names else str(one) for one in _find_cycle(parents)])
-    return Dag(tuple(map(tuple, parents)), tuple(map(tuple, children)), tuple(order), tuple(layer))
+    alike = [one for one in alike if all(children[one.start] == children[other] for other in one[1:])]
+    before = for_all([tuple(one) for one in firsts(parents, alike)], alike)
+    after = for_all([tuple(one) for one in firsts(children, alike)], alike)
+    return Dag(tuple(before), tuple(after), tuple(order), tuple(layer), alike=tuple(alike))
 
 
 def _find_cycle(parents: Sequence[Sequence[int]]) -> list[int]:

@@ -20,12 +20,14 @@ from __future__ import annotations
 import warnings
 from collections import deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cache
 from itertools import repeat
 from operator import call
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeGuard, TypeVar, cast
 
+from agent_magic.declare.alike import Place, firsts
 from agent_magic.declare.user_code import reason_of, run_user_code
 from agent_magic.errors import DeclarationError, DuplicateAgent, did_you_mean
 
@@ -172,6 +174,42 @@ def members_of(step: T, parts: Sequence[Part], **changes: Any) -> list[T]:
     return found
 
 
+def places_of(step: T, first: Part, **changes: Any) -> list[T]:
+    """Return the step for each place that is reserved for an item of one answer; see `Place`.
+
+    Args:
+        step: The agent or task as it was declared.
+        first: Which one of the group the first place is.
+        **changes: Other options that differ, for all of them.
+    """
+    kind, found, new = type(step), list[T](), object.__new__
+    own = [name for name in kind.__slots__ if name not in {"name", "part"}]
+    slots = [getattr(kind, name).__set__ for name in own]  # they are frozen
+    put, put_part = cast("Any", call), cast("Any", kind).part.__set__
+
+    def fill(place: Any) -> None:
+        number = int(place.name.rpartition("_")[2])
+        values = [changes[name] if name in changes else getattr(step, name) for name in own]
+        deque[None](map(put, slots, repeat(place), values), maxlen=0)
+        put_part(place, replace(first, number=number, key=number, place=number - first.number))
+        object.__setattr__(place, "__class__", kind)  # at last: another thread may ask meanwhile
+
+    placed = _placed(kind)
+    put_name, put_fill = (getattr(placed, name).__set__ for name in ("name", "_fill"))
+    for number in range(first.number, first.number + first.most):
+        made = new(placed)
+        put_name(made, f"{first.group}_{number}")
+        put_fill(made, fill)
+        found.append(made)
+    return found
+
+
+@cache
+def _placed(kind: Any) -> Any:
+    """Return the class of places of steps of a class."""
+    return type(Place.__name__, (Place, kind), {"__slots__": (), "__module__": __name__})
+
+
 def count_items(value: object) -> int | None:
     """Return the number of items that a value has for `each`; `None` if it cannot be used."""
     try:
@@ -309,12 +347,21 @@ def as_item(value: Any) -> Any:
     return Row({str(name): cell for name, cell in cast("dict[Any, Any]", value).items()})
 
 
-def groups_of(agents: Sequence[Step]) -> Mapping[str, Mapping[int, int]]:
-    """Return the numbers of the agents of each group, by its name and the numbers of the items."""
+def groups_of(agents: Sequence[Step], places: Sequence[range] = ()) -> Mapping[str, Mapping[int, int]]:
+    """Return the numbers of the agents of each group, by its name and the numbers of the items.
+
+    Args:
+        agents: The agents of a plan.
+        places: The numbers of those that are places for the items of one answer, whose numbers follow one another.
+    """
     found: dict[str, dict[int, int]] = {}
-    for number, agent in enumerate(agents):
+    many = {one.start: one for one in places}
+    for number, agent in zip(firsts(range(len(agents)), places), firsts(agents, places), strict=True):
         if agent.part is not None:
-            found.setdefault(agent.part.group, {})[agent.part.number] = number
+            group, own = found.setdefault(agent.part.group, {}), agent.part.number
+            group[own] = number
+            if number in many:
+                group.update(zip(range(own, own + len(many[number])), many[number], strict=True))
     for agent in agents if found else ():
         if agent.name in found and (agent.part is None or agent.part.group != agent.name):
             raise DuplicateAgent(agent.name)

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+from agent_magic.declare.alike import firsts
 from agent_magic.declare.condition import condition_of
 from agent_magic.declare.dag import Dag, build_dag
 from agent_magic.declare.each import hint_at_item, view_of
@@ -43,6 +44,7 @@ class Edges:
         inputs: Per agent, the names of the parents whose answers its prompt takes.
         used: The values that prompts and contexts use.
         dropped: Edges that were dropped, as (agent, missing parent).
+        alike: The numbers of places that wait for the same.
     """
 
     def __init__(
@@ -53,18 +55,16 @@ class Edges:
         values: Mapping[str, Any],
         *,
         drop: bool,
+        places: Sequence[range] = (),
     ) -> None:
         self.agents, self.index, self.groups, self.values, self.drops = agents, index, groups, values, drop
         self.parents: list[list[int]] = []
         self.inputs: list[tuple[str, ...]] = []
         self.used: dict[str, Any] = {}
         self.dropped: list[tuple[str, str]] = []
-        alike = None
-        for agent in agents:
-            if alike is not None and self._is_alike(agent, alike):
-                self.inputs.append(self.inputs[-1])
-                self.parents.append(self.parents[-1])
-                continue
+        self.alike = tuple(one for one in places if self._are_alike(agents[one.start]))
+        more = {one.start: len(one) - 1 for one in self.alike}
+        for agent in firsts(agents, self.alike):
             inputs = tuple(name for name in self._members(agent, agent.uses) if self._is_input(agent, name))
             after = [name for name in self._members(agent, agent.after) if self._is_parent(agent, name)]
             if agent.when is not None or agent.part is not None:
@@ -74,17 +74,16 @@ class Edges:
                 self._use(agent, agent.context, what="the context", known=values)
             self.inputs.append(inputs)
             self.parents.append([index[name] for name in dict.fromkeys((*inputs, *after))])
-            alike = agent
+            if others := more.get(len(self.parents) - 1):
+                self.inputs += self.inputs[-1:] * others
+                self.parents += self.parents[-1:] * others
 
-    def _is_alike(self, agent: Step, before: Step) -> bool:
-        """Tell whether a place has the edges of the one before it: for items of one answer, and what it uses is one.
+    def _are_alike(self, place: Step) -> bool:
+        """Tell whether all places for the items of an answer have the same edges: where no group has one for each.
 
         Thousands may be reserved, of which a few are needed.
         """
-        part, other = agent.part, before.part
-        if part is None or other is None or not part.source or (part.group, part.source) != (other.group, other.source):
-            return False
-        return self.groups.keys().isdisjoint((*agent.reads, *agent.after)) and not self.drops
+        return self.groups.keys().isdisjoint((*place.reads, *place.after)) and not self.drops
 
     def _deciding(self, agent: Step, inputs: tuple[str, ...]) -> tuple[tuple[str, ...], list[str]]:
         """Return the inputs of a step with whose answer holds its item, and what its conditions are about."""

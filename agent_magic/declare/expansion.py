@@ -21,11 +21,12 @@ they cost nothing, and frames have no row for them.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from agent_magic.declare.agent import DEFAULT_MAX_TOKENS, Agent
+from agent_magic.declare.alike import places_in
 from agent_magic.declare.condition import condition_of
-from agent_magic.declare.each import REPEATS, ROUNDS, Part, levels_of, members_of, read_items, warn_of_labels
+from agent_magic.declare.each import REPEATS, ROUNDS, Part, levels_of, members_of, places_of, read_items, warn_of_labels
 from agent_magic.declare.grouping import REQUEST, check_names, item_steps, request_steps, size_of
 from agent_magic.declare.hedge import FIRST, HEDGE, hedged_steps
 from agent_magic.declare.pictures import frozen
@@ -42,8 +43,8 @@ DEEPEST: Final = 2
 """Maps in maps go no deeper."""
 
 
-def expand(agents: Sequence[Step], values: Mapping[str, Any]) -> tuple[Step, ...]:
-    """Return agents, each of those that stand for several replaced by them.
+def expand(agents: Sequence[Step], values: Mapping[str, Any]) -> tuple[tuple[Step, ...], list[range]]:
+    """Return agents, each of those that stand for several replaced by them; and which are places for one answer.
 
     Raises:
         DeclarationError: A value has no items, or cannot be read twice in the same order.
@@ -51,7 +52,7 @@ def expand(agents: Sequence[Step], values: Mapping[str, Any]) -> tuple[Step, ...
         PlanError: A loop or a map cannot be what it says.
     """
     if not any(_stands_for_several(one) for one in agents):
-        return tuple(agents)
+        return tuple(agents), places_in(agents)
     return _Expansion(agents, values).steps()
 
 
@@ -79,9 +80,16 @@ class _Expansion:
         self._items: dict[str, list[tuple[Any, Any]]] = {}
         self._shown: dict[str, list[tuple[Any, Any]]] = {}
 
-    def steps(self) -> tuple[Step, ...]:
-        """Return them, in declared order."""
-        return tuple(step for agent in self._agents for step in self._steps_of(agent))
+    def steps(self) -> tuple[tuple[Step, ...], list[range]]:
+        """Return them, in declared order, and the numbers of the places for each answer."""
+        found, places = list["Step"](), list[range]()
+        for agent in self._agents:
+            here = len(found)
+            found += self._steps_of(agent)
+            most = agent.most or 0
+            if agent.each is not None and most and self.declared[agent.name] is agent:
+                places += [range(one, one + most) for one in range(here, len(found), most)]
+        return tuple(found), places
 
     def _steps_of(self, agent: Step) -> list[Step]:
         if self.declared[agent.name] is not agent:  # one of two with one name, which the plan will say
@@ -145,14 +153,13 @@ class _Expansion:
         if depth > DEEPEST:
             message = f"Agent {agent.name!r} is declared for each of {over!r}: maps go {DEEPEST} deep, not deeper."
             raise PlanError(f"{message} Join the items in a task, and declare it for each of those.")
-        most, found = agent.most or 0, list[Part]()
+        most, found = agent.most or 0, list["Step"]()
         for one in sources[:1] if of_loop else sources:
             name, outer = (base, None) if of_loop else (one.name, one.part)
-            options: Any = {"source": name, "path": tuple(path), "most": most, "outer": outer}
-            for place in range(most):
-                number = len(found)
-                found.append(Part(agent.name, over, number, number, None, place=place, **options))
-        return [*members_of(agent, found, each=None)]
+            number, options = len(found), {"source": name, "path": tuple(path), "most": most, "outer": outer}
+            first = Part(agent.name, over, number, number, None, **cast("Any", options))
+            found += places_of(agent, first, each=None)
+        return found
 
 
 def check_places(agent: Step, over: str, source: Step) -> None:

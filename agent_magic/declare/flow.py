@@ -17,6 +17,7 @@ from asyncio import CancelledError
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, cast
 
+from agent_magic.declare.alike import firsts
 from agent_magic.declare.condition import condition_of, holds
 from agent_magic.declare.each import ITEM, KEY, read_items, view_of
 from agent_magic.declare.values import Fields
@@ -73,21 +74,30 @@ class Flow:
     def __init__(self, plan: Plan) -> None:
         self._plan, self.names = plan, plan.names
         self._items: dict[tuple[str, tuple[str, ...]], tuple[Any, list[tuple[Any, Any]] | str]] = {}
-        decides = {number for number, one in enumerate(plan.agents) if one.when is not None or is_reserved(one)}
-        self.races = {step: plan.dag.parents[step] for step, one in enumerate(plan.agents) if one.race}
+        numbers = firsts(range(len(plan)), plan.dag.alike)
+        self._steps = steps = [*zip(numbers, plan.firsts, strict=True)]
+        decides = {number for number, one in steps if one.when is not None or is_reserved(one)}
+        decides.update(*plan.dag.alike)
+        self.races = {step: plan.dag.parents[step] for step, one in steps if one.race}
         may, optional = decides.union(*self.races.values()), dict[int, frozenset[int]]()
-        for step in plan.dag.order:
+        alike = {one.start: one for one in plan.dag.alike}
+        for step in reversed(plan.dag.backwards):
             unsure = may.intersection(plan.dag.parents[step])
             if not unsure:
                 continue
-            can = self._can_miss(step, unsure)
+            can, these = self._can_miss(step, unsure), alike.get(step, (step,))
             if can:
-                optional[step] = frozenset(can)
-                decides.add(step)
+                optional.update(dict.fromkeys(these, frozenset(can)))
+                decides.update(these)
             if unsure - can or any(name in plan.groups for names, _ in self._uses(step) for name in names):
-                may.add(step)  # it needs one, or a group: see `_without_group`
+                may.update(these)  # it needs one, or a group: see `_without_group`
         self.decides, self.optional = frozenset(decides | may), optional
-        speculating = [step for step, one in enumerate(plan.agents) if one.speculate]
+        self._beside: dict[int, range] = {}
+        for numbers in plan.dag.alike:
+            self._beside |= dict.fromkeys(numbers if numbers.start not in optional else (), numbers)
+        self._spare: dict[range, tuple[str, Any, int, Left]] = {}
+        spans = {step: alike.get(step, (step,)) for step, one in steps if one.speculate}
+        speculating = [one for these in spans.values() for one in these]
         self.ahead_of = {step: self._only_decide(step) for step in speculating}
 
     def _can_miss(self, step: int, unsure: set[int]) -> set[int]:
@@ -172,6 +182,8 @@ class Flow:
         Returns:
             Why it does not run; `None` where it does.
         """
+        if step in self._beside and (spare := self._is_spare(step, answers, left)) is not None:
+            return spare
         agent = self._plan.agents[step]
         try:
             return (
@@ -270,7 +282,7 @@ class Flow:
             answers: What the steps returned, by their names.
         """
         plan, found = self._plan, list[tuple[str, str]]()
-        for step, one in enumerate(plan.agents):
+        for step, one in self._steps:
             if one.part is None or not one.part.is_head or one.part.number < one.part.rounds or one.name not in answers:
                 continue
             known: dict[str, Any] = {}
@@ -333,8 +345,20 @@ class Flow:
         if len(found) > part.most:
             why = f"{part.over} has {len(found)} items, and most={part.most}: none of them was run. Raise --most."
             return Left("failed", why, "TooManyItems") if part.place == 0 else Left("unused", why, UNUSED)
+        if part.place < len(found):
+            return None
         many = "1 item" if len(found) == 1 else f"{len(found)} items"
-        return None if part.place < len(found) else Left("unused", f"{part.over} has {many}", UNUSED)
+        why = Left("unused", f"{part.over} has {many}", UNUSED)
+        if step in self._beside and part.source in answers and part.source not in self._plan.groups:
+            self._spare[self._beside[step]] = part.source, answers[part.source], step, why
+        return why
+
+    def _is_spare(self, step: int, answers: Mapping[str, Any], left: Mapping[int, Left]) -> Left | None:
+        """Return why a place has no item where a place before it has none either; `None` where nobody has looked."""
+        known = self._spare.get(self._beside[step])
+        if known is None or step < known[2] or answers.get(known[0]) is not known[1]:
+            return None
+        return known[3] if left.keys().isdisjoint(self._plan.dag.parents[step]) else None
 
     def _without_condition(self, step: int, answers: Mapping[str, Any]) -> Left | None:
         agent = self._plan.agents[step]

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import InitVar, dataclass, field
 from functools import cached_property, partial
+from itertools import compress
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, Literal, Self, cast, get_args
+from typing import TYPE_CHECKING, Any, Final, Literal, Self, get_args
 
-from agent_magic.declare.agent import DEFAULT_MODEL, Agent
+from agent_magic.declare.agent import DEFAULT_MODEL
+from agent_magic.declare.alike import firsts, for_all
 from agent_magic.declare.attaching import checked, documents_of, read_content, render, shows_content
 from agent_magic.declare.content import NO_PROMPT, Prompt
 from agent_magic.declare.context import Context, context_of, with_contexts
@@ -19,11 +21,11 @@ from agent_magic.declare.expansion import expand
 from agent_magic.declare.fields import Taken, check_fields, check_items
 from agent_magic.declare.flow import MISSING, Flow, is_reserved
 from agent_magic.declare.race import check_races
-from agent_magic.declare.resources import Held, conflicts, held_by
+from agent_magic.declare.resources import Held, conflicts, held_by_all
 from agent_magic.declare.saving import saved_paths
 from agent_magic.declare.serialization import python_notes
+from agent_magic.declare.step import steps_of
 from agent_magic.declare.subplan import join
-from agent_magic.declare.task import Task
 from agent_magic.declare.validation import check_mapping, check_text, check_word, instances_of, names_of
 from agent_magic.declare.values import read
 from agent_magic.errors import (
@@ -119,38 +121,37 @@ class Plan:
         agents = steps_of(self.agents)
         if plans := {name: value for name, value in values.items() if isinstance(value, Plan)}:
             agents, values = join(agents, values, plans)
-        self._put(agents=expand(agents, values))
+        agents, places = expand(agents, values)
+        self._put(agents=agents)
         for option, words in PLAN_WORDS.items():
             check_word(option, getattr(self, option), words, error=PlanError)
         index: dict[str, int] = {}
         for number, agent in enumerate(self.agents):
             if index.setdefault(agent.name, number) != number:
                 raise DuplicateAgent(agent.name)
-        values, groups = with_contexts(shared, self.agents, values), groups_of(self.agents)
-        edges = Edges(self.agents, index, groups, values, drop=self.on_missing == "drop")
+        values, groups = with_contexts(shared, self.agents, values), groups_of(self.agents, places)
+        edges = Edges(self.agents, index, groups, values, drop=self.on_missing == "drop", places=places)
         used, shown = read_content(self.agents, edges.used)
         self._put(index=MappingProxyType(index), groups=groups, values=MappingProxyType(used), shown=shown)
         try:
-            dag = build_dag(edges.parents, self.names)
+            dag = build_dag(edges.parents, self.names, edges.alike)
         except Cycle:
             if self.on_cycle == "error":
                 raise
             dag = edges.in_declared_order()
         check_races(self.agents, index, groups, dag)
-        dag = dag.with_priority([one.priority for one in self.agents])
+        priorities = for_all([one.priority for one in firsts(self.agents, dag.alike)], dag.alike)
+        dag = dag.with_priority(priorities)
         self._put(dag=dag, inputs=tuple(edges.inputs), dropped=frozenset(edges.dropped), notes=tuple(self.notes))
         self._hold()
-        if any(agent.returns is not None for agent in self.agents):
+        if any(agent.returns is not None for agent in self.firsts):
             self._check_fields()
 
     def _hold(self) -> None:
         """Say who holds what, and what follows where two could change one thing at once."""
-        saves = saved_paths(self.agents)
-        files = [(saves[step],) if step in saves else () for step in range(len(self.agents))]
-        held = [
-            held_by(one.uses_resources, (*one.writes, *file)) if one.uses_resources or one.writes or file else ()
-            for one, file in zip(self.agents, files, strict=True)
-        ]
+        saves, held = saved_paths(self.agents, self.dag.alike), ()
+        if saves or any(one.uses_resources or one.writes for one in self.firsts):
+            held = held_by_all(self.agents, saves)
         self._put(saves=saves, holds={step: one for step, one in enumerate(held) if one})
         found = conflicts(held, self.dag) if self.holds else []
         if not found:
@@ -181,6 +182,11 @@ class Plan:
 
     def __getitem__(self, name: str) -> Step:
         return self.agents[self.number(name)]
+
+    @cached_property
+    def firsts(self) -> Sequence[Step]:
+        """The steps, and of places that are alike the first only; see `agent_magic.declare.alike`."""
+        return firsts(self.agents, self.dag.alike)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -454,7 +460,7 @@ class Plan:
     @cached_property
     def flow(self) -> Flow | None:
         """What decides, while a run goes on, which steps are needed; `None` where all are."""
-        unsure = any(one.when is not None or one.race or is_reserved(one) for one in self.agents)
+        unsure = any(one.when is not None or one.race or is_reserved(one) for one in self.firsts)
         return Flow(self) if unsure else None
 
     def meaning_of(self, number: int, text: str) -> Any:
@@ -475,7 +481,7 @@ class Plan:
 
     def _check_fields(self) -> None:
         """Raise `UndefinedField` for what takes a field which the type of an answer does not have."""
-        for step in self.agents:
+        for step in self.firsts:
             check_fields(step, partial(self._taken, step))
             if step.part is not None and step.part.source and step.part.place == 0:
                 found = self._taken(step, step.part.source)
@@ -529,7 +535,7 @@ class Plan:
     @cached_property
     def documents(self) -> Mapping[str | None, Parts]:
         """The parts of contexts that are or have pictures or documents, by name. They stand before the prompts."""
-        return documents_of(self.agents, {**self.values, **self.shown})
+        return documents_of(self.firsts, {**self.values, **self.shown})
 
     @cached_property
     def _to_check(self) -> tuple[int, ...]:
@@ -537,36 +543,43 @@ class Plan:
 
         Of places that are reserved for an item each it is the first: nobody knows the items, so their prompts are one.
         """
-        firsts: dict[str, int] = {}
-        for number, agent in enumerate(self.agents):
+        numbers = firsts(range(len(self)), self.dag.alike)
+        of_group: dict[str, int] = {}
+        for number, agent in zip(numbers, self.firsts, strict=True):
             if agent.part is not None and agent.part.source:
-                firsts.setdefault(agent.part.group, number)
+                of_group.setdefault(agent.part.group, number)
         return tuple(
             number
-            for number, (agent, inputs) in enumerate(zip(self.agents, self.inputs, strict=True))
-            if (agent.part is None or not agent.part.source or firsts[agent.part.group] == number)
+            for number, agent, inputs in zip(numbers, self.firsts, firsts(self.inputs, self.dag.alike), strict=True)
+            if (agent.part is None or not agent.part.source or of_group[agent.part.group] == number)
             and (
                 agent.context is not None
                 or agent.attach
                 or agent.cite
-                or (not agent.is_task and (not agent.template.simple or agent.template.names != inputs))
+                or (not agent.is_task and (not agent.template.simple or not self._has_answers_only(agent, inputs)))
             )
         )
+
+    def _has_answers_only(self, agent: Step, inputs: tuple[str, ...]) -> bool:
+        """Tell whether all that a prompt writes are answers: of those that it waits for."""
+        names = agent.template.names
+        return names == inputs or (bool(inputs) and all(name in inputs or name in self.groups for name in names))
 
     @cached_property
     def models(self) -> tuple[str, ...]:
         """Per step, the model it asks; empty for a task, which asks none."""
-        return tuple("" if one.is_task else one.model or DEFAULT_MODEL for one in self.agents)
+        asked = ["" if one.is_task else one.model or DEFAULT_MODEL for one in self.firsts]
+        return tuple(for_all(asked, self.dag.alike))
 
     @cached_property
     def special(self) -> tuple[int, ...]:
         """The steps that are more than a prompt: tasks, agents with types, tools, a nod, other models, or `batch`."""
-        return tuple(
-            number
-            for number, one in enumerate(self.agents)
-            if (one.is_task or one.tools or one.ask or one.other_models)
+        found = [
+            bool(one.is_task or one.tools or one.ask or one.other_models)
             or not (one.returns is one.check is one.batch is None)
-        )
+            for one in self.firsts
+        ]
+        return tuple(compress(range(len(self)), for_all(found, self.dag.alike)))
 
     def hints(self) -> list[str]:
         """Return a line for each model that was chosen, and each value that is sent in a form which few people mean."""
@@ -583,15 +596,3 @@ class Plan:
 
     def _names(self, numbers: Iterable[int]) -> tuple[str, ...]:
         return tuple(self.agents[number].name for number in numbers)
-
-
-def steps_of(given: object) -> tuple[Any, ...]:
-    """Return agents and tasks as a tuple; a function that was declared by `am.task` is its task.
-
-    Raises:
-        PlanError: It is something else.
-    """
-    if not isinstance(given, Iterable) or isinstance(given, str | bytes):
-        return instances_of("agents", given, Agent, Task)
-    found = [Task.declared(one) or one for one in cast("Iterable[object]", given)]
-    return instances_of("agents", found, Agent, Task)

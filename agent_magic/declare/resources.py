@@ -19,9 +19,10 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from agent_magic.declare.validation import check_integer, check_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from agent_magic.declare.dag import Dag
+    from agent_magic.declare.step import Step
 
 _LIMITS: Final[dict[str, int]] = {}
 
@@ -66,6 +67,21 @@ def held_by(uses: Iterable[str], writes: Iterable[str]) -> tuple[Held, ...]:
     """
     found = {_plain(name): _LIMITS.get(name, math.inf) for name in uses}
     return tuple(Held(*one) for one in {**found, **dict.fromkeys(map(_plain, writes), 1.0)}.items())
+
+
+def held_by_all(steps: Iterable[Step], saves: Mapping[int, str]) -> list[tuple[Held, ...]]:
+    """Return per step what it holds while it runs.
+
+    Args:
+        steps: The steps of a plan.
+        saves: The file that the answer of a step is saved at, by its number.
+    """
+    found: list[tuple[Held, ...]] = []
+    for number, one in enumerate(steps):
+        file = (saves[number],) if number in saves else ()
+        holds = one.uses_resources or one.writes or file
+        found.append(held_by(one.uses_resources, (*one.writes, *file)) if holds else ())
+    return found
 
 
 def conflicts(holds: Sequence[tuple[Held, ...]], dag: Dag) -> list[tuple[str, int, int]]:

@@ -13,12 +13,13 @@ import os
 from pathlib import PurePath, PureWindowsPath
 from typing import TYPE_CHECKING, Any
 
+from agent_magic.declare.alike import firsts
 from agent_magic.declare.each import ITEM, KEY
 from agent_magic.declare.template import Template
 from agent_magic.errors import DeclarationError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Sequence
 
     from agent_magic.declare.agent import Agent
     from agent_magic.declare.step import Step
@@ -43,12 +44,18 @@ def check_save(agent: Agent) -> None:
         checked_path(agent.save or "", f"save of agent {agent.name!r}")
 
 
-def saved_paths(agents: Iterable[Step]) -> dict[int, str]:
+def saved_paths(agents: Sequence[Step], alike: Sequence[range] = ()) -> dict[int, str]:
     """Return the paths that answers are saved at, by the number of the agent.
+
+    Args:
+        agents: The agents of a plan.
+        alike: The numbers of those that differ in nothing but their item.
 
     Raises:
         DeclarationError: One leads out of the folder, or the rows of a group have one file.
     """
+    if alike and all(one.save is None for one in firsts(agents, alike)):
+        return {}
     found: dict[int, str] = {}
     rows: dict[tuple[str, str], str] = {}
     for number, agent in enumerate(agents):

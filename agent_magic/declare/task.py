@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, overload
 
+from agent_magic.declare.alike import Copied
 from agent_magic.declare.condition import FLOW, check_flow, deciding_names, without_own
 from agent_magic.declare.each import Part
 from agent_magic.declare.race import first_answer
@@ -53,7 +54,7 @@ tasks of its cells. A decorator has no other way to the notebook it is used in."
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
+class Task(Copied):
     """A declared Python function. Declaring one runs nothing.
 
     Args:

@@ -6,6 +6,7 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from agent_magic.declare.agent import DEFAULT_MODEL
+from agent_magic.declare.alike import for_all
 from agent_magic.record.history import History, kin_of
 
 if TYPE_CHECKING:
@@ -40,10 +41,11 @@ class Factors:
 
 def kinds_of(plan: Plan) -> list[str]:
     """Return per step what it is alike in: the group that was declared, or else the model it asks, or its own name."""
-    return [
+    found = [
         one.part.group if one.part is not None else one.name if one.is_task else one.model or DEFAULT_MODEL
-        for one in plan.agents
+        for one in plan.firsts
     ]
+    return [*for_all(found, plan.dag.alike)]
 
 
 def expected_work_s(agents: Sequence[Step], models: Sequence[str], history: History) -> list[float] | None:

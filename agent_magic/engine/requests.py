@@ -8,6 +8,7 @@ from asyncio import CancelledError
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
 from agent_magic.declare.agent import DEFAULT_MAX_TOKENS, DEFAULT_MODEL, Agent
+from agent_magic.declare.alike import for_all
 from agent_magic.declare.condition import condition_of, holds
 from agent_magic.declare.content import LEFT_OUT, fitting, tokens_of
 from agent_magic.declare.grouping import taken_apart
@@ -65,7 +66,8 @@ def models_of(plan: Plan) -> set[str]:
 
 def timeouts_of(plan: Plan, policy: Policy) -> list[float]:
     """Return per step, the seconds from its first request to its deadline. A task of its own has none."""
-    return [one.timeout_s or (math.inf if one.is_task else policy.timeout_s) for one in plan.agents]
+    found = [one.timeout_s or (math.inf if one.is_task else policy.timeout_s) for one in plan.firsts]
+    return [*for_all(found, plan.dag.alike)]
 
 
 def ask(

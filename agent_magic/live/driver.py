@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from agent_magic.live.vitals import Sample
     from agent_magic.providers.base import Provider
     from agent_magic.providers.recorded import Match
-    from agent_magic.record.answer import Answer
+    from agent_magic.record.answer import Answer, Status
     from agent_magic.record.history import History
     from agent_magic.record.ledger.base import Ledger
     from agent_magic.record.request import Request
@@ -151,7 +151,7 @@ class Driver:
             key=provider.credentials,
             work_s=work_s,
             seed=seed,
-            done={number: one.status for number, one in enumerate(self.record.results) if one.finished_s is not None},
+            done=None if recorded is None else _ended(self.record),
         )
         self.streams: dict[int, Stream] = {}
         more = {"fresh": fresh, "earlier": earlier, "frame_of": frame_of, "asker": asker}
@@ -474,3 +474,8 @@ class Driver:
             elif current.answer is None:
                 current.answer, current.worker = answer, stream.worker
                 self._tasks.cancel(step, partial(self._never_ran, step))
+
+
+def _ended(record: RunRecord) -> dict[int, Status]:
+    """Return the steps that have ended before the run begins, each with its status."""
+    return {number: one.status for number, one in enumerate(record.results) if one.finished_s is not None}

@@ -110,8 +110,8 @@ def _backoff(record: RunRecord, event: BackoffStarted) -> None:
 
 def _agent_ended(record: RunRecord, event: AgentEnded) -> None:
     result = record.results[event.agent]
-    kept_back = record.plan.agents[event.agent].speculate  # its answer may wait for its condition
-    if result.status != "running" or kept_back:  # stopped before the attempt it waited for
+    # stopped before the attempt it waited for; or its answer may have waited for its condition
+    if result.status != "running" or record.plan.agents[event.agent].speculate:
         free_s = _free_s(result, event.at_s)
         result.last_backoff_s = _end_backoff(result, free_s, event.at_s)
         result.last_queued_s = event.at_s - free_s - result.last_backoff_s

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 import os
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
+from agent_magic.declare.alike import for_all
 from agent_magic.declare.flow import CONDITION, Left
 from agent_magic.declare.race import BEATEN, NO_ANSWER
 from agent_magic.declare.schema import of_item, schema_of
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from agent_magic.declare.dag import Dag
     from agent_magic.declare.plan import Plan
     from agent_magic.declare.returns import Returns
+    from agent_magic.declare.step import Step
     from agent_magic.record.answer import Answer, Citation, Source, Status
     from agent_magic.record.base import Base, Kind
     from agent_magic.record.call import Stretch
@@ -369,6 +371,71 @@ class ForecastNote(NamedTuple):
     simulated: bool
 
 
+class _Results(list[AgentResult]):
+    """The results of a run with places that may stay unused: each is made when it is asked for.
+
+    Args:
+        plan: What runs.
+        models: Per step, the model asked.
+    """
+
+    def __init__(self, plan: Plan, models: Sequence[str]) -> None:
+        super().__init__(cast("list[AgentResult]", [None] * len(plan)))
+        self._plan, self._models = plan, models
+        self._like = for_all(plan.firsts, plan.dag.alike)
+        self._is_whole = False
+
+    def _make(self, number: int) -> AgentResult:
+        name, layer = self._plan.agents[number].name, self._plan.dag.layer[number]
+        made = _result_of(self._like[number], name, layer, self._models[number])
+        super().__setitem__(number, made)
+        return made
+
+    def _make_all(self) -> None:
+        if not self._is_whole:
+            for number, one in enumerate(super().__iter__()):
+                if one is None:  # pyright: ignore[reportUnnecessaryComparison] - not made yet
+                    self._make(number)
+            self._is_whole = True
+
+    def __getitem__(self, number: Any) -> Any:
+        if not isinstance(number, int):
+            self._make_all()
+            return super().__getitem__(cast("slice", number))
+        found: Any = super().__getitem__(number)
+        return self._make(number) if found is None else found
+
+    def __iter__(self) -> Iterator[AgentResult]:
+        self._make_all()
+        return super().__iter__()
+
+    def __reversed__(self) -> Iterator[AgentResult]:
+        self._make_all()
+        return super().__reversed__()
+
+    def __contains__(self, one: object) -> bool:
+        self._make_all()
+        return super().__contains__(one)
+
+    def __reduce__(self) -> tuple[type[list[AgentResult]], tuple[list[AgentResult]]]:
+        return list, (list(self),)
+
+    def __reduce_ex__(self, _: object) -> tuple[type[list[AgentResult]], tuple[list[AgentResult]]]:
+        return self.__reduce__()
+
+
+def _results_of(plan: Plan, models: Sequence[str]) -> list[AgentResult]:
+    """Return the results of a run that begins."""
+    if plan.dag.alike and len(models) == len(plan):
+        return _Results(plan, models)
+    steps = zip(plan.agents, plan.dag.layer, models, strict=True)
+    return [_result_of(one, one.name, layer, model) for one, layer, model in steps]
+
+
+def _result_of(step: Step, name: str, layer: int, model: str) -> AgentResult:
+    return AgentResult(name, layer, model, step.returns, step.is_task, step.other_models)
+
+
 class RunRecord:
     """One execution of a plan, as its events tell it. Grows while the run goes on.
 
@@ -405,10 +472,7 @@ class RunRecord:
         self.terms: Terms | None = None
         self.redacted = False
         self.events: list[Event] = []
-        self.results = [
-            AgentResult(agent.name, layer, model, agent.returns, agent.is_task, agent.other_models)
-            for agent, layer, model in zip(plan.agents, plan.dag.layer, models, strict=True)
-        ]
+        self.results = _results_of(plan, tuple(models))
         self.ended_s: float | None = None
         self.cut = False
 

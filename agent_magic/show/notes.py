@@ -132,7 +132,7 @@ def degraded_note(record: RunRecord) -> str:
 
 def _asked_twice(record: RunRecord) -> list[tuple[AgentResult, AgentResult]]:
     """Return the steps that were asked a second time beside the first, each with that."""
-    steps = [(one.hedges, record.results[number]) for number, one in enumerate(record.plan.agents) if one.hedges]
+    steps = [(one.hedges, record[one.name]) for one in record.plan.firsts if one.hedges]  # places have none
     return [(record[first], place) for first, place in steps if place.attempts]
 
 

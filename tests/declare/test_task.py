@@ -50,7 +50,7 @@ def test_a_task_for_each_item_takes_the_item():
     made = Task("length", length, each="words")
     assert ("prefix",) == made.uses
     assert ("prefix", "words") == made.reads
-    parts = expand([made], {"words": ["a", "bb"]})  # pyright: ignore[reportArgumentType]
+    parts, _ = expand([made], {"words": ["a", "bb"]})  # pyright: ignore[reportArgumentType]
     assert ["length_0", "length_1"] == [one.name for one in parts]
     assert {"length": {0: 0, 1: 1}} == {name: dict(one) for name, one in groups_of(parts).items()}
     assert "bb" == parts[1].part.item  # pyright: ignore[reportOptionalMemberAccess]

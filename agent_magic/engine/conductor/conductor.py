@@ -105,7 +105,7 @@ class Conductor:
         self._slots = Slots(1 if policy.schedule == "sequential" else policy.concurrency)
         self._counts_all = policy.timeout_counts == "total"
         self._state = [PENDING] * count
-        self._missing = [len(before) for before in dag.parents]
+        self._missing = [*map(len, dag.parents)]
         self._tries = Tries(count, policy, seed, tasks)
         self._ready_s = [0.0] * count
         self._deadline_s: list[float | None] = [None] * count

@@ -64,5 +64,6 @@ class Order:
 
     def _corrected(self) -> list[float]:
         """Return the expected work of each step, times the factor of its kind."""
-        work_s, factor_of = self._work_s or [1.0] * len(self._kinds), self._factors.of
-        return [work * factor_of(kind) for work, kind in zip(work_s, self._kinds, strict=True)]
+        work_s = self._work_s or [1.0] * len(self._kinds)
+        factors = {kind: self._factors.of(kind) for kind in set(self._kinds)}
+        return [work * factors[kind] for work, kind in zip(work_s, self._kinds, strict=True)]
