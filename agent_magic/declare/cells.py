@@ -12,8 +12,8 @@ Write a report of these facts: {{ facts }}
 ```
 
 A heading is `## `, a name, a role in brackets if there is one, and options as in `%%agent`. The prompt is what stands
-below, without the empty lines around it. `#` and `###` are prompt; a line of a prompt that begins with `## ` is written
-`\## `.
+below, without the empty lines around it. As in Markdown, up to three blanks may stand before a heading. `#` and `###`
+are prompt; a line of a prompt that begins with `## ` is written `\## `.
 """
 
 from __future__ import annotations
@@ -65,7 +65,8 @@ LISTS: Mapping[str, str] = {
 SWITCHES: Mapping[str, str] = {"ask": "--ask", "cite": "--cite", "speculate": "--speculate"}
 
 _HEADING = re.compile(r"##[ \t]+(?P<name>\w+)(?:[ \t]+\((?P<role>[^()]*)\))?(?P<options>[ \t]+-.*|[ \t]+#.*|[ \t]*)")
-_MARK = re.compile(r"(\\*)##[ \t]")
+_MARK = re.compile(r"( {0,3})(\\*)##[ \t]")
+_NEAR = re.compile(r"[ \t]*##(?!#)[ \t]*(?P<rest>.*)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,18 +102,29 @@ def sections_of(text: str) -> tuple[str, list[Section]]:
     parts: list[list[str]] = [[]]
     for number, line in enumerate(text.split("\n"), 2):
         mark = _MARK.match(line)
-        if mark is None or mark[1]:
-            parts[-1].append(line[1:] if mark else line)
+        if mark is None or mark[2]:
+            parts[-1].append(mark[1] + line[mark.end(1) + 1 :] if mark else line)
             continue
-        heads.append((number, *_heading(line, number)))
+        heads.append((number, *_heading(line.lstrip(), number)))
         parts.append([])
     if not heads:
         hint = "Write a line such as ## facts (researcher), and its prompt below."
+        hint = " ".join([*(f"{one[0].upper()}{one[1:]}." for one in near_headings(text)), hint])
         raise DeclarationError("A %%agents cell needs a heading for each agent, and has none.", hint=hint)
     comment, *prompts = ("\n".join(lines).strip("\n") for lines in parts)
     return comment.strip(), [
         Section(name, line, prompt, number) for (number, name, line), prompt in zip(heads, prompts, strict=True)
     ]
+
+
+def near_headings(text: str) -> list[str]:
+    """Return notes on the lines of a `%%agents` cell that look like headings and are prompt, such as `##name`."""
+    notes: list[str] = []
+    for number, line in enumerate(text.split("\n"), 2):
+        near = _NEAR.fullmatch(line.rstrip())
+        if near is not None and _MARK.match(line) is None and _HEADING.fullmatch(meant := f"## {near['rest']}"):
+            notes.append(f"line {number} looks like a heading, and is prompt: write `{meant}`")
+    return notes
 
 
 def _heading(line: str, number: int) -> tuple[str, str]:
@@ -223,4 +235,5 @@ def to_cell(steps: Iterable[Step], *, name: str = "agents", description: str = "
 
 
 def _escaped(text: str) -> str:
-    return "\n".join(f"\\{line}" if _MARK.match(line) else line for line in text.strip("\n").split("\n"))
+    marks = ((line, _MARK.match(line)) for line in text.strip("\n").split("\n"))
+    return "\n".join(line if mark is None else f"{mark[1]}\\{line[mark.end(1) :]}" for line, mark in marks)

@@ -80,7 +80,8 @@ AGENTS_HELP = """Declare several agents in one cell: a section for each. Nothing
 
 A heading is `## name`, a role in brackets if you like, and the options of %%agent; the prompt stands below. Text before
 the first heading is a comment. All are declared or, where one is wrong, none. What you take out of the cell is dropped
-when it runs again. A line of a prompt that begins with `## ` is written `\\## `. Example:
+when it runs again; where a front end does not name its cells, %agents drop NAME drops it. Up to three blanks may stand
+before a heading. A line of a prompt that begins with `## ` is written `\\## `. Example:
 
     %%agents
     Which language for {{ topic }}?

@@ -13,6 +13,7 @@ from IPython.core.magic import Magics, cell_magic, line_magic, magics_class, no_
 from traitlets import observe
 
 from agent_magic.api.choosing import choose
+from agent_magic.declare.cells import near_headings
 from agent_magic.declare.each import (
     ITEM,
     columns_missing,
@@ -47,7 +48,7 @@ from agent_magic.show.cards import context_card, declaration_card, declarations_
 
 if TYPE_CHECKING:
     from argparse import Namespace
-    from collections.abc import Callable, Coroutine, Generator, Mapping
+    from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping
 
     from agent_magic.api import Plan
     from agent_magic.declare.context import Context
@@ -113,7 +114,8 @@ class AgentMagics(Magics, Settings):
         with user_errors():
             look_up = partial(self.session.look_up, self.shell.user_ns)
             find_tools = partial(self.session.find_tools, self.shell.user_ns)
-            self._declare_all(*read_agents(line, cell, look_up, find_tools), cell_of(self.shell))
+            agents, plan = read_agents(line, cell, look_up, find_tools)
+            self._declare_all(agents, plan, cell_of(self.shell), near_headings(cell))
 
     @no_var_expand  # pyright: ignore[reportUntypedFunctionDecorator]
     @cell_magic("plan")  # pyright: ignore[reportUntypedFunctionDecorator]
@@ -232,11 +234,11 @@ class AgentMagics(Magics, Settings):
         if is_kernel(self.shell):
             self.session.warm_up.start()
 
-    def _declare_all(self, agents: list[Step], plan: str, cell: Cell) -> None:
+    def _declare_all(self, agents: list[Step], plan: str, cell: Cell, said: Iterable[str]) -> None:
         registry, names = self.session.registry(plan), self.shell.user_ns
         self.session.check_fields(agents, registry, names)
         done: Any = {"ran": self.session.ran, "variables": names, "cycles": self.on_cycle != "error"}
-        notes = [*registry.declare_all(agents, cell, **done), *registry.adopt(names), *registry.gone(cell)]
+        notes = [*said, *registry.declare_all(agents, cell, **done), *registry.adopt(names), *registry.gone(cell)]
         notes += [f"{agent.name}: {note}" for agent in agents for note in self._notes_on(agent, registry)]
         display_bundle(declarations_card([self._told(agent, registry) for agent in agents], notes))
         if is_kernel(self.shell):

@@ -25,10 +25,11 @@ T = TypeVar("T", Agent | Task, Context)
 
 @dataclass(frozen=True, slots=True)
 class Declared(Generic[T]):
-    """An agent or a context, and the cell that declared it."""
+    """An agent or a context, the cell that declared it, and the names of all that one cell of several declared."""
 
     value: T
     cell: Cell
+    together: tuple[str, ...] = ()
 
 
 class Registry:
@@ -89,6 +90,9 @@ class Registry:
         if agent.name in self._contexts:
             raise _taken(agent.name, "a context", "an agent")
         old, (table, said) = self._agents.get(agent.name), _with(self._agents, agent, cell)
+        gone = [name for name, one in table.items() if one.together and _is_of(one, cell)]  # it was a cell of several
+        table = {name: one for name, one in table.items() if name not in gone}
+        said += _dropped(gone)
         if not cycles:
             _check_cycle(table, variables)
         self._agents = table
@@ -119,11 +123,12 @@ class Registry:
             if name in self._contexts and not _is_of(self._contexts[name], cell):
                 raise _taken(name, "a context", "an agent")
         gone = [name for name, one in self._agents.items() if _is_of(one, cell) and name not in wanted]
-        old, notes = self._agents, [f"dropped {', '.join(gone)}, which the cell had before"] if gone else []
+        old, notes = self._agents, _dropped(gone)
         table = {name: one for name, one in old.items() if name not in gone}
         moved = [name for name in wanted if name in table and not _is_of(table[name], cell)]
         notes += [f"replaces {', '.join(moved)} of another cell"] if moved and cell.id is not None else []
-        table |= {name: Declared(agent, cell) for name, agent in wanted.items()}
+        table |= {name: Declared(agent, cell, tuple(wanted)) for name, agent in wanted.items()}
+        notes += _left_of(old, wanted, table)
         if not cycles:
             _check_cycle(table, variables)
         notes += _take_back(self._contexts, cell, "context")
@@ -312,6 +317,26 @@ class Registry:
 def _is_of(one: Declared[Any], cell: Cell) -> bool:
     """Return whether a cell declared this, in an earlier run or now."""
     return cell.id is not None and one.cell.id == cell.id
+
+
+def _dropped(names: Sequence[str]) -> list[str]:
+    """Return a note of what a cell declares no more."""
+    return [f"dropped {', '.join(names)}, which the cell had before"] if names else []
+
+
+def _left_of(
+    old: Mapping[str, Declared[Step]], wanted: Iterable[str], table: Mapping[str, Declared[Step]]
+) -> list[str]:
+    """Return a note of what stays declared of the cell that had declared some of these names together with others.
+
+    It may be that cell, changed, where a front end names no cells, or a copy of it: only the user knows.
+    """
+    beside = dict.fromkeys(name for one in wanted if one in old for name in old[one].together)
+    left = [name for name in beside if name in table and table[name] is old.get(name)]
+    if not left:
+        return []
+    verb = "stays" if len(left) == 1 else "stay"
+    return [f"{', '.join(left)} {verb} declared, from an earlier cell, and will run too: %agents drop {' '.join(left)}"]
 
 
 def _with(table: dict[str, Declared[T]], value: T, cell: Cell) -> tuple[dict[str, Declared[T]], list[str]]:

@@ -56,7 +56,7 @@ def test_a_plan_is_written_as_one_cell():
     """Options stand in the heading, the role in brackets, a line that looks like a heading behind a backslash."""
     plan = Plan(
         [
-            Agent("a", "x\n## y", role="critic", model="m", max_tokens=5, system=None, returns=None),
+            Agent("a", "x\n## y\n  ## z", role="critic", model="m", max_tokens=5, system=None, returns=None),
             Agent("b", "{{ a }}", after="c", cite=True, ask=True, system='say "so"'),
             Agent("c", "z", uses_resources="db", writes="out.md"),
         ],
@@ -64,9 +64,10 @@ def test_a_plan_is_written_as_one_cell():
         description="Why",
     )
     assert (
-        "%%agents --plan second\nWhy\n\n## a (critic) --model m --max-tokens 5\nx\n\\## y\n\n"
+        "%%agents --plan second\nWhy\n\n## a (critic) --model m --max-tokens 5\nx\n\\## y\n  \\## z\n\n"
         "## b --system 'say \"so\"' --after c --ask --cite\n{{ a }}\n\n## c --uses db --writes out.md\nz\n"
     ) == plan.to_cell()
+    assert "x\n## y\n  ## z" == sections_of(plan.to_cell().split("\n", 1)[1])[1][0].prompt
 
 
 def test_agents_for_each_item_are_one_section_again():

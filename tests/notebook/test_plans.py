@@ -22,6 +22,7 @@ from agent_magic.notebook.extension import load, unload
 from agent_magic.notebook.files.cells import find_agents, plan_data, read_cells
 from agent_magic.notebook.front_end import Cell, cell_of
 from agent_magic.notebook.magics import AgentMagics
+from agent_magic.notebook.registry import Registry
 from agent_magic.notebook.running import LiveStatus
 from agent_magic.record.history import History
 from agent_magic.show.cards import todo_page
@@ -94,6 +95,7 @@ def test_a_cell_declares_all_of_its_agents(magics, capsys):
         ("## a --run\ny", "^Section 'a', line 2: --run is for a cell of one agent"),
         ("## a\n{{ x", "^Section 'a', line 2: "),
         ("no heading", "needs a heading for each agent"),
+        ("##a\nx", "Line 2 looks like a heading, and is prompt: write `## a`"),
     ],
 )
 def test_an_error_declares_none(magics, cell, message):
@@ -116,14 +118,42 @@ def test_what_is_taken_out_of_the_cell_is_dropped(magics):
     assert ["dropped gone, which the cell had before", "now stale: a"] == notes
     assert ["a", "b"] == names(magics)
     taken = registry.declare_all([second["a"]], Cell("2", "m3"), **known)
-    assert ["replaces a of another cell"] == taken
+    stays = "b stays declared, from an earlier cell, and will run too: %agents drop b"
+    assert ["replaces a of another cell", stays] == taken
+    assert [] == registry.declare_all([second["a"]], Cell("2", "m4"), **known)
 
 
-def test_a_cell_without_an_id_drops_nothing(magics):
-    """A terminal does not tell which cell runs again."""
-    magics.agents_cell("", "## a\nx\n## b\ny")
+def test_a_cell_of_several_that_becomes_one_of_one_drops_the_others():
+    """What `%%agents` had declared in the cell is gone when the cell is a `%%agent`."""
+    registry, known = Registry("p"), {"ran": [], "variables": (), "cycles": False}
+    registry.declare_all([Agent("a", "x"), Agent("b", "y")], Cell("1", "m1"), **known)
+    notes = registry.declare(Agent("a", "x"), Cell("1", "m2"), **known)
+    assert ["dropped b, which the cell had before"] == notes
+    assert ["a"] == [one.name for one in registry.agents]
+
+
+def test_a_cell_without_an_id_drops_nothing_and_says_what_stays(magics, capsys):
+    """A terminal does not tell which cell runs again: what it had before would be bought, so its card says so."""
+    magics.agents_cell("", "## a\nx\n## b\n{{ a }}")
+    magics.agents_cell("", "## a\nx\n## b\n{{ a }}")  # run twice
+    assert "stays declared" not in capsys.readouterr().out
     magics.agents_cell("", "## a\nx")
     assert ["a", "b"] == names(magics)
+    assert "b stays declared, from an earlier cell, and will run too: %agents drop b" in " ".join(
+        capsys.readouterr().out.split()
+    )
+
+
+def test_a_line_that_looks_like_a_heading_is_pointed_out(magics, capsys):
+    """`##name` and what is indented like code go out as prompt, unseen: the card says so."""
+    magics.agents_cell(
+        "", "## one\nSay one.\n   ## two\nSay two.\n##three\nSay three.\n### four\n    ## five (critic)\n## six\nx"
+    )
+    assert ["one", "two", "six"] == names(magics)
+    said = " ".join(capsys.readouterr().out.split())
+    assert "line 6 looks like a heading, and is prompt: write `## three`" in said
+    assert "line 9 looks like a heading, and is prompt: write `## five (critic)`" in said
+    assert said.count("looks like") == said.count("line 6 looks") + said.count("line 9 looks")
 
 
 def test_a_notebook_file_is_read_with_its_sections():
