@@ -23,7 +23,7 @@ def test_a_plan_by_file(tmp_path):
     assert (("file_0", "file_1"), ("joined",)) == plan.layers
     assert f"Review.\n\n{tmp_path / 'b.py'}\n\n# b.py" == plan.prompt("file_1", {})
     assert plan.names == am.decompose.by_file([tmp_path / "a.py", str(tmp_path / "b.py")]).names
-    assert "## file (critic) --each files\nReview." in plan.to_cell()
+    assert "    files = ...  # the items\n\n## file (critic) --each files\nReview." in plan.to_cell()
 
 
 def test_a_plan_by_feature():
@@ -39,6 +39,9 @@ def test_a_plan_by_layer():
     plan = am.decompose.by_layer("a shop")
     assert (("api", "ui", "tests", "docs"), ("integration",)) == plan.layers
     assert "Goal: a shop\nLayer: ui" in plan.prompt("ui", {})
+    assert "Define them first, in a cell above:\n    goal = 'a shop'\n\n## api" in plan.to_cell()
+    long = am.decompose.by_layer("x" * 300).to_cell()
+    assert "\n    globals().update(plan.values)  # of this plan, in a variable plan: goal\n" in long
 
 
 def test_phases_overlap():
@@ -48,6 +51,9 @@ def test_phases_overlap():
     assert 6 == len(plan)
     assert 3 == plan.depth
     assert 0.5 == am.decompose.analyse(plan).score
+    assert am.decompose.__all__ == dir(am.decompose)
+    chain = [am.Agent("a", "x"), *(am.Agent(new, "x", after=old) for old, new in ("ab", "bc", "cd"))]
+    assert 0.2 == am.decompose.analyse(am.Plan([*chain, am.Agent("e", "x")])).score
 
 
 PACKAGE = {
@@ -70,6 +76,9 @@ def test_a_plan_by_module(tmp_path):
     assert ("sales_and_stock",) == plan.parents("web")
     assert {"web", "base"} == {*plan.parents("web_set")}
     assert "# sales\nfrom shop.base import x" in plan.prompt("sales_and_stock", {"base": "fine"})
+    asked = am.decompose.by_module(tmp_path / "shop", prompt="Review {{ source }}, please.")
+    said = {"base": "fine", "sales_and_stock": "good"}
+    assert asked.prompt("web", said).startswith("Review # web\nfrom ..sales import y, please.\n\nOn sales_and_stock")
     (tmp_path / "shop" / "bad.py").write_text("def", encoding="utf-8")
     with pytest.raises(PlanError, match="Module 'bad' is not valid Python"):
         am.decompose.by_module(tmp_path / "shop")
@@ -96,13 +105,13 @@ def test_a_text_is_analysed_by_its_lines():
     found = am.decompose.analyse("- read a\n- read b\n3. then compare them")
     assert ("step_1", "step_2") == found.independent
     assert ("step_3",) == found.sequential
-    assert 1 - 2 / 3 == found.score
+    assert 1 / 3 == found.score
 
 
 def test_a_plan_is_analysed_by_its_critical_path():
     """`score` is 1 minus the critical path over the work; shared is what several steps use."""
     found = am.decompose.analyse(am.Plan(E2.plan.agents))
-    assert 1 - 4 / 9 == found.score
+    assert 5 / 9 == found.score
     plan = am.Plan(
         [am.Agent("a", "{{ t }}", writes="out"), am.Agent("b", "{{ t }}", uses_resources="out", after="a")], {"t": "x"}
     )

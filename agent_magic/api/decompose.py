@@ -3,7 +3,8 @@
 ```python
 plan = am.decompose.by_module("src/shop", prompt="Review this module: {{ source }}")
 am.decompose.analyse(plan).score  # 1 - critical path / total work
-print(plan.to_cell())  # the same as a %%agents cell
+print(plan.to_cell())  # its agents as a %%agents cell to change, with the values to define first
+run = await plan.run(client=client)  # in a notebook: run = %agents run --plan plan
 ```
 """
 
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING, cast
 
 from agent_magic.api.plan import Plan
 from agent_magic.declare.agent import Agent
+from agent_magic.declare.template import Template, renamed_names
 from agent_magic.declare.validation import RESERVED, must_be, names_of
 from agent_magic.errors import PlanError
 
@@ -49,7 +51,8 @@ def by_file(
     """
     files = {str(path): _read(path) for path in _files(paths)}
     each = Agent("file", f"{prompt}\n\n{{{{ key }}}}\n\n{{{{ item }}}}", each="files", role=role)
-    return Plan([each, _joined(["file"])], {"files": files}, name="by_file", description="`files` is {path: text}.")
+    about = "files is {path: text}: {path: pathlib.Path(path).read_text() for path in ...}"
+    return Plan([each, _joined(["file"])], {"files": files}, name="by_file", description=about)
 
 
 def by_feature(
@@ -119,7 +122,8 @@ def by_module(package: str | Path, *, prompt: str = "Review this module.", role:
 
     Args:
         package: The folder of the package.
-        prompt: What each is asked. The modules' sources, and the answers on what they import, follow.
+        prompt: What each is asked. The modules' sources, and the answers on what they import, follow; with
+            `{{ source }}` in it, the source stands there instead.
         role: Their role.
 
     Raises:
@@ -143,8 +147,12 @@ def by_module(package: str | Path, *, prompt: str = "Review this module.", role:
         parents = dict.fromkeys(home[one] for member in ring for one in sorted(uses[member]) if one not in ring)
         values[f"source_of_{name}"] = "\n\n".join(f"# {one}\n{sources[one]}" for one in ring)
         told = "".join(f"\n\nOn {parent}, which it imports:\n{{{{ {parent} }}}}" for parent in parents)
-        agents.append(Agent(name, f"{prompt}\n\n{{{{ source_of_{name} }}}}{told}", role=role))
+        agents.append(Agent(name, f"{_with_source(prompt, name, f'source_of_{name}')}{told}", role=role))
     return Plan(agents, values, name="by_module", description=f"The modules of {folder.name}.")
+
+
+def __dir__() -> list[str]:
+    return __all__
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +196,7 @@ def analyse(task: str | Plan, work_s: Mapping[str, float] | None = None) -> Anal
         tuple(name for name in plan.names if not plan.parents(name)),
         tuple(name for name in plan.names if plan.parents(name)),
         {name: tuple(by) for name, by in sorted(users.items()) if len(by) > 1},
-        1 - length / total if total else 0.0,
+        (total - length) / total if total else 0.0,  # of 5 and 4 exactly 0.2
     )
 
 
@@ -204,6 +212,12 @@ def _plan_of(task: str) -> Plan:
     return Plan(agents, name="task")
 
 
+def _with_source(prompt: str, agent: str, value: str) -> str:
+    """Return a prompt with the value of a source in place of `{{ source }}`, or else behind it."""
+    asked = renamed_names(Template.parse(prompt, agent=agent), {"source": value})
+    return asked if asked != prompt else f"{prompt}\n\n{{{{ {value} }}}}"
+
+
 def _joined(names: Sequence[str], name: str = "joined", ask: str = JOIN, role: str = "synthesizer") -> Agent:
     answers = "\n\n".join(f"{{{{ {one} }}}}" for one in names)
     return Agent(name, f"{ask}\n\n{answers}", role=role)
@@ -213,7 +227,7 @@ def _named(given: Iterable[str] | Mapping[str, str], what: str) -> dict[str, str
     """Return texts by the names of their agents."""
     told = dict(cast("Mapping[str, str]", given)) if isinstance(given, Mapping) else {n: n for n in names_of(given)}
     if not told:
-        raise must_be(what, "a list of at least one name", told, error=PlanError)
+        raise must_be(what, "a list of at least one name", given, error=PlanError)
     return {_name(name): text for name, text in told.items()}
 
 

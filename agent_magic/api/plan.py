@@ -12,7 +12,7 @@ from agent_magic.api.choosing import with_models
 from agent_magic.api.run import Run
 from agent_magic.api.session import check_loop, session_of
 from agent_magic.declare.baseline import one_agent
-from agent_magic.declare.cells import declared, to_cell
+from agent_magic.declare.cells import declared, to_cell, values_note
 from agent_magic.declare.plan import Plan as DeclaredPlan
 from agent_magic.declare.plan_json import (
     attachments_of,
@@ -438,12 +438,15 @@ class Plan(DeclaredPlan):
         return json.dumps(self.to_dict(), indent=indent, ensure_ascii=False)
 
     def to_cell(self) -> str:
-        """Write the plan as one `%%agents` cell; see `agent_magic.declare.cells`. Its values are not in it.
+        """Write the plan as one `%%agents` cell; see `agent_magic.declare.cells`.
+
+        Its values are the notebook's, and not in it: a comment above the first heading says which to define, and how.
 
         Raises:
             PlanError: A step is a function, or has options that a cell cannot hold.
         """
-        return to_cell(declared(self), name=self.name, description=self.description)
+        about = [text for text in (self.description, values_note(self)) if text]
+        return to_cell(declared(self), name=self.name, description="\n\n".join(about))
 
     def _files(self) -> dict[str, Any]:
         """Return the bytes of pictures and documents, each once."""

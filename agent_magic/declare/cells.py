@@ -62,6 +62,8 @@ LISTS: Mapping[str, str] = {
     "writes": "--writes",
     "after": "--after",
 }
+MOST_WRITTEN = 200
+"""The letters of a value that is written above a cell."""
 SWITCHES: Mapping[str, str] = {"ask": "--ask", "cite": "--cite", "speculate": "--speculate"}
 
 _HEADING = re.compile(r"##[ \t]+(?P<name>\w+)(?:[ \t]+\((?P<role>[^()]*)\))?(?P<options>[ \t]+-.*|[ \t]+#.*|[ \t]*)")
@@ -232,6 +234,21 @@ def to_cell(steps: Iterable[Step], *, name: str = "agents", description: str = "
         words = " ".join(filter(None, [f"## {step.name}{role}", options_text(step, without="role")]))
         parts.append(f"{words}\n{_escaped(step.prompt)}")
     return "\n\n".join(parts) + "\n"
+
+
+def values_note(plan: Plan) -> str:
+    """Say what to define before the cell of a plan is run: short values as Python, others by their names."""
+    values = plan.values
+    plain = {name: repr(one) for name, one in values.items() if isinstance(one, str | int | float | bool)}
+    short = {name: text for name, text in plain.items() if len(text) <= MOST_WRITTEN}
+    lines = [f"    {name} = {text}" for name, text in short.items()]
+    others = [name for name in values if name not in short]
+    if others:
+        lines.append(f"    globals().update(plan.values)  # of this plan, in a variable plan: {', '.join(others)}")
+    known = {*values, *plan.names, *plan.groups}
+    over = dict.fromkeys((step.each or "").split(".")[0] for step in declared(plan))
+    lines += [f"    {name} = ...  # the items" for name in over if name and name not in known]
+    return "\n".join(["Its prompts use values. Define them first, in a cell above:", *lines]) if lines else ""
 
 
 def _escaped(text: str) -> str:

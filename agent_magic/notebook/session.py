@@ -208,7 +208,7 @@ class Session:
 
         Args:
             namespace: The notebook's variables. Only those that prompts use are read.
-            name: The plan.
+            name: The plan; where no cell declares one of that name, a variable that holds a `Plan`.
             agents: Only these and their ancestors; empty takes all.
             defaults: Options of agents that leave them open.
             on_cycle: See `Plan`.
@@ -218,6 +218,11 @@ class Session:
             PlanError: Nothing is declared, or the plan is wrong.
         """
         registry = self.registry(name)
+        held = namespace.get(name)
+        if not len(registry) and isinstance(held, Plan):
+            plan = replace(held, agents=[one.with_defaults(**defaults) for one in held.agents], name=name)
+            plan = plan.select(list(agents) or plan.names)
+            return with_models(plan, self.shared, None if self.deck is None else self.deck.models)
         if not len(registry):
             others = f" Declared are agents of: {', '.join(self.plans)}." if self.plans else ""
             raise PlanError(

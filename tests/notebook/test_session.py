@@ -54,6 +54,17 @@ def test_a_plan_is_what_is_declared(session):
     assert [("m", 5)] * 2 == [(agent.model, agent.max_tokens) for agent in plan.agents]
 
 
+def test_a_plan_in_a_variable_is_one_of_its_name(session):
+    """Where no cell declares one of that name: with the session's defaults, under the variable's name."""
+    held = Plan([Agent("a", "{{ topic }}"), Agent("b", "{{ a }}"), Agent("c", "x")], {"topic": 1}, name="other")
+    plan = session.plan({"mine": held}, name="mine", agents=["b"], defaults={"model": "m"})
+    assert ("mine", ("a", "b"), {"topic": 1}) == (plan.name, plan.names, dict(plan.values))
+    assert ["m", "m"] == [agent.model for agent in plan.agents]
+    assert "%agents run --plan mine runs it" in declared_page(session, "mine", {"mine": held}).text()
+    declare(session, plan="mine", own="x")
+    assert ("own",) == session.plan({"mine": held}, name="mine", defaults={}).names
+
+
 def test_some_agents_and_their_ancestors(session):
     """Naming agents leaves out what they do not need, broken ones too."""
     declare(session, a="x", b="{{ a }}", broken="{{ nothing }}")

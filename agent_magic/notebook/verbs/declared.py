@@ -76,7 +76,12 @@ def declared_page(
         stale: The agents whose last answer no longer fits.
         model: The model of agents that name none.
     """
-    registry = session.registry(plan)
+    registry, held = session.registry(plan), namespace.get(plan)
+    if not len(registry) and isinstance(held, Plan):
+        said = (
+            f"{steps_of(held)}, in a variable. %agents plan --plan {plan} shows it, %agents run --plan {plan} runs it."
+        )
+        return Page([Line(said, head=f"{plan}:")])
     if not len(registry):
         others = [Line(f"Other plans: {listed(session.plans)}.", "soft")] if session.plans else []
         head = Line(f"No agents are declared in {plan!r}. Next:")
