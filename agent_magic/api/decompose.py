@@ -227,7 +227,7 @@ def _named(given: Iterable[str] | Mapping[str, str], what: str) -> dict[str, str
     """Return texts by the names of their agents."""
     told = dict(cast("Mapping[str, str]", given)) if isinstance(given, Mapping) else {n: n for n in names_of(given)}
     if not told:
-        raise must_be(what, "a list of at least one name", given, error=PlanError)
+        raise must_be(what, "a list of at least one name", cast("object", given), error=PlanError)
     return {_name(name): text for name, text in told.items()}
 
 

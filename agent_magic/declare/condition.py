@@ -43,6 +43,10 @@ def condition_of(text: str, agent: str = "", option: str = "when") -> Template:
     if "{%" in text or "%}" in text or "{{" in text:
         raise DeclarationError(f"{title} is no expression: it has braces.", agent=agent, hint=hint)
     found = Template.parse(f"{{% if {text} %}}{TRUE}{{% endif %}}", agent=agent, title=title, hint=hint)
+    if "len" in found.names:
+        written = re.sub(r"\blen\(\s*([\w.]+)\s*\)", r"\1 | length", text)
+        hint = f'A filter counts: --{option} "{written if written != text else "report | length > 5"}".'
+        raise DeclarationError(f"{title} calls len(), which a condition cannot.", agent=agent, hint=hint)
     if not found.names:
         raise DeclarationError(f"{title} names no answer and no value.", agent=agent, hint=hint)
     return found

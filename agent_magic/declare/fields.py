@@ -5,16 +5,24 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from agent_magic.declare.condition import condition_of
+from agent_magic.declare.returns import Returns
 from agent_magic.declare.schema import alternatives_of, brief, fields_of, items_of, lacking, reached, schema_of
-from agent_magic.errors import PlanError, UndefinedField
+from agent_magic.errors import DeclarationError, PlanError, UndefinedField
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from agent_magic.declare.returns import Returns
     from agent_magic.declare.step import Step
 
 Path = tuple[str | int, ...]
+TEXT = Returns('{"type": "string"}')
+"""The type of answers for which none is declared."""
+
+
+def answers_of(step: Step) -> Returns | None:
+    """Return the type of a step's answers: a text where it declares none, and `None` where nobody knows."""
+    is_text = step.returns is None and not (step.is_task or step.cite or step.tools)  # those may hold more than words
+    return TEXT if is_text else step.returns
 
 
 class Taken(NamedTuple):
@@ -37,6 +45,13 @@ def taken_paths(step: Step) -> Iterator[Path]:
         yield from condition_of(text, step.name, option).paths if text is not None else ()
 
 
+def _compared(step: Step) -> Iterator[tuple[str, Path]]:
+    """Yield what the conditions of a step compare with a number, each behind its condition as it is written."""
+    for text, option in ((step.when, "when"), (step.until, "until")):
+        if text is not None:
+            yield from ((f"--{option} {text!r}", path) for path in condition_of(text, step.name, option).numbers)
+
+
 def check_fields(step: Step, type_of: Callable[[str], Taken | None]) -> None:
     """Raise for the first field that a step takes of an answer whose type has none of that name.
 
@@ -46,7 +61,17 @@ def check_fields(step: Step, type_of: Callable[[str], Taken | None]) -> None:
 
     Raises:
         UndefinedField: There is no such field.
+        DeclarationError: A condition compares a text with a number.
     """
+    for written, (name, *path) in _compared(step):
+        found = type_of(str(name))
+        if found is not None and not found.several and _is_text(found.returns, path):
+            what, agent = ".".join(map(str, (name, *path))), _declared_name(step)
+            raise DeclarationError(
+                f"{written} of agent {agent!r} compares {what}, which is a text, with a number.",
+                agent=agent,
+                hint=f"Count its letters, {what} | length, or have a number answered: --returns int.",
+            )
     for name, *path in taken_paths(step):
         found = type_of(str(name)) if path else None
         if found is None:
@@ -83,11 +108,20 @@ def check_items(step: Step, source: str, returns: Returns, path: Sequence[str]) 
 _NO_LISTS = frozenset({"string", "integer", "number", "boolean", "null"})
 
 
+def _is_text(returns: Returns, path: Sequence[str | int]) -> bool:
+    """Return whether a path leads to a text, and to nothing else."""
+    if not all(isinstance(one, str) for one in path):
+        return False
+    places = [one for place in reached(schema_of(returns.schema), [*map(str, path)]) for one in alternatives_of(place)]
+    return bool(places) and all(one.get("type") == "string" for one in places)
+
+
 def _check_path(step: Step, returns: Returns, name: str, path: Sequence[str | int]) -> None:
     lacks = lacking(schema_of(returns.schema), path)
     if lacks is not None:
+        kind = "a text; --returns TYPE gives answers fields" if returns is TEXT else lacks.kind
         raise UndefinedField(
-            lacks.field, of=f"{name}{lacks.of}", agent=_declared_name(step), known=lacks.known, kind=lacks.kind
+            lacks.field, of=f"{name}{lacks.of}", agent=_declared_name(step), known=lacks.known, kind=kind
         )
 
 

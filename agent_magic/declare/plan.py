@@ -18,7 +18,7 @@ from agent_magic.declare.dag import Dag, build_dag
 from agent_magic.declare.each import OWN, Answers, groups_of, view_of
 from agent_magic.declare.edges import Edge, Edges
 from agent_magic.declare.expansion import expand
-from agent_magic.declare.fields import Taken, check_fields, check_items
+from agent_magic.declare.fields import Taken, answers_of, check_fields, check_items
 from agent_magic.declare.flow import MISSING, Flow, is_reserved
 from agent_magic.declare.race import check_races
 from agent_magic.declare.resources import Held, conflicts, held_by_all
@@ -144,7 +144,7 @@ class Plan:
         dag = dag.with_priority(priorities)
         self._put(dag=dag, inputs=tuple(edges.inputs), dropped=frozenset(edges.dropped), notes=tuple(self.notes))
         self._hold()
-        if any(agent.returns is not None for agent in self.firsts):
+        if any(not (one.returns is one.when is one.until is None) for one in self.firsts):
             self._check_fields()
 
     def _hold(self) -> None:
@@ -492,7 +492,7 @@ class Plan:
         """Return what the name of an answer stands for in a step; `None` where that has no type."""
         group = self.groups.get(name)
         member = self.index.get(name) if group is None else next(iter(group.values()))
-        returns = None if member is None else self.agents[member].returns
+        returns = None if member is None else answers_of(self.agents[member])
         if returns is None or name == step.name or (step.name, name) in self.dropped:
             return None
         return Taken(returns, group is not None and view_of(self.agents, group, step).kind == "all")
@@ -588,7 +588,7 @@ class Plan:
         for agent, answers in zip(self.agents, self.inputs, strict=True):
             if agent.is_task:
                 continue
-            values = {**self.values, **(agent.part.values if agent.part is not None else {})}
+            values = {**self.values, **(agent.part.values if agent.part is not None and not agent.part.asks else {})}
             names = [name for name in agent.template.whole if name not in answers and name not in self.groups]
             shared = [agent.context] if agent.context and agent.context not in self.documents else []
             found += python_notes([*names, *shared], values)

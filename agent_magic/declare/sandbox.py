@@ -157,6 +157,7 @@ class Compiled:
         whole: Those it writes whole, not a part of them or what a filter makes of them.
         apart: Those with which it does more than to write them whole, or to ask whether they are there.
         paths: What it takes of names, step by step; an item of a list, or of a loop over it, is a number.
+        numbers: What it compares with a number, as `paths` say it.
         can_miss: The names that need not be there: only asked for by `default` and `is defined`, or behind that.
         template: What renders it.
 
@@ -177,6 +178,7 @@ class Compiled:
         self.apart = frozenset(one.name for one in tree.find_all(nodes.Name) if id(one) not in plain)
         loops = [each for each in tree.find_all(nodes.For) if isinstance(each.target, nodes.Name)]
         self.paths = frozenset(_paths(tree, loops, self.names))
+        self.numbers = frozenset(_compared(tree))
         needed = set[str]()
         _find_needed(tree, frozenset(), needed)
         self.can_miss = self.names - needed
@@ -211,6 +213,28 @@ def _paths(tree: nodes.Template, loops: list[nodes.For], names: Collection[str])
     for node in tree.find_all((nodes.Getattr, nodes.Getitem)):
         if len(found := path(node)) > 1:
             yield found
+
+
+def _compared(tree: nodes.Template) -> Iterable[tuple[str | int, ...]]:
+    """Yield what a template compares with a number."""
+
+    def path(node: nodes.Node) -> tuple[str | int, ...]:
+        match node:
+            case nodes.Name(name=name):
+                return (name,)
+            case nodes.Getattr(node=owner, attr=step) | nodes.Getitem(node=owner, arg=nodes.Const(value=step)):
+                begins = path(owner)
+                return (*begins, step) if begins and isinstance(step, str | int) else ()
+            case _:
+                return ()
+
+    for node in tree.find_all(nodes.Compare):
+        sides = [node.expr, *(one.expr for one in node.ops)]
+        for left, compared, right in zip(sides, node.ops, sides[1:], strict=False):
+            for one, other in ((left, right), (right, left)):
+                is_number = isinstance(other, nodes.Const) and type(other.value) in {int, float}
+                if compared.op not in {"in", "notin"} and is_number and (found := path(one)):
+                    yield found
 
 
 def _find_needed(node: nodes.Node, known: frozenset[str], needed: set[str]) -> None:

@@ -60,6 +60,7 @@ class Template:
         apart: The names with which it does more than to write them whole, or to ask whether they are there.
         paths: What it takes of names, such as `('label', 'quotes', 0, 'text')`; numbers are items of lists.
         can_miss: The names that need not be there, as in `{{ fix | default(draft) }}`.
+        numbers: What it compares with a number, as `paths` say it.
     """
 
     text: str
@@ -71,6 +72,7 @@ class Template:
     apart: frozenset[str] = frozenset()
     paths: frozenset[tuple[str | int, ...]] = frozenset()
     can_miss: frozenset[str] = frozenset()
+    numbers: frozenset[tuple[str | int, ...]] = frozenset()
 
     @classmethod
     def parse(cls, text: str, *, agent: str, title: str = "", hint: str = "") -> Template:
@@ -95,7 +97,7 @@ class Template:
         read = _parsed(text, agent, title, hint)
         order = tuple(sorted(read.names, key=lambda name: (_first_use(text, name), name)))
         whole = tuple(name for name in order if name in read.whole)
-        return cls(text, title, agent, order, (), whole, read.apart, read.paths, read.can_miss)
+        return cls(text, title, agent, order, (), whole, read.apart, read.paths, read.can_miss, read.numbers)
 
     @property
     def simple(self) -> bool:

@@ -13,7 +13,7 @@ from agent_magic.api import Session as Shared
 from agent_magic.api.choosing import with_models
 from agent_magic.declare.agent import Agent
 from agent_magic.declare.expansion import check_places, declared_names
-from agent_magic.declare.fields import Taken, check_fields, check_items
+from agent_magic.declare.fields import Taken, answers_of, check_fields, check_items
 from agent_magic.declare.returns import Returns, look_up
 from agent_magic.declare.task import Task
 from agent_magic.declare.tool import Tools, tools_of
@@ -289,10 +289,10 @@ class Session:
 
             def taken(name: str, step: Step = step) -> Taken | None:
                 parent = declared.get(name)
-                if parent is None or name == step.name:
+                if parent is None or (name == step.name and step.until is None):
                     return None
                 try:
-                    returns = self._typed(parent, namespace).returns
+                    returns = answers_of(self._typed(parent, namespace))
                 except DeclarationError:  # its class is gone, which the plan will say
                     return None
                 several = parent.repeat is not None or (parent.each is not None and parent.each != step.each)

@@ -14,7 +14,7 @@ import pytest
 import agent_magic as am
 from agent_magic.declare.condition import condition_of, holds
 from agent_magic.declare.flow import Left
-from agent_magic.errors import DeclarationError, PlanError, UndefinedField, UndefinedVariable
+from agent_magic.errors import AgentMagicError, DeclarationError, PlanError, UndefinedField, UndefinedVariable
 
 
 class Review(TypedDict):
@@ -110,6 +110,31 @@ def test_a_condition_s_names_are_edges():
         am.Plan([review, am.Agent("fix", "y", when="review.score.x < 4")])
     with pytest.raises(UndefinedVariable, match="least"):
         am.Plan([review, am.Agent("fix", "y", when="review.score < least")])
+
+
+@pytest.mark.parametrize(
+    ("agents", "match"),
+    [
+        ([am.Agent("q", "x"), am.Agent("b", "y", when="q > 5")], "compares q, which is a text, with a number. Count"),
+        ([am.Agent("q", "x"), am.Agent("b", "y", when="q.ok")], "q has no field 'ok'. It is a text; --returns TYPE"),
+        ([am.Agent("q", "x"), am.Agent("b", "y", each="rows", when="1 < q < 5")], "of agent 'b' compares q, which is"),
+        ([am.Agent("q", "x", returns=Review), am.Agent("b", "y", when="q.notes == 5")], "compares q.notes, which"),
+        ([am.Agent("only", "x", until="only.ok", rounds=3)], "only has no field 'ok'"),
+    ],
+)
+def test_a_condition_that_no_text_can_decide_is_refused(agents, match):
+    """Before anything is paid: a text has no fields, and is no number."""
+    with pytest.raises(AgentMagicError, match=match):
+        am.Plan(agents, {"rows": [1, 2]})
+
+
+@pytest.mark.parametrize(
+    "when", ["q | length > 5", "'x' in q", "q.startswith('x')", "q == 'x'", "n > 5", "q | int > 5"]
+)
+def test_a_condition_that_a_text_can_decide_stays(when):
+    """Filters make numbers of texts, texts have methods, and a value may be a number."""
+    plan = am.Plan([am.Agent("q", "x"), am.Agent("b", "y {{ n }}", when=when)], {"n": 6})
+    assert ("q", "b") == plan.names
     with pytest.raises(DeclarationError, match="Two equals signs compare"):
         am.Agent("fix", "y", when="review.score = 4")
 
@@ -167,7 +192,7 @@ def test_choices():
 
 def test_conditions_that_cannot_be_evaluated_are_failures():
     """Not false: a comparison of a text with a number says what is wrong."""
-    plan = am.Plan([am.Agent("a", "x"), am.Agent("b", "y", when="a > 3")])
+    plan = am.Plan([am.Task("a", lambda: "text"), am.Agent("b", "y", when="a > 3")])
     left = plan.flow.choose(1, {"a": "text"}, {})
     assert "failed" == left.status
     assert "a > 3" in left.why
@@ -222,6 +247,7 @@ def test_what_cannot_be(agents, match):
         ({"most": 2}, "each"),
         ({"when": "{{ b }}"}, "braces"),
         ({"when": "1 < 2"}, "names no answer"),
+        ({"when": "len(q) > 5"}, r'calls len\(\), which a condition cannot. A filter counts: --when "q | length > 5".'),
         ({"when": "b <"}, r"^--when 'b <' of agent 'a' cannot be read: unexpected end\. Write an expression"),
         ({"until": "a", "rounds": 0}, "integer >= 1"),
         ({"priority": 1.5}, "integer"),

@@ -131,6 +131,13 @@ def test_a_plan_as_json_has_the_same_requests_and_rows():
     assert am.Plan.from_dict({**data, "values": {"rows": ROWS}}).names[0] == "a_request_0"
 
 
+def test_rows_put_together_need_no_note():
+    """The items of a request are written one by one, so no list goes out as Python text."""
+    plan = am.Plan([am.Agent("label", "{{ item }}", each="rows", returns=int, group=2)], {"rows": [{"a": 1}, {"a": 2}]})
+    assert [] == plan.hints()
+    assert "a: 1" in plan.prompt("label_request_0", {})
+
+
 def test_a_heading_says_it_too():
     """`%%agents` headings have `--group`, and an agent is written with it."""
     (agent,), _ = read_agents("", "## label --each rows --returns int --group 3\nRate {{ item }}")
