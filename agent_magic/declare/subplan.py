@@ -45,6 +45,19 @@ def box_of(name: str) -> str:
     return box if inside and box and step else ""
 
 
+def last_step(steps: Sequence[Step]) -> Step:
+    """Return the step whose answer a plan is: the last that was declared, not a request that is made for it.
+
+    Args:
+        steps: The steps of the plan, at least one.
+    """
+    first = {one.hedges for one in steps}
+    for step in reversed(steps):
+        if step.hedges is None and step.name not in first and not (step.part is not None and step.part.asks):
+            return step
+    return steps[-1]
+
+
 def join(
     agents: Iterable[Step], values: Mapping[str, Any], plans: Mapping[str, Plan]
 ) -> tuple[tuple[Step, ...], dict[str, Any]]:
@@ -70,7 +83,7 @@ def join(
         names = _names_in(plan, box)
         inner += [renamed(one, names) for one in plan.agents]
         kept |= {names.get(name, name): value for name, value in plan.values.items()}
-        last = plan.agents[-1]
+        last = last_step(plan.agents)
         means[box] = names[last.name if last.part is None else last.part.group]
     return (*inner, *(renamed(one, means) for one in outer)), kept
 
@@ -113,6 +126,7 @@ def renamed(step: Step, names: Mapping[str, str]) -> Step:
     written = Template.parse(step.prompt, agent=step.name)  # not as a request for several items has it
     changes["prompt"] = renamed_names(written, names)
     changes["attach"] = tuple(names.get(name, name) for name in step.attach)
+    changes["hedges"] = None if step.hedges is None else names.get(step.hedges, step.hedges)
     changes["context"] = None if step.context is None else names.get(step.context, step.context)
     return replace(step, **changes)
 

@@ -74,7 +74,8 @@ DTYPES: Mapping[str, str] = _columns(
     "waited_s work_s share halving_saves_s removing_saves_s started_early_s mean p50 p95 p99 max busy_s utilization "
     "slot_utilization requests_per_min expected_s bias mean_s wanted measured seconds_a seconds_b diff_s "
     "cost_usd_a cost_usd_b diff_usd duration_s score low high worst cpu_share rss_mb lag_s",
-    counts="run attempt attempts layer layers agents succeeded failed skipped cancelled rate_limited http_status "
+    counts="run attempt attempts layer layers agents succeeded failed skipped not_needed cancelled rate_limited "
+    "http_status "
     "input_tokens output_tokens cache_read_tokens cache_write_tokens tokens calls served unknown requests "
     "prefix_tokens uncounted n peak tokens_a tokens_b diff_tokens turn round context_tokens result_chars tasks errors "
     "searches",
@@ -124,8 +125,8 @@ LAYERS = table(
 """`run.layers`. `slowest` is the agent that finished last."""
 SUMMARY = table(
     "plan agents succeeded wall_s input_tokens output_tokens cost_usd verdict limited_by mean_concurrency bound "
-    "efficiency agent_s queued_s critical_path_s layers tasks failed skipped cancelled rate_limited source speedup "
-    "speedup_over cost_multiple"
+    "efficiency agent_s queued_s critical_path_s layers tasks failed skipped not_needed cancelled rate_limited source "
+    "speedup speedup_over cost_multiple"
 )
 """`run.summary`. See `agent_magic.measure.metrics.Summary`."""
 EVENTS = table("at_s event agent attempt what")
@@ -185,7 +186,8 @@ def _agents(record: RunRecord) -> _Table:
     path, slack, capped = set(critical_path(record)), slack_s(record), capped_steps(record)
     rows = [
         {
-            **_fields(result, "layer status source model_used stop_reason context_tokens error"),
+            **_fields(result, "layer status model_used stop_reason context_tokens error"),
+            "source": _source(record, number),
             **(_fields(result.usage, TOKENS) if result.attempts else {}),
             **_times(result),
             "agent": result.name,
@@ -211,6 +213,17 @@ def _agents(record: RunRecord) -> _Table:
     more += " expected_s bias" if any(row["expected_s"] for row in rows) else ""
     more += " capped" if capped else ""
     return _Table(rows, _with_place({**AGENTS, **wrote, **table(more)}, rows))
+
+
+def _source(record: RunRecord, number: int) -> str | None:
+    """Return where a step's answer came from; of a step that passes on another one's, where that did."""
+    result, plan, step = record.results[number], record.plan, record.plan.agents[number]
+    if step.part is not None and step.part.asked:
+        return record.results[plan.index[step.part.asked]].source if result.source else None
+    if not step.race:
+        return result.source
+    answered = [record.results[one] for one in plan.dag.parents[number]]
+    return next((one.source for one in answered if one.status == "succeeded"), None) if result.source else None
 
 
 def _expectation(record: RunRecord, number: int) -> dict[str, float | None]:
@@ -278,8 +291,8 @@ def summary_frame(record: RunRecord) -> pd.DataFrame:
 
 def _summary(record: RunRecord) -> _Table:
     summary = summarize(record)
-    row = {name: getattr(summary, name) for name in SUMMARY}
-    return _Table([row | {"limited_by": summary.limited_by or None}], SUMMARY)
+    other = {"limited_by": summary.limited_by or None, "not_needed": summary.left_out}
+    return _Table([{name: other[name] if name in other else getattr(summary, name) for name in SUMMARY}], SUMMARY)
 
 
 def events_frame(record: RunRecord) -> pd.DataFrame:

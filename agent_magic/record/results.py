@@ -11,6 +11,7 @@ from agent_magic.declare.alike import for_all
 from agent_magic.declare.flow import CONDITION, Left
 from agent_magic.declare.race import BEATEN, NO_ANSWER
 from agent_magic.declare.schema import of_item, schema_of
+from agent_magic.declare.subplan import BOX, last_step
 from agent_magic.declare.units import seconds
 from agent_magic.errors import NoValue, UnknownAgent
 from agent_magic.record.answer import ESCALATED, PAUSED, Usage, add_usage
@@ -488,7 +489,7 @@ class RunRecord:
         try:
             return self.results[self.plan.index[name]]
         except (KeyError, TypeError):
-            if (last := self._last_round(name)) is not None:
+            if (last := self._last_round(name) or self._last_of_plan(name)) is not None:
                 return last
             raise UnknownAgent(name, known=self.plan.index, in_run=True, groups=self.plan.groups) from None
 
@@ -500,6 +501,14 @@ class RunRecord:
         if not results or rounds[0] is None or not rounds[0].rounds:
             return None
         return next((one for one in reversed(results) if not one.is_left_out), results[0])
+
+    def _last_of_plan(self, name: object) -> AgentResult | None:
+        """Return what a plan in the plan answers, as a prompt takes it; `None` where it is of none, or has many."""
+        steps = [one for one in self.plan.agents if one.name.startswith(f"{name}{BOX}")]
+        if not steps:
+            return None
+        last = last_step(steps)
+        return self[last.name] if last.part is None else self._last_round(last.part.group)
 
     @property
     def left_out(self) -> dict[int, Left]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from agent_magic.declare.race import BEATEN
 from agent_magic.declare.units import dollars, known, plural, steps
 from agent_magic.errors import Rejected
 from agent_magic.measure.compare import bought_again
@@ -124,7 +125,10 @@ def _reused(record: RunRecord) -> _Next | None:
 def _fine(record: RunRecord, numbers: Summary) -> _Next:
     done = [one.is_task for one in record.results if not one.is_left_out]
     cut = f", {numbers.capped:,} capped" if numbers.capped else ""
-    out = f", {numbers.left_out:,} skipped by a condition" if numbers.left_out else ""
+    beaten = sum(one.kind == BEATEN and one.is_left_out for one in record.rows)
+    by_condition = numbers.left_out - beaten
+    out = f", {by_condition:,} skipped by a condition" if by_condition else ""
+    out += f", {beaten:,} not needed: another answered first" if beaten else ""
     return _Next(
         f"{steps(len(done), sum(done))} done{cut}{out}",
         "run.agents has the numbers, %agents advise says what would be faster or cheaper.",

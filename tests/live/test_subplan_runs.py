@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import agent_magic as am
 from agent_magic.api import Run
 from agent_magic.engine.policy import Policy
-from agent_magic.errors import RateLimited
+from agent_magic.errors import RateLimited, UnknownAgent
 from tests.live.test_flow_runs import Straight, drawn, plan_of, script_of
 from tests.live.virtual import Reply, drive
 
@@ -51,6 +51,21 @@ def test_boxes_ask_what_their_plans_ask(tmp_path_factory, steps, concurrency):
     path = tmp_path_factory.mktemp("boxes") / "run.jsonl"
     Run(record).save(path)
     assert ends == [(one.name, one.status, one.kind) for one in boxed(steps).replay(path).record.results]
+
+
+def test_a_plan_s_name_is_its_last_step_in_a_run_too():
+    """As in a prompt: of a hedged step what answered, of a loop its last round; of many there is no one answer."""
+    hedged = am.Plan([am.Agent("s", "s"), am.Agent("notes", "n {{ s }}", hedge=0.5)])
+    loop = am.Plan([am.Agent("d", "d", until="'x' in d", rounds=3)])
+    many = am.Plan([am.Agent("m", "m", repeat=2)])
+    plan = am.Plan(
+        [am.Agent("end", "e {{ hedged }} {{ loop }} {{ many }}")], {"hedged": hedged, "loop": loop, "many": many}
+    )
+    run = Run(drive(plan, lambda prompt, _: Reply(1.0, text="x" if prompt == "d" else f"<{prompt}>"))[0])
+    assert ("hedged__notes", "loop__d_1") == (run["hedged"].name, run["loop"].name)
+    assert run["end"].text.startswith("<e <n <s>> x <m>")
+    with pytest.raises(UnknownAgent):
+        run["many"]
 
 
 LEAVES = 20

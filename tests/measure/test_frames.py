@@ -33,8 +33,8 @@ AGENTS = (
 ).split(", ")
 SUMMARY = (
     "plan, agents, succeeded, wall_s, input_tokens, output_tokens, cost_usd, verdict, limited_by, mean_concurrency, "
-    "bound, efficiency, agent_s, queued_s, critical_path_s, layers, tasks, failed, skipped, cancelled, rate_limited, "
-    "source, speedup, speedup_over, cost_multiple"
+    "bound, efficiency, agent_s, queued_s, critical_path_s, layers, tasks, failed, skipped, not_needed, cancelled, "
+    "rate_limited, source, speedup, speedup_over, cost_multiple"
 ).split(", ")
 WORDS = {
     "error_class",
@@ -71,6 +71,7 @@ COUNTS = {
     "succeeded",
     "failed",
     "skipped",
+    "not_needed",
     "cancelled",
     "rate_limited",
     "http_status",

@@ -179,10 +179,10 @@ class Conformance:
         rows = ledger._past_runs()
         assert [rows[0].run, rows[1].run] == sorted([one.run for one in rows], reverse=True)
         cost = sum(one.cost_usd or 0.0 for one in first.results)
-        assert [(0, 2, None), (2, 0, cost)] == [(one.calls, one.served, one.cost_usd) for one in rows]
+        assert [(0, 2, 0.0), (2, 0, cost)] == [(one.calls, one.served, one.cost_usd) for one in rows]
         assert [cost, None] == [one.saved_usd for one in rows]
         assert cost == saved_usd(second)
-        assert [None, 3000] == [one.tokens for one in rows]
+        assert [0, 3000] == [one.tokens for one in rows]
 
     def test_what_is_taken_over_is_no_call(self, ledger):
         """An answer that a run took over from the one before was not bought again, a made-up one neither."""

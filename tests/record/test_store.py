@@ -24,7 +24,9 @@ import pytest
 from pandas.testing import assert_frame_equal
 
 from agent_magic.api import Ledger, Run
+from agent_magic.declare.agent import Agent
 from agent_magic.declare.baseline import one_agent
+from agent_magic.declare.plan import Plan
 from agent_magic.engine.policy import Policy
 from agent_magic.errors import LedgerError
 from agent_magic.record.events import CallEnded, CallStarted
@@ -136,7 +138,15 @@ def test_it_outlives_its_process(path):
     frame = second.runs()
     assert ([2, 1], ["finished", "finished"]) == (list(frame["run"]), list(frame["state"]))
     assert (0, 2) == (frame["calls"][0], frame["served"][0])
+    assert (0, 0.0) == (frame["tokens"][0], frame["cost_usd"][0])  # known: nothing was sent
     second.close()
+
+
+def test_a_run_that_is_over_counts_its_agents_as_its_frames_do(ledger):
+    """Places that were reserved and not needed are none."""
+    plan = Plan([Agent("plan", "x", repeat=2), Agent("draft", "d", until="'x' in draft", rounds=4)])
+    record, _ = drive(plan, always(text="x"), ledger=ledger)
+    assert 3 == ledger._past_runs()[0].agents == len(record.rows)
 
 
 def test_where_it_is(monkeypatch, tmp_path):

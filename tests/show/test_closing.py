@@ -7,6 +7,7 @@ import pytest
 from agent_magic.api import Ledger, Run
 from agent_magic.declare.agent import Agent
 from agent_magic.declare.plan import Plan
+from agent_magic.declare.task import first_of
 from agent_magic.engine.policy import Policy
 from agent_magic.errors import Rejected, Unreachable
 from agent_magic.measure.frames import next_step
@@ -154,3 +155,6 @@ def test_what_a_condition_left_out_is_skipped_here_as_on_its_card():
     """One word for it in the picture and below; it is no failure."""
     plan = Plan((Agent("a", "x"), Agent("b", "{{ a }}", when="a == 'never'")))
     assert closing(drive(plan, lambda *_: Reply(1.0))[0]).text().startswith("1 agent done, 1 skipped by a condition")
+    race = Plan((Agent("a", "x"), Agent("b", "y"), first_of("q", "a,b")))
+    told = closing(drive(race, lambda prompt, _: Reply(1.0 if prompt == "x" else 2.0))[0]).text()
+    assert told.startswith("1 agent and 1 task done, 1 not needed: another answered first")

@@ -343,8 +343,9 @@ class SqliteJournal:
         state = "running" if record.ended_s is None else "cut" if record.cut else "finished"
         with self._writing() as (db, run):
             db.execute(
-                "UPDATE runs SET state = ?, simulated = ?, succeeded = ?, wall_s = ?, terms = ? WHERE id = ?",
-                (state, record.simulated, succeeded, wall_s, terms, run),
+                "UPDATE runs SET state = ?, simulated = ?, agents = ?, succeeded = ?, wall_s = ?, terms = ? "
+                "WHERE id = ?",
+                (state, record.simulated, len(record.rows), succeeded, wall_s, terms, run),
             )
             db.execute("DELETE FROM leases WHERE run = ?", (run,))
 

@@ -51,14 +51,15 @@ class PastRun(NamedTuple):
         began_at: When, in UTC, as ISO text.
         plan: The plan's name.
         state: `running`, `finished`, `cut`, or `lost` if its kernel was killed.
-        agents: How many the plan has.
+        agents: How many the plan has; of a run that is over those that were used, as in its frames.
         succeeded: How many of them have a complete answer that was not refused.
         calls: Requests that were sent; answers served from the ledger are none.
         served: Answers that had been bought before.
         unknown: Requests that were under way when the kernel was killed: they may have been billed.
         wall_s: First ready to last finished; `None` if the run was lost.
-        tokens: All tokens of the requests sent, as far as known.
-        cost_usd: Dollars of the requests sent whose price is known; `None` if there are none.
+        tokens: All tokens of the requests sent, as far as known; 0 where all answers were there before.
+        cost_usd: Dollars of the requests sent whose price is known; `None` if there are none, 0 where all answers
+            were there before.
         saved_usd: What the answers that were served would have cost at list price; `None` if there are none.
         simulated: Whether any attempt was simulated; `None` where it was stopped before anybody answered.
     """
@@ -97,6 +98,8 @@ def past_runs(file: LedgerFile) -> list[PastRun]:
 
 
 def _past_run(owner: str, row: PastRun) -> PastRun:
+    if row.served and not row.calls and not row.unknown:  # nothing was sent, which is known
+        row = row._replace(tokens=0, cost_usd=0.0)
     is_lost = row.state == "lost" or (row.state == "running" and Owner.parse(owner).is_alive() is False)
     return row._replace(
         began_at=datetime.fromisoformat(row.began_at).isoformat(timespec="seconds"),
