@@ -173,7 +173,7 @@ def _row(prediction: Prediction, record: RunRecord) -> dict[str, Any]:
     wall_s, cost_usd = (None, None) if why else (measured.wall_s, measured.cost_usd)
     return {
         "plan": record.plan.name,
-        "model": ", ".join(sorted({result.model for result in record.results})),
+        "model": ", ".join(sorted({result.model for result in record.results if result.model})),
         "concurrency": policy.concurrency if policy else None,
         "schedule": policy.schedule if policy else None,
         "cache": policy.cache if policy else None,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from agent_magic.declare.plan_json import plan_to_dict
+from agent_magic.declare.units import plural
 from agent_magic.measure.frames import make_frame
 from agent_magic.record.plaintext import single_line
 
@@ -65,14 +66,28 @@ def todo_frame(
     return make_frame(rows, TODO)
 
 
+def needed_rows(frame: pd.DataFrame) -> tuple[list[dict[str, Any]], str]:
+    """Return the rows of `todo_frame` but those of places that were not needed, and a line that counts these.
+
+    Args:
+        frame: What `todo_frame` returned.
+    """
+    rows: list[dict[str, Any]] = frame.to_dict("records")
+    needed = [row for row in rows if row["status"] != "unused"]
+    left = len(rows) - len(needed)
+    return needed, f"and {plural(left, 'reserved place')} that {'was' if left == 1 else 'were'} not needed" * bool(left)
+
+
 def todo_markdown(frame: pd.DataFrame) -> str:
     """Return what `todo_frame` returned as a checklist: `- [x] name (owner), after a, b`."""
     lines: list[str] = []
-    for row in frame.to_dict("records"):
+    rows, unused = needed_rows(frame)
+    for row in rows:
         done = "x" if row["status"] == "succeeded" else " "
         said = "" if row["status"] in {"pending", "succeeded"} else f": {row['status']}"
         after = f", after {row['after']}" if row["after"] else ""
         lines.append(f"- [{done}] **{row['step']}** ({single_line(str(row['owner']))}){after}{said}")
+    lines += [unused] if unused else []
     return "\n".join(lines)
 
 

@@ -262,8 +262,19 @@ def _prompts_text(plan: Plan, client: Provider) -> str:
         answers = {name: f"<{name}'s answer>" for name in plan.inputs[number]}
         typed = "" if agent.returns is None else f", returns {agent.returns}"
         text = prompt_words(plan.prompt_ahead(number, answers), client.token_rule(model_of(agent)))
+        text = _folded(text, plan, plan.inputs[number])
         parts.append(f"--- {agent.name}{typed}\n{_shortened(text)}")
     return "\n".join(parts)
+
+
+def _folded(prompt: str, plan: Plan, inputs: Sequence[str]) -> str:
+    """Write of the answers of a group that a prompt takes one after another the first, and how many more there are."""
+    for group, members in plan.groups.items():
+        names = [name for number in members.values() if (name := plan.names[number]) in inputs]
+        if len(names) > MOST_PROMPTS:
+            each = "\n\n".join(f"<{name}'s answer>" for name in names)
+            prompt = prompt.replace(each, f"<{names[0]}'s answer>\n\n… and {len(names) - 1:,} more of {group}")
+    return prompt
 
 
 def _shortened(prompt: str) -> str:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from agent_magic.declare.condition import flow_notes
 from agent_magic.declare.units import count, plural
+from agent_magic.measure.plans import needed_rows
 from agent_magic.record.plaintext import single_line
 from agent_magic.show.graph import picture
 from agent_magic.show.markup import escape
@@ -130,12 +131,13 @@ def plan_picture(
 def todo_page(frame: pd.DataFrame) -> Page:
     """Return a checklist whose boxes are letters: nobody hears whose those are that Markdown makes."""
     lines: list[Block] = []
-    for row in frame.to_dict("records"):
+    rows, unused = needed_rows(frame)
+    for row in rows:
         box = "☑" if row["status"] == "succeeded" else "☐"
         said = "" if row["status"] in {"pending", "succeeded"} else f": {row['status']}"
         after = f", after {row['after']}" if row["after"] else ""
         lines.append(Line(f"({row['owner']}){after}{said}", head=f"{box} {row['step']}"))
-    return Page(lines)
+    return Page([*lines, *([Line(unused, "soft")] if unused else [])])
 
 
 def model_facts(agent: Step) -> list[str]:

@@ -83,11 +83,14 @@ def _failed(record: RunRecord, price: str) -> _Next | None:
     it, price = "it" if len(failed) == 1 else "these", f", {price}" if price else ""
     why = f"%agents error {failed[0].name} shows why."
     asks = f"%agents retry asks {it} again{price}. {why}"
+    too_many = all(one.kind == "TooManyItems" for one in failed)
     rejected = [one for one in failed if one.kind == Rejected.__name__]  # the same request is rejected again
     left = len(failed) + sum(one.status == "cancelled" for one in record.results)
     if any(one.kind == IN_DOUBT for one in failed):
         ways = "--on-doubt error tells the model that it failed, --on-doubt again calls it once more"
         asks = f"See whether the call was made. Then %agents run {ways}."
+    elif too_many:  # there are as many items again
+        asks = f"{why} Raise --most in its cell, then %agents run goes on{price}."
     elif left > len(failed):
         asks = f"%agents run goes on with the {left:,} left{price}. {why}"
     elif len(rejected) == len(failed):

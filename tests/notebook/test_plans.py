@@ -337,6 +337,26 @@ def test_a_plan_is_a_list_of_things_to_do(connected, capsys):
     shown = todo_page(connected.session.last.plan.todo(connected.session.last)).bundle()
     assert "<b>☑ b</b> (critic), after a" in shown["text/html"]
     assert "input" not in shown["text/html"], "a box that Markdown makes has no label"
+    connected.agents_cell("--plan loop", "## a --until \"'e' in a\" --rounds 9\nx")
+    connected.agents("run --plan loop")
+    capsys.readouterr()
+    connected.agents("todo --plan loop")
+    told = capsys.readouterr().out
+    assert "[x] **a_1**" in told
+    assert "and 8 reserved places that were not needed" in told
+    assert "a_2" not in told
+
+
+def test_answers_of_a_group_are_folded_in_a_prompt(connected, capsys):
+    """The first says what the others are."""
+    connected.agents_cell(
+        "", "## work --repeat 40\nx\n## end\nSum: {{ work }}\n## few --repeat 3\nx\n## all\n{{ few }}"
+    )
+    connected.agents("plan")
+    told = capsys.readouterr().out
+    assert "… and 39 more of work" in told
+    assert "<work_1's answer>" not in told
+    assert "<few_2's answer>" in told
 
 
 def test_a_version_of_a_plan_is_brought_back(shell, connected):

@@ -151,6 +151,15 @@ def test_why_answers_were_bought_again_is_said():
     assert "asked again" not in closing(run("x")).text()
 
 
+def test_more_items_than_places_are_not_asked_again():
+    """There would be as many: the line says what to raise."""
+    agents = [Agent("plan", "x", returns=list[str]), Agent("work", "{{ item }}", each="plan", most=1)]
+    record = drive(Plan(agents), lambda *_: Reply(1.0, text='{"value": ["a", "b"]}'))[0]
+    told = " ".join(closing(record, "about $0").text().split())
+    assert "Raise --most in its cell, then %agents run goes on, about $0." in told
+    assert "%agents retry" not in told
+
+
 def test_what_a_condition_left_out_is_skipped_here_as_on_its_card():
     """One word for it in the picture and below; it is no failure."""
     plan = Plan((Agent("a", "x"), Agent("b", "{{ a }}", when="a == 'never'")))

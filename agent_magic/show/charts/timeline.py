@@ -133,7 +133,7 @@ def _counted(spans: Sequence[Span], x: Scale) -> Panel:
         ]
         areas.append(Area(steps, look_of(kind)))
         floor = roof
-    y = Scale(most[-1], most, label=lambda tick: f"{tick:,.5g}", write=lambda value: f"{value:,.0f} agents")
+    y = Scale(most[-1], most, label=lambda tick: f"{tick:,.5g}", write=lambda value: plural(round(value), "agent"))
     return Panel(areas, x, y, height=220, left=44, title="agents")
 
 

@@ -209,7 +209,7 @@ def group_texts(group: Group, counts: Sequence[int], *, capped: bool = False) ->
     rest = [f"{counts[place_]:,} {word}" for place_, word in _TAIL_WORDS if counts[place_]]
     done = f"{counts[0]:,} of {total:,}"
     if group.rounds:
-        done = f"{counts[0]} of up to {plural(group.rounds, 'round')}{', capped' if capped else ''}"
+        done = f"{'capped, ' if capped else ''}{counts[0]} of up to {plural(group.rounds, 'round')}"
     return share, done, " · ".join(rest)
 
 
