@@ -27,7 +27,7 @@ from agent_magic.errors import PlanError, shown_value
 from agent_magic.forecast.advice.advice import Advice, lint
 from agent_magic.forecast.estimate.estimate import estimate
 from agent_magic.forecast.estimate.value import Estimate
-from agent_magic.forecast.loads import loads_frame, under_load
+from agent_magic.forecast.loads import loads_frame, under_load, verdict_on
 from agent_magic.forecast.pilot import pilot_agents
 from agent_magic.forecast.sweep import Sweep, make_sweep
 from agent_magic.live.ahead import count_ahead, foresee, terms_ahead
@@ -287,7 +287,9 @@ class Plan(DeclaredPlan):
             colleague: See `scenario`.
             session: See `scenario`.
         """
-        return loads_frame(self.estimate(policy, session=session), rpm=rpm, colleague=colleague)
+        frame = loads_frame(self.estimate(policy, session=session), rpm=rpm, colleague=colleague)
+        frame.attrs["verdict"] = verdict_on(frame, "rpm=1")
+        return frame
 
     def lint(self, estimate: Estimate | None = None, *, session: Session | None = None) -> Advice:
         """Check the plan before it runs: needless edges, unused answers, text that is sent for nothing, ...

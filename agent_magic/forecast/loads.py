@@ -109,6 +109,18 @@ def _holding(limits: Limits, amount: float) -> Limits:
     return replace(limits, burst_s=max(1.0, amount) * MINUTE_S / per_minute)
 
 
+def verdict_on(frame: pd.DataFrame, option: str) -> str:
+    """Say that no load holds a plan up, where that is so; else an empty string.
+
+    Args:
+        frame: What `loads_frame` returned.
+        option: How a reader gives a lower limit.
+    """
+    if len({*frame["wall_s"]}) > 1:
+        return ""
+    return f"no load holds this plan up: an account lets the first request pass. Declare more, or say {option}."
+
+
 def loads_frame(estimate: Estimate, *, rpm: float | None = None, colleague: float = 0.5) -> pd.DataFrame:
     """Return what becomes of a plan under each load, queued and rejected; a row each, columns are `SCENARIOS`.
 

@@ -27,7 +27,7 @@ from agent_magic.show.text import plan_text
 
 if TYPE_CHECKING:
     from argparse import Namespace
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from agent_magic.api import Plan, Run
     from agent_magic.declare.plan import Plan as DeclaredPlan

@@ -41,6 +41,7 @@ def ending_notes(record: RunRecord, policy: Policy) -> list[str]:
         rounds_note(record),
         choices_note(record),
         closed_note(record, policy),
+        no_items_note(record),
         unasked_note(record),
         failed_tools_note(record),
         filled_note(record),
@@ -74,6 +75,22 @@ def rounds_note(record: RunRecord) -> str:
         f"{name} capped: it ran all its rounds and {until} does not hold. The last was passed on; --rounds allows more."
         for name, until in capped_loops(record)
     )
+
+
+def no_items_note(record: RunRecord) -> str:
+    """Name the agents that were asked about the answers of a group for which there was no item; empty without one."""
+    plan, told = record.plan, list[str]()
+    for group, members in plan.groups.items():
+        first = plan.agents[next(iter(members.values()))].part
+        if first is None or not first.source or any(record.results[one].status != "unused" for one in members.values()):
+            continue
+        names = {plan.names[one] for one in members.values()}
+        asked = [one.name for one, uses in zip(record.results, plan.inputs, strict=True) if names & {*uses}]
+        asked = [name for name in asked if record[name].attempts]
+        if asked:
+            told.append(f"{first.over} has no items, so {listed(asked, 5)} was asked about no answer of {group}.")
+            told.append(f'--when "{group} | length > 0" leaves it out.')
+    return " ".join(told)
 
 
 def choices_note(record: RunRecord) -> str:

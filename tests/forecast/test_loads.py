@@ -25,6 +25,8 @@ def plan(count: int = 6) -> am.Plan:
 def test_each_load_has_a_row_queued_and_rejected():
     """Alone nothing waits. Queued, everybody succeeds, later. Rejected, some fail, and what needs them is left out."""
     frame = plan().scenarios(am.Policy(10))
+    assert "" == frame.attrs["verdict"]
+    assert am.Plan([am.Agent("a", "x")]).scenarios().attrs["verdict"].startswith("no load holds this plan up")
     assert SCENARIOS == {name: str(kind) for name, kind in frame.dtypes.items()}
     rows: dict[Any, dict[Any, Any]] = {(row["load"], row["on_limit"]): row for row in frame.to_dict("records")}
     assert [(load, on) for load in LOADS for on in ("queue", "reject")] == list(rows)

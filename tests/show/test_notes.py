@@ -8,7 +8,7 @@ from agent_magic.engine.admission.budget import Budget, Worst
 from agent_magic.engine.policy import Policy
 from agent_magic.record.events import AgentEnded
 from agent_magic.record.results import RunRecord
-from agent_magic.show.notes import REJECTED, budget_note, rejected_note
+from agent_magic.show.notes import REJECTED, budget_note, no_items_note, rejected_note
 from tests.live.virtual import Reply, drive
 
 
@@ -44,3 +44,20 @@ def test_who_is_not_asked_again_is_said_in_one_way():
     """Of one agent and of several, with what to do; the reason is that of the agents themselves."""
     assert "a is not asked again, since the same request was rejected as wrong. Mend it; " in rejected_note(["a"])
     assert rejected_note(["a", "b"]).startswith(f"a, b are {REJECTED}. Mend them; %agents retry a sends it")
+
+
+def test_who_was_asked_about_no_items_is_named() -> None:
+    """An answer about an empty list is bought; what leaves it out is said, and does."""
+
+    def run(when: str | None) -> RunRecord:
+        agents = [
+            Agent("steps", "x", returns=list[str]),
+            Agent("work", "{{ item }}", each="steps", most=3),
+            Agent("sum", "Sum {{ work }}", when=when),
+        ]
+        return drive(Plan(agents), lambda *_: Reply(1.0, text='{"value": []}'))[0]
+
+    said = 'steps has no items, so sum was asked about no answer of work. --when "work | length > 0" leaves it out.'
+    assert said == no_items_note(run(None))
+    left = run("work | length > 0")
+    assert ("skipped", "") == (left["sum"].status, no_items_note(left))

@@ -13,7 +13,7 @@ from agent_magic.declare.cells import to_cell
 from agent_magic.declare.presets import PRESETS
 from agent_magic.declare.units import plural
 from agent_magic.forecast.advice.advice import Advice, lint
-from agent_magic.forecast.loads import LOADS, loads_frame, under_load
+from agent_magic.forecast.loads import LOADS, loads_frame, under_load, verdict_on
 from agent_magic.measure.plans import todo_frame, todo_markdown
 from agent_magic.notebook.command import CommandContext, Parser, Verb, add_plan, one_of
 from agent_magic.notebook.files.cells import to_notebook
@@ -117,8 +117,8 @@ async def _scenario(ctx: CommandContext, given: Namespace) -> Run | pd.DataFrame
     account = {"rpm": given.rpm, "colleague": given.colleague}
     if given.load is None:
         frame = loads_frame(found, **account)
-        if len({*frame["wall_s"]}) == 1:
-            note("no load holds this plan up: an account lets the first request pass. Declare more, or say --rpm 1.")
+        if verdict := verdict_on(frame, "--rpm 1"):
+            note(verdict)
         return frame
     run = Run(under_load(found, given.load, on_limit=given.on_limit, **account).record or found.likely)
     pace = pace_of(given.pace)
