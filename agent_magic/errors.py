@@ -265,8 +265,7 @@ class NotConnected(AgentMagicError):
             "os.environ['ANTHROPIC_API_KEY'] = getpass.getpass())\n"
             "  offline      %agents connect simulator     # a mock server, its answers labelled as simulated\n"
             "  a recording  %agents replay FILE           # somebody's recorded run, no key, no network\n"
-            "A plan in a variable is asked of whom %agents connect named by %agents run --plan VARIABLE. "
-            "From Python, plan.run(client=...) asks whom you name: am.Claude(), "
+            "A plan in a variable: %agents run --plan NAME. plan.run(client=...) asks whom you name: am.Claude(), "
             "with am.Simulator() as server: am.Claude(base_url=server.url, api_key='any'), or plan.replay(FILE)."
         )
 
