@@ -72,7 +72,7 @@ def needed_rows(frame: pd.DataFrame) -> tuple[list[dict[str, Any]], str]:
     Args:
         frame: What `todo_frame` returned.
     """
-    rows: list[dict[str, Any]] = frame.to_dict("records")
+    rows: list[Any] = frame.to_dict("records")
     needed = [row for row in rows if row["status"] != "unused"]
     left = len(rows) - len(needed)
     return needed, f"and {plural(left, 'reserved place')} that {'was' if left == 1 else 'were'} not needed" * bool(left)
