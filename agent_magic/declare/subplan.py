@@ -58,6 +58,17 @@ def last_step(steps: Sequence[Step]) -> Step:
     return steps[-1]
 
 
+def last_in(steps: Iterable[Step], box: str) -> Step | None:
+    """Return the step whose answer a plan in a plan is; `None` where there is no such plan.
+
+    Args:
+        steps: The steps of the outer plan.
+        box: The name of the inner one.
+    """
+    inside = [one for one in steps if one.name.startswith(f"{box}{BOX}")]
+    return last_step(inside) if inside else None
+
+
 def join(
     agents: Iterable[Step], values: Mapping[str, Any], plans: Mapping[str, Plan]
 ) -> tuple[tuple[Step, ...], dict[str, Any]]:

@@ -11,7 +11,7 @@ from agent_magic.declare.alike import for_all
 from agent_magic.declare.flow import CONDITION, Left
 from agent_magic.declare.race import BEATEN, NO_ANSWER
 from agent_magic.declare.schema import of_item, schema_of
-from agent_magic.declare.subplan import BOX, last_step
+from agent_magic.declare.subplan import last_in
 from agent_magic.declare.units import seconds
 from agent_magic.errors import NoValue, UnknownAgent
 from agent_magic.record.answer import ESCALATED, PAUSED, Usage, add_usage
@@ -504,11 +504,8 @@ class RunRecord:
 
     def _last_of_plan(self, name: object) -> AgentResult | None:
         """Return what a plan in the plan answers, as a prompt takes it; `None` where it is of none, or has many."""
-        steps = [one for one in self.plan.agents if one.name.startswith(f"{name}{BOX}")]
-        if not steps:
-            return None
-        last = last_step(steps)
-        return self[last.name] if last.part is None else self._last_round(last.part.group)
+        last = last_in(self.plan.agents, str(name))
+        return None if last is None else self[last.name] if last.part is None else self._last_round(last.part.group)
 
     @property
     def left_out(self) -> dict[int, Left]:
