@@ -28,6 +28,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeGuard, TypeVar, cast
 
 from agent_magic.declare.alike import Place, firsts
+from agent_magic.declare.serialization import whole
 from agent_magic.declare.user_code import reason_of, run_user_code
 from agent_magic.errors import DeclarationError, DuplicateAgent, did_you_mean
 
@@ -60,8 +61,14 @@ class Row(dict[str, Any]):
             meant = did_you_mean(name, self) or f" It has {', '.join(self)}."
             raise AttributeError(f"the row has no column {name!r}.{meant}") from None
 
+    def __missing__(self, name: object) -> Any:
+        """Return a column by its number: a frame without names has 0, 1, ... and a row their text."""
+        if type(name) is int and str(name) in self:
+            return self[str(name)]
+        raise KeyError(name)
+
     def __str__(self) -> str:
-        return "\n".join(f"{name}: {value}" for name, value in self.items())
+        return "\n".join(f"{name}: {whole(value)}" for name, value in self.items())
 
 
 class Answers(tuple[Any, ...]):
@@ -70,7 +77,7 @@ class Answers(tuple[Any, ...]):
     __slots__ = ()
 
     def __str__(self) -> str:
-        return "\n\n".join(map(str, self))
+        return "\n\n".join(str(whole(one)) for one in self)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ Importing Jinja2 takes longer than all the rest of a load: import this module on
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sized
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sized
 from functools import lru_cache, partial, wraps
 from types import BuiltinMethodType
 from typing import Any, cast
@@ -22,7 +22,8 @@ from jinja2 import StrictUndefined, TemplateSyntaxError, meta, nodes
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.visitor import NodeTransformer
 
-from agent_magic.declare.serialization import MOST_CHARS, as_json, as_text, check_size, text_size
+from agent_magic.declare.each import Row
+from agent_magic.declare.serialization import MOST_CHARS, as_json, as_text, check_size, text_size, whole
 
 LARGE = 100_000
 MOST_MADE = 10 * MOST_CHARS
@@ -86,6 +87,8 @@ class Sandbox(ImmutableSandboxedEnvironment):
         self.made = 0
         filters = cast("dict[str, Any]", self.filters)  # pyright: ignore[reportUnknownMemberType]
         filters["tojson"] = as_json
+        filters["join"] = _whole_first(filters["join"])
+        filters["string"] = lambda value: str(whole(value))
         filters.update({name: self._measured(filters[name], partial(filter_size, name)) for name in MEASURED})
         known = cast("dict[str, Any]", self.globals)  # pyright: ignore[reportUnknownMemberType]
         for name in set(known) - GLOBALS:
@@ -97,6 +100,10 @@ class Sandbox(ImmutableSandboxedEnvironment):
             check_size(size)
             self.made += int(size)
             check_size(self.made - MOST_MADE + MOST_CHARS)
+
+    def getattr(self, obj: Any, attribute: str) -> Any:
+        """Return what a name behind a dot means. A column of a row wins over a method that dicts have."""
+        return obj[attribute] if isinstance(obj, Row) and attribute in obj else super().getattr(obj, attribute)
 
     def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
         """Return the result of an operator."""
@@ -132,6 +139,18 @@ class Sandbox(ImmutableSandboxedEnvironment):
             return function(*args, **named)
 
         return measured
+
+
+def _whole_first(join: Callable[..., str]) -> Callable[..., str]:
+    """Return the filter `join` with the texts of arrays and frames, of which `str` leaves the middle out."""
+
+    @wraps(join)
+    def joined(context: Any, value: Any, *args: Any, **named: Any) -> str:
+        if isinstance(value, list | tuple | Generator):
+            value = [whole(one) for one in cast("Iterable[Any]", value)]
+        return join(context, value, *args, **named)
+
+    return joined
 
 
 @lru_cache(maxsize=1)

@@ -6,6 +6,7 @@ import dataclasses
 import json
 import os
 import re
+import sys
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import PurePath
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType, SimpleNamespace
@@ -24,6 +25,7 @@ _NO_TEXT = (FunctionType, BuiltinFunctionType, MethodType, ModuleType, type)
 _ADDRESS = re.compile(r"<.* at 0x[0-9a-fA-F]+>", re.DOTALL)
 """What Python writes of an object that has no text of its own."""
 _NUMBERS = frozenset({int, float, bool, type(None)})
+_PLAIN = _NUMBERS | {str}
 
 
 class RenderError(AgentMagicError):
@@ -110,17 +112,84 @@ def as_text(value: object) -> str:
         check_size(getattr(shown, "size", 0))
         if hasattr(shown, "to_csv"):
             numbered = type(shown.index).__name__ == "RangeIndex"  # an index nobody chose is no data
-            return str(shown.to_csv(index=not numbered))
+            return str(_with_whole_cells(shown).to_csv(index=not numbered))
         if hasattr(shown, "tolist"):
-            return str(shown.tolist())  # `str` of an array leaves its middle out
+            return str(whole(shown.tolist()))  # `str` of an array leaves its middle out
     if isinstance(shown, _NO_TEXT):
         raise ValueError(f"a {kind} has no text; call it in a cell, and use what it returns")
     if hasattr(kind_of := type(value), "is_task"):
         raise ValueError(f"an am.{kind_of.__name__} is a step, and has no text; put it among the steps of the plan")
-    text = str(shown)
+    text = _long_str(whole(shown))
     if text[:1] == "<" and _ADDRESS.fullmatch(text):
         raise ValueError(f"the text of this {kind} is an address in memory; use list(...) of it, or an attribute")
     return text
+
+
+def _long_str(value: Any) -> str:
+    """Return the `str` of a value. An object of the user's that shows an array of its own shows all of it."""
+    numpy = None if type(value) in {list, tuple, dict} else sys.modules.get("numpy")
+    if numpy is None:
+        return str(value)
+    with numpy.printoptions(threshold=sys.maxsize, floatmode="unique"):
+        return str(value)
+
+
+class _Text:
+    """Stands in a list or dict for what is in it, as the text that it has alone."""
+
+    def __init__(self, value: object) -> None:
+        self._text = as_text(value)
+
+    def __repr__(self) -> str:
+        return self._text
+
+
+def whole(value: Any) -> Any:
+    """Return a value whose `str` leaves nothing out: in lists, tuples and dicts, arrays and frames are their text."""
+    kind: Any = type(value)
+    if kind in _NUMBERS or kind is str:
+        return value
+    if _is_table(value):
+        return _Text(value)
+    if kind not in {list, tuple, dict} or not _has_table(value):
+        return value
+    if kind is dict:
+        return {name: whole(one) for name, one in cast("dict[Any, Any]", value).items()}
+    return kind(map(whole, cast("Iterable[Any]", value)))
+
+
+def _is_table(value: object) -> bool:
+    """Return whether a value is one of which `str` shows its ends only."""
+    library = type(value).__module__.partition(".")[0]
+    return library in {"numpy", "pandas"} and getattr(value, "ndim", 0) > 0
+
+
+def _has_table(value: object) -> bool:
+    """Return whether a list, tuple or dict holds an array or a frame, however deep."""
+    todo, deep = [value], 0
+    while todo and deep < DEEPEST:  # what holds itself has no end
+        found: list[Any] = []
+        for one in todo:
+            inner: Any = one.values() if type(one) is dict else one if type(one) in {list, tuple} else ()
+            found += inner if not inner or not {*map(type, inner)} <= _PLAIN else ()
+        if any(map(_is_table, found)):
+            return True
+        todo, deep = found, deep + 1
+    return False
+
+
+def _with_whole_cells(table: Any) -> Any:
+    """Return a frame or Series in whose cells lists and arrays are written whole."""
+    columns = [table.iloc[:, place] for place in range(table.shape[1])] if table.ndim > 1 else [table]
+    wide = [at for at, one in enumerate(columns) if one.dtype == object and not {*map(type, one.array)} <= _PLAIN]
+    if not wide:
+        return table
+    if table.ndim == 1:
+        return table.map(whole)
+    named = table.set_axis(range(table.shape[1]), axis=1).copy()  # names may be there twice
+    for place in wide:
+        named[place] = named[place].map(whole)
+    return named.set_axis(table.columns, axis=1)
 
 
 def as_json(value: object, indent: int | None = None) -> str:

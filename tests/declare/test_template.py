@@ -14,7 +14,7 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 from jinja2 import TemplateSyntaxError
 
-from agent_magic.declare.each import Row
+from agent_magic.declare.each import Answers, Row, as_item
 from agent_magic.declare.serialization import RenderError, as_text, python_notes, sendable
 from agent_magic.declare.template import Template, _render
 from agent_magic.errors import DeclarationError
@@ -501,3 +501,61 @@ def test_two_megabytes_are_filled_in():
     """A long value goes into a prompt whole."""
     long = "x" * 2_000_000
     assert f"<{long}>" == fill("<{{ a }}>", a=long)
+
+
+LONG = np.arange(2000)
+
+
+@dataclass
+class Fit:
+    """What a task may return."""
+
+    curve: object
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("{{ x }}", Row(curve=LONG)),
+        ("{{ x }}", {"curve": LONG}),
+        ("{{ x }}", [1, ("two", {"curve": LONG})]),
+        ("{{ x }}", pd.DataFrame({"id": [1], "curve": [LONG]})),
+        ("{{ x }}", pd.DataFrame({"id": [1], "curve": [{"deep": [LONG]}]})),
+        ("{{ x }}", pd.Series([LONG, "text"])),
+        ("{{ x }}", Row(curve=pd.Series(LONG))),
+        ("{{ x }}", Row(curve=pd.DataFrame({"y": LONG}))),
+        ("{{ x }}", Answers([{"curve": LONG}, LONG])),
+        ("{{ x }}", Fit(LONG)),
+        ("{{ x ~ '.' }}", LONG),
+        ("{{ x | string }}", {"curve": LONG}),
+        ("{{ [x, x] | join(', ') }}", LONG),
+        ("{{ x | tojson }}", Row(curve=LONG)),
+        ("{{ x.a }}", Row(a={"curve": LONG})),
+    ],
+)
+def test_nothing_inside_a_value_is_left_out(text, value):
+    """Arrays and frames in rows, cells, lists and dicts are written whole, as they are alone."""
+    found = fill(text, x=value)
+    assert {*map(str, range(2000))} <= {*re.findall(r"\d+", found)}
+    assert "..." not in found
+
+
+def test_an_array_in_a_dict_is_the_list_that_it_is_alone():
+    """It is written by what writes it alone, and what holds no array is Python's own text."""
+    assert "{'curve': [1, 2], 'it': {'s': 'a\\nb'}}" == fill("{{ x }}", x={"curve": np.array([1, 2]), "it": {"s": "a\nb"}})
+    assert "a: [0.1, 0.2]\nb: None" == fill("{{ x }}", x=Row(a=np.array([0.1, 0.2]), b=None))
+
+
+@pytest.mark.parametrize("name", ["items", "values", "keys", "get", "copy", "pop", "update", "clear"])
+def test_a_column_wins_over_a_method_of_its_name(name):
+    """A row's columns may be called as dicts' methods are; without such a column the method is there."""
+    assert "a cell" == fill(f"{{{{ x.{name} }}}}", x=Row({name: "a cell"}))
+    assert "k=v" == fill("{% for k, v in x.items() %}{{ k }}={{ v }}{% endfor %}", x=Row(k="v"))
+
+
+def test_a_column_without_a_name_is_its_number():
+    """`item[0]` is what a frame without names has there."""
+    row = as_item({0: "first", 1: "second"})
+    assert "first second first" == fill("{{ x[0] }} {{ x[1] }} {{ x['0'] }}", x=row)
+    with pytest.raises(DeclarationError):
+        fill("{{ x[2] }}", x=row)
