@@ -44,6 +44,7 @@ from agent_magic.declare.content import Attachment
 from agent_magic.declare.context import Context
 from agent_magic.declare.each import Part, Row, as_item
 from agent_magic.declare.grouping import item_step
+from agent_magic.declare.packing import SCALARS, packed_key, unpacked
 from agent_magic.declare.pictures import holds_content
 from agent_magic.declare.roles import BUILT_IN
 from agent_magic.declare.schema import schema_of
@@ -185,8 +186,9 @@ def _tool_to_dict(tool: Tool | ServerTool) -> dict[str, Any]:
 def part_to_dict(part: Part) -> dict[str, Any]:
     """Return which one of a group a step is, as plain data."""
     item = part.item
-    plain = [[number, _plain(key), _item(one)] for number, key, one in item] if part.asks else _item(item)
-    found = {"group": part.group, "over": part.over, "number": part.number, "key": _plain(part.key), "item": plain}
+    plain = [[number, _key(key), _item(one)] for number, key, one in item] if part.asks else _item(item)
+    found = {"group": part.group, "over": part.over, "number": part.number, "key": _key(part.key), "item": plain}
+    found |= {"levels": _key(part.levels)} if part.levels else {}
     reserved = {"source": part.source, "place": part.place, "most": part.most, "rounds": part.rounds}
     reserved |= {"asks": part.asks, "asked": part.asked}
     found |= {name: value for name, value in reserved.items() if value} | ({"path": [*part.path]} if part.path else {})
@@ -200,6 +202,14 @@ def _with_items_taken(steps: list[Step]) -> list[Step]:
         item_step(one.part, requests[one.part.asked]) if one.part is not None and one.part.asked in requests else one
         for one in steps
     ]
+
+
+def _key(key: Any) -> Any:
+    """Return the key of a row as plain data with its type, so that a frame of answers still fits beside the rows."""
+    if type(key) in SCALARS:
+        return key
+    found = packed_key(key)
+    return _plain(key) if found is None else found
 
 
 def _item(item: Any) -> Any:
@@ -216,8 +226,9 @@ def _part_from_dict(row: dict[str, Any], place: int) -> Part | None:
             str(given["group"]),
             str(given["over"]),
             int(given["number"]),
-            given.get("key"),
-            [[int(number), key, as_item(one)] for number, key, one in item] if asks else as_item(item),
+            unpacked(given.get("key")),
+            [[int(number), unpacked(key), as_item(one)] for number, key, one in item] if asks else as_item(item),
+            levels=unpacked(given.get("levels") or ()),
             source=str(given.get("source", "")),
             path=tuple(map(str, given.get("path", ()))),
             outer=_part_from_dict({"part": given.get("outer")}, place),

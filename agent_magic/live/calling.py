@@ -12,6 +12,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 from agent_magic.declare.flow import MISSING
+from agent_magic.declare.packing import pack, unpack
 from agent_magic.declare.serialization import RenderError, as_json, value_text
 from agent_magic.declare.task import Task
 from agent_magic.declare.user_code import reason_of
@@ -24,7 +25,6 @@ from agent_magic.live.ran import Ran
 from agent_magic.live.saving import write_artifact
 from agent_magic.record.ledger.base import IN_DOUBT, Busy, CallKey, Doubt
 from agent_magic.record.made import made
-from agent_magic.record.packing import pack, unpack
 from agent_magic.record.returned import Returned
 from agent_magic.record.secret_scan import masked, secrets_of
 from agent_magic.record.taken import Taken, variables_of, written

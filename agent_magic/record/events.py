@@ -145,7 +145,7 @@ class CallEnded(NamedTuple):
         error: What went wrong, in one line; `None` for a success.
         kind: The class of the error; `None` for a success.
         source: Where the result came from.
-        value: The value of a task as JSON (`agent_magic.record.packing`); `None` where it cannot be written.
+        value: The value of a task as JSON (`agent_magic.declare.packing`); `None` where it cannot be written.
         prints: What the function printed.
         trace: The traceback of an error, from the user's own line on.
         blocks: Whether `result` is content blocks.

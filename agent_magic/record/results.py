@@ -18,7 +18,7 @@ from agent_magic.record.answer import ESCALATED, PAUSED, Usage, add_usage
 from agent_magic.record.attempt import Attempt
 from agent_magic.record.call import ToolCall, own_text, stretches
 from agent_magic.record.fold import FOLD
-from agent_magic.record.packing import unpack
+from agent_magic.declare.packing import unpack
 from agent_magic.record.plaintext import single_line
 
 if TYPE_CHECKING:

@@ -15,9 +15,9 @@ from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any, cast
 
 from agent_magic.declare.each import OWN, view_of
+from agent_magic.declare.packing import pack
 from agent_magic.declare.signature import defined, source_sha
 from agent_magic.declare.task import Task
-from agent_magic.record.packing import pack
 from agent_magic.record.returned import Returned
 
 if TYPE_CHECKING:

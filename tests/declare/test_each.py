@@ -271,3 +271,27 @@ def test_cells_without_a_value_are_told():
     assert said.endswith("rows.astype(object).fillna('unknown') says it otherwise")
     assert 2 == (frame.astype(object).fillna("unknown")["when"] == "unknown").sum()
     assert [] == notes_on_missing("rows", [None], paths) == notes_on_missing("rows", frame["when"], paths)
+
+
+INDEXES = [
+    pd.date_range("2026-01-01", periods=2, name="day"),
+    pd.date_range("2026-01-01", periods=2, tz="Europe/Berlin"),
+    pd.period_range("2026-01", periods=2, freq="M"),
+    pd.to_timedelta([1, 2], unit="h"),
+    pd.interval_range(0, 2),
+    pd.MultiIndex.from_tuples([("a", pd.Timestamp("2026-01-01")), ("b", pd.Timestamp("2026-01-02"))], names=["x", "d"]),
+    pd.Index([1.5, float("inf")]),
+    pd.Index([("a", 1), ("b", 2)], tupleize_cols=False),
+]
+
+
+@pytest.mark.parametrize("index", INDEXES, ids=lambda index: type(index[0]).__name__)
+def test_keys_keep_their_types_in_a_stored_plan(index):
+    """What was opened again is joined to its rows as on the day: days are days, levels have their names."""
+    rows = pd.DataFrame({"x": [1, 2]}, index=index)
+    plan = plan_of(am.Agent("one", "{{ item.x }} {{ key }}", each="rows"), rows=rows)
+    again = am.Plan.from_json(plan.to_json())
+    assert [one.part.key for one in plan.agents] == [one.part.key for one in again.agents]
+    assert [type(one.part.key) for one in plan.agents] == [type(one.part.key) for one in again.agents]
+    assert [one.part.levels for one in plan.agents] == [one.part.levels for one in again.agents]
+    assert again.prompt("one_1", {}) == plan.prompt("one_1", {})

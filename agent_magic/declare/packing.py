@@ -42,14 +42,31 @@ def pack(value: object) -> str | None:
     return text if len(text) <= MOST_CHARS else None
 
 
+def packed_key(value: object) -> Any:
+    """Return the key of a row as plain data that keeps its type; `None` where it has no form here."""
+    try:
+        return _packed(value)
+    except (_NoFormError, ValueError, TypeError, RecursionError, OverflowError):
+        return None
+
+
 def unpack(text: str) -> Any:
     """Read what `pack` wrote.
 
     Raises:
         ValueError: It is something else.
     """
+    return unpacked(json.loads(text))
+
+
+def unpacked(data: Any) -> Any:
+    """Read plain data that `pack` or `packed_key` made.
+
+    Raises:
+        ValueError: It is something else.
+    """
     try:
-        return _unpacked(json.loads(text))
+        return _unpacked(data)
     except (KeyError, TypeError, AttributeError, IndexError, RecursionError, OverflowError) as error:
         raise ValueError(f"not a packed value ({type(error).__name__})") from None
 
@@ -96,7 +113,14 @@ def _packed_table(value: Any, library: str, name: str) -> Any:
     if library == "pandas" and name == "Series":
         return {KIND: "series", "name": _packed(value.name), "column": _column(value), **_indexed(value.index)}
     if library == "pandas" and name == "Timestamp":
-        return {KIND: "timestamp", "text": value.isoformat()}
+        zone = {} if value.tz is None else {"zone": str(value.tz)}
+        return {KIND: "timestamp", "text": value.isoformat(), **zone}
+    if library == "pandas" and name == "Period":
+        return {KIND: "period", "text": str(value), "unit": value.freqstr}
+    if library == "pandas" and name == "Timedelta":
+        return {KIND: "timedelta", "text": value.isoformat()}
+    if library == "pandas" and name == "Interval":
+        return {KIND: "interval", "ends": [_packed(value.left), _packed(value.right)], "closed": value.closed}
     if library == "numpy" and name == "ndarray" and value.dtype.kind in "biufUS":
         items = _packed(value.ravel().tolist())
         return {KIND: "array", "dtype": str(value.dtype), "shape": list(value.shape), "items": items}
@@ -221,7 +245,30 @@ def _scalar(data: dict[str, Any]) -> Any:
 def _timestamp(data: dict[str, Any]) -> Any:
     import pandas as pd
 
-    return pd.Timestamp(data["text"])
+    found = pd.Timestamp(data["text"])
+    try:
+        return found.tz_convert(data["zone"]) if "zone" in data else found
+    except (KeyError, ValueError):  # a zone that is not known here; the offset is
+        return found
+
+
+def _period(data: dict[str, Any]) -> Any:
+    import pandas as pd
+
+    return pd.Period(data["text"], freq=data["unit"])
+
+
+def _timedelta(data: dict[str, Any]) -> Any:
+    import pandas as pd
+
+    return pd.Timedelta(data["text"])
+
+
+def _interval(data: dict[str, Any]) -> Any:
+    import pandas as pd
+
+    left, right = map(_unpacked, data["ends"])
+    return pd.Interval(left, right, closed=data["closed"])
 
 
 _READERS: Final[dict[str, Callable[[dict[str, Any]], Any]]] = {
@@ -237,4 +284,7 @@ _READERS: Final[dict[str, Callable[[dict[str, Any]], Any]]] = {
     "array": _array,
     "scalar": _scalar,
     "timestamp": _timestamp,
+    "period": _period,
+    "timedelta": _timedelta,
+    "interval": _interval,
 }
