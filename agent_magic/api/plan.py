@@ -36,7 +36,7 @@ from agent_magic.live.earlier import Earlier
 from agent_magic.live.playing import lay
 from agent_magic.live.vitals import Sampling
 from agent_magic.measure.compare import record_of
-from agent_magic.measure.each import each_frame
+from agent_magic.measure.each import answers_frame
 from agent_magic.measure.plans import diff_frame, todo_frame
 from agent_magic.providers.recorded import Deck
 from agent_magic.record.cassette.reading import read_cassette
@@ -583,7 +583,7 @@ def _driver(  # noqa: PLR0913 - the options of `Plan.run`
         sharing=session.sharing() if paced and policy.shared == "on" else None,
         pool=None if alone else session.pool,
         history=None if alone else session.history,
-        frame_of=each_frame,
+        frame_of=answers_frame,
         alerts=session.alerts,
         asker=asker,
     )

@@ -43,6 +43,8 @@ if TYPE_CHECKING:
 
 OF_EACH = ("agent", "status", "source", "stop_reason", "total_s", "input_tokens", "output_tokens", "cost_usd", "error")
 """The columns of `run.agents` that `run.each` repeats."""
+HANDED: Final = frozenset({"status", "error"})
+"""Those of them that a task is handed too: what became of a row. The rest was measured, and differs in each run."""
 OF_ASKED: Final = {
     **dict.fromkeys(("source", "stop_reason"), "string"),
     **dict.fromkeys(("input_tokens", "output_tokens"), "Int64"),
@@ -108,6 +110,18 @@ def each_frame(record: RunRecord, *groups: str) -> pd.DataFrame:
     one = pd.Index(keys, name="row", tupleize_cols=False)
     frame.index = pd.MultiIndex.from_tuples(keys, names=levels) if levels else one
     return as_made(frame)
+
+
+def answers_frame(record: RunRecord, group: str) -> pd.DataFrame:
+    """Return what a task is handed of a group: `each_frame` without what was measured.
+
+    A prompt with seconds and dollars in it would be another one in each run, and be paid for again.
+
+    Returns:
+        The index and the columns of answers as in `each_frame`, then `status` and `error`.
+    """
+    frame = each_frame(record, group)
+    return frame.drop(columns=[name for name in OF_EACH if name not in HANDED])
 
 
 def _askers(record: RunRecord, number: int) -> list[AgentResult]:

@@ -9,6 +9,7 @@ import asyncio
 import json
 import threading
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -366,3 +367,24 @@ def test_a_task_whose_variables_have_changed_runs_again(pure: bool, monkeypatch:
     again = run(*steps, values={"rows": [1, 2]}, ledger=ledger, resume=then)
     assert (3000, 2) == (again["scaled"].value, TIMES)
     ledger.close()
+
+
+def test_a_task_of_a_group_makes_the_same_prompt_in_each_run(tmp_path: Path) -> None:
+    """It is handed what was answered, and what became of each row; not the seconds and dollars of this run."""
+    seen: list[pd.DataFrame] = []
+    rows = pd.DataFrame({"text": ["a", "b"]}, index=pd.Index(["x", "y"]))
+
+    def worst(label: pd.DataFrame) -> pd.DataFrame:
+        seen.append(label)
+        return label
+
+    label = Agent("label", "{{ item.text }}", each="rows")
+    plan = Plan([label, Task("worst", worst), Agent("report", "{{ worst }}")], {"rows": rows})
+    with closing(Ledger(tmp_path / "ledger.sqlite3")) as ledger:
+        first = asyncio.run(plan.run(client=client(), ledger=ledger))
+        again = asyncio.run(plan.run(client=client(), ledger=ledger))
+    assert ["answer", "status", "error"] == list(seen[0].columns)
+    assert ["x", "y"] == list(rows.join(seen[0]).query("answer.notna()").index)
+    sent = first.record["report"].attempts[0].request.prompt
+    assert "row,answer,status,error\nx,said a,succeeded,\ny,said b,succeeded,\n" == sent
+    assert {"ledger"} == {one.source for one in again.record.results if not one.is_task}
