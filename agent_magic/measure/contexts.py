@@ -34,11 +34,11 @@ class Shared(NamedTuple):
         model: The model.
         agents: The number of agents that share it.
         requests: The number of requests sent with it, reused answers excluded.
-        cost_usd: The cost of cache writes and reads; `None` if no request asked for caching, or the price is unknown.
+        cost_usd: The cost of cache writes and reads; `None` if nothing was cached, or the price is unknown.
         uncached_usd: The cost of the same tokens as uncached input.
-        saved_usd: `uncached_usd - cost_usd`, negative if caching lost money; 0 if no request asked for it.
-        cached: Whether any request asked for caching.
-        ttl: The requested lifetime; `None` without caching.
+        saved_usd: `uncached_usd - cost_usd`, negative if caching lost money; 0 if nothing was cached.
+        cached: Whether the provider cached it. While nobody knows: whether any request asked for that.
+        ttl: The requested lifetime; `None` if no request asked for caching.
         leader: The agent that wrote the cache first; `None` if none did.
         prefix_tokens: The length of the cached prefix; `None` if nothing was read or written.
         cache_write_tokens: Tokens written to the cache; `None` where nothing is known.
@@ -93,8 +93,10 @@ def _shared(context: str, model: str, results: Sequence[AgentResult], prices: Pr
     writers = [one for one, usage in known if usage.cache_write_tokens]
     written = [usage.cache_write_tokens or 0 for _, usage in known]
     read = [usage.cache_read_tokens or 0 for _, usage in known]
-    cost, uncached = _bill(model, (usage for _, usage in known), prices) if marked else (None, None)
+    was_cached = any(written) or any(read)
+    cost, uncached = _bill(model, (usage for _, usage in known), prices) if was_cached else (None, None)
     saved = None if cost is None or uncached is None else uncached - cost
+    saved = 0.0 if sent and not was_cached and (known or not marked) else saved
     return Shared(
         context,
         model,
@@ -102,8 +104,8 @@ def _shared(context: str, model: str, results: Sequence[AgentResult], prices: Pr
         requests=len(sent),
         cost_usd=cost,
         uncached_usd=uncached,
-        saved_usd=saved if marked else 0.0 if sent else None,
-        cached=bool(marked),
+        saved_usd=saved,
+        cached=was_cached or (bool(marked) and not known),
         ttl=marked[0].request.ttl if marked else None,
         leader=min(writers, key=lambda one: one.started_s).agent if writers else None,
         prefix_tokens=max([*written, *read], default=0) or None,

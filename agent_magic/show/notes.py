@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from agent_magic.declare.flow import CONDITION
@@ -12,6 +13,7 @@ from agent_magic.declare.user_code import hint_of
 from agent_magic.live.people import LATE, NOBODY
 from agent_magic.measure.contexts import shared_contexts
 from agent_magic.measure.metrics import cost_mark
+from agent_magic.record.answer import PAID_BEFORE
 from agent_magic.record.call import APPROVAL
 from agent_magic.record.returned import capped_loops
 from agent_magic.show.page import cut
@@ -44,6 +46,7 @@ def ending_notes(record: RunRecord, policy: Policy) -> list[str]:
         no_items_note(record),
         unasked_note(record),
         failed_tools_note(record),
+        called_again_note(record),
         filled_note(record),
     ]
 
@@ -170,7 +173,7 @@ def context_notes(record: RunRecord, prices: Prices | Mapping[str, TokenPrice] |
     return [
         f"{_context_note(one)}{label}. See run.contexts."
         for one in shared_contexts(record, prices)
-        if one.cached and one.requests
+        if one.ttl and one.requests
     ]
 
 
@@ -251,6 +254,29 @@ def failed_tools_note(record: RunRecord) -> str:
 
 
 _MOST_TOOLS = 3
+
+
+def called_again_note(record: RunRecord) -> str:
+    """Name the tools whose calls were made again though the answers were there; empty where there are none.
+
+    What a tool returns may have changed since, so only a pure one's results are kept once a conversation is over. What
+    it does, such as to send a letter, happens again.
+    """
+    if not record.plan.special:
+        return ""
+    found = Counter(
+        call.tool
+        for result in record.results
+        for call in result.calls
+        if call.source not in {None, "ledger", "replay"}
+        and not call.is_own
+        and all(one.price == PAID_BEFORE for one in result.attempts[call.turn - 1 : call.turn + 1])
+        and len(result.attempts) > call.turn
+    )
+    if not found:
+        return ""
+    told = listed([f"{tool} {times:,}" for tool, times in found.items()], 5)
+    return f"Tools called again, though the answers were reused: {told}. @am.tool(pure=True) keeps results."
 
 
 def _asked(agent: str, tool: str) -> str:

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import agent_magic as am
 from agent_magic.api import Agent, Claude, Ledger, Plan, Policy
 from agent_magic.declare.task import Task
 from agent_magic.forecast.estimate.agents import ASSUMED_OUTPUT_TOKENS
@@ -193,6 +194,21 @@ def test_answers_of_the_ledger_cost_nothing_and_lead_to_their_children():
     assert found.wall_s.likely == pytest.approx(found.expected[2].seconds.likely)
     assert 3 == found.reach((found.most_usd or 0.0) * 10).surely
     assert 2 == found.reach(0.0).surely
+
+
+def test_a_budget_is_surely_enough_only_for_all_turns():
+    """An agent with tools sends many requests: its `at most` counts them, and so does how far a budget reaches."""
+
+    @am.tool
+    def look(name: str) -> str:
+        """Look something up."""
+        return name
+
+    plan = Plan([Agent("a", "x", tools=[look], max_turns=50, max_tokens=100)])
+    found = plan.estimate(prices=PRICES, budget_usd=1.0)
+    assert found.most_usd > 2 * found.expected[0].aside_usd[1]
+    assert 0 == found.reach(found.most_usd / 2).surely
+    assert 1 == found.reach(found.most_usd).surely
 
 
 @st.composite

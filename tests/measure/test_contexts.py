@@ -84,7 +84,8 @@ def test_a_mark_the_provider_ignored_is_said():
     """Too short a text is cached by nobody, at no loss."""
     plain = Usage(900, cache_read_tokens=0, cache_write_tokens=0, output_tokens=1)
     made = record((0.0, "", plain))
-    assert 0.0 == shared_contexts(made, PRICE)[0].saved_usd
+    [one] = shared_contexts(made, PRICE)
+    assert (False, None, None, 0.0) == (one.cached, one.cost_usd, one.uncached_usd, one.saved_usd)
     assert "marked for caching, but the provider cached nothing" in context_notes(made, PRICE)[0]
 
 

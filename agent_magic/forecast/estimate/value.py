@@ -208,7 +208,7 @@ class Estimate:
         return whatif_frame(self.forecaster(), given)
 
     def reach(self, budget_usd: float) -> Reach:
-        """Say how many agents a budget reaches: in the order they start, up to the first that it may not be sent."""
+        """Say how many agents a budget reaches: in the order they start, up to the first that it may not pay for."""
         return Reach(budget_usd, self._reached(budget_usd, surely=False), self._reached(budget_usd, surely=True))
 
     def _reached(self, budget_usd: float, *, surely: bool) -> int:
@@ -216,7 +216,7 @@ class Estimate:
         for number, agent in enumerate(self.order):
             one = self.expected[agent]
             aside, cost = one.aside_usd[surely], one.most_usd if surely else one.cost_usd
-            if aside is None or cost is None or spent + aside > budget_usd:
+            if aside is None or cost is None or spent + max(aside, cost) > budget_usd:  # tools take several requests
                 return number
             spent += cost
         return len(self.order)
