@@ -18,7 +18,7 @@ from agent_magic.declare.agent import DEFAULT_MAX_TOKENS, DEFAULT_MODEL
 from agent_magic.declare.tool import tool
 from agent_magic.record.answer import Usage
 from agent_magic.record.prices import Prices
-from agent_magic.show.notes import capped_note, closed_note
+from agent_magic.show.notes import called_again_note, capped_note, closed_note
 from agent_magic.simulator import Simulator, start
 from tests.providers.wire import CLOSE, OPEN, STOP, delta, event, problem, reply, serving, until
 
@@ -639,3 +639,36 @@ def test_a_429_in_turn_seven_buys_no_turn_again():
     assert ("done", 6, 8) == (done["a"].text, len(called), len(sent))
     assert sent[6] == sent[7]
     assert 1 == sum(one.kind == "RateLimited" for one in done["a"].attempts)
+
+
+def test_calls_that_are_made_again_are_said(tmp_path):
+    """An answer that is reused costs nothing, but its calls are made again: a letter is sent twice."""
+    sent: list[str] = []
+
+    def send_free(word: str = "") -> str:
+        """Send a word."""
+        sent.append(word)
+        return "sent"
+
+    def keep(word: str = "") -> str:
+        """Keep a word."""
+        return "kept"
+
+    async def go() -> list[Any]:
+        async def answer(writer: Any, number: int) -> None:
+            writer.write(reply(asks(call(0, "{}", "send_free"), call(1, "{}", "keep")) if number == 1 else says("done")))
+            await writer.drain()
+
+        async with serving(answer) as found:
+            client, ledger = Claude(base_url=found.url, api_key="any"), am.Ledger(tmp_path / "ledger.sqlite3")
+            plan = Plan([Agent("a", "Go", tools=[am.tool(send_free), am.tool(pure=True)(keep)])])
+            records = [(await plan.run(client=client, ledger=ledger)).record for _ in range(2)]
+            said = plan.estimate(client=client, ledger=ledger).notes
+            ledger.close()
+        return [*records, said]
+
+    first, again, said = asyncio.run(go())
+    assert (2, "") == (len(sent), called_again_note(first))
+    told = "Tools called again, though the answers were reused: send_free 1. @am.tool(pure=True) keeps results."
+    assert told == called_again_note(again)
+    assert "a is reused, but its calls of send_free are made again: only pure tools are kept" in said
