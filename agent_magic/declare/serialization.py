@@ -8,6 +8,7 @@ import os
 import re
 import sys
 from collections.abc import Collection, Iterable, Mapping
+from decimal import Decimal
 from pathlib import PurePath
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType, SimpleNamespace
 from typing import Any, cast
@@ -195,7 +196,8 @@ def _with_whole_cells(table: Any) -> Any:
 def as_json(value: object, indent: int | None = None) -> str:
     """Return a value as JSON, for the filter `tojson` of a prompt: letters as they are, and no web page's escapes.
 
-    Frames become lists of rows, dataclasses and pydantic's models objects, arrays lists, dates ISO text.
+    Frames become lists of rows, dataclasses and pydantic's models objects, arrays lists, dates ISO text, a `Decimal` a
+    text with all its digits, and what pandas has in the place of a value that is missing `null`.
 
     Raises:
         TypeError: It cannot be written as JSON.
@@ -209,7 +211,11 @@ def _plain(value: Any) -> Any:
     if is_one(value):
         raise TypeError("a picture or document cannot be written as JSON; write it whole, {{ name }}")
     library = type(value).__module__.partition(".")[0]
+    if isinstance(value, Decimal):
+        return str(value)  # a number of JSON would be read as a float
     if library in {"numpy", "pandas"}:
+        if type(value).__name__ in {"NAType", "NaTType"}:
+            return None
         if hasattr(value, "to_json"):  # it writes `null` for what is missing
             rows = hasattr(value, "columns") or not value.index.is_unique
             form = "records" if rows else "index"

@@ -16,6 +16,7 @@ import json
 import re
 import warnings
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import MappingProxyType
@@ -100,8 +101,7 @@ class Tool:
         name = _checked_name(name or named or name_of(given))
         reader = Arguments.of(given, f"tool {name!r}")
         if not reader.description:
-            hint = "Its docstring is all that the model is told of it."
-            warnings.warn(f"The tool {name!r} has no docstring. {hint}", UserWarning, stacklevel=2)
+            _warn_of_silence(name, given)
         return cls(
             name,
             reader.description,
@@ -379,6 +379,19 @@ def tools_of(
     if isinstance(given, str):
         tools.written = given
     return tools
+
+
+def _warn_of_silence(name: str, function: Any) -> None:
+    """Warn that a tool has no docstring, once for each function: its name stands in many cells."""
+    hint = "Its docstring is all that the model is told of it."
+    with suppress(AttributeError, TypeError):  # some functions take no attributes
+        if getattr(function, _SAID, False):
+            return
+        setattr(function, _SAID, True)
+    warnings.warn(f"The tool {name!r} has no docstring. {hint}", UserWarning, stacklevel=3)
+
+
+_SAID = "__agent_magic_has_no_docstring__"
 
 
 def _as_tools(given: Any) -> Sequence[Tool | ServerTool]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import json
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from agent_magic.declare.content import PLAIN_TEXT, Attachment, check_sizes
@@ -135,7 +136,7 @@ def _text(value: Any) -> str:
             return value.decode()
         except UnicodeDecodeError:
             raise ValueError(f"{len(value):,} bytes that are no text") from None
-    if _is_frame(value):
+    if _is_frame(value) or isinstance(value, Decimal):
         return as_text(value)
     try:
         return as_json(value.value if isinstance(value, enum.Enum) else value)

@@ -193,7 +193,7 @@ def _object(schema: Schema, data: Any, where: str, *, exact: bool) -> Fields:
         if name in given:
             found[name] = _read(each, given[name], f"{where}.{name}", exact=exact)
         elif name in required:
-            raise InvalidAnswer(f"{_place(f'{where}.{name}')}is missing")
+            raise InvalidAnswer(f"{_place(f'{where}.{name}') or 'its value '}is missing")
         else:
             found[name] = _as_value(each.get("default"))
     return Fields(**found)

@@ -148,7 +148,7 @@ def check_sendable(function: Any, what: str) -> None:
     if "<" in name or (home == "__main__" and not getattr(main, "__file__", None)):
         where = "in another function" if "<" in name else "in a cell"
         message = f"{what} cannot run in another process: {name_of(function)} is written {where}."
-        hint = "Write it to a file (%%writefile steps.py), and import it: from steps import ..."
+        hint = f"Write it to a file (%%writefile steps.py), and import it: from steps import {name_of(function)}"
         raise DeclarationError(message, hint=hint)
 
 

@@ -126,14 +126,14 @@ def _reused(record: RunRecord) -> _Next | None:
 
 
 def _fine(record: RunRecord, numbers: Summary) -> _Next:
-    done = [one.is_task for one in record.results if not one.is_left_out]
-    cut = f", {numbers.capped:,} capped" if numbers.capped else ""
+    done = [one.is_task for one in record.results if not one.is_left_out and one.status != "capped"]
+    cut = f"{numbers.capped:,} capped" if numbers.capped else ""
     beaten = sum(one.kind == BEATEN and one.is_left_out for one in record.rows)
     by_condition = numbers.left_out - beaten
     out = f", {by_condition:,} skipped by a condition" if by_condition else ""
     out += f", {beaten:,} not needed: another answered first" if beaten else ""
     return _Next(
-        f"{steps(len(done), sum(done))} done{cut}{out}",
+        ", ".join(filter(None, [f"{steps(len(done), sum(done))} done" if done or not cut else "", cut])) + out,
         "run.agents has the numbers, %agents advise says what would be faster or cheaper.",
     )
 

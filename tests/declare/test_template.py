@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from datetime import date
+from decimal import Decimal
 from pathlib import Path
 
 import numpy as np
@@ -411,6 +412,8 @@ JSONS = {
     "array": ([np.arange(2), np.float64(0.5), np.int64(3)], "[[0, 1], 0.5, 3]"),
     "dataclass": (Point(1, date(2020, 1, 2)), '{"x": 1, "at": "2020-01-02"}'),
     "tuple": ((1, None, True), "[1, null, true]"),
+    "decimal": ([Decimal("1.10")], '["1.10"]'),
+    "missing": ([pd.NA, pd.NaT, None], "[null, null, null]"),
     "timestamp": (pd.Timestamp("2020-01-02"), '"2020-01-02T00:00:00"'),
 }
 

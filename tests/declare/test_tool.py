@@ -317,6 +317,7 @@ def test_a_missing_docstring_warns():
     """It is all that the model is told."""
     with pytest.warns(UserWarning, match="'silent' has no docstring"):
         Tool.of(silent)
+    Tool.of(silent)  # once: a warning would be an error here
 
 
 def test_no_parameters_at_all():
