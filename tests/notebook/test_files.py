@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 
 import pytest
-from nbformat.v4 import new_output
+from nbformat.v4 import new_code_cell, new_output
 
 from agent_magic.api import Plan
 from agent_magic.cli import main
 from agent_magic.errors import AgentMagicError, PlanError
 from agent_magic.notebook.files import rerun
-from agent_magic.notebook.files.rerun import copy_needed, shown
+from agent_magic.notebook.files.rerun import Compared, _compare, copy_needed, shown
 from agent_magic.notebook.files.scripts import from_script
 from tests.test_cli import CELLS, ODD, notebook
 
@@ -116,6 +116,32 @@ def test_who_answered_is_no_difference(said):
     outputs = [new_output("stream", text=text) for text in (said, said + more, more, "")]
     assert "" == shown([outputs[0]]) == shown([outputs[3]])
     assert more == shown([outputs[1]]) == shown([outputs[2]]) == shown([outputs[0], outputs[2]])
+
+
+LIVE = """\
+layer 0
+  a  succeeded  0.0 s  48 tok  <$0.0001  Late: No complete answer within
+      2 s.
+note: http://127.0.0.1:1 leaves out rate limits (learned from refusals).
+%agents retry asks it again, about $0.0021. More.
+"""
+REPLAYED = """\
+layer 0
+  a  succeeded  0.0 s  48 tok  <$0.0001  replay  Late: No complete answer
+      within 2 s.
+%agents retry asks it again. More.
+"""
+
+
+def test_the_dress_of_a_live_run_is_no_difference():
+    """A replay has a column more, no endpoint and no prices: what was answered is what is compared."""
+
+    def cell(text):
+        return new_code_cell("%agents run", outputs=[new_output("stream", text=text)])
+
+    assert Compared(1, "", ()) == _compare(1, cell(LIVE), cell(REPLAYED))
+    different = _compare(1, cell(LIVE), cell(REPLAYED.replace("48", "49")))
+    assert any(line.startswith("+") and "49 tok" in line for line in different.difference)
 
 
 # What comes along with a notebook
