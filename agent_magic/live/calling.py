@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import inspect
 import json
 import os
 import platform
 from datetime import UTC, datetime
+from functools import partial
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +25,7 @@ from agent_magic.live.functions import run_function, tool_result
 from agent_magic.live.people import Question, ask
 from agent_magic.live.ran import Ran
 from agent_magic.live.saving import write_artifact
+from agent_magic.record.events import CallEnded
 from agent_magic.record.ledger.base import IN_DOUBT, Busy, CallKey, Doubt
 from agent_magic.record.made import made
 from agent_magic.record.returned import Returned
@@ -40,7 +43,6 @@ if TYPE_CHECKING:
     from agent_magic.live.earlier import Earlier
     from agent_magic.live.people import Asker
     from agent_magic.providers.base import Provider
-    from agent_magic.record.events import CallEnded
     from agent_magic.record.ledger.base import Journal
     from agent_magic.record.results import RunRecord
 
@@ -112,11 +114,10 @@ class Caller:
         if tool.function is None:
             return _failed(f"The function of {tool.name!r} is not here: it was read from a record.", "DeclarationError")
         where: Any = {"main": tool.main, "process": tool.process, "remote": self._provider.remote}
+        where |= {"timeout_s": tool.timeout_s, "prints": _masking(shown.printed), "late": partial(self._late, call, key)}
         ran = Ran()
         for _ in range(self._policy.max_attempts):
-            ran = await run_function(
-                tool.function, arguments, **where, timeout_s=tool.timeout_s, prints=_masking(shown.printed)
-            )
+            ran = await run_function(tool.function, arguments, **where)
             if ran.finished or not isinstance(ran.error, Unreachable) or self.journal is None or key is None:
                 break
             # Its worker was lost. What the ledger says of a call that was begun decides, as after a kill.
@@ -141,6 +142,22 @@ class Caller:
         if self._known[0] != len(os.environ):
             self._known = len(os.environ), secrets_of(os.environ, named=True)
         return self._known[1]
+
+    def _late(self, call: Call, key: CallKey | None, ran: Ran) -> None:
+        """Write down what came of a call that was cut: it has finished all the same, and the next run need not ask."""
+        if self.journal is None or key is None or inspect.iscoroutine(ran.value):
+            return
+        shown = self._record.results[call.step].call(call.number)
+        secrets = self._named_secrets() if ran.error is None else secrets_of(os.environ)
+        told = tool_result(ran, secrets)
+        if told.files:  # their bytes are stored with the events of a run, and that is over
+            return
+        result = Result("succeeded", told.content, prints=shown.prints, artifacts=ran.artifacts)
+        if told.is_error:
+            result = _broken(ran, told.content, shown.prints, secrets)
+        kept = (result.status, result.text, result.error, result.kind, "live", None, result.prints, result.trace)
+        end = CallEnded(shown.started_s, call.step, call.number, *kept, artifacts=result.artifacts)
+        self.journal.end_late(key, end)
 
     async def _save(self, step: int) -> Result:
         """Write the answer of an agent to its file."""

@@ -62,6 +62,7 @@ async def run_function(
     remote: Remote | None = None,
     timeout_s: float | None = None,
     prints: Callable[[str], object] | None = None,
+    late: Callable[[Ran], object] | None = None,
 ) -> Ran:
     """Call a function of the user's and wait for it. What it raises is a result.
 
@@ -73,6 +74,7 @@ async def run_function(
         remote: Whose machine the process is on; `None` is this one.
         timeout_s: Seconds until the wait is over; `None` waits.
         prints: Called with what it prints, in the thread that prints. `None` leaves prints alone.
+        late: Called with what came of it where nobody waits any more, in its thread or on the loop.
 
     Raises:
         asyncio.CancelledError: The caller was cancelled, or Stop was pressed. A thread may go on.
@@ -86,7 +88,7 @@ async def run_function(
         elif main:
             return _on_main(function, arguments, timeout_s, sink)
         else:
-            work = _in_thread(function, arguments, sink)
+            work = _in_thread(function, arguments, sink, late)
         return await (work if timeout_s is None else _within(timeout_s, work))
     finally:
         if sink is not None:
@@ -141,15 +143,20 @@ async def _on_loop(function: Callable[..., Any], arguments: Mapping[str, Any], p
     return ran._replace(artifacts=saves.found) if saves.found else ran
 
 
-async def _in_thread(function: Callable[..., Any], arguments: Mapping[str, Any], prints: Prints | None) -> Ran:
+async def _in_thread(
+    function: Callable[..., Any],
+    arguments: Mapping[str, Any],
+    prints: Prints | None,
+    late: Callable[[Ran], object] | None,
+) -> Ran:
     """Call a function in a thread. A coroutine that it returns is awaited: it may be a wrapper of an `async def`."""
-    ran = await _threaded(lambda: called(function, arguments, prints), name_of(function))
+    ran = await _threaded(lambda: called(function, arguments, prints), name_of(function), late)
     if inspect.iscoroutine(ran.value):
         return await _on_loop(lambda: ran.value, {}, prints)
     return ran
 
 
-async def _threaded(work: Callable[[], Ran], name: str) -> Ran:
+async def _threaded(work: Callable[[], Ran], name: str, late: Callable[[Ran], object] | None = None) -> Ran:
     loop = asyncio.get_running_loop()
     future: asyncio.Future[Ran] = loop.create_future()
     context = copy_context()
@@ -157,9 +164,14 @@ async def _threaded(work: Callable[[], Ran], name: str) -> Ran:
     def deliver(ran: Ran) -> None:
         if not future.done():
             future.set_result(ran)
+        elif late is not None:
+            late(ran)
 
     def run() -> None:
         ran = context.run(work)
+        if future.cancelled():  # the loop may be closed by now
+            deliver(ran)
+            return
         with suppress(RuntimeError):  # the loop is closed: nobody waits any more
             loop.call_soon_threadsafe(deliver, ran)
 

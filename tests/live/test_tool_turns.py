@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
+import sqlite3
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -672,3 +673,41 @@ def test_calls_that_are_made_again_are_said(tmp_path):
     told = "Tools called again, though the answers were reused: send_free 1. @am.tool(pure=True) keeps results."
     assert told == called_again_note(again)
     assert "a is reused, but its calls of send_free are made again: only pure tools are kept" in said
+
+
+def test_a_call_that_ends_after_the_stop_serves_the_next_run(tmp_path):
+    """Its thread goes on while the kernel lives: what came of it is written down, and nothing is in doubt."""
+    began, go_on, calls = threading.Event(), threading.Event(), []
+
+    def give() -> str:
+        """Give."""
+        calls.append(1)
+        began.set()
+        go_on.wait()
+        return "given"
+
+    async def go() -> Run:
+        async def answer(writer: Any, number: int) -> None:
+            writer.write(reply(asks(call(0, "{}", "give")) if number == 1 else says("done")))
+            await writer.drain()
+
+        async with serving(answer) as found:
+            client, ledger = Claude(base_url=found.url, api_key="any"), am.Ledger(tmp_path / "ledger.sqlite3")
+            plan = Plan([Agent("a", "Go", tools=[give])])
+            task = asyncio.create_task(am.start(plan, client=client, ledger=ledger).drive())
+            await until(began.is_set)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            go_on.set()
+            file = sqlite3.connect(tmp_path / "ledger.sqlite3")
+            await until(lambda: file.execute("SELECT 1 FROM tool_calls WHERE state = 'done'").fetchall())
+            file.close()
+            done = await plan.run(client=client, ledger=ledger)
+            ledger.close()
+        return done
+
+    done = asyncio.run(go())
+    (one,) = done["a"].calls
+    assert ("succeeded", "done", 1) == (done["a"].status, done["a"].text, len(calls))
+    assert ("succeeded", "given", "ledger") == (one.status, one.result, one.source)

@@ -139,6 +139,10 @@ class Journal(Protocol):
         """
         ...
 
+    def end_late(self, key: CallKey, end: CallEnded) -> None:
+        """Store how a call ended that was cut: its thread went on, and nobody need wonder any more. In any thread."""
+        ...
+
     def done_call(self, key: CallKey) -> Done | None:
         """Return what is known of a call of a function whose result will be used; `None` where it has none."""
         ...

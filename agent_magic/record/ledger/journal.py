@@ -220,6 +220,16 @@ class SqliteJournal:
                 return end._replace(source="ledger") if end.status == "succeeded" or not key.pure else None
         return None
 
+    def end_late(self, key: CallKey, end: CallEnded) -> None:
+        """Store how a call ended after its run; see `Journal.end_late`. In any thread."""
+        data = line_of({**to_json(end), ARGUMENTS: key.arguments})
+        sql = (
+            "UPDATE tool_calls SET state = 'done', data = ? "
+            "WHERE key = ? AND state = 'begun' AND run = ? AND agent = ? AND number = ?"
+        )
+        with suppress(*FAILURES), self._ledger.file.writing() as db:  # else it stays a doubt, as after a kill
+            db.execute(sql, (data, key.key, self._stored.run, end.agent, end.number))
+
     def done_call(self, key: CallKey) -> Done | None:
         """Return what is known of a call whose result will be used; see `Journal.done_call`."""
         rows = self._ledger.file.read("SELECT data FROM tool_calls WHERE key = ? AND state = 'done'", key.key)
