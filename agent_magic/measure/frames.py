@@ -117,7 +117,7 @@ ATTEMPTS = table(
 TOOL_CALLS = table("agent turn tool arguments status result started_s duration_s result_chars error source held_by")
 """`run.tool_calls`. `turn` is that of `run.attempts` whose response asked for the call, `NA` for the call of a task;
 `arguments` is what the model gave, as JSON; `result` what came of it, as text; `held_by` is what it waited for before.
-Where worker processes made calls, `worker` names them."""
+Where worker processes made calls, `worker` names them; where functions printed, `prints` has that."""
 LAYERS = table(
     "layer agents succeeded wall_s input_tokens output_tokens cost_usd agent_s mean_concurrency slowest started_s "
     "finished_s"
@@ -254,8 +254,8 @@ def _attempts(record: RunRecord) -> _Table:
 
 
 def _with_place(columns: Mapping[str, str], rows: Sequence[Mapping[str, Any]]) -> Mapping[str, str]:
-    """Return the columns with those that only runs on workers, or at several endpoints, have."""
-    found = [one for one in ("worker", "endpoint") if any(row.get(one) for row in rows)]
+    """Return the columns with those that only some runs have: on workers, at several endpoints, with prints."""
+    found = [one for one in ("worker", "endpoint", "prints") if any(row.get(one) for row in rows)]
     return {**columns, **table(" ".join(found))}
 
 
@@ -474,6 +474,7 @@ def _call_row(call: ToolCall, result: AgentResult) -> dict[str, Any]:
         "result_chars": None if call.ended is None else len(call.result),
         "held_by": call.held_by or None,
         "worker": call.worker or None,
+        "prints": call.prints or None,
     }
 
 

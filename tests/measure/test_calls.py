@@ -126,3 +126,12 @@ def test_a_result_says_what_was_called():
     assert "AgentResult('clean': succeeded, 1 call, 0.5 s)" == repr(record["clean"])
     assert "2 calls, 2.0 s" in repr(record["finder"])
     assert [1, 2] == [one.turn for one in record["finder"].attempts]
+
+
+def test_what_functions_printed_is_a_column_where_any_did():
+    """A kernel without anybody at it shows prints nowhere else."""
+    run = calling_run()
+    run.results[0].calls[0].printed("cleaning\n")
+    frame = tool_calls_frame(run)
+    assert [*COLUMNS.split(), "prints"] == list(frame.columns)
+    assert ["cleaning\n"] == list(frame["prints"].dropna())

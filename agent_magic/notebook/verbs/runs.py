@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from IPython.core.error import UsageError
 
 from agent_magic.declare.tool import Tool
+from agent_magic.errors import Unreachable
 from agent_magic.forecast.terms import policy_of
 from agent_magic.notebook.command import CommandContext, Parser, Verb, add_nothing, add_plan
 from agent_magic.notebook.front_end import can_ask, can_decide, is_kernel, is_unwatched, note, say, show_page
 from agent_magic.notebook.planning import confirm, retry_price, run_pilot, show_plan
-from agent_magic.notebook.running import ANEW, Resumed, execute
+from agent_magic.notebook.running import ANEW, Resumed, execute, recording_beside
 from agent_magic.notebook.settings import add_policy
 from agent_magic.notebook.verbs.results import show_result
 from agent_magic.show.closing import closing
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from agent_magic.api import Plan, Run
     from agent_magic.engine.policy import Policy
     from agent_magic.forecast.estimate.value import Estimate
+    from agent_magic.notebook.session import Session
     from agent_magic.record.results import RunRecord
 
 MOCK_AGAIN = "the mock server answers anew; %config AgentMagics.reuse_simulated = True reuses answers"
@@ -91,12 +94,21 @@ def tell_end(
         *context_notes(run.record, run.prices),
         *session.keeping.take_notes(),
         *session.shared.client.take_notes(),
+        _recording_note(session, run, policy),
     ]
     for text in filter(None, notes):
         note(text)
     if closes and (graphic or sys.stdout.isatty()):  # a log has a line at each end
         price = "" if run.ok else retry_price(session, run, policy)
         show_page(closing(run.record, price, before), graphic=graphic)
+
+
+def _recording_note(session: Session, run: Run, policy: Policy) -> str:
+    """Name the recording that lies beside a notebook whose server cannot be reached; empty where there is none."""
+    if session.deck is not None or all(one.kind != Unreachable.__name__ for one in run.record.results):
+        return ""
+    found = recording_beside(run.record.plan, Path.cwd(), timeout_s=policy.timeout_s)
+    return "" if found is None else f"{found.name} has all these answers: %agents replay {found.name}, then %agents run."
 
 
 async def _plan(ctx: CommandContext, given: Namespace) -> Estimate:
