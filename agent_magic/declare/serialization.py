@@ -210,18 +210,10 @@ def _plain(value: Any) -> Any:
     """Return a value that JSON has no form for as one that it has."""
     if is_one(value):
         raise TypeError("a picture or document cannot be written as JSON; write it whole, {{ name }}")
-    library = type(value).__module__.partition(".")[0]
+    if type(value).__module__.partition(".")[0] in {"numpy", "pandas"}:
+        return _plain_table(value)
     if isinstance(value, Decimal):
         return str(value)  # a number of JSON would be read as a float
-    if library in {"numpy", "pandas"}:
-        if type(value).__name__ in {"NAType", "NaTType"}:
-            return None
-        if hasattr(value, "to_json"):  # it writes `null` for what is missing
-            rows = hasattr(value, "columns") or not value.index.is_unique
-            form = "records" if rows else "index"
-            return json.loads(value.to_json(orient=form, date_format="iso", double_precision=15))
-        if hasattr(value, "tolist"):
-            return value.tolist()
     if isinstance(value, SimpleNamespace):  # an object of a typed answer
         return vars(value)
     if hasattr(value, "model_dump"):
@@ -233,6 +225,21 @@ def _plain(value: Any) -> Any:
         return shown.isoformat()
     if isinstance(value, set | frozenset):
         return list(cast("Iterable[Any]", value))
+    raise TypeError(f"a {type(value).__name__} cannot be written as JSON")
+
+
+def _plain_table(value: Any) -> Any:
+    """Return what numpy and pandas make as plain data."""
+    if type(value).__name__ in {"NAType", "NaTType"}:
+        return None
+    if hasattr(value, "to_json"):  # it writes `null` for what is missing
+        rows = hasattr(value, "columns") or not value.index.is_unique
+        form = "records" if rows else "index"
+        return json.loads(value.to_json(orient=form, date_format="iso", double_precision=15))
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    if hasattr(value, "isoformat"):
+        return value.isoformat()
     raise TypeError(f"a {type(value).__name__} cannot be written as JSON")
 
 

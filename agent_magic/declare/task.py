@@ -9,8 +9,9 @@ def worst(label) -> pd.DataFrame:             # takes what the agent `label` ans
 What do these have in common? {{ worst }}
 ```
 
-Of an agent that is asked `--each`, it takes a frame: a row per item, with the index of what the items are from, a column per
-field of a typed answer or else `answer`, then `status` and `error` of the row. What was measured is in `run.each("label")`.
+Of an agent that is asked `--each`, it takes a frame: a row per item, with the index of what the items are from, a
+column per field of a typed answer or else `answer`, then `status` and `error` of the row. What was measured is in
+`run.each("label")`.
 """
 
 from __future__ import annotations

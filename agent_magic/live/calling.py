@@ -114,7 +114,11 @@ class Caller:
         if tool.function is None:
             return _failed(f"The function of {tool.name!r} is not here: it was read from a record.", "DeclarationError")
         where: Any = {"main": tool.main, "process": tool.process, "remote": self._provider.remote}
-        where |= {"timeout_s": tool.timeout_s, "prints": _masking(shown.printed), "late": partial(self._late, call, key)}
+        where |= {
+            "timeout_s": tool.timeout_s,
+            "prints": _masking(shown.printed),
+            "late": partial(self._late, call, key),
+        }
         ran = Ran()
         for _ in range(self._policy.max_attempts):
             ran = await run_function(tool.function, arguments, **where)

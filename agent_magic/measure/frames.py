@@ -68,7 +68,7 @@ DTYPES: Mapping[str, str] = _columns(
     words="agent plan model model_used model_asked model_reason status source held_by stop_reason request_id price "
     "error event what verdict limited_by slowest speedup_over state context ttl leader number of target unit why "
     "status_a status_b model_a model_b kind tool arguments result grader metric reads worker endpoint error_class "
-    "request rule batch",
+    "request rule batch prints",
     numbers="total_s queued_s api_s tool_s backoff_s local_s ttft_s started_s finished_s slack_s cost_usd at_s "
     "wall_s agent_s mean_concurrency critical_path_s bound efficiency speedup cost_multiple saved_usd uncached_usd "
     "waited_s work_s share halving_saves_s removing_saves_s started_early_s mean p50 p95 p99 max busy_s utilization "

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from agent_magic.declare.alike import for_all
 from agent_magic.declare.flow import CONDITION, Left
+from agent_magic.declare.packing import unpack
 from agent_magic.declare.race import BEATEN, NO_ANSWER
 from agent_magic.declare.schema import of_item, schema_of
 from agent_magic.declare.subplan import last_in
@@ -18,7 +19,6 @@ from agent_magic.record.answer import ESCALATED, PAUSED, Usage, add_usage
 from agent_magic.record.attempt import Attempt
 from agent_magic.record.call import ToolCall, own_text, stretches
 from agent_magic.record.fold import FOLD
-from agent_magic.declare.packing import unpack
 from agent_magic.record.plaintext import single_line
 
 if TYPE_CHECKING:

@@ -33,7 +33,12 @@ FRAMES: Final = (
         "worker endpoint artifacts expected_s bias capped model_asked model_reason",
     ),
     Frame("run.attempts", "measure.frames.ATTEMPTS", "A row per request, in the order sent.", "worker endpoint"),
-    Frame("run.tool_calls", "measure.frames.TOOL_CALLS", "A row per call of a tool or task, as they began.", "worker prints"),
+    Frame(
+        "run.tool_calls",
+        "measure.frames.TOOL_CALLS",
+        "A row per call of a tool or task, as they began.",
+        "worker prints",
+    ),
     Frame("run.layers", "measure.frames.LAYERS", "A row per layer of the graph, from 0."),
     Frame("run.summary", "measure.frames.SUMMARY", "One row. `am.Run.totals` has the same as a value."),
     Frame("run.events", "measure.frames.EVENTS", "A row per event, in order of time."),

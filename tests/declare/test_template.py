@@ -545,7 +545,8 @@ def test_nothing_inside_a_value_is_left_out(text, value):
 
 def test_an_array_in_a_dict_is_the_list_that_it_is_alone():
     """It is written by what writes it alone, and what holds no array is Python's own text."""
-    assert "{'curve': [1, 2], 'it': {'s': 'a\\nb'}}" == fill("{{ x }}", x={"curve": np.array([1, 2]), "it": {"s": "a\nb"}})
+    value = {"curve": np.array([1, 2]), "it": {"s": "a\nb"}}
+    assert "{'curve': [1, 2], 'it': {'s': 'a\\nb'}}" == fill("{{ x }}", x=value)
     assert "a: [0.1, 0.2]\nb: None" == fill("{{ x }}", x=Row(a=np.array([0.1, 0.2]), b=None))
 
 

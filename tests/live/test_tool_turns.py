@@ -657,7 +657,8 @@ def test_calls_that_are_made_again_are_said(tmp_path):
 
     async def go() -> list[Any]:
         async def answer(writer: Any, number: int) -> None:
-            writer.write(reply(asks(call(0, "{}", "send_free"), call(1, "{}", "keep")) if number == 1 else says("done")))
+            both = asks(call(0, "{}", "send_free"), call(1, "{}", "keep"))
+            writer.write(reply(both if number == 1 else says("done")))
             await writer.drain()
 
         async with serving(answer) as found:

@@ -10,7 +10,7 @@ from agent_magic.measure.spans import spans_of
 from agent_magic.measure.spread import utilization_frame
 from tests.show.calling import ASKED, calling_run
 
-COLUMNS = "agent turn tool arguments status result started_s duration_s result_chars error source held_by"
+COLUMNS = "agent turn tool arguments status result started_s duration_s result_chars error source held_by prints"
 
 
 def test_each_call_is_a_row_in_the_order_they_began():
@@ -21,7 +21,7 @@ def test_each_call_is_a_row_in_the_order_they_began():
     assert ["clean", "finder", "finder", "broken"] == list(frame["agent"])
     assert [True, False, False, True] == list(frame["turn"].isna())
     assert ("finder", 1, ASKED, "succeeded", "north first", 1.0, 1.0, 11) == tuple(frame.iloc[1][COLUMNS.split()].drop(
-        ["tool", "error", "source", "held_by"]))  # fmt: skip
+        ["tool", "error", "source", "held_by", "prints"]))  # fmt: skip
     assert ["failed", "ValueError: locked", "person"] == list(frame.iloc[2][["status", "error", "held_by"]])
     assert ["string", "Int64", "Float64", "Int64"] == [
         str(frame.dtypes[name]) for name in ("tool", "turn", "duration_s", "result_chars")
@@ -131,7 +131,9 @@ def test_a_result_says_what_was_called():
 def test_what_functions_printed_is_a_column_where_any_did():
     """A kernel without anybody at it shows prints nowhere else."""
     run = calling_run()
-    run.results[0].calls[0].printed("cleaning\n")
-    frame = tool_calls_frame(run)
-    assert [*COLUMNS.split(), "prints"] == list(frame.columns)
-    assert ["cleaning\n"] == list(frame["prints"].dropna())
+    assert [one.prints for result in run.results for one in result.calls if one.prints] == list(
+        tool_calls_frame(run)["prints"].dropna()
+    )
+    for one in (one for result in run.results for one in result.calls):
+        one.prints = ""
+    assert COLUMNS.removesuffix(" prints").split() == list(tool_calls_frame(run).columns)

@@ -460,7 +460,8 @@ def _notes_of(
     yield from _work_notes(plan)
     for agent, guess in zip(plan.agents, guesses, strict=True):
         if guess.held and (again := [tool.name for tool in agent.tools.functions if not tool.pure]):
-            yield f"{agent.name} is reused, but its calls of {', '.join(again)} are made again: only pure tools are kept"
+            names = ", ".join(again)
+            yield f"{agent.name} is reused, but its calls of {names} are made again: only pure tools are kept"
     _, likely, high = totals
     if not limited:
         yield "rate limits unknown, ignored"

@@ -108,7 +108,9 @@ def _recording_note(session: Session, run: Run, policy: Policy) -> str:
     if session.deck is not None or all(one.kind != Unreachable.__name__ for one in run.record.results):
         return ""
     found = recording_beside(run.record.plan, Path.cwd(), timeout_s=policy.timeout_s)
-    return "" if found is None else f"{found.name} has all these answers: %agents replay {found.name}, then %agents run."
+    return (
+        "" if found is None else f"{found.name} has all these answers: %agents replay {found.name}, then %agents run."
+    )
 
 
 async def _plan(ctx: CommandContext, given: Namespace) -> Estimate:
