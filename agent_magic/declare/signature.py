@@ -57,6 +57,9 @@ def check_function(function: object, what: str) -> None:
     if not callable(function) or isinstance(function, type):
         kind = "a class" if isinstance(function, type) else shown_value(function)
         raise DeclarationError(f"The function of {what} must be a function, got {kind}.")
+    if inspect.isgeneratorfunction(defined(function)) or inspect.isasyncgenfunction(defined(function)):
+        message = f"The function of {what} yields: whoever takes first what it makes leaves nothing to the others."
+        raise DeclarationError(message, hint="Collect it in a list, and return that.")
 
 
 def parameters_of(function: Callable[..., Any], what: str, *, lenient: bool = False) -> tuple[Parameter, ...]:

@@ -12,6 +12,7 @@ at the function, `@am.tool(ask=True)`; the function stays the one that it is, to
 
 from __future__ import annotations
 
+import builtins
 import json
 import re
 import warnings
@@ -406,7 +407,8 @@ def _looked_up(written: str, names: Mapping[str, Any], agent: str) -> Sequence[T
     if name not in names:
         if written in FAMILIES:
             return [ServerTool(written)]
-        known = [*(one for one in names if not one.startswith("_")), *FAMILIES]
+        own = (one for one in names if not one.startswith("_") and not hasattr(builtins, one))
+        known = [*own, *FAMILIES]
         raise _unknown(
             written, known, agent, f"%agents mcp {name} COMMAND starts a server of that name." if rest else ""
         )

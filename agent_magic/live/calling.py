@@ -11,6 +11,7 @@ import platform
 from datetime import UTC, datetime
 from functools import partial
 from importlib.metadata import version
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agent_magic.declare.flow import MISSING
@@ -24,7 +25,7 @@ from agent_magic.errors import AgentMagicError, Unreachable
 from agent_magic.live.functions import run_function, tool_result
 from agent_magic.live.people import Question, ask
 from agent_magic.live.ran import Ran
-from agent_magic.live.saving import write_artifact
+from agent_magic.live.saving import write_answer
 from agent_magic.record.events import CallEnded
 from agent_magic.record.ledger.base import IN_DOUBT, Busy, CallKey, Doubt
 from agent_magic.record.made import made
@@ -169,11 +170,16 @@ class Caller:
         if plan.agents[step].returns is not None:
             text = as_json(plan.meaning_of(step, text), indent=2)
         try:
-            file = await asyncio.to_thread(write_artifact, plan.saves[step], f"{text.rstrip()}\n".encode())
+            path, data = plan.saves[step], f"{text.rstrip()}\n".encode()
+            place = str(Path.cwd() / path)
+            known = None if self.journal is None else self.journal.saved(place)
+            found = await asyncio.to_thread(write_answer, path, data, known)
         except (AgentMagicError, OSError) as error:
             why = str(error) if isinstance(error, AgentMagicError) else reason_of(error)
             return _failed(f"The answer was not saved: {why}", type(error).__name__)
-        return Result("succeeded", file.path, artifacts=(file,))
+        if self.journal is not None and found.is_answer:
+            self.journal.keep_saved(place, found.file.sha256)
+        return Result("succeeded", path, artifacts=(found.file,), prints=found.note)
 
     async def _task(self, task: Task, call: Call) -> Result:
         """Run a task."""

@@ -10,7 +10,7 @@ import hashlib
 import io
 from contextvars import ContextVar
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from agent_magic.declare.saving import checked_path
 from agent_magic.declare.serialization import as_json
@@ -83,6 +83,44 @@ def save(name: str, value: Any) -> str:
     if (saves := _WHOSE.get()) is not None:
         saves.add(artifact)
     return path
+
+
+class Saved(NamedTuple):
+    """What was found in the place of an answer's file.
+
+    Attributes:
+        file: The file as it is now.
+        note: What a person should know, who has changed it by hand; empty for the rest.
+        is_answer: Whether the answer is in it.
+    """
+
+    file: Artifact
+    note: str = ""
+    is_answer: bool = True
+
+
+def write_answer(path: str, data: bytes, known: str | None) -> Saved:
+    """Write an answer to its file, unless it is there already, or a person has changed the file and the answer is old.
+
+    Args:
+        path: The file.
+        data: The answer.
+        known: The fingerprint of what was written there last; `None` where nobody knows.
+
+    Raises:
+        AgentMagicError, OSError: As `write_artifact`.
+    """
+    place = inside(path, Path.cwd(), AgentMagicError, "Name a file in it.")
+    there = hashlib.sha256(place.read_bytes()).hexdigest() if place.is_file() else None
+    new = hashlib.sha256(data).hexdigest()
+    if there == new:
+        return Saved(Artifact(path, new))
+    if there is None or known is None or there == known:
+        return Saved(write_artifact(path, data))
+    if new == known:
+        why = f"{path} was changed by hand, and the answer is the one that was written before: it was left as it is"
+        return Saved(Artifact(path, there), f"{why}. Delete the file to have the answer again.", is_answer=False)
+    return Saved(write_artifact(path, data), f"{path} was changed by hand, and a new answer was written over that.")
 
 
 def write_artifact(path: str, data: bytes) -> Artifact:

@@ -14,7 +14,7 @@ from agent_magic.live.people import LATE, NOBODY
 from agent_magic.measure.contexts import shared_contexts
 from agent_magic.measure.metrics import cost_mark
 from agent_magic.record.answer import PAID_BEFORE
-from agent_magic.record.call import APPROVAL
+from agent_magic.record.call import APPROVAL, SAVE
 from agent_magic.record.returned import capped_loops
 from agent_magic.show.page import cut
 from agent_magic.show.text import listed
@@ -47,6 +47,7 @@ def ending_notes(record: RunRecord, policy: Policy) -> list[str]:
         unasked_note(record),
         failed_tools_note(record),
         called_again_note(record),
+        edited_note(record),
         filled_note(record),
     ]
 
@@ -281,6 +282,13 @@ def called_again_note(record: RunRecord) -> str:
 
 def _asked(agent: str, tool: str) -> str:
     return f"the answer of {agent}" if tool == APPROVAL else f"{agent} ({tool})"
+
+
+def edited_note(record: RunRecord) -> str:
+    """Say which files of answers a person had changed by hand, and what became of that; empty where there are none."""
+    told = [one.prints for result in record.results for one in result.calls if one.tool == SAVE and one.prints]
+    more = f" So were {len(told) - _MOST_TOOLS:,} more: run.tool_calls has them." if len(told) > _MOST_TOOLS else ""
+    return " ".join(told[:_MOST_TOOLS]) + more
 
 
 def replayed_files_note(record: RunRecord) -> str:

@@ -238,3 +238,13 @@ def test_a_union_is_read_in_its_own_order():
     for _ in range(2):
         found = [Task("a", one).checked({"x": "1"})["x"] for one in (first, second)]
         assert [bool, int] == [type(one) for one in found]
+
+
+def test_a_function_that_yields_is_no_task():
+    """Two that take what it makes would have a part each."""
+
+    def numbers():
+        yield 1
+
+    with pytest.raises(DeclarationError, match="yields"):
+        Task("numbers", numbers)

@@ -427,6 +427,7 @@ def test_names_are_looked_up():
         ("serch", "'serch' is not defined. Did you mean 'search'"),
         ("web_serch", "Did you mean 'web_search'"),
         ("nothing_like_it", "Define the function in a cell above"),
+        ("nope", "Define the function in a cell above"),
         ("shop.prise", "Did you mean 'shop.price'"),
         ("shop.__init__", "is not defined"),
         ("number", "'number' is no tool but 3"),
@@ -439,7 +440,7 @@ def test_names_are_looked_up():
 def test_unknown_names_are_errors_that_help(given, message):
     """They name the agent and what was probably meant."""
     with pytest.raises(DeclarationError, match=message):
-        tools_of(given, {"search": search, "shop": Shop(), "number": 3}, agent="a")
+        tools_of(given, {"search": search, "shop": Shop(), "number": 3, "open": open}, agent="a")
 
 
 def test_two_tools_of_one_name_are_refused():

@@ -15,6 +15,7 @@ import agent_magic as am
 from agent_magic.api import Agent, Ledger, Plan, Run
 from agent_magic.declare.task import Task
 from agent_magic.errors import AgentMagicError
+from agent_magic.show.notes import edited_note
 from tests.live.virtual import Reply, Scripted
 
 
@@ -179,3 +180,22 @@ def test_a_figure_is_drawn_as_its_ending_says(folder: Path):
     am.save("a.svg", figure)
     assert b"\x89PNG" == (folder / "a.png").read_bytes()[:4]
     assert "<svg" in (folder / "a.svg").read_text()
+
+
+def test_what_a_person_has_changed_by_hand_is_said(folder: Path):
+    """The same answer leaves it as it is; a new one is written over it; what nobody has touched is not written."""
+    ledger, place = Ledger(folder / "ledger.sqlite3"), folder / "a.md"
+
+    def again(prompt: str) -> str:
+        return edited_note(run(Agent("a", prompt, save="a.md"), ledger=ledger).record)
+
+    assert ("", "said x\n") == (again("x"), place.read_text())
+    before = place.stat().st_mtime_ns
+    assert ("", before) == (again("x"), place.stat().st_mtime_ns)
+    place.write_text("mine\n")
+    for _ in range(2):
+        assert "a.md was changed by hand, and the answer is the one that was written before" in again("x")
+        assert "mine\n" == place.read_text()
+    assert "a.md was changed by hand, and a new answer was written over that." == again("y")
+    assert ("", "said x\n") == (again("x"), place.read_text())
+    ledger.close()

@@ -143,6 +143,14 @@ class Journal(Protocol):
         """Store how a call ended that was cut: its thread went on, and nobody need wonder any more. In any thread."""
         ...
 
+    def saved(self, place: str) -> str | None:
+        """Return the fingerprint of the answer that was written to a file last; `None` where nobody knows."""
+        ...
+
+    def keep_saved(self, place: str, sha256: str) -> None:
+        """Store the fingerprint of the answer that was written to a file."""
+        ...
+
     def done_call(self, key: CallKey) -> Done | None:
         """Return what is known of a call of a function whose result will be used; `None` where it has none."""
         ...

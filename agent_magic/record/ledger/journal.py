@@ -230,6 +230,18 @@ class SqliteJournal:
         with suppress(*FAILURES), self._ledger.file.writing() as db:  # else it stays a doubt, as after a kill
             db.execute(sql, (data, key.key, self._stored.run, end.agent, end.number))
 
+    def saved(self, place: str) -> str | None:
+        """Return what was written to a file last; see `Journal.saved`."""
+        with suppress(*FAILURES):  # then nobody knows
+            rows = self._ledger.file.read("SELECT value FROM settings WHERE name = ?", f"saved {place}")
+            return str(rows[0][0]) if rows else None
+        return None
+
+    def keep_saved(self, place: str, sha256: str) -> None:
+        """Store what was written to a file; see `Journal.keep_saved`."""
+        with suppress(*FAILURES), self._ledger.file.writing() as db:
+            db.execute("INSERT OR REPLACE INTO settings VALUES (?, ?)", (f"saved {place}", sha256))
+
     def done_call(self, key: CallKey) -> Done | None:
         """Return what is known of a call whose result will be used; see `Journal.done_call`."""
         rows = self._ledger.file.read("SELECT data FROM tool_calls WHERE key = ? AND state = 'done'", key.key)
