@@ -712,3 +712,11 @@ def test_a_call_that_ends_after_the_stop_serves_the_next_run(tmp_path):
     (one,) = done["a"].calls
     assert ("succeeded", "done", 1) == (done["a"].status, done["a"].text, len(calls))
     assert ("succeeded", "given", "ledger") == (one.status, one.result, one.source)
+
+
+def test_tokens_below_none_are_unknown_and_so_is_the_price():
+    """They would lower the bill; what the beginning of the response said is no number of its whole output."""
+    last = event("message_delta", delta={"stop_reason": "end_turn"}, usage={"output_tokens": -5}) + STOP
+    done, _ = played(begin(input_tokens=5, output_tokens=1) + OPEN + delta("x") + CLOSE + last)
+    (one,) = done["a"].attempts
+    assert ("succeeded", None, None) == (done["a"].status, one.usage.output_tokens, one.price.cost_usd)

@@ -399,8 +399,10 @@ def counted(said: Any) -> int:
 
 
 def _count(said: Any, before: int | None) -> int | None:
-    """Read a number of tokens; what cannot be one changes nothing."""
-    return said if type(said) is int and 0 <= said <= MOST_TOKENS else before
+    """Read a number of tokens. What is none changes nothing; one that cannot be makes it unknown."""
+    if type(said) is not int:
+        return before
+    return said if 0 <= said <= MOST_TOKENS else None
 
 
 def _usage(now: Any, before: Usage | None) -> Usage | None:
