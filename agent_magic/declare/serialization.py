@@ -128,10 +128,12 @@ def as_text(value: object) -> str:
 
 def _long_str(value: Any) -> str:
     """Return the `str` of a value. An object of the user's that shows an array of its own shows all of it."""
-    numpy = None if type(value) in {list, tuple, dict} else sys.modules.get("numpy")
-    if numpy is None:
+    kind: Any = type(value)
+    own = kind not in _PLAIN and kind not in {list, tuple, dict}
+    options = getattr(sys.modules.get("numpy"), "printoptions", None) if own else None  # a thread may be importing it
+    if options is None:
         return str(value)
-    with numpy.printoptions(threshold=sys.maxsize, floatmode="unique"):
+    with options(threshold=sys.maxsize, floatmode="unique"):
         return str(value)
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+import sys
 from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pandas as pd
@@ -563,3 +565,9 @@ def test_a_column_without_a_name_is_its_number():
     assert "first second first" == fill("{{ x[0] }} {{ x[1] }} {{ x['0'] }}", x=row)
     with pytest.raises(DeclarationError):
         fill("{{ x[2] }}", x=row)
+
+
+def test_numpy_may_be_half_imported_meanwhile(monkeypatch):
+    """A thread warms the libraries up while the first prompts are written."""
+    monkeypatch.setitem(sys.modules, "numpy", ModuleType("numpy"))
+    assert "1 Fit(curve=2)" == fill("{{ x }} {{ y }}", x=1, y=Fit(2))
