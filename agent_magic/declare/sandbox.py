@@ -88,7 +88,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
         filters = cast("dict[str, Any]", self.filters)  # pyright: ignore[reportUnknownMemberType]
         filters["tojson"] = as_json
         filters["join"] = _whole_first(filters["join"])
-        filters["string"] = lambda value: str(whole(value))
+        filters["string"] = _string
         filters.update({name: self._measured(filters[name], partial(filter_size, name)) for name in MEASURED})
         known = cast("dict[str, Any]", self.globals)  # pyright: ignore[reportUnknownMemberType]
         for name in set(known) - GLOBALS:
@@ -139,6 +139,11 @@ class Sandbox(ImmutableSandboxedEnvironment):
             return function(*args, **named)
 
         return measured
+
+
+def _string(value: Any) -> str:
+    """Return the text of a value, nothing in it left out."""
+    return str(whole(value))
 
 
 def _whole_first(join: Callable[..., str]) -> Callable[..., str]:

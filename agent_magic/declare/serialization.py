@@ -128,7 +128,7 @@ def as_text(value: object) -> str:
 
 def _long_str(value: Any) -> str:
     """Return the `str` of a value. An object of the user's that shows an array of its own shows all of it."""
-    kind: Any = type(value)
+    kind = cast("type[Any]", type(value))
     own = kind not in _PLAIN and kind not in {list, tuple, dict}
     options = getattr(sys.modules.get("numpy"), "printoptions", None) if own else None  # a thread may be importing it
     if options is None:
@@ -149,7 +149,7 @@ class _Text:
 
 def whole(value: Any) -> Any:
     """Return a value whose `str` leaves nothing out: in lists, tuples and dicts, arrays and frames are their text."""
-    kind: Any = type(value)
+    kind = cast("type[Any]", type(value))
     if kind in _NUMBERS or kind is str:
         return value
     if _is_table(value):
@@ -158,7 +158,8 @@ def whole(value: Any) -> Any:
         return value
     if kind is dict:
         return {name: whole(one) for name, one in cast("dict[Any, Any]", value).items()}
-    return kind(map(whole, cast("Iterable[Any]", value)))
+    found = map(whole, cast("Iterable[Any]", value))
+    return list(found) if kind is list else tuple(found)
 
 
 def _is_table(value: object) -> bool:
@@ -173,7 +174,8 @@ def _has_table(value: object) -> bool:
     while todo and deep < DEEPEST:  # what holds itself has no end
         found: list[Any] = []
         for one in todo:
-            inner: Any = one.values() if type(one) is dict else one if type(one) in {list, tuple} else ()
+            inner = list(cast("dict[Any, Any]", one).values()) if type(one) is dict else cast("list[Any]", one)
+            inner = inner if type(one) in {list, tuple, dict} else []
             found += inner if not inner or not {*map(type, inner)} <= _PLAIN else ()
         if any(map(_is_table, found)):
             return True

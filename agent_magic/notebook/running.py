@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence
 
     from agent_magic.api import Plan
+    from agent_magic.declare.plan import Plan as DeclaredPlan
     from agent_magic.engine.health import Health
     from agent_magic.engine.policy import Policy
     from agent_magic.live.batching import Waiting
@@ -182,7 +183,7 @@ async def play_forecast(session: Session, run: Run, policy: Policy, *, pace: flo
     return run
 
 
-def recording_beside(plan: Plan, folder: Path, *, timeout_s: float) -> Cassette | None:
+def recording_beside(plan: DeclaredPlan, folder: Path, *, timeout_s: float) -> Cassette | None:
     """Return the first cassette of a folder that records all of this plan; `None` if there is none.
 
     Readers of a shared notebook have its cassette beside it. The requests tell whether it is the right one.

@@ -719,4 +719,6 @@ def test_tokens_below_none_are_unknown_and_so_is_the_price():
     last = event("message_delta", delta={"stop_reason": "end_turn"}, usage={"output_tokens": -5}) + STOP
     done, _ = played(begin(input_tokens=5, output_tokens=1) + OPEN + delta("x") + CLOSE + last)
     (one,) = done["a"].attempts
+    assert one.usage
+    assert one.price
     assert ("succeeded", None, None) == (done["a"].status, one.usage.output_tokens, one.price.cost_usd)

@@ -141,6 +141,7 @@ def test_the_dress_of_a_live_run_is_no_difference():
 
     assert Compared(1, "", ()) == _compare(1, cell(LIVE), cell(REPLAYED))
     different = _compare(1, cell(LIVE), cell(REPLAYED.replace("48", "49")))
+    assert different
     assert any(line.startswith("+") and "49 tok" in line for line in different.difference)
 
 

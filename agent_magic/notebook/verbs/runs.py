@@ -107,7 +107,7 @@ def _recording_note(session: Session, run: Run, policy: Policy) -> str:
     """Name the recording that lies beside a notebook whose server cannot be reached; empty where there is none."""
     if session.deck is not None or all(one.kind != Unreachable.__name__ for one in run.record.results):
         return ""
-    found = recording_beside(run.record.plan, Path.cwd(), timeout_s=policy.timeout_s)
+    found = recording_beside(run.plan, Path.cwd(), timeout_s=policy.timeout_s)
     return (
         "" if found is None else f"{found.name} has all these answers: %agents replay {found.name}, then %agents run."
     )
