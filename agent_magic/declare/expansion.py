@@ -30,7 +30,7 @@ from agent_magic.declare.each import REPEATS, ROUNDS, Part, levels_of, members_o
 from agent_magic.declare.grouping import REQUEST, check_names, item_steps, request_steps, size_of
 from agent_magic.declare.hedge import FIRST, HEDGE, hedged_steps
 from agent_magic.declare.pictures import frozen
-from agent_magic.declare.task import Task
+from agent_magic.declare.step import is_step
 from agent_magic.errors import PlanError, UndefinedVariable
 
 if TYPE_CHECKING:
@@ -60,11 +60,6 @@ def _stands_for_several(one: Step) -> bool:
     if one.hedge is not None and one.hedges is None:
         return True
     return one.part is None and not (one.each is one.until is one.repeat is None)
-
-
-def _is_step(value: object) -> bool:
-    """Return whether a variable is a step itself: a notebook has the function of a task under the task's name."""
-    return isinstance(value, Agent | Task) or Task.declared(value) is not None
 
 
 class _Expansion:
@@ -110,7 +105,7 @@ class _Expansion:
         over = agent.each
         if over is None:
             return [agent] if agent.hedge is None or agent.hedges else hedged_steps(agent, [agent])
-        if over.partition(".")[0] in self.declared and (over not in self.values or _is_step(self.values[over])):
+        if over.partition(".")[0] in self.declared and (over not in self.values or is_step(self.values[over])):
             return self._places(agent, over)
         return self._one_each(agent, over)
 

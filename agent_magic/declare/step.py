@@ -13,6 +13,11 @@ Step = Agent | Task
 """An agent asks a model, a task calls a Python function. Each has what the other has; what does not apply is empty."""
 
 
+def is_step(value: object) -> bool:
+    """Return whether a variable holds a step, or a function that was declared as one by `am.task`: no items of it."""
+    return isinstance(value, Agent | Task) or Task.declared(value) is not None
+
+
 def steps_of(given: object) -> tuple[Any, ...]:
     """Return agents and tasks as a tuple; a function that was declared by `am.task` is its task.
 

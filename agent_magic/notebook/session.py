@@ -15,6 +15,7 @@ from agent_magic.declare.agent import Agent
 from agent_magic.declare.expansion import check_places, declared_names
 from agent_magic.declare.fields import Taken, answers_of, check_fields, check_items
 from agent_magic.declare.returns import Returns, look_up
+from agent_magic.declare.step import is_step
 from agent_magic.declare.task import Task
 from agent_magic.declare.tool import Tools, tools_of
 from agent_magic.errors import AgentMagicError, DeclarationError, LedgerError, PlanError, UnknownAgent
@@ -227,6 +228,7 @@ class Session:
             others = f" Declared are agents of: {', '.join(self.plans)}." if self.plans else ""
             raise PlanError(
                 f"No agents are declared yet in {name!r}. Write a cell that starts with %%agent NAME.{others}"
+                f"{_steps_in_variables(namespace)}"
             )
         registry.adopt(namespace)
         declared = tuple(
@@ -300,7 +302,8 @@ class Session:
 
             check_fields(step, taken)
             base, *path = (step.each or "").split(".")
-            if base in declared and base != step.name and step.each not in namespace:
+            own = step.each in namespace and not is_step(namespace[step.each])
+            if base in declared and base != step.name and not own:
                 check_places(step, step.each or "", declared[base])
                 if (found := taken(base)) is not None:
                     check_items(step, base, found.returns, path)
@@ -541,6 +544,17 @@ class Session:
 def shown_name(agent: Step) -> str:
     """Return the name an agent was declared under: of one of a group, the group's."""
     return agent.name if agent.part is None else agent.part.group
+
+
+def _steps_in_variables(namespace: Mapping[str, Any]) -> str:
+    """Return what to do with steps that only variables hold, such as those of a plan in Python; empty for none."""
+    found = [name for name, one in namespace.items() if isinstance(one, Agent | Task) and one.name == name]
+    if not found:
+        return ""
+    return (
+        f" The variable {found[0]} holds a step, which counts where a declared one names it. Run it by "
+        f"await am.Plan([{found[0]}]).run(), or declare it: @am.task above a function, %%agent for a prompt."
+    )
 
 
 def _with_ancestors(declared: tuple[Step, ...], wanted: list[str]) -> tuple[Step, ...]:

@@ -10,6 +10,7 @@ from IPython.core.error import UsageError
 from IPython.core.interactiveshell import InteractiveShell
 
 from agent_magic.api import Claude, Plan, Run
+from agent_magic.declare.task import LISTENERS, Task
 from agent_magic.errors import AgentMagicError, Rejected, UndefinedVariable
 from agent_magic.measure.each import OF_EACH
 from agent_magic.notebook.files.cells import find_agents, plan_data, to_notebook
@@ -155,3 +156,36 @@ def test_export_and_back(magics):
     compile(script, "script", "exec")
     text = str(to_notebook(plan))
     assert "from_json" in text  # what was written out item by item does not fit in cells
+
+
+PLANNERS = {
+    "decorator": "@am.task\ndef planner(k) -> list[str]: return [f'step {one}' for one in range(k)]",
+    "no type": "@am.task\ndef planner(k): return [f'step {one}' for one in range(k)]",
+    "variable": "planner = am.Task('planner', lambda k: [f'step {one}' for one in range(k)])",
+}
+
+
+@pytest.mark.parametrize("cell", PLANNERS.values(), ids=PLANNERS)
+def test_each_of_a_task_is_of_what_it_returns(capsys, cell):
+    """The variable that holds the function, or the task, is no list: the step of its name is meant."""
+    shell = InteractiveShell()
+    made = AgentMagics(shell)
+    LISTENERS.append(made.declare_task)
+    shell.run_cell(f"import agent_magic as am\nk = 3\n{cell}")
+    LISTENERS.remove(made.declare_task)
+    made.agent("worker --each planner --most 40", "Do {{ item }}\n")
+    assert "after planner (--each)" in capsys.readouterr().out
+    plan = plan_of(made)
+    assert 40 == len(plan.groups["worker"])
+    assert ("planner",) == plan.parents("worker_39")
+    made.session.close()
+
+
+def test_a_step_that_only_a_variable_holds_is_told_how_to_run(magics):
+    """Nobody names it, so it may be for a plan in Python: the error says what to write."""
+    shell = InteractiveShell()
+    made = AgentMagics(shell)
+    shell.user_ns["heavy"] = Task("heavy", lambda: 1)
+    with pytest.raises(AgentMagicError, match=r"variable heavy holds a step, .* am\.Plan\(\[heavy\]\)"):
+        plan_of(made)
+    made.session.close()
