@@ -275,7 +275,9 @@ def _sent(record: RunRecord, number: int) -> tuple[str, tuple[Attachment, ...]]:
 
 def sent_ahead(plan: Plan, record: RunRecord, number: int) -> tuple[str, tuple[Attachment, ...]]:
     """Return what an agent would send that never was asked, as far as it can be written."""
-    answers = {name: plan.meaning_of(plan.index[name], record[name].text) for name in plan.inputs[number]}
+    parts = {name: plan[name].part for name in plan.inputs[number]}
+    taken = [name for name, part in parts.items() if not (part and part.rounds and record[name].is_left_out)]
+    answers = {name: plan.meaning_of(plan.index[name], record[name].text) for name in taken}
     agent = plan.agents[number]
     prompt, placed, _ = plan.prompt_ahead(number, answers)
     context = plan.context_of(number)

@@ -7,7 +7,7 @@ it is a run record like any other, which says in its `forecast` what it stands o
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 from agent_magic.declare.agent import DEFAULT_MAX_TOKENS
 from agent_magic.declare.dag import Dag, build_dag
@@ -17,7 +17,9 @@ from agent_magic.engine.batching import batching_of
 from agent_magic.engine.pacing.pacer import Pacer
 from agent_magic.engine.pacing.routing import Endpoints, Router, as_route
 from agent_magic.engine.requests import timeouts_of
+from agent_magic.forecast.deciding import Decided, decide
 from agent_magic.forecast.estimate.agents import batch_span
+from agent_magic.forecast.pace import RANK
 from agent_magic.forecast.service import Pricing, play
 from agent_magic.forecast.terms import ceilings_for, facts_of, known_to, policy_of
 from agent_magic.forecast.work import Evidence
@@ -125,6 +127,7 @@ class Forecaster:
         history: Earlier answers.
         prices: What tokens cost, unless a scenario says otherwise.
         batch_times_s: How long earlier batches took; see `agent_magic.forecast.estimate.agents`.
+        base: What the record stands on, and that in words, where it is no run; by default what its own note says.
     """
 
     def __init__(
@@ -133,13 +136,17 @@ class Forecaster:
         history: History | None = None,
         prices: Prices | None = None,
         batch_times_s: Sequence[float] = (),
+        base: tuple[Basis, str] | None = None,
     ) -> None:
+        note = record.forecast
+        self._base = base or (None if note is None else (cast("Basis", note.basis), note.assumed))
         self.record, self.evidence = record, Evidence(record, history)
         self.policy, self._policy_words = policy_of(record)
         self.prices = prices or Prices()
         self._batch_s, self._batch_words = batch_span(batch_times_s)
         self._costs: dict[tuple[object, ...], Price] = {}
         self._known: dict[tuple[object, ...], tuple[int, Forecast]] = {}
+        self._decisions: dict[tuple[int | None, int | None], Decided] = {}
         self._dags: dict[tuple[frozenset[int], frozenset[tuple[int, int]]], Dag] = {}
         self._requests = [_request_of(record, agent) for agent in range(len(record.plan))]
 
@@ -174,7 +181,7 @@ class Forecaster:
             wall, cost, ends_peak = self._ranges(setting, totals, later_s)
             peak = max(peak, ends_peak)
         simulated = self.evidence.simulated
-        note = ForecastNote(basis, "; ".join(dict.fromkeys(words)), wall, cost, simulated=simulated)
+        note = ForecastNote(basis, "; ".join(filter(None, dict.fromkeys(words))), wall, cost, simulated=simulated)
         record.label_forecast(note)
         found = Forecast(scenario, record, totals, note)
         if peak < policy.concurrency:  # nobody ever waited for a slot, so with more of them nothing changes
@@ -186,11 +193,15 @@ class Forecaster:
         words = list(self._policy_words)
         ceilings, limit_words = ceilings_for(self.record, scenario.limits, self._pools(scenario))
         limited = frozenset(ceilings) if scenario.limits != {} else self._pools(scenario)  # no limits refuse nobody
-        without = scenario.dropped | frozenset(self._beyond(scenario))
-        by_batch = self._by_batch(policy).difference(without, self.record.decisions)
-        works = self.evidence.works(scenario.models, scenario.efforts, without, limited, by_batch)
+        without, decided = scenario.dropped | frozenset(self._beyond(scenario)), self._decided(scenario)
+        by_batch = self._by_batch(policy).difference(without, decided.left)
+        works = self.evidence.works(scenario.models, scenario.efforts, without, limited, by_batch, frozenset(decided.left))
         works = self._changed(works, scenario)
-        basis, unknown = works.basis, any(_has_no_time(works.agents[one]) for one in by_batch)
+        basis = "assumed" if decided.assumed else works.basis
+        if self._base is not None:  # what is forecast from a forecast stands on no more than that does
+            basis, words = max(basis, self._base[0], key=RANK.__getitem__), [self._base[1], *words]
+        words += decided.words
+        unknown = any(_has_no_time(works.agents[one]) for one in by_batch)
         live = len(by_batch) < sum(work is not None and not work.is_task for work in works.agents)
         if unknown:
             words.append(f"by batch at half the price, {self._batch_words}; no cache hits")
@@ -295,10 +306,16 @@ class Forecaster:
         flow = self.record.plan.flow
         return {} if flow is None else flow.at_most(scenario.rounds, scenario.most)
 
-    def _left(self, scenario: Scenario) -> dict[int, Left]:
+    def _decided(self, scenario: Scenario) -> Decided:
         """Return what the conditions leave out: what they did when it was recorded, and what the scenario says."""
-        found = {**self._beyond(scenario), **self.record.decisions}
-        return {step: why for step, why in found.items() if step not in scenario.dropped}
+        key = scenario.rounds, scenario.most
+        if key not in self._decisions:
+            self._decisions[key] = decide(self.record, self._beyond(scenario))
+        return self._decisions[key]
+
+    def _left(self, scenario: Scenario) -> dict[int, Left]:
+        """Return what is left out by a decision, in place of being dropped."""
+        return {step: why for step, why in self._decided(scenario).left.items() if step not in scenario.dropped}
 
     def _asked(self, works: Sequence[Work | None]) -> list[Request]:
         """Return what each agent asks: as it was recorded, with the scenario's model."""

@@ -278,6 +278,7 @@ class Evidence:
         dropped: frozenset[int],
         limited: frozenset[str],
         by_batch: frozenset[int] = frozenset(),
+        left: frozenset[int] = frozenset(),
     ) -> Works:
         """Model the work of every agent.
 
@@ -287,11 +288,12 @@ class Evidence:
             dropped: Agents left out.
             limited: The model classes whose limits the modelled provider keeps: recorded 429s of theirs are left out.
             by_batch: The agents that are expected to go by batch.
+            left: The steps that a decision leaves out.
         """
-        key = (tuple(sorted(models.items())), tuple(sorted(efforts.items(), key=str)), dropped, limited, by_batch)
+        key = (tuple(sorted(models.items())), tuple(sorted(efforts.items(), key=str)), dropped, limited, by_batch, left)
         found = self._works.get(key)
         if found is None:
-            found = self._works[key] = _Modelling(self, models, efforts, dropped, limited, by_batch).all()
+            found = self._works[key] = _Modelling(self, models, efforts, dropped, limited, by_batch, left).all()
         return found
 
 
@@ -306,10 +308,11 @@ class _Modelling:
         dropped: frozenset[int],
         limited: frozenset[str],
         by_batch: frozenset[int],
+        left: frozenset[int],
     ) -> None:
         self.evidence, self.seen = evidence, list(evidence.seen)
         self.models, self.efforts, self.dropped, self.limited = models, efforts, dropped, limited
-        self.left, self.by_batch = evidence.record.decisions, by_batch
+        self.left, self.by_batch = left, by_batch
         self.text_scale: dict[int, float] = {}
         self.basis: Basis = "measured"
         self.words: dict[str, None] = {}

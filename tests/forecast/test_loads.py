@@ -74,3 +74,22 @@ def test_what_cannot_be_is_refused(given, words):
     """The message names the argument."""
     with pytest.raises(DeclarationError, match=words):
         plan().scenario(**given)
+
+
+def test_a_whatif_of_a_forecast_stands_on_what_that_stands_on():
+    """Nothing was run, so nothing is measured: basis and assumptions of the estimate are passed on."""
+    run = plan().scenario("near_rpm")
+    frame = run.whatif(concurrency=[1, 4])
+    assert ["assumed", "assumed"] == list(frame["basis"])
+    assert run.record.forecast is not None
+    assert all(run.record.forecast.assumed in words for words in frame["assumed"])
+    again = run.forecast(concurrency=2).record.forecast
+    assert again is not None
+    assert ("assumed", True) == (again.basis, "the estimate (" in again.assumed)
+
+
+def test_a_whatif_of_an_estimate_stands_on_the_estimate():
+    """As one of a forecast does."""
+    frame = plan().estimate().whatif(drop=[None, "a0"])
+    assert ["assumed", "assumed"] == list(frame["basis"])
+    assert all("the estimate (inputs" in words for words in frame["assumed"])

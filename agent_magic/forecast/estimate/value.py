@@ -156,7 +156,7 @@ class Estimate:
     simulated: bool = field(kw_only=True)
     pilot: Pilot | None = field(default=None, kw_only=True)
     likely: RunRecord = field(kw_only=True, compare=False)
-    forecaster: Callable[[], Forecaster] = field(kw_only=True, compare=False)
+    forecaster: Callable[..., Forecaster] = field(kw_only=True, compare=False)
 
     @property
     def agents(self) -> pd.DataFrame:
@@ -205,7 +205,7 @@ class Estimate:
             UnknownAgent: An agent is not in the plan.
         """
         given = {"rounds": rounds, "most": most, "drop": drop}
-        return whatif_frame(self.forecaster(), given)
+        return whatif_frame(self.forecaster(base=(self.basis, f"the estimate ({self.stands_on})")), given)
 
     def reach(self, budget_usd: float) -> Reach:
         """Say how many agents a budget reaches: in the order they start, up to the first that it may not pay for."""
