@@ -30,6 +30,8 @@ _SET = "%agents limits and prices set those two."
 _CONNECT = "am.Pool(..., route=...) and %agents connect NAME --route set it."
 OUTSIDE: Final = {"limits": _SET, "prices": _SET, "route": _CONNECT}
 """What a what-if can ask about and no declaration says, and what to do instead."""
+DROPPED, BACK = "dropped", "declared again"
+"""The option that says of an agent that it is gone, and that it is back."""
 HINT: Final = "Give a row of run.whatif(...), one of run.advise().changes, or what a trial found."
 
 
@@ -53,7 +55,7 @@ class Applied:
     def rows(self) -> list[tuple[str, str, str, str]]:
         """What changed: whose it is, the option, before and after. Prompts are in `prompts`."""
         found = [
-            (name, option, *(("", "") if option == "dropped" else (_word(option, before), _word(option, after))))
+            (name, option, *(("", "") if option in {DROPPED, BACK} else (_word(option, before), _word(option, after))))
             for name, options in self.agents.items()
             for option, (before, after) in options.items()
             if option != "prompt"
@@ -74,6 +76,16 @@ class Applied:
         """What changed, a line each, and the lines of prompts. Empty where all is so already."""
         found = [f"{name}: {option}" + (f" {old} -> {new}" if old else "") for name, option, old, new in self.rows]
         return [*found, *(f"{name}: prompt\n{lines}" for name, lines in self.prompts.items())]
+
+    @property
+    def undone(self) -> list[str]:
+        """What changes where it is taken back, as in `lines`: what it is now, and what it then is again."""
+        agents = {
+            name: {BACK if option == DROPPED else option: (pair[1], pair[0]) for option, pair in options.items()}
+            for name, options in self.agents.items()
+        }
+        defaults = {name: (after, before) for name, (before, after) in self.defaults.items()}
+        return Applied(self.plan, self.policy, agents, defaults).lines
 
     def __repr__(self) -> str:
         return "\n".join(self.lines) or "Nothing changes: all is so already."

@@ -62,6 +62,7 @@ class Run(Reading):
         grades: What its answers were found to be worth.
         trials: What trials found, with its rows or earlier ones of the session that asked the same, the last one last.
         advised_by: What its advice was last asked to put first, so that a number means the change that was seen.
+        advised: How often its advice was asked for.
     """
 
     def __init__(
@@ -79,7 +80,7 @@ class Run(Reading):
         self.session, self.grades = session, GradeBook() if session is None else session.grades
         self.forecasts = Forecasts()
         self.trials: list[Trial] = [] if record.forecast or not self.grades.trials else self._trials_before()
-        self.advised_by = "seconds"
+        self.advised_by, self.advised = "seconds", 0
         self.rules = () if driver is None else driver.alerts.rules
 
     def __getstate__(self) -> dict[str, object]:
@@ -270,7 +271,7 @@ class Run(Reading):
         Args:
             by: What counts: `seconds` or `dollars`.
         """
-        self.advised_by = by
+        self.advised_by, self.advised = by, self.advised + 1
         return advise(Outlook(self.forecaster(), self.trials), self.totals.wall_s, self.totals.cost_usd, by=by)
 
     def apply(self, what: object) -> Applied:

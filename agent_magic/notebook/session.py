@@ -6,7 +6,7 @@ import atexit
 import os
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agent_magic.api import Ledger, Plan, Run, simulating
 from agent_magic.api import Session as Shared
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from agent_magic.declare.context import Context
     from agent_magic.declare.step import Step
     from agent_magic.engine.pacing.routing import Route
+    from agent_magic.forecast.advice.advice import Advice
     from agent_magic.live.driver import Driver
     from agent_magic.live.mcp import McpServer
     from agent_magic.live.people import Desk
@@ -115,6 +116,26 @@ PINNED = "AGENT_MAGIC_CASSETTE"
 """The variable of the environment that names a cassette which answers, whatever a notebook says it connects to."""
 
 
+class Linted(NamedTuple):
+    """What was found in a plan that has not run.
+
+    Attributes:
+        run: The plan's estimate as a run.
+        advice: What was found.
+        last: The last run then; `None` before the first.
+        advised: How often the advice for that had been asked for.
+    """
+
+    run: Run
+    advice: Advice
+    last: Run | None
+    advised: int
+
+    def is_newest(self, last: Run | None) -> bool:
+        """Return whether no advice for the last run was seen since then."""
+        return last is None or last.advised == (self.advised if last is self.last else 0)
+
+
 class Session:
     """What one kernel knows.
 
@@ -133,7 +154,8 @@ class Session:
         theme: The colours of pictures, as the page that showed the last run has them.
         servers: The servers of tools that run, by name.
         workers: The workers that make the requests; `None` where the kernel does.
-        applied: What was applied, the last one last: its words, and what takes it back.
+        applied: What was applied, the last one last: what its words are when it is taken back, and what does that.
+        linted: What `%agents lint` found last for each plan, the last one last.
     """
 
     def __init__(self) -> None:
@@ -157,6 +179,7 @@ class Session:
         self.theme: Theme = "auto"
         self.servers: dict[str, McpServer] = {}
         self.applied: list[tuple[str, list[Callable[[], None]]]] = []
+        self.linted: list[Linted] = []
         self._views: list[LiveView] = []
 
     def registry(self, plan: str = DEFAULT_PLAN) -> Registry:
@@ -479,6 +502,16 @@ class Session:
                 history, prices = self.shared.history, driver.prices
                 return Run(driver.record, driver, history=history, prices=prices, session=self.shared)
         return self.last_run()
+
+    def take_lint(self, run: Run, advice: Advice) -> None:
+        """Keep what was found for a plan, so that `%agents apply` knows what its numbers and findings mean.
+
+        Args:
+            run: The plan's estimate as a run.
+            advice: What was found.
+        """
+        others = [one for one in self.linted if one.run.plan.name != run.plan.name]
+        self.linted = [*others, Linted(run, advice, self.last, 0 if self.last is None else self.last.advised)]
 
     def settle(self, run: Run) -> None:
         """Record a run that is over, or was stopped."""

@@ -14,6 +14,7 @@ from agent_magic.notebook.command import Parser
 from agent_magic.notebook.magics import AgentMagics
 from agent_magic.notebook.planning import confirm
 from agent_magic.notebook.session import DEFAULT_PLAN
+from agent_magic.notebook.verbs.plans import VERBS as PLANS
 from agent_magic.notebook.verbs.runs import VERBS as RUNS
 from agent_magic.notebook.verbs.worth import VERBS, graders_of
 from tests.measure.test_each import known
@@ -126,3 +127,72 @@ def test_a_batch_in_memory_is_said(magics, capsys):
     given = parser.read("--batch --yes")
     asyncio.run(confirm(magics, given, magics.freeze(given)))
     assert "note: the ledger is in memory" in capsys.readouterr().out
+
+
+def shown(line: str) -> Parser:
+    """The parser of a command."""
+    parser = Parser(f"%agents {line}")
+    PLANS[line].options(parser)
+    return parser
+
+
+@pytest.fixture
+def chain() -> AgentMagics:
+    """A session that has run one plan, and lints another in which one agent waits for nothing it uses."""
+    found = AgentMagics(InteractiveShell.instance())
+    found.agent("only", "One")
+    found.agent("c1 --plan bad", "One")
+    found.agent("c2 --plan bad --after c1", "Two")
+    run = asyncio.run(Plan(found.session.registry().agents, name=DEFAULT_PLAN).run(client=known({"One": "1"})))
+    found.shell.user_ns.update(run=run)
+    return found
+
+
+def lint(magics: AgentMagics):
+    """Keep what `found = %agents lint --plan bad` keeps; return the place of the change that it can make."""
+    advice = asyncio.run(PLANS["lint"].do(magics, shown("lint").read("--plan bad")))
+    magics.shell.user_ns["found"] = advice
+    return next(place for place, one in enumerate(advice.changes) if "c2" in one.options)
+
+
+@pytest.mark.parametrize("has_run", [True, False])
+@pytest.mark.parametrize("what", ["{0}", "found.changes[{1}]"])
+def test_what_lint_found_is_applied_to_the_plan_that_it_is_of(chain, what, has_run):
+    """Its number means what was seen last; and a variable holds it, before any run and for any plan."""
+    chain.session.last = chain.shell.user_ns["run"] if has_run else None
+    place = lint(chain)
+    chain.agents(f"apply {what.format(place + 1, place)}")
+    assert () == next(one for one in chain.session.registry("bad").agents if one.name == "c2").after
+    chain.agents("undo")
+    assert ("c1",) == next(one for one in chain.session.registry("bad").agents if one.name == "c2").after
+
+
+def test_a_number_means_the_advice_that_was_seen_last(chain):
+    """Advice for the last run that was asked for after lint counts."""
+    chain.session.last = run = chain.shell.user_ns["run"]
+    lint(chain)
+    with pytest.raises(UsageError, match=r"lint found \d changes? in 'bad'"):
+        chain.agents("apply 9")
+    run.advise()
+    with pytest.raises(UsageError, match=r"advice for the last run has \d change"):
+        chain.agents("apply 9")
+
+
+def test_what_is_taken_back_reads_the_other_way_round(magics, capsys):
+    """What it is now, and what it is again."""
+    magics.shell.user_ns.update(row={"model": {"second": "claude-opus-5-5"}}, out={"drop": "first"})
+    magics.agents("apply row")
+    magics.agents("undo")
+    magics.agents("apply out")
+    magics.agents("undo")
+    said = capsys.readouterr().out
+    assert "Taken back:\nsecond: model claude-opus-5-5 -> claude-haiku-5-5" in said
+    assert "Taken back:\nfirst: declared again" in said
+
+
+@pytest.mark.parametrize("what", ["row.nothing", "row[9]", "row.__class__", "row['a']"])
+def test_a_variable_has_no_such_thing(magics, what):
+    """It is a usage error, and no code is run."""
+    magics.shell.user_ns["row"] = [1]
+    with pytest.raises(UsageError, match="apply row"):
+        magics.agents(f"apply {what}")

@@ -81,7 +81,9 @@ async def _lint(ctx: CommandContext, given: Namespace) -> Advice:
     plan = ctx.freeze(given)
     found = await estimated(plan, ctx.session, ctx.policy(given))
     cells = [str(cell) for cell in ctx.shell.user_ns.get("In", ())]
-    return lint(found, cells, ctx.session.shared.price_book(lambda _: None))  # the estimate says what has none
+    advice = lint(found, cells, ctx.session.shared.price_book(lambda _: None))  # the estimate says what has none
+    ctx.session.take_lint(Run(found.likely), advice)
+    return advice
 
 
 def _todo(ctx: CommandContext, given: Namespace) -> None:
@@ -146,7 +148,11 @@ VERBS = {
         add_run_options,
         _lint,
         waits=True,
-        examples=("%agents lint", "found = %agents lint    # found.frame has a row for each rule"),
+        examples=(
+            "%agents lint",
+            "%agents apply 1    # the first change that it names",
+            "found = %agents lint    # found.frame has a row for each rule",
+        ),
     ),
     "todo": Verb(
         "Show the plan as a checklist, with what a run has done of it. plan.todo() is a frame.",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -97,14 +98,17 @@ async def _trial(ctx: CommandContext, given: Namespace) -> Trial | None:
 
 
 def _apply_options(parser: Parser) -> None:
-    what = "A number of %agents advise, or a variable: a row of a what-if, a setting. Without: what the trial chose."
+    what = (
+        "A number of %agents advise or %agents lint, whichever was seen last, or a variable: a row of a what-if, a "
+        "setting, found.changes[0]. Without: what the trial chose."
+    )
     parser.add_argument("what", nargs="?", metavar="WHAT", help=what)
 
 
 def _apply(ctx: CommandContext, given: Namespace) -> None:
     session = ctx.session
-    run = session.last_run()
-    found = run.apply(_wanted(ctx, run, given.what))
+    run, what = _wanted(ctx, given.what)
+    found = run.apply(what)
     if not found.lines:
         say(repr(found))
         return
@@ -116,7 +120,7 @@ def _apply(ctx: CommandContext, given: Namespace) -> None:
         else:
             registry.change(name, **{option: after for option, (_, after) in options.items()})
     undo += [ctx.configure(name, after) for name, (_, after) in found.defaults.items()]
-    session.applied.append(("\n".join(found.lines), undo))
+    session.applied.append(("\n".join(found.undone), undo))
     changed = [name for name, options in found.agents.items() if "dropped" not in options]
     cells = (
         f" The cell{'s' * (len(changed) > 1)} of {listed(changed)} still {'say' if changed[1:] else 'says'} what was."
@@ -125,25 +129,47 @@ def _apply(ctx: CommandContext, given: Namespace) -> None:
     show_page(diff_page(found.rows, found.prompts, note), graphic=is_kernel(ctx.shell))
 
 
-def _wanted(ctx: CommandContext, run: Run, what: str | None) -> object:
-    """Return what is to be applied."""
-    if what is None:
-        if not run.trials:
-            raise UsageError("%agents apply needs a number of %agents advise, a variable, or a trial before it.")
-        return run.trials[-1]
-    if what.isdigit():
-        changes = run.advise(by=run.advised_by).changes
+def _wanted(ctx: CommandContext, what: str | None) -> tuple[Run, object]:
+    """Return what is to be applied, and to which run: of what lint found, that is the estimate of its plan."""
+    session = ctx.session
+    if what is not None and what.isdigit():
+        newest = session.linted[-1] if session.linted and session.linted[-1].is_newest(session.last) else None
+        if newest is not None:
+            changes, whose = newest.advice.changes, f"%agents lint found {{}} in {newest.run.plan.name!r}"
+        else:
+            run = session.last_run()
+            changes, whose = run.advise(by=run.advised_by).changes, "the advice for the last run has {}"
         if not 0 < int(what) <= len(changes):
             # The number may be of another run's advice: what was shown last need not be of the run that was last.
-            found = f"the advice for the last run has {plural(len(changes), 'change')}"
+            found = whose.format(plural(len(changes), "change"))
             raise UsageError(
                 f"%agents apply {what}: {found}. For an earlier run: chosen = run.advise().changes[0], then "
                 "%agents apply chosen."
             )
-        return changes[int(what) - 1]
-    if what not in ctx.shell.user_ns:
-        raise UsageError(f"%agents apply {what}: there is no such variable.{did_you_mean(what, ctx.shell.user_ns)}")
-    return ctx.shell.user_ns[what]
+        return session.last_run() if newest is None else newest.run, changes[int(what) - 1]
+    if what is None:
+        run = session.last_run()
+        if not run.trials:
+            raise UsageError("%agents apply needs a number of %agents advise, a variable, or a trial before it.")
+        return run, run.trials[-1]
+    value = _variable(ctx, what)
+    found = [one.run for one in session.linted if any(value is each for each in one.advice.changes)]
+    return found[0] if found else session.last_run(), value
+
+
+def _variable(ctx: CommandContext, what: str) -> object:
+    """Return the value of a variable, or of what it has: `found.changes[0]`."""
+    read = re.fullmatch(r"(\w+)((?:\.[^\W_]\w*|\[-?\d+\])*)", what)
+    name = read[1] if read is not None else what
+    if name not in ctx.shell.user_ns:
+        raise UsageError(f"%agents apply {what}: there is no such variable.{did_you_mean(name, ctx.shell.user_ns)}")
+    value = ctx.shell.user_ns[name]
+    for field, place in re.findall(r"\.(\w+)|\[(-?\d+)\]", "" if read is None else read[2]):
+        try:
+            value = getattr(value, field) if field else value[int(place)]
+        except (AttributeError, LookupError, TypeError) as error:
+            raise UsageError(f"%agents apply {what}: {error}.") from None
+    return value
 
 
 def _undo(ctx: CommandContext, _: Namespace) -> None:
@@ -188,10 +214,16 @@ VERBS = {
         ),
     ),
     "apply": Verb(
-        "Change what is declared: by a number of %agents advise, a row of a what-if, or what the last trial chose.",
+        "Change what is declared: by a number of %agents advise or %agents lint, a row of a what-if, or what the last "
+        "trial chose.",
         _apply_options,
         _apply,
-        examples=("%agents apply 2", "%agents apply    # what the trial chose", "%agents apply row"),
+        examples=(
+            "%agents apply 2",
+            "%agents apply    # what the trial chose",
+            "%agents apply row",
+            "%agents apply found.changes[0]    # found = %agents lint",
+        ),
     ),
     "undo": Verb(
         "Take back what was applied last.",
