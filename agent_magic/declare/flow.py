@@ -222,6 +222,14 @@ class Flow:
                 found[step] = Left("unused", "not needed at the least", UNUSED)
             elif one.when is not None:
                 found[step] = Left("skipped", f"condition is false: {one.when}", CONDITION)
+        return self._following(found)
+
+    def _following(self, left: Mapping[int, Left]) -> dict[int, Left]:
+        """Return what is left out with what follows: places for the items of a place, what cannot do without."""
+        found = dict(left)
+        for step in self._plan.dag.order:
+            if step in self.decides and step not in found and (why := self.follows(step, found)) is not None:
+                found[step] = why
         return found
 
     def at_most(self, rounds: int | None, most: int | None) -> dict[int, Left]:
@@ -240,7 +248,7 @@ class Flow:
                 found[step] = Left("unused", f"at most {most} items", UNUSED)
         return found
 
-    def likely(self, answered: Mapping[str, int]) -> tuple[dict[int, Left], int]:
+    def likely(self, answered: Mapping[str, int], rounds: Mapping[str, int]) -> tuple[dict[int, Left], int]:
         """Return what earlier runs did not need in more than half of the cases.
 
         A place is likely to be needed where it was answered at least half as often as the first of its kind, and a
@@ -248,6 +256,8 @@ class Flow:
 
         Args:
             answered: How often each step was answered, by its name.
+            rounds: The most rounds that loops had, by the names of their steps: whether a later round is needed nobody
+                knows where most of them got to the last of those, so that it counts as needed.
 
         Returns:
             What is left out, and of how many steps something is known.
@@ -268,10 +278,14 @@ class Flow:
             else:
                 continue
             asked = max((answered.get(name, 0) for name in basis), default=0)
+            if one.part is not None and one.part.rounds:
+                most = rounds.get(one.part.group, 0)
+                if 0 < most < one.part.number and 2 * answered.get(f"{one.part.group}_{most}", 0) >= asked:
+                    continue
             known += asked > 0
             if 2 * answered.get(one.name, 0) < asked:
                 found[step] = left
-        return found, known
+        return self._following(found), known
 
     def unmet(self, answers: Mapping[str, Any]) -> list[tuple[str, str]]:
         """Return the loops whose last round ran without its condition being met: the step that begins each, and that.

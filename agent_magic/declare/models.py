@@ -14,7 +14,7 @@ from __future__ import annotations
 import hashlib
 import json
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from agent_magic.declare.condition import condition_of
 from agent_magic.declare.schema import lacking, schema_of
@@ -23,6 +23,7 @@ from agent_magic.errors import DeclarationError, UndefinedField
 
 if TYPE_CHECKING:
     from agent_magic.declare.agent import Agent
+    from agent_magic.declare.step import Step
 
 ANSWER = "answer"
 """The name of the answer in the condition of `escalate`."""
@@ -42,7 +43,19 @@ def candidates_of(model: str | None) -> tuple[str, ...] | None:
 
 def job_of(agent: Agent) -> str:
     """Return the fingerprint of what an agent asks, whatever the model and the row: grades of one job compare."""
-    asked = [agent.prompt, agent.system_text, agent.context, agent.effort, agent.schema, agent.tools_text]
+    return _fingerprint(agent, agent.effort)
+
+
+def prompt_of(step: Step) -> str:
+    """Return the fingerprint of what an agent is told, whatever model, effort and row: how long answers are, that says.
+
+    It is empty for a task.
+    """
+    return "" if step.is_task else _fingerprint(cast("Agent", step), None)
+
+
+def _fingerprint(agent: Agent, effort: str | None) -> str:
+    asked = [agent.prompt, agent.system_text, agent.context, effort, agent.schema, agent.tools_text]
     return hashlib.sha256(json.dumps([*asked, agent.cite, agent.attach]).encode()).hexdigest()
 
 

@@ -16,7 +16,7 @@ from agent_magic.engine.retry import FIRST_BACKOFF_S, JITTER, LONGEST_BACKOFF_S,
 from agent_magic.forecast.terms import facts_of, policy_of
 from agent_magic.record.answer import CHARS_PER_TOKEN, ESCALATED, NOTHING_USED, TOOL_USE
 from agent_magic.record.call import stretches
-from agent_magic.record.history import past_of
+from agent_magic.record.history import Told
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -185,9 +185,9 @@ def _wrote(step: Tried) -> bool:
 
 def rows_of(record: RunRecord) -> Iterator[Past]:
     """Yield the complete answers of a run whose seconds count, replayed ones too."""
-    simulated = record.simulated  # looks at every result
+    simulated, told = record.simulated, Told(record.plan)  # looks at every result
     for attempt in record.attempts:
-        if _is_timed(attempt) and (row := past_of(attempt, simulated=simulated)) is not None:
+        if _is_timed(attempt) and (row := told.past(attempt, simulated=simulated)) is not None:
             yield row
 
 

@@ -195,7 +195,8 @@ class Forecaster:
         limited = frozenset(ceilings) if scenario.limits != {} else self._pools(scenario)  # no limits refuse nobody
         without, decided = scenario.dropped | frozenset(self._beyond(scenario)), self._decided(scenario)
         by_batch = self._by_batch(policy).difference(without, decided.left)
-        works = self.evidence.works(scenario.models, scenario.efforts, without, limited, by_batch, frozenset(decided.left))
+        changes = scenario.models, scenario.efforts, without, limited
+        works = self.evidence.works(*changes, by_batch, frozenset(decided.left))
         works = self._changed(works, scenario)
         basis = "assumed" if decided.assumed else works.basis
         if self._base is not None:  # what is forecast from a forecast stands on no more than that does

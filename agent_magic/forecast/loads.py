@@ -14,6 +14,7 @@ from dataclasses import replace
 from itertools import product
 from typing import TYPE_CHECKING, Final, Literal
 
+from agent_magic.declare.flow import is_reserved
 from agent_magic.declare.units import plural
 from agent_magic.declare.validation import check_word, is_number, must_be
 from agent_magic.engine.pacing.limits import Limits
@@ -80,7 +81,7 @@ def under_load(
         raise must_be("rpm", "a number above 0", rpm)
     if not (is_number(colleague) and 0 <= colleague < 1):
         raise must_be("colleague", "a number from 0 to below 1", colleague)
-    forecaster = estimate.forecaster()
+    forecaster = estimate.forecaster(record=estimate.likely)
     alone = forecaster.forecast(Scenario(limits={}), ranges=False)
     sent = [] if alone.record is None else [one for one in alone.record.attempts if one.usage is not None]
     first = {one.name for one in forecaster.record.results if not one.layer}
@@ -96,11 +97,23 @@ def under_load(
     if on_limit == "reject" and asked.policy is not None:
         asked = replace(asked, policy=replace(asked.policy, max_attempts=1), paced=False)
     found = forecaster.forecast(asked)
-    words = (f"{load}: {LOADS[load]}; {on_limit}: {ON_RATE_LIMIT[on_limit]}", f"the estimate ({estimate.stands_on})")
+    words = [f"{load}: {LOADS[load]}; {on_limit}: {ON_RATE_LIMIT[on_limit]}", f"the estimate ({estimate.stands_on})"]
+    words += filter(None, [places_words(estimate)])
     note = found.note._replace(basis=estimate.basis, assumed="; ".join([*words, found.note.assumed]))
     if found.record is not None:
         found.record.label_forecast(note)
     return replace(found, note=note)
+
+
+def places_words(estimate: Estimate) -> str:
+    """Say which of the reserved places of a plan count under a load; empty where it has none."""
+    likely = estimate.likely
+    reserved = [step for step, one in enumerate(likely.plan.agents) if is_reserved(one) and one.hedges is None]
+    if not reserved:
+        return ""
+    needed = sum(not likely.results[step].is_left_out for step in reserved)
+    told = "all count" if needed == len(reserved) else f"{needed:,} count, as many as are likely by earlier runs"
+    return f"of {len(reserved):,} reserved places {told}"
 
 
 def _holding(limits: Limits, amount: float) -> Limits:

@@ -6,6 +6,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from agent_magic.declare.content import tokens_of
+from agent_magic.declare.models import prompt_of
 from agent_magic.declare.units import plural
 from agent_magic.forecast.evidence import (
     BEATEN_BY_OTHERS,
@@ -257,9 +258,8 @@ class Evidence:
         self.seen = seen_of(record)
         self.refusal_s = refusal_s_of(record)
         own = list(rows_of(record))
-        known = set(own)
-        earlier = [row for row in history or () if row.simulated == self.simulated]
-        earlier = [row for row in earlier if row._replace(elsewhere=False) not in known]
+        known, rows = {row.bare for row in own}, history or ()
+        earlier = [row for row in rows if row.simulated == self.simulated and row.bare not in known]
         self.history = History([*earlier, *own])
         self.speeds = Speeds(self.history)
         lengths = [one.output_tokens for one in self.seen if one.output_tokens is not None]
@@ -492,7 +492,7 @@ class _Modelling:
         same = model == seen.model and effort == seen.effort
         if same and seen.answered:
             return seen.output_tokens, SAME
-        earlier = self.evidence.history.of_agent(seen.name, model)
+        earlier = self.evidence.history.of_agent(seen.name, model, prompt_of(self.evidence.record.plan.agents[agent]))
         lengths = sorted(row.output_tokens for row in earlier if row.effort == effort and row.output_tokens is not None)
         if lengths:
             self.earlier.setdefault(f"length of their own answers by {model}", {})[seen.name] = len(lengths)

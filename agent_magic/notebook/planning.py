@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from IPython.core.error import UsageError
 
@@ -192,7 +192,8 @@ def _outlay(session: Session, plan: DeclaredPlan, policy: Policy, resumed: Resum
         asked = unbought(plan, where, shared.ledger, earlier, fresh=fresh, timeout_s=policy.timeout_s)
     prices = shared.price_book(lambda _: None)  # the line says how many have none
     terms = terms_ahead(plan, shared.client, shared.pacer)
-    found = estimate(plan, *foresee(plan, shared.client), policy, history=shared.history, prices=prices, ceilings=terms)
+    known: Any = {"history": shared.history, "simulated": session.simulates, "prices": prices, "ceilings": terms}
+    found = estimate(plan, *foresee(plan, shared.client), policy, **known)
     left = plan.numbers(leave)
     left_out = {*left, *plan.dag.descendants(left)}
     return outlay(found.expected[agent] for agent in asked if agent not in left_out)

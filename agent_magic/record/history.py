@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from agent_magic.declare.models import prompt_of
 from agent_magic.record.answer import PAID_BEFORE, TOOL_USE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from agent_magic.declare.plan import Plan
     from agent_magic.record.attempt import Attempt
     from agent_magic.record.results import RunRecord
 
@@ -35,6 +37,9 @@ class Past(NamedTuple):
         elsewhere: Whether it is simulated, by another mock server than the present one: its length counts, its seconds
             are of that one's speed.
         searches: Searches of the web that the provider made for it; `None` if unknown.
+        prompt: The fingerprint of what the agent was told, see `agent_magic.declare.models.prompt_of`; empty where that
+            is not known, as of answers of an earlier kernel.
+        rounds: The most rounds that its loop had; 0 where it is in none, or that is not known.
     """
 
     agent: str
@@ -48,6 +53,17 @@ class Past(NamedTuple):
     calls: bool = False
     elsewhere: bool = False
     searches: int | None = None
+    prompt: str = ""
+    rounds: int = 0
+
+    @property
+    def bare(self) -> Past:
+        """What is known of it in every kernel, by which two rows of one answer are alike."""
+        return self._replace(elsewhere=False, searches=None, prompt="", rounds=0)
+
+    def is_for(self, prompt: str) -> bool:
+        """Return whether it answers this prompt, or may do so."""
+        return self.prompt in {"", prompt}
 
 
 class History:
@@ -103,9 +119,9 @@ class History:
         rows = (row._replace(elsewhere=True) if row.simulated else row for row in self)
         return History(rows, time_factor=time_factor)
 
-    def of_agent(self, agent: str, model: str | None = None) -> tuple[Past, ...]:
-        """Return the answers that agents of this name had, from one model or from all."""
-        rows = self._by_agent.get(agent, ())
+    def of_agent(self, agent: str, model: str | None = None, prompt: str = "") -> tuple[Past, ...]:
+        """Return the answers that agents of this name had, from one model or from all, to one prompt or to all."""
+        rows = [row for row in self._by_agent.get(agent, ()) if not prompt or row.is_for(prompt)]
         return tuple(row for row in rows if model is None or row.model == model)
 
     def of_kin(self, agent: str, model: str | None = None) -> tuple[Past, ...]:
@@ -126,29 +142,51 @@ def kin_of(agent: str) -> str:
 
 def answers_of(record: RunRecord) -> Iterator[Past]:
     """Yield the complete answers that were measured in a run, without refusals."""
+    told = Told(record.plan)
     for attempt in record.attempts:
         if attempt.answer is None or attempt.source not in MEASURED:
             continue
         if attempt.price == PAID_BEFORE or attempt.answer.batch:  # an earlier run measured it; a batch measures none
             continue
-        if (row := past_of(attempt, simulated=attempt.source == "simulated")) is not None:
+        if (row := told.past(attempt, simulated=attempt.source == "simulated")) is not None:
             yield row
 
 
-def past_of(attempt: Attempt, *, simulated: bool) -> Past | None:
-    """Return the complete answer of an attempt as a row; `None` where there is none, or nobody knows its seconds."""
-    answer, api_s = attempt.answer, attempt.api_s
-    if answer is None or not attempt.is_answered or api_s is None:
-        return None
-    return Past(
-        attempt.agent,
-        attempt.model,
-        attempt.request.effort,
-        answer.usage.total_input_tokens,
-        answer.usage.output_tokens,
-        attempt.ttft_s,
-        api_s,
-        simulated=simulated,
-        calls=answer.stop_reason == TOOL_USE,
-        searches=answer.usage.searches,
-    )
+class Told:
+    """Writes the answers of a run as rows, with what its agents were told.
+
+    Args:
+        plan: Its plan.
+    """
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan, self._prompts = plan, dict[str, str]()
+
+    def past(self, attempt: Attempt, *, simulated: bool) -> Past | None:
+        """Return the complete answer of an attempt as a row; `None` where there is none, or nobody knows its seconds.
+
+        Args:
+            attempt: The attempt.
+            simulated: Whether its answer is simulated.
+        """
+        answer, api_s = attempt.answer, attempt.api_s
+        if answer is None or not attempt.is_answered or api_s is None:
+            return None
+        step = self._plan[attempt.agent]
+        name = step.name if step.part is None else step.part.group  # all of a group are told the same
+        if name not in self._prompts:
+            self._prompts[name] = prompt_of(step)
+        return Past(
+            attempt.agent,
+            attempt.model,
+            attempt.request.effort,
+            answer.usage.total_input_tokens,
+            answer.usage.output_tokens,
+            attempt.ttft_s,
+            api_s,
+            simulated=simulated,
+            calls=answer.stop_reason == TOOL_USE,
+            searches=answer.usage.searches,
+            prompt=self._prompts[name],
+            rounds=0 if step.part is None else step.part.rounds,
+        )

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from agent_magic.declare.agent import DEFAULT_MAX_TOKENS
 from agent_magic.declare.content import tokens_of
+from agent_magic.declare.models import prompt_of
 from agent_magic.declare.schema import schema_of, typical_chars
 from agent_magic.declare.tool import Tool
 from agent_magic.engine.batching import BATCH_MOST_S, BATCH_S
@@ -17,7 +18,7 @@ from agent_magic.record.history import History, kin_of
 from agent_magic.record.prices import SEARCH_USD
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Container, Sequence
 
     from agent_magic.declare.plan import Plan
     from agent_magic.declare.step import Step
@@ -110,7 +111,7 @@ class Guess(NamedTuple):
     searches: Span = NOTHING
 
 
-def guess_all(
+def guess_all(  # noqa: PLR0913 - all that a guess stands on
     plan: Plan,
     requests: Sequence[Request],
     held: Sequence[Answer | None],
@@ -120,6 +121,7 @@ def guess_all(
     *,
     terms: Terms | None = None,
     max_turns: int = 10,
+    left: Sequence[Container[int]] = ((), (), ()),
 ) -> list[Guess]:
     """Say of every agent what it may use and take.
 
@@ -132,11 +134,12 @@ def guess_all(
         pilot: Who has answers of a pilot. What nobody has seen of other agents of their models is estimated by those.
         terms: What the provider says of the models, how they count pictures for one.
         max_turns: The most requests for an answer of agents that set none.
+        left: The steps that are not needed at the low, the likely and the high end: nobody reads an answer of theirs.
     """
     speeds, counted = Speeds(history, history.time_factor), counted or [None] * len(plan)
     tried = [row for row in history if row.agent in pilot]
     shared: dict[
-        tuple[str, str, str | None, float | None, int | None], _Seen
+        tuple[str, str, str | None, float | None, int | None, str], _Seen
     ] = {}  # of agents without answers of their own, once a group
     found: dict[int, Guess] = {}
     for agent in plan.dag.order:
@@ -148,17 +151,19 @@ def guess_all(
         if held[agent] is not None:
             found[agent] = _held(request)
             continue
-        waits_for = [plan.index[name] for name in plan.inputs[agent]]
-        parents = [(found[one], tokens_factor(requests[one].model, request.model)) for one in waits_for]
         name = step.name
-        before = [one for one in parents if not one[0].held]
+        before = [
+            _Parent(found[one], tokens_factor(requests[one].model, request.model), at)
+            for one, at in _read_by(plan, agent, left)
+            if not found[one].held
+        ]
         attached = _attached(request, terms)
         turns = _turns(step, max_turns, history)
         if own := history.of_agent(name):
             guess = _guess(request, before, counted[agent], _seen(step, request, own, tried), speeds, attached)
             found[agent] = _searching(_in_turns(guess, turns), step, own)
             continue
-        key = (kin_of(name), request.model, request.effort, step.expect, step.expect_out)
+        key = (kin_of(name), request.model, request.effort, step.expect, step.expect_out, step.prompt)
         if key not in shared:
             kin = history.of_kin(name)
             shared[key] = _seen(step, request, kin, tried)._replace(piloted=any(row.agent in pilot for row in kin))
@@ -166,6 +171,41 @@ def guess_all(
         guess = _in_turns(_by_kin(guess, piloted=shared[key].piloted), turns)
         found[agent] = _searching(guess, step, history.of_kin(name))
     return [found[agent] for agent in range(len(plan))]
+
+
+class _Parent(NamedTuple):
+    """Whose answer an agent reads.
+
+    Attributes:
+        guess: What is expected of it.
+        by: The tokens that one of its tokens is for the agent's model.
+        at: Whether the agent reads it at the low, the likely and the high end.
+    """
+
+    guess: Guess
+    by: float
+    at: tuple[bool, ...]
+
+
+def _read_by(plan: Plan, agent: int, left: Sequence[Container[int]]) -> list[tuple[int, tuple[bool, ...]]]:
+    """Return whose answers an agent reads, and at which ends: of the rounds of a loop the last one that is needed."""
+    parents = [plan.index[name] for name in plan.inputs[agent]]
+    parts = {one: plan.agents[one].part for one in parents}
+    last: list[dict[str, int]] = [{} for _ in left]
+    for one, part in parts.items():
+        for end, without in enumerate(left):
+            if part is not None and part.rounds and one not in without:
+                last[end][part.group] = one
+    return [
+        (
+            one,
+            tuple(
+                one not in without and (part is None or not part.rounds or last[end][part.group] == one)
+                for end, without in enumerate(left)
+            ),
+        )
+        for one, part in parts.items()
+    ]
 
 
 def _held(request: Request) -> Guess:
@@ -235,7 +275,11 @@ class _Seen(NamedTuple):
 
 def _seen(step: Step, request: Request, earlier: Sequence[Past], pilot: Sequence[Past]) -> _Seen:
     """Look through the earlier answers of an agent or its group, those of a pilot, and what is declared."""
-    same = [row for row in earlier if (row.model, row.effort) == (request.model, request.effort)]
+    alike = [row for row in earlier if (row.model, row.effort) == (request.model, request.effort)]
+    told = prompt_of(step) if any(row.prompt for row in earlier) else ""
+    if request.schema:  # its type says more of a length than answers of who knows what type
+        earlier = [row for row in earlier if row.is_for(told)]
+    same = [row for row in alike if row.is_for(told)]
     tried = [row for row in pilot if (row.model, row.effort) == (request.model, request.effort)]
     length = _length(request, same, earlier, tried, step.expect_out)
     here = [row for row in same if not row.elsewhere]
@@ -244,7 +288,7 @@ def _seen(step: Step, request: Request, earlier: Sequence[Past], pilot: Sequence
 
 def _guess(
     request: Request,
-    parents: Sequence[tuple[Guess, float]],
+    parents: Sequence[_Parent],
     counted: int | None,
     seen: _Seen,
     speeds: Speeds,
@@ -253,9 +297,8 @@ def _guess(
     cap = request.max_tokens
     texts = request.texts()
     own = sum(map(len, texts)) // CHARS_PER_TOKEN + 1 + attached.likely if counted is None else counted
-    likely = round(sum(one.answer.likely * by for one, by in parents))
-    most = round(sum(one.cap * by for one, by in parents))
-    ends = (round(sum(one.answer[end] * by for one, by in parents)) for end in range(3))
+    ends = [round(sum(one.answer[end] * by for one, by, at in parents if at[end])) for end in range(3)]
+    likely, most = ends[1], round(sum(one.cap * by for one, by, at in parents if at[-1]))
     size = sum(len(text.encode(errors="replace")) for text in texts) + OVERHEAD_TOKENS + attached.most
     output, output_basis, length_words = seen.length
     output = Span(*(float(min(max(round(tokens), 1), cap)) for tokens in output))
@@ -369,7 +412,7 @@ def _length(
     ]
     if others:
         middle = Span.of(others).likely
-        words = f"length: {_answers(len(others))} by another model or effort, a quarter to four times"
+        words = f"length: {_answers(len(others))} by another {_other(request, earlier)}, a quarter to four times"
         return Span.around(middle, UNSEEN), "assumed", words
     if lengths := [float(row.output_tokens) for row in tried if row.output_tokens is not None]:
         words = f"length: as those of the pilot by {request.model} ({len(lengths)}), taken as a quarter to four times"
@@ -384,6 +427,12 @@ def _length(
     low, high = (round(ASSUMED_OUTPUT_TOKENS * factor) for factor in UNSEEN)
     words = f"length: assumed {ASSUMED_OUTPUT_TOKENS} tokens ({low:,}–{high:,}), no earlier answers"
     return Span.around(ASSUMED_OUTPUT_TOKENS, UNSEEN), "assumed", words
+
+
+def _other(request: Request, earlier: Sequence[Past]) -> str:
+    """Return what was other about answers that are not like the one to come."""
+    asked = (request.model, request.effort)
+    return "prompt" if any((row.model, row.effort) == asked for row in earlier) else "model or effort"
 
 
 def _timing(same: Sequence[Past]) -> tuple[Span, float, str]:

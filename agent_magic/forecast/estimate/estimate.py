@@ -36,13 +36,13 @@ from agent_magic.forecast.work import SAME, Try, Work
 from agent_magic.measure.metrics import Summary, summarize
 from agent_magic.measure.path import find_path
 from agent_magic.record.answer import Usage
-from agent_magic.record.history import History
+from agent_magic.record.history import History, kin_of
 from agent_magic.record.prices import SEARCH_USD, Prices, of_batch
 from agent_magic.record.results import RunRecord
 from agent_magic.record.terms import Ceiling, Terms
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from agent_magic.declare.attaching import Parts
     from agent_magic.declare.content import TokenRule
@@ -104,11 +104,14 @@ def estimate(  # noqa: PLR0913 - what a plan can be estimated by, each with its 
     simulated = simulated or bool(tried and tried.simulated)
     rows = _earlier(History() if history is None else history, pilot, simulated=simulated)
     terms = ceilings if isinstance(ceilings, Terms) else Terms({}, bool(ceilings), ceilings or {}, {})
-    guesses = guess_all(plan, requests, held, counted, rows, piloted, terms=terms, max_turns=policy.max_turns)
+    unneeded, words = _needed(plan, rows, held)
+    guess = partial(guess_all, plan, requests, held, counted, rows, piloted, terms=terms, max_turns=policy.max_turns)
+    guesses = guess(left=unneeded)
     cascades = cascades_of(plan, requests, held, rows, piloted, terms=terms)
     given: dict[str, Any] = {"terms": terms, "price": Pricing(book), "batch_s": batch_span(batch_times_s)[0]}
-    play_to = partial(_play, plan, requests, guesses, cascades, policy, history=history, **given)
-    ends, reserved, words = _ends(plan, rows, guesses, play_to)
+    given |= {"cascades": cascades, "policy": policy, "history": history}
+    ends = [_play(plan, requests, guesses, end=end, left=left, **given) for end, left in enumerate(unneeded)]
+    reserved = _play(plan, requests, guess(), end=1, left={}, **given) if unneeded[1] else ends[1]
     guesses = _with_batches(plan, policy, guesses, batch_times_s)
     totals, timeouts_s = [summarize(one) for one in ends], _timeouts_s(plan, policy, guesses)
     expected = tuple(_expect(plan, one, requests, guesses, cascades, ends, book) for one in range(len(plan)))
@@ -125,7 +128,7 @@ def estimate(  # noqa: PLR0913 - what a plan can be estimated by, each with its 
         simulated=simulated and bool(rows),
         pilot=tried,
         likely=ends[1],
-        forecaster=partial(Forecaster, reserved, prices=book, batch_times_s=batch_times_s),
+        forecaster=partial(Forecaster, record=reserved, prices=book, batch_times_s=batch_times_s),
     )
     return _within(found, policy, budget_usd, totals[1], timeouts_s)
 
@@ -194,6 +197,7 @@ def _expect(
     seconds, done = guess.seconds, [one.results[agent] for one in ends]
     if later:
         seconds = _span([own if one.is_left_out else one.work_s for own, one in zip(seconds, done, strict=True)])
+    there = [bool(one.attempts or not one.is_left_out) for one in done]
     part = plan.agents[agent].part
     aside = [price(one, guess.cap) for one in guess.aside]
     likely, sure = (None if one is None else one + searches_usd for one in aside)
@@ -202,8 +206,8 @@ def _expect(
         plan.dag.layer[agent],
         "" if guess.is_task else request.model,
         guess.held,
-        guess.input,
-        guess.output,
+        _where(there, guess.input),
+        _where(there, guess.output),
         seconds,
         cost,
         most,
@@ -215,6 +219,11 @@ def _expect(
         "" if part is None else part.group,
         part is not None and part.is_counted,
     )
+
+
+def _where(there: Sequence[bool], tokens: Span) -> Span:
+    """Return the tokens of an agent, none at an end at which it is not needed, as its dollars are."""
+    return Span(*(one if is_there else 0.0 for is_there, one in zip(there, tokens, strict=True)))
 
 
 def _weakest(expected: Sequence[Expected]) -> Basis:
@@ -261,10 +270,10 @@ def _play(  # noqa: PLR0913 - all that an end of an estimate stands on
     plan: Plan,
     requests: Sequence[Request],
     guesses: Sequence[Guess],
+    *,
     cascades: Mapping[int, Sequence[NextModel]],
     policy: Policy,
     end: int,
-    *,
     terms: Terms,
     price: Pricing,
     history: History | None,
@@ -414,23 +423,16 @@ def _earlier(history: History, pilot: RunRecord | None, *, simulated: bool) -> H
     return History(rows, time_factor=history.time_factor)
 
 
-def _ends(
-    plan: Plan, earlier: Iterable[Past], guesses: Sequence[Guess], play_to: Callable[..., RunRecord]
-) -> tuple[list[RunRecord], RunRecord, list[str]]:
-    """Return the low, the likely and the high end, the likely one with every place needed, and that in one line."""
-    unneeded, words = _needed(plan, earlier, guesses)
-    ends = [play_to(end, left=left) for end, left in enumerate(unneeded)]
-    return ends, play_to(1, left={}) if unneeded[1] else ends[1], words
-
-
 def _needed(
-    plan: Plan, earlier: Iterable[Past], guesses: Sequence[Guess]
+    plan: Plan, earlier: Iterable[Past], held: Sequence[Answer | None]
 ) -> tuple[tuple[Mapping[int, Left], ...], list[str]]:
     """Return what is left out at the low, the likely and the high end, and that in one line."""
     if plan.flow is None:
         return ({}, {}, {}), []
-    found, known = plan.flow.likely(Counter(row.agent for row in earlier if not row.calls))
-    left = {step: why for step, why in found.items() if not guesses[step].held}
+    answers = [row for row in earlier if not row.calls]
+    rounds = {kin_of(row.agent): row.rounds for row in sorted(answers, key=lambda row: row.rounds) if row.rounds}
+    found, known = plan.flow.likely(Counter(row.agent for row in answers), rounds)
+    left = {step: why for step, why in found.items() if held[step] is None}
     hedges = [step for step, one in enumerate(plan.agents) if one.hedges is not None]
     places = [step for step, one in enumerate(plan.agents) if is_reserved(one) and one.hedges is None]
     asked = sum(one.when is not None for one in plan.agents)

@@ -139,7 +139,7 @@ class Estimate:
         simulated: Whether it is based on simulated answers.
         pilot: Which agents were run to find out; `None` without a pilot.
         likely: The run that is foreseen, with every agent as it is likely to be.
-        forecaster: Makes what answers what-ifs of the same with all its reserved places needed.
+        forecaster: Makes what answers what-ifs of the same with all its reserved places needed, or of another record.
     """
 
     plan: str

@@ -13,7 +13,7 @@ from agent_magic.declare.cells import to_cell
 from agent_magic.declare.presets import PRESETS
 from agent_magic.declare.units import plural
 from agent_magic.forecast.advice.advice import Advice, lint
-from agent_magic.forecast.loads import LOADS, loads_frame, under_load, verdict_on
+from agent_magic.forecast.loads import LOADS, loads_frame, places_words, under_load, verdict_on
 from agent_magic.measure.plans import todo_frame, todo_markdown
 from agent_magic.notebook.command import CommandContext, Parser, Verb, add_plan, one_of
 from agent_magic.notebook.files.cells import to_notebook
@@ -116,6 +116,8 @@ async def _scenario(ctx: CommandContext, given: Namespace) -> Run | pd.DataFrame
     if given.load is not None:
         one_of("%agents scenario", given.load, LOADS)
     found = await estimated(ctx.freeze(given), ctx.session, ctx.policy(given))
+    if places := places_words(found):
+        note(places)
     account = {"rpm": given.rpm, "colleague": given.colleague}
     if given.load is None:
         frame = loads_frame(found, **account)
