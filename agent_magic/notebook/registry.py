@@ -314,6 +314,17 @@ class Registry:
         return [f"now stale: {', '.join(others[:5])}" + (" …" if len(others) > 5 else "")] if others else []
 
 
+def steps_in_variables(namespace: Mapping[str, Any]) -> str:
+    """Return what to do with steps that only variables hold, such as those of a plan in Python; empty for none."""
+    found = [name for name, one in namespace.items() if isinstance(one, Agent | Task) and one.name == name]
+    if not found:
+        return ""
+    return (
+        f" The variable {found[0]} holds a step, which counts where a declared one names it. Run it by "
+        f"await am.Plan([{found[0]}]).run(), or declare it: @am.task above a function, %%agent for a prompt."
+    )
+
+
 def _is_of(one: Declared[Any], cell: Cell) -> bool:
     """Return whether a cell declared this, in an earlier run or now."""
     return cell.id is not None and one.cell.id == cell.id

@@ -23,7 +23,7 @@ from agent_magic.forecast.calibration import Forecasts
 from agent_magic.live.ahead import unbought
 from agent_magic.live.earlier import Earlier
 from agent_magic.notebook.front_end import note
-from agent_magic.notebook.registry import Registry
+from agent_magic.notebook.registry import Registry, steps_in_variables
 from agent_magic.notebook.warmup import LOADERS, WarmUp
 from agent_magic.providers.anthropic.client import Claude
 from agent_magic.providers.dask.client import DEFAULT_WORKERS, Dask
@@ -251,7 +251,7 @@ class Session:
             others = f" Declared are agents of: {', '.join(self.plans)}." if self.plans else ""
             raise PlanError(
                 f"No agents are declared yet in {name!r}. Write a cell that starts with %%agent NAME.{others}"
-                f"{_steps_in_variables(namespace)}"
+                f"{steps_in_variables(namespace)}"
             )
         registry.adopt(namespace)
         declared = tuple(
@@ -577,17 +577,6 @@ class Session:
 def shown_name(agent: Step) -> str:
     """Return the name an agent was declared under: of one of a group, the group's."""
     return agent.name if agent.part is None else agent.part.group
-
-
-def _steps_in_variables(namespace: Mapping[str, Any]) -> str:
-    """Return what to do with steps that only variables hold, such as those of a plan in Python; empty for none."""
-    found = [name for name, one in namespace.items() if isinstance(one, Agent | Task) and one.name == name]
-    if not found:
-        return ""
-    return (
-        f" The variable {found[0]} holds a step, which counts where a declared one names it. Run it by "
-        f"await am.Plan([{found[0]}]).run(), or declare it: @am.task above a function, %%agent for a prompt."
-    )
 
 
 def _with_ancestors(declared: tuple[Step, ...], wanted: list[str]) -> tuple[Step, ...]:

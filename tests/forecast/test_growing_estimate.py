@@ -7,7 +7,7 @@ import pytest
 import agent_magic as am
 from agent_magic.declare.plan import Plan as Declared
 from agent_magic.forecast.loads import under_load
-from agent_magic.notebook.planning import _outlay
+from agent_magic.notebook.planning import Resumed, _outlay
 from agent_magic.notebook.session import Session
 from agent_magic.record.history import History, Past
 from tests.live.virtual import MODEL, Reply, drive
@@ -120,7 +120,7 @@ def test_what_a_retry_costs_is_what_the_plan_says(monkeypatch):
     for row in history_of(MAP):
         session.shared.history.add(row._replace(simulated=True))
     found = MAP.estimate(session=session.shared, simulated=True)
-    what = _outlay(session, MAP, am.Policy(), None, None, fresh=True)
+    what = _outlay(session, MAP, am.Policy(), Resumed(None), fresh=True)
     assert found.cost is not None
     assert found.cost.likely == pytest.approx(what.usd)
     session.close()

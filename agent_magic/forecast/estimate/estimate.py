@@ -42,7 +42,7 @@ from agent_magic.record.results import RunRecord
 from agent_magic.record.terms import Ceiling, Terms
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from agent_magic.declare.attaching import Parts
     from agent_magic.declare.content import TokenRule
@@ -106,12 +106,9 @@ def estimate(  # noqa: PLR0913 - what a plan can be estimated by, each with its 
     terms = ceilings if isinstance(ceilings, Terms) else Terms({}, bool(ceilings), ceilings or {}, {})
     unneeded, words = _needed(plan, rows, held)
     guess = partial(guess_all, plan, requests, held, counted, rows, piloted, terms=terms, max_turns=policy.max_turns)
-    guesses = guess(left=unneeded)
     cascades = cascades_of(plan, requests, held, rows, piloted, terms=terms)
-    given: dict[str, Any] = {"terms": terms, "price": Pricing(book), "batch_s": batch_span(batch_times_s)[0]}
-    given |= {"cascades": cascades, "policy": policy, "history": history}
-    ends = [_play(plan, requests, guesses, end=end, left=left, **given) for end, left in enumerate(unneeded)]
-    reserved = _play(plan, requests, guess(), end=1, left={}, **given) if unneeded[1] else ends[1]
+    given: Any = {"terms": terms, "price": Pricing(book), "batch_s": batch_span(batch_times_s)[0], "history": history}
+    guesses, ends, reserved = _ends(guess, partial(_play, plan, requests, cascades, policy, **given), unneeded)
     guesses = _with_batches(plan, policy, guesses, batch_times_s)
     totals, timeouts_s = [summarize(one) for one in ends], _timeouts_s(plan, policy, guesses)
     expected = tuple(_expect(plan, one, requests, guesses, cascades, ends, book) for one in range(len(plan)))
@@ -269,10 +266,10 @@ def _limited_by(
 def _play(  # noqa: PLR0913 - all that an end of an estimate stands on
     plan: Plan,
     requests: Sequence[Request],
-    guesses: Sequence[Guess],
-    *,
     cascades: Mapping[int, Sequence[NextModel]],
     policy: Policy,
+    guesses: Sequence[Guess],
+    *,
     end: int,
     terms: Terms,
     price: Pricing,
@@ -285,9 +282,9 @@ def _play(  # noqa: PLR0913 - all that an end of an estimate stands on
     Args:
         plan: The plan.
         requests: Per agent, what it asks.
-        guesses: Per agent, what it may use and take.
         cascades: The further models of agents that have some.
         policy: How to run.
+        guesses: Per agent, what it may use and take.
         end: 0 takes the low end of everything, 1 what is likely, 2 the high end.
         terms: The rate limits that are known, what a pacer has learned, whether the key is untried.
         price: What tokens cost.
@@ -421,6 +418,15 @@ def _earlier(history: History, pilot: RunRecord | None, *, simulated: bool) -> H
     """Return the earlier answers that count, simulated or real, and those of a pilot."""
     rows = with_pilot([row for row in history if row.simulated == simulated], pilot)
     return History(rows, time_factor=history.time_factor)
+
+
+def _ends(
+    guess: Callable[..., list[Guess]], play_to: Callable[..., RunRecord], unneeded: Sequence[Mapping[int, Left]]
+) -> tuple[list[Guess], list[RunRecord], RunRecord]:
+    """Return what is expected, the low, the likely and the high end, and the likely one with every place needed."""
+    guesses = guess(left=unneeded)
+    ends = [play_to(guesses, end=end, left=left) for end, left in enumerate(unneeded)]
+    return guesses, ends, play_to(guess(), end=1, left={}) if unneeded[1] else ends[1]
 
 
 def _needed(
