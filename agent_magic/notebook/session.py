@@ -325,7 +325,7 @@ class Session:
 
             check_fields(step, taken)
             base, *path = (step.each or "").split(".")
-            own = step.each in namespace and not is_step(namespace[step.each])
+            own = step.each in namespace and not is_step(namespace[step.each or ""])
             if base in declared and base != step.name and not own:
                 check_places(step, step.each or "", declared[base])
                 if (found := taken(base)) is not None:

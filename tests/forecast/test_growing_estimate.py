@@ -69,7 +69,9 @@ def test_what_ifs_about_all_places_count_them_all():
     found = MAP.estimate(history=history_of(MAP))
     record = found.forecaster().record
     assert 42 == sum(bool(one.attempts) for one in record.results)
-    assert 40 * 100 < (record["sum"].attempts[0].usage.input_tokens or 0) < 40 * 100 + 30
+    usage = record["sum"].attempts[0].usage
+    assert usage is not None
+    assert 40 * 100 < (usage.input_tokens or 0) < 40 * 100 + 30
 
 
 def test_places_of_places_that_are_not_needed_are_not_needed():
