@@ -169,7 +169,7 @@ def guess_all(  # noqa: PLR0913 - all that a guess stands on
             shared[key] = _seen(step, request, kin, tried)._replace(piloted=any(row.agent in pilot for row in kin))
         guess = _guess(request, before, counted[agent], shared[key], speeds, attached)
         guess = _in_turns(_by_kin(guess, piloted=shared[key].piloted), turns)
-        found[agent] = _searching(guess, step, history.of_kin(name))
+        found[agent] = _searching(guess, step, history.of_kin(name)) if step.tools_text else guess
     return [found[agent] for agent in range(len(plan))]
 
 
