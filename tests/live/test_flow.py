@@ -117,7 +117,8 @@ def test_a_task_runs_per_item_of_what_a_task_returned(*, variable: bool):
     def double(item: Any) -> float:
         return item.eur * 2
 
-    plan = am.Plan([load, am.Task("double", double, each="load", most=3)], {"load": load} if variable else {})
+    steps: list[Any] = [load, am.Task("double", double, each="load", most=3)]
+    plan = am.Plan(steps, {"load": load} if variable else {})
     record, _ = drive(plan, script(), ONCE)
     assert [3.0, 5.0] == [record[f"double_{one}"].value for one in range(2)]
     assert "unused" == record["double_2"].status
