@@ -1,4 +1,4 @@
-"""`%agents alert`: how rules may be written."""
+"""`%agents alert`, how rules may be written, and `%agents telemetry`."""
 
 from __future__ import annotations
 
@@ -44,3 +44,18 @@ def test_what_is_no_rule_is_refused_with_a_way_on(line: str, words: str):
     """The message shows what was read."""
     with pytest.raises(UsageError, match=words):
         AgentMagics(InteractiveShell.instance()).agents(f"alert {line}")
+
+
+def test_telemetry_without_a_word_says_what_is_so(capsys: pytest.CaptureFixture[str]):
+    """It switches nothing on: what leaves the machine is asked for."""
+    magics = AgentMagics(InteractiveShell.instance())
+    for line, said in (
+        ("telemetry", "Runs are not emitted"),
+        ("telemetry on", "without prompts and answers"),
+        ("telemetry", "Runs are emitted"),
+        ("telemetry on --content", "with prompts and answers"),
+        ("telemetry", "with prompts and answers"),
+        ("telemetry off", "Runs are not emitted"),
+    ):
+        magics.agents(line)
+        assert said in capsys.readouterr().out

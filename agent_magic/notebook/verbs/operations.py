@@ -89,15 +89,20 @@ def _dashboard(ctx: CommandContext, _: Namespace) -> Chart:
 
 
 def _telemetry_options(parser: Parser) -> None:
-    parser.add_argument("what", nargs="?", default="on", metavar="on|off", help="Emit the runs from now on, or stop.")
+    parser.add_argument("what", nargs="?", metavar="on|off", help="Emit the runs from now on, or stop; what is so without.")
     parser.add_argument("--content", action="store_true", help="Prompts and answers too: they leave this machine.")
 
 
 def _telemetry(ctx: CommandContext, given: Namespace) -> None:
-    on = one_of("%agents telemetry", given.what, ("on", "off")) == "on"
-    ctx.session.shared.telemetry = Telemetry(content=given.content) if on else None
-    texts = "with prompts and answers" if given.content else "without prompts and answers"
-    say(f"Runs are emitted to OpenTelemetry when they are over, {texts}." if on else "Runs are not emitted any more.")
+    shared = ctx.session.shared
+    if given.what is not None or given.content:
+        on = one_of("%agents telemetry", given.what or "on", ("on", "off")) == "on"
+        shared.telemetry = Telemetry(content=given.content) if on else None
+    if shared.telemetry is None:
+        say("Runs are not emitted. %agents telemetry on emits them to OpenTelemetry.")
+        return
+    texts = "with prompts and answers" if shared.telemetry.content else "without prompts and answers"
+    say(f"Runs are emitted to OpenTelemetry when they are over, {texts}.")
 
 
 VERBS = {
