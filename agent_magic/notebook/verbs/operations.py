@@ -89,7 +89,9 @@ def _dashboard(ctx: CommandContext, _: Namespace) -> Chart:
 
 
 def _telemetry_options(parser: Parser) -> None:
-    parser.add_argument("what", nargs="?", metavar="on|off", help="Emit the runs from now on, or stop; what is so without.")
+    parser.add_argument(
+        "what", nargs="?", metavar="on|off", help="Emit the runs from now on, or stop; what is so without."
+    )
     parser.add_argument("--content", action="store_true", help="Prompts and answers too: they leave this machine.")
 
 
