@@ -477,7 +477,8 @@ class Run(Reading):
         if by == "seconds" or (by is None and (frame is not None or not self.trials)):
             around = nearby(self.record, MODELS[:3]) if frame is None else {}
             frame = self.whatif(**around) if frame is None else frame
-            return run_tradeoff(self.record, frame, chosen=chosen, step=to_take(frame, tuple(around)), theme=theme)
+            step = to_take(frame, tuple(around)) if hasattr(frame, "attrs") else ""  # what is no frame is refused there
+            return run_tradeoff(self.record, frame, chosen=chosen, step=step, theme=theme)
         check_by(by, self.trials)
         scored = None if frame is None else with_scores(frame, self.trials, self.record)
         return front_chart(last_compared(self.trials), scored, chosen=chosen, theme=theme)

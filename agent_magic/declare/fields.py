@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from agent_magic.declare.condition import condition_of
+from agent_magic.declare.each import view_of
 from agent_magic.declare.returns import Returns
 from agent_magic.declare.schema import alternatives_of, brief, fields_of, items_of, lacking, reached, schema_of
 from agent_magic.errors import DeclarationError, PlanError, UndefinedField
@@ -12,6 +14,7 @@ from agent_magic.errors import DeclarationError, PlanError, UndefinedField
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from agent_magic.declare.plan import Plan
     from agent_magic.declare.step import Step
 
 Path = tuple[str | int, ...]
@@ -50,6 +53,32 @@ def _compared(step: Step) -> Iterator[tuple[str, Path]]:
     for text, option in ((step.when, "when"), (step.until, "until")):
         if text is not None:
             yield from ((f"--{option} {text!r}", path) for path in condition_of(text, step.name, option).numbers)
+
+
+def check_plan(plan: Plan, answers: Callable[[Step], Returns | None]) -> None:
+    """Raise `UndefinedField` for what takes a field which the type of an answer does not have.
+
+    Args:
+        plan: The plan.
+        answers: Returns the type of a step's answers. Who reads a plan from data goes by what is declared: an outline
+            has no types, and a run that is there opens whatever was asked.
+    """
+    for step in plan.firsts:
+        check_fields(step, partial(_taken, plan, answers, step))
+        if step.part is not None and step.part.source and step.part.place == 0:
+            found = _taken(plan, answers, step, step.part.source)
+            if found is not None and not found.several:
+                check_items(step, step.part.source, found.returns, step.part.path)
+
+
+def _taken(plan: Plan, answers: Callable[[Step], Returns | None], step: Step, name: str) -> Taken | None:
+    """Return what the name of an answer stands for in a step; `None` where it has no type."""
+    group = plan.groups.get(name)
+    member = plan.index.get(name) if group is None else next(iter(group.values()))
+    returns = None if member is None else answers(plan.agents[member])
+    if returns is None or name == step.name or (step.name, name) in plan.dropped:
+        return None
+    return Taken(returns, group is not None and view_of(plan.agents, group, step).kind == "all")
 
 
 def check_fields(step: Step, type_of: Callable[[str], Taken | None]) -> None:

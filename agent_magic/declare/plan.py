@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import InitVar, dataclass, field
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import compress
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Literal, Self, get_args
@@ -18,7 +18,7 @@ from agent_magic.declare.dag import Dag, build_dag
 from agent_magic.declare.each import OWN, Answers, groups_of, view_of
 from agent_magic.declare.edges import Edge, Edges
 from agent_magic.declare.expansion import expand
-from agent_magic.declare.fields import Taken, answers_of, check_fields, check_items
+from agent_magic.declare.fields import answers_of, check_plan
 from agent_magic.declare.flow import MISSING, Flow, is_reserved
 from agent_magic.declare.race import check_races
 from agent_magic.declare.resources import Held, conflicts, held_by_all
@@ -145,7 +145,7 @@ class Plan:
         self._put(dag=dag, inputs=tuple(edges.inputs), dropped=frozenset(edges.dropped), notes=tuple(self.notes))
         self._hold()
         if any(not (one.returns is one.when is one.until is None) for one in self.firsts):
-            self._check_fields()
+            check_plan(self, lambda one: one.returns)
 
     def _hold(self) -> None:
         """Say who holds what, and what follows where two could change one thing at once."""
@@ -479,24 +479,6 @@ class Plan:
         except InvalidAnswer:
             return returns.placeholder(text)
 
-    def _check_fields(self) -> None:
-        """Raise `UndefinedField` for what takes a field which the type of an answer does not have."""
-        for step in self.firsts:
-            check_fields(step, partial(self._taken, step))
-            if step.part is not None and step.part.source and step.part.place == 0:
-                found = self._taken(step, step.part.source)
-                if found is not None and not found.several:
-                    check_items(step, step.part.source, found.returns, step.part.path)
-
-    def _taken(self, step: Step, name: str) -> Taken | None:
-        """Return what the name of an answer stands for in a step; `None` where that has no type."""
-        group = self.groups.get(name)
-        member = self.index.get(name) if group is None else next(iter(group.values()))
-        returns = None if member is None else answers_of(self.agents[member])
-        if returns is None or name == step.name or (step.name, name) in self.dropped:
-            return None
-        return Taken(returns, group is not None and view_of(self.agents, group, step).kind == "all")
-
     def context_of(self, number: int) -> str | Parts | None:
         """Return what the agent with a number shares with others: a text, or parts of other kinds; `None` if nothing.
 
@@ -513,8 +495,11 @@ class Plan:
         """Render every prompt and context, with a placeholder for each answer, so that errors come before any spend.
 
         Raises:
-            DeclarationError: One cannot be rendered, whatever the answers will be.
+            DeclarationError: One cannot be rendered, whatever the answers will be, or a condition cannot be decided.
+            UndefinedField: One takes a field of an answer that is a text.
         """
+        if any(one.when is not None or one.until is not None or one.part is not None for one in self.firsts):
+            check_plan(self, answers_of)
         checked: set[str] = set()
         for number in self._to_check:
             agent, inputs = self.agents[number], self.inputs[number]

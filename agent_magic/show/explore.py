@@ -13,13 +13,10 @@ from agent_magic.engine.policy import POLICY_WORDS
 from agent_magic.errors import AgentMagicError
 from agent_magic.forecast.whatif import forecast_one, nearby, rows_frame, whatif_rows
 from agent_magic.measure.metrics import summarize
-from agent_magic.measure.scores import answers_of, reading
-from agent_magic.measure.trial import Setting, with_scores
 from agent_magic.providers.anthropic.models import MODELS
 from agent_magic.record.plaintext import single_line
 from agent_magic.record.reasons import limit
 from agent_magic.show.charts.chart import provenance
-from agent_magic.show.charts.front import front_chart
 from agent_magic.show.charts.marks import MARGIN, WIDTH
 from agent_magic.show.charts.timeline import run_timeline
 from agent_magic.show.charts.tradeoff import Marked, tradeoff_chart
@@ -34,7 +31,7 @@ if TYPE_CHECKING:
 
     from agent_magic.forecast.forecast import Forecast, Forecaster
     from agent_magic.forecast.whatif import Rows
-    from agent_magic.measure.trial import Trial
+    from agent_magic.measure.trial import Setting, Trial
     from agent_magic.show.charts.chart import Chart
 
 RECORDED = "as recorded"
@@ -153,6 +150,9 @@ class Explorer:
         """Return the setting of the trial that a choice means; `None` where it was not tried."""
         if self.trial is None:
             return None
+        from agent_magic.measure.scores import answers_of  # noqa: PLC0415  # lazy: pages have no trials
+        from agent_magic.measure.trial import Setting  # noqa: PLC0415  # lazy: as above
+
         names = [one.result.name for one in answers_of(self.record, self.trial.target)]
         models = {choice.models.get(name, self.record[name].model) for name in names}
         asked = {Setting(model, None) for model in models}
@@ -167,11 +167,16 @@ class Explorer:
         setting = self._setting(choice)
         if setting is None:
             return [("score", "unknown", "(run.trial(...) would measure it)")]
+        from agent_magic.measure.scores import reading  # noqa: PLC0415  # lazy: pages have no trials
+
         return [("score", reading(self.trial.score_of(setting)), "(measured)")]
 
     def _front(self, choice: Choice) -> list[Chart]:
         if self.trial is None or self.trial.chosen is None:
             return []
+        from agent_magic.measure.trial import with_scores  # noqa: PLC0415  # lazy: pages have no trials
+        from agent_magic.show.charts.front import front_chart  # noqa: PLC0415  # lazy: as above
+
         scored = with_scores(rows_frame(self._around, self._forecaster), [self.trial], self.record)
         return [front_chart(self.trial, scored, chosen=self._setting(choice))]
 

@@ -123,9 +123,9 @@ def test_a_condition_s_names_are_edges():
     ],
 )
 def test_a_condition_that_no_text_can_decide_is_refused(agents, match):
-    """Before anything is paid: a text has no fields, and is no number."""
+    """Before anything is paid: a text has no fields, and is no number. A plan that was kept opens all the same."""
     with pytest.raises(AgentMagicError, match=match):
-        am.Plan(agents, {"rows": [1, 2]})
+        am.Plan(agents, {"rows": [1, 2]}).check_prompts()
 
 
 @pytest.mark.parametrize(
