@@ -313,9 +313,12 @@ class Flow:
     def _without_group(self, step: int, left: Mapping[int, Left]) -> Left | None:
         """Skip what takes a group, all of which was left out because of a condition."""
         plan = self._plan
-        for names, _ in self._uses(step) if step in self.optional else ():
+        for names, can_miss in self._uses(step) if step in self.optional else ():
             for name in names:
-                members = self._numbers(step, name) if name in plan.groups else []
+                view = view_of(plan.agents, plan.groups[name], plan.agents[step]) if name in plan.groups else None
+                if view is None or (view.kind == "same" and name in can_miss):  # of its own item, and it can do without
+                    continue
+                members = view.members
                 why = next((left[one] for one in members if one in left and left[one].kind == CONDITION), None)
                 if why is not None and all(one in left for one in members):
                     return self._with_its_status(step, why)

@@ -247,6 +247,19 @@ def test_what_uses_a_skipped_loop_is_skipped_all_the_way_down():
     assert {one.status for one in record.rows if one.name != "s0"} == {"skipped"}
 
 
+def test_what_can_do_without_the_answer_of_its_item_does():
+    """Though all of that group were left out by a condition: a map beside it asks for them by `default`."""
+    steps = [
+        Step("s0", "number", (), None, None, 0),
+        Step("s3", "list", (), None, None, 0),
+        Step("s4", "text", (), ("s0", 9), "s3", 0),
+        Step("s5", "text", (("s4", True),), None, "s3", 0),
+    ]
+    record, client = drive(plan_of(steps), script_of(steps), Policy(1, seed=1, max_attempts=1))
+    assert sorted(Straight(steps).asked) == sorted(request.prompt for request in client.asked)
+    assert [1, 1] == [len(one.attempts) for one in record.rows if one.name.startswith("s5")]
+
+
 @settings(max_examples=150, deadline=None)
 @given(drawn(), st.integers(1, 4))
 def test_a_run_does_what_a_straight_reading_says(steps, concurrency):
