@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 MOST_ITEMS = 100_000
 """The cells or items of a variable up to which it is read: packing so many takes about 20 ms."""
 UNKNOWN = ""
+READ = frozenset({"builtins", "datetime", "numpy", "pandas"})
+"""Whose values are read where no step takes them: to ask others for their length may compute, or ask a database."""
 DIGITS = 16
 """Of a fingerprint."""
 
@@ -94,7 +96,9 @@ def variables_of(function: object, seen: frozenset[str] = frozenset()) -> dict[s
         if isinstance(value, FunctionType) and value.__globals__ is own.__globals__:
             found[name] = source_sha(value)[:DIGITS]
             found |= variables_of(value, seen | found.keys() | {name})
-        elif name in own.__globals__ and (known := _of_value(value)):
+        elif name not in own.__globals__ or type(value).__module__.partition(".")[0] not in READ:
+            continue
+        elif known := _of_value(value):
             found[name] = known
     return found
 

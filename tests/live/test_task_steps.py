@@ -388,3 +388,23 @@ def test_a_task_of_a_group_makes_the_same_prompt_in_each_run(tmp_path: Path) -> 
     sent = first.record["report"].attempts[0].request.prompt
     assert "row,answer,status,error\nx,said a,succeeded,\ny,said b,succeeded,\n" == sent
     assert {"ledger"} == {one.source for one in again.record.results if not one.is_task}
+
+
+class Far:
+    """Something whose length takes a query."""
+
+    def __len__(self) -> int:
+        raise RuntimeError("nobody asked for it")
+
+
+FAR = Far()
+
+
+def counts(rows: list[int]) -> str:
+    """Name what is far away."""
+    return f"{type(FAR).__name__} {len(rows)}"
+
+
+def test_a_variable_that_would_be_asked_for_is_left_alone() -> None:
+    """To find out its length may run code of the user's, or a query."""
+    assert "Far 1" == run(Task("counts", counts), values={"rows": [1]})["counts"].value
