@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 
 _SET = "%agents limits and prices set those two."
 _CONNECT = "am.Pool(..., route=...) and %agents connect NAME --route set it."
-OUTSIDE: Final = {"limits": _SET, "prices": _SET, "route": _CONNECT}
+_NOBODY: Final = "Nobody sets an outage: it says what one would do."
+OUTSIDE: Final = {"limits": _SET, "prices": _SET, "route": _CONNECT, "outage": _NOBODY}
 """What a what-if can ask about and no declaration says, and what to do instead."""
 DROPPED, BACK = "dropped", "declared again"
 """The option that says of an agent that it is gone, and that it is back."""

@@ -338,7 +338,7 @@ class Run(Reading):
         """What layer barriers cost in seconds: a forecast with them minus one without."""
         return Outlook(self.forecaster()).barrier_cost_s()
 
-    def whatif(  # noqa: PLR0913 - thirteen things can change, and each has its name
+    def whatif(  # noqa: PLR0913 - fourteen things can change, and each has its name
         self,
         *,
         model: Any = None,
@@ -354,6 +354,7 @@ class Run(Reading):
         rounds: Any = None,
         most: Any = None,
         route: Any = None,
+        outage: Any = None,
         **misspelt: Any,
     ) -> pd.DataFrame:
         """Return what the run would have cost and taken: one row per combination of values. Nothing is sent.
@@ -377,6 +378,8 @@ class Run(Reading):
             rounds: The most rounds of each loop, no more than are reserved.
             most: The most items of each map over an answer, no more than are reserved.
             route: Of a run at several endpoints: `least loaded`, `round robin` or `in order`.
+            outage: When the provider cannot be reached, `(from_s, for_s)` in seconds of the run; for some of several
+                endpoints a mapping of their names to that.
             **misspelt: None: the error names what was meant.
 
         Raises:
@@ -386,7 +389,7 @@ class Run(Reading):
         given = {
             "model": model, "concurrency": concurrency, "schedule": schedule, "limits": limits, "cache": cache,
             "batch": batch, "effort": effort, "drop": drop, "prices": prices, "cache_ttl": cache_ttl,
-            "rounds": rounds, "most": most, "route": route, **misspelt,
+            "rounds": rounds, "most": most, "route": route, "outage": outage, **misspelt,
         }  # fmt: skip
         with Progress("scenarios") as progress:
             frame = whatif_frame(self.forecaster(), given, tell=progress.tell, log=self.forecasts)
@@ -414,6 +417,7 @@ class Run(Reading):
         rounds: int | None = None,
         most: int | None = None,
         route: str | None = None,
+        outage: Any = None,
         **misspelt: Any,
     ) -> Run:
         """Forecast one change of the run: a run like any other, labelled as a forecast. Nothing is sent.
@@ -436,6 +440,7 @@ class Run(Reading):
             rounds: See `whatif`.
             most: See `whatif`.
             route: See `whatif`.
+            outage: See `whatif`.
             **misspelt: None: the error names what was meant.
 
         Raises:
@@ -445,7 +450,7 @@ class Run(Reading):
         given = {
             "model": model, "concurrency": concurrency, "schedule": schedule, "limits": limits, "cache": cache,
             "batch": batch, "effort": effort, "drop": drop, "prices": prices, "cache_ttl": cache_ttl,
-            "rounds": rounds, "most": most, "route": route, **misspelt,
+            "rounds": rounds, "most": most, "route": route, "outage": outage, **misspelt,
         }  # fmt: skip
         record = forecast_one(self.forecaster(), policy, given).record
         return Run(record or self.record, history=self.history, prices=self.prices, session=self.session)

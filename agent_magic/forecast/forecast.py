@@ -20,6 +20,7 @@ from agent_magic.engine.requests import timeouts_of
 from agent_magic.forecast.deciding import Decided, decide
 from agent_magic.forecast.estimate.agents import batch_span
 from agent_magic.forecast.pace import RANK
+from agent_magic.forecast.provider import Outage
 from agent_magic.forecast.service import Pricing, play
 from agent_magic.forecast.terms import ceilings_for, facts_of, known_to, policy_of
 from agent_magic.forecast.work import Evidence
@@ -70,6 +71,7 @@ class Scenario:
         rounds: The most rounds of each loop; `None` is as recorded.
         most: The most items of each map over an answer; `None` is as recorded.
         route: How requests are given to several endpoints; empty is as recorded.
+        outages: When endpoints cannot be reached, by name; all of them where the name is empty.
         paced: Whether requests wait for rate limits; without, the provider refuses them.
     """
 
@@ -86,6 +88,7 @@ class Scenario:
     rounds: int | None = field(default=None, kw_only=True)
     most: int | None = field(default=None, kw_only=True)
     route: str = field(default="", kw_only=True)
+    outages: Mapping[str, Outage] = field(default_factory=dict[str, Outage], kw_only=True)
     paced: bool = field(default=True, kw_only=True)
 
 
@@ -156,6 +159,11 @@ class Forecaster:
         terms = self.record.terms
         return terms.route if terms is not None and terms.endpoints else ""
 
+    @property
+    def endpoints(self) -> tuple[str, ...]:
+        """The endpoints of the run; none where there was one, without a name."""
+        return () if self.record.terms is None else tuple(self.record.terms.endpoints)
+
     def forecast(self, scenario: Scenario, *, ranges: bool = True) -> Forecast:
         """Answer one what-if.
 
@@ -208,6 +216,8 @@ class Forecaster:
             words.append(f"by batch at half the price, {self._batch_words}; no cache hits")
             basis = "assumed"
         words += [*(limit_words if live else ()), *works.words]
+        if scenario.outages:
+            words.append("in an outage what is under way breaks off, and a new request fails at once")
         if live and policy.cache != "off" and self._context_estimated(scenario):
             words.append("the shared context's tokens are its share of the prompt by characters")
         return _Setting(scenario, policy, ceilings, works, unknown), words, basis
@@ -238,7 +248,8 @@ class Forecaster:
         wall, cost, peak = likely.wall_s or 0.0, likely.cost_usd, 0
         off = REFUSED_RANGE if likely.rate_limited else MEASURED_RANGE
         wall_range = (max(0.0, wall - later_s) * (1 - off), wall * (1 + off))
-        if not setting.batch_unknown and all(work is None or work.is_sure for work in setting.works.agents):
+        sure = all(work is None or work.is_sure for work in setting.works.agents) and not setting.scenario.outages
+        if sure and not setting.batch_unknown:
             return wall_range, _point(cost), peak
         (fast, low_run), (slow, high_run) = self._play(setting, "low"), self._play(setting, "high")
         low, high, peak = summarize(low_run), summarize(high_run), max(fast, slow)
@@ -283,6 +294,7 @@ class Forecaster:
             refusal_s=self.evidence.refusal_s,
             left=self._left(scenario),
             batch_s=self._batch_s[ENDS[end]],
+            outages={name: one._replace(bills_all=end == "high") for name, one in scenario.outages.items()},
         )
         return peak, record
 
@@ -380,6 +392,8 @@ def _apart_from_concurrency(scenario: Scenario, policy: Policy) -> tuple[object,
         scenario.paced,
         scenario.rounds,
         scenario.most,
+        scenario.route,
+        tuple(scenario.outages.items()),
     )
 
 

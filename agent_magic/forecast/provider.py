@@ -43,6 +43,28 @@ class Refusal(NamedTuple):
     limit: str
 
 
+class Outage(NamedTuple):
+    """When an endpoint cannot be reached, by default never.
+
+    Attributes:
+        from_s: From when on, in seconds since the run began.
+        until_s: Until when.
+        bills_all: Whether what is cut is billed to its end, as at a provider that goes on; else what had come of it.
+    """
+
+    from_s: float = math.inf
+    until_s: float = math.inf
+    bills_all: bool = False
+
+    def holds(self, now: float) -> bool:
+        """Tell whether it cannot be reached now."""
+        return self.from_s <= now < self.until_s
+
+    def cut_s(self, began_s: float) -> float:
+        """Return when a connection made at a time before it breaks; infinite for one that was made after it."""
+        return self.from_s if began_s < self.from_s else math.inf
+
+
 class Provider:
     """Admits requests, bills their input, and says what is left.
 
@@ -50,6 +72,7 @@ class Provider:
         ceilings: The limits by model class; a class that is not in it has none.
         warm: The cache entries that are there when the run begins.
         lives: How long each entry lives; five minutes where it says nothing.
+        outage: When it cannot be reached.
         refusal_s: How long a 429 takes to come.
     """
 
@@ -58,10 +81,11 @@ class Provider:
         ceilings: Ceilings,
         warm: Iterable[str] = (),
         lives: Mapping[str, Ttl] | None = None,
+        outage: Outage = Outage(),  # noqa: B008 - it cannot be changed
         *,
         refusal_s: float = 0.0,
     ) -> None:
-        self.refusal_s = refusal_s
+        self.refusal_s, self.outage = refusal_s, outage
         self._pools = {name: _Pool(limits) for name, limits in ceilings.items() if limits}
         self._lives = lives or {}
         self._usable_s = dict.fromkeys(warm, 0.0)

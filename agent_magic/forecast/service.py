@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -13,11 +14,11 @@ from agent_magic.engine.calls import Result, Wanted
 from agent_magic.engine.contract import Outcome, WithoutCalls
 from agent_magic.engine.pacing.limits import NO_READINGS
 from agent_magic.engine.requests import LONGEST_TOKEN, OVERHEAD_TOKENS
-from agent_magic.engine.retry import Failure
+from agent_magic.engine.retry import Failure, failure_of
 from agent_magic.engine.run import Engine
-from agent_magic.errors import Escalated
+from agent_magic.errors import Escalated, Unreachable
 from agent_magic.forecast.evidence import CONTINUES
-from agent_magic.forecast.provider import Input, Provider, Refusal
+from agent_magic.forecast.provider import Input, Outage, Provider, Refusal
 from agent_magic.forecast.script import Scripts
 from agent_magic.forecast.terms import facts_of
 from agent_magic.forecast.virtual import NEVER, Flight, VirtualDriver
@@ -47,6 +48,8 @@ TOO_MANY_REQUESTS: Final = 429
 NOTHING: Final = Worst(0.0, 0)
 CALLED: Final = Result("succeeded", source="forecast")
 LEFT_OUT: Final = "left out of this forecast"
+NO_CONNECTION, BROKEN = "There is no connection.", "The connection broke."
+"""What is said of a request in an outage."""
 
 
 class Pricing:
@@ -117,7 +120,7 @@ class RecordedChoices:
 class _Flight(Flight):
     """A modelled request under way."""
 
-    __slots__ = ("attempt", "billed", "by_batch", "provider", "readings", "refusal")
+    __slots__ = ("attempt", "billed", "by_batch", "lost", "provider", "readings", "refusal")
 
     def __init__(self, step: int, started_s: float, attempt: Try, *, by_batch: bool) -> None:
         first_s = None if attempt.first_s is None else started_s + attempt.first_s
@@ -127,6 +130,21 @@ class _Flight(Flight):
         self.billed: Input | None = None
         self.refusal: Refusal | None = None
         self.readings: Readings = NO_READINGS
+        self.lost: Unreachable | None = None
+
+    def lose(self, at_s: float, why: str, *, sent: bool) -> None:
+        """Have the connection break at a time, or not come about."""
+        self.lost, self.until_s = Unreachable(why, sent=sent), at_s
+        if self.first_s is not None and self.first_s >= at_s:
+            self.first_s = None
+
+    def share(self, now: float) -> float:
+        """Return how much of the answer has come."""
+        if (ends_s := self.started_s + self.attempt.takes_s) == NEVER:
+            return 1.0  # what had come is what was recorded
+        if self.first_s is None or ends_s <= self.first_s:
+            return 0.0
+        return min(1.0, max(0.0, (now - self.first_s) / (ends_s - self.first_s)))
 
 
 class _ByBatch(NamedTuple):
@@ -194,6 +212,9 @@ class ModelledService:
             return flight
         work, pool = scripts.work(step), scripts.pool(step)
         provider = flight.provider = self._only or self._providers[self._endpoint(step)]
+        if attempt.input_tokens != 0 and provider.outage.holds(now):
+            flight.lose(now, NO_CONNECTION, sent=False)
+            return flight
         if attempt.input_tokens is not None and not attempt.turned_away:
             billed = provider.take(pool, attempt.input_tokens, now, self._entry(step), work.prefix)
             if isinstance(billed, Refusal):
@@ -201,6 +222,8 @@ class ModelledService:
             else:
                 flight.billed = billed
         flight.readings = provider.readings(pool, now)
+        if (cut_s := provider.outage.cut_s(now)) < flight.until_s:
+            flight.lose(cut_s, BROKEN, sent=True)
         return flight
 
     def begin(self, flight: _Flight, now: float) -> tuple[int, Readings]:
@@ -211,6 +234,8 @@ class ModelledService:
     def end(self, flight: _Flight, now: float) -> Outcome:
         """End a request as its attempt says."""
         attempt, step = flight.attempt, flight.step
+        if flight.lost is not None:
+            return self._lost(flight, flight.lost, now)
         if flight.refusal is not None:
             return self._refused(flight, flight.refusal)
         self._scripts.done(step)
@@ -248,7 +273,7 @@ class ModelledService:
         if flight.attempt.cut_s == now - flight.started_s:  # as when it was recorded
             usage = flight.attempt.usage or Usage()
         else:
-            usage = _usage_of(flight.attempt, flight.billed, share=_share(flight, now))
+            usage = _usage_of(flight.attempt, flight.billed, share=flight.share(now))
         price = self._price_of(flight.attempt, usage)
         return Outcome(None, None, OK if flight.begun else None, usage, None, "", None, price)
 
@@ -256,9 +281,20 @@ class ModelledService:
         written = flight.billed is not None and flight.billed.written > 0
         entry = self._entry(flight.step) if written else None
         made = flight.attempt.output_tokens or 0
+        if flight.lost is not None:
+            made = round(made * flight.share(flight.until_s))
         provider = flight.provider or self._only
         if provider is not None:
             provider.began(self._scripts.pool(flight.step), (now, flight.until_s, made), entry, flight.started_s)
+
+    def _lost(self, flight: _Flight, error: Unreachable, now: float) -> Outcome:
+        """Break a connection, or say that there was none."""
+        failure = failure_of(error, self._max_attempts)
+        if not error.sent:
+            return Outcome(None, failure, None, NOTHING_USED, None, "", None, NOT_BILLED)
+        share = 1.0 if flight.provider and flight.provider.outage.bills_all else flight.share(now)
+        usage = replace(_usage_of(flight.attempt, flight.billed, share=share), estimated=True)
+        return Outcome(None, failure, OK if flight.begun else None, usage, None, "", None, None)
 
     def _refused(self, flight: _Flight, refusal: Refusal) -> Outcome:
         """Answer 429."""
@@ -451,15 +487,6 @@ def _usage_of(attempt: Try, billed: Input | None, share: float = 1.0) -> Usage:
     )
 
 
-def _share(flight: Flight, now: float) -> float:
-    """Return how much of an answer had come when it was cut."""
-    if flight.until_s == NEVER:
-        return 1.0  # what had come is what was recorded
-    if flight.first_s is None or flight.until_s <= flight.first_s:
-        return 0.0
-    return min(1.0, max(0.0, (now - flight.first_s) / (flight.until_s - flight.first_s)))
-
-
 def play(  # noqa: PLR0913 - all that a run stands on
     record: RunRecord,
     terms: Terms,
@@ -476,6 +503,7 @@ def play(  # noqa: PLR0913 - all that a run stands on
     refusal_s: float = 0.0,
     left: Mapping[int, Left] = MappingProxyType({}),
     batch_s: float = BATCH_S,
+    outages: Mapping[str, Outage] = MappingProxyType({}),
 ) -> int:
     """Turn the engine through modelled work, on virtual time. Returns the most that was under way at once.
 
@@ -494,6 +522,7 @@ def play(  # noqa: PLR0913 - all that a run stands on
         refusal_s: How long a 429 takes to come.
         left: The steps that are left out while it runs, as a recorded run decided.
         batch_s: How long a batch takes of which nothing was recorded.
+        outages: When endpoints cannot be reached, by name; all of them where the name is empty.
     """
     batching = batching_of(record.plan, policy)
     alone = held.union(() if batching is None else batching.steps)
@@ -508,7 +537,10 @@ def play(  # noqa: PLR0913 - all that a run stands on
     shared: dict[str, Any] = {"dag": record.dag, "pacer": pacer, "key": key, "work_s": terms.work_s}
     engine = Engine(record, policy, asked, timeouts_s=timeouts_s, price=price.of, **shared)
     apart = {name: one.after for name, one in terms.endpoints.items()} or {"": terms.after}
-    providers = {name: Provider(limits, warm, lives, refusal_s=refusal_s) for name, limits in apart.items()}
+    everywhere, known = outages.get("", Outage()), {"refusal_s": refusal_s}
+    providers = {
+        name: Provider(limits, warm, lives, outages.get(name, everywhere), **known) for name, limits in apart.items()
+    }
     more = policy.max_attempts, _ByBatch(batching, batch_s), engine.endpoint
     driver = VirtualDriver(engine, ModelledService(scripts, providers, entries, price, *more))
     for agent in (agent for agent, work in enumerate(works) if work is None and agent not in left):

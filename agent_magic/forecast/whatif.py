@@ -17,6 +17,7 @@ from agent_magic.engine.policy import POLICY_WORDS as POLICY_TERMS
 from agent_magic.engine.policy import as_policy
 from agent_magic.errors import DeclarationError, did_you_mean
 from agent_magic.forecast.forecast import Scenario
+from agent_magic.forecast.provider import Outage
 from agent_magic.forecast.terms import OTHERS, facts_of
 from agent_magic.measure.frames import make_frame
 from agent_magic.measure.metrics import summarize
@@ -205,6 +206,7 @@ def _policy_row(forecaster: Forecaster, asked: Asked) -> dict[str, Any]:
         "most": given["most"],
         "prices": _text(given["prices"]),
         "route": given["route"] or forecaster.route or None,
+        "outage": _outage_text(given["outage"]),
     }
 
 
@@ -264,6 +266,7 @@ ARGUMENTS: Final = (
     "rounds",
     "most",
     "route",
+    "outage",
 )
 """What can be asked, in the order of the frame's columns."""
 POLICY_WORDS: Final = ("concurrency", "schedule", "cache", "cache_ttl", "batch")
@@ -271,8 +274,9 @@ POLICY_WORDS: Final = ("concurrency", "schedule", "cache", "cache_ttl", "batch")
 MOST: Final = 100_000
 """More scenarios than this are a mistake."""
 LIMIT_WORDS: Final = (*(kind.field for kind in KINDS.values()), "burst_s")
-ROUTED: Final = "Routes are compared with each endpoint's own limits; limits=... are those of all together."
+ROUTED: Final = "Endpoints are forecast with the limits of each; limits=... are those of all together."
 NO_LIMITS: Final = ("off", "none")
+PAIR: Final = 2
 BATCH: Final = POLICY_TERMS["batch"]
 CACHE: Final[dict[Any, str]] = {True: "on", False: "off", "auto": "auto", "on": "on", "off": "off"}
 
@@ -305,8 +309,9 @@ def scenarios_of(forecaster: Forecaster, given: Mapping[str, Any], policy: Polic
         if name not in ARGUMENTS:
             hint = f"It takes {', '.join(ARGUMENTS)}.{did_you_mean(name, ARGUMENTS)}"
             raise DeclarationError(f"whatif has no argument {name!r}.", hint=hint)
-    if given.get("route") is not None and given.get("limits") is not None:
-        raise DeclarationError("route and limits cannot be asked together.", hint=ROUTED)
+    apart = [name for name in ("route", "outage") if given.get(name) is not None]
+    if apart and forecaster.route and given.get("limits") is not None:
+        raise DeclarationError(f"{apart[0]} and limits cannot be asked together.", hint=ROUTED)
     values = [_several(name, given.get(name)) for name in ARGUMENTS]
     count = math.prod(map(len, values))
     if count > MOST:
@@ -370,6 +375,7 @@ class _Reader:
             "rounds": self._rounds,
             "most": self._items,
             "route": self._route,
+            "outage": self._outages,
         }
         if name in readers:
             return readers[name](value)
@@ -394,6 +400,7 @@ class _Reader:
             rounds=meant["rounds"],
             most=meant["most"],
             route=meant["route"] or "",
+            outages=meant["outage"] or {},
         )
 
     def _models(self, value: object) -> dict[int, str]:
@@ -453,6 +460,20 @@ class _Reader:
             raise DeclarationError(f"route={value!r} changes nothing: the run had one endpoint.", hint=hint)
         return as_route(value)
 
+    def _outages(self, value: object) -> dict[str, Outage]:
+        """Read when endpoints cannot be reached: seconds into the run, and for how long; for all, or by endpoint."""
+        if not isinstance(value, Mapping):
+            return {"": _outage(value)}
+        known, found = self.forecaster.endpoints, cast("Mapping[object, object]", value)
+        for name in found:
+            if name not in known:
+                hint = "Its endpoints are " + ", ".join(known) if known else "It had one: outage=(10, 60) is of that"
+                near = did_you_mean(name, known)
+                raise DeclarationError(
+                    f"outage={{{name!r}: ...}}: the run had no such endpoint.", hint=f"{hint}.{near}"
+                )
+        return {str(name): _outage(each) for name, each in found.items()}
+
     def _limits(self, value: object) -> dict[str, Limits]:
         """Read limits: a number of requests per minute, `Limits`, fields of them, or either by model."""
         if value is False or (isinstance(value, str) and value in NO_LIMITS):
@@ -486,6 +507,25 @@ def _reserved(name: str, value: Any, reserved: int, declared: str) -> int:
         hint = f"Declare it with more, then ask again: {declared}."
         raise DeclarationError(f"{name}={value} is more than the plan has places for: {reserved}.", hint=hint)
     return int(value)
+
+
+def _outage(value: Any) -> Outage:
+    pair = cast("Sequence[Any]", value) if isinstance(value, tuple | list) else ()
+    if len(pair) != PAIR or not all(map(is_number, pair)) or not (pair[0] >= 0 and pair[1] > 0):
+        what = (
+            "(from_s, for_s), such as (10, 60): seconds into the run, and how many; or a mapping of endpoints to that"
+        )
+        raise must_be("outage", what, cast("object", value))
+    return Outage(float(pair[0]), float(pair[0] + pair[1]))
+
+
+def _outage_text(value: Any) -> str | None:
+    if value is None:
+        return None
+    if isinstance(value, Mapping):
+        pairs = cast("Mapping[str, Sequence[float]]", value).items()
+        return ", ".join(f"{name} from {from_s:g} s for {for_s:g} s" for name, (from_s, for_s) in pairs)
+    return f"from {value[0]:g} s for {value[1]:g} s"
 
 
 def _cache(value: object) -> str:

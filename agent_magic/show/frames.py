@@ -60,7 +60,7 @@ CHANGES: Final = {"wall_s": "time change", "cost_usd": "cost change"}
 """The headings of the changes against the run."""
 REASONS: Final[dict[str, Callable[[str], str]]] = {"held_by": lambda word: wording(word).phrase, "limited_by": limit}
 """How columns of the words of `agent_magic.record.reasons` read."""
-OUTSIDE: Final = frozenset({"limits", "prices", "route"})
+OUTSIDE: Final = frozenset({"limits", "prices", "route", "outage"})
 """What a what-if asks and no declaration says, so that nothing can apply it."""
 MANIFOLD: Final = 10.0
 """What is more than so many times as much again is written as a multiple."""

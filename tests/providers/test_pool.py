@@ -1,15 +1,21 @@
 """Several accounts or servers as one provider."""
 
+# A run that is over has its totals, and a forecast its record.
+# pyright: reportOptionalMemberAccess=false, reportOptionalIterable=false, reportOptionalOperand=false
+# pyright: reportGeneralTypeIssues=false
+
 from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 
 import agent_magic as am
 from agent_magic.api.session import Session
 from agent_magic.errors import DeclarationError, Rejected, Unreachable
+from agent_magic.forecast.forecast import Scenario
 from agent_magic.providers.base import Provider, Stream
 from agent_magic.record.answer import Answer, Usage
 from agent_magic.record.request import Request
@@ -166,11 +172,55 @@ def test_a_context_is_written_at_each_endpoint_of_a_forecast_too():
     assert written["round robin"] == 2 * written["in order"]
 
 
+def test_the_cost_of_an_outage_is_forecast_for_one_of_two_endpoints():
+    """What is under way there breaks off, the other takes the rest; what is paid twice is in the range of dollars."""
+    pace = "[[tokens:100]] [[pace:100]]"  # a second each
+    with am.Simulator(latency="none") as work, am.Simulator(latency="none") as lab:
+        members = {"work": work, "lab": lab}
+        pool = am.Pool({name: am.Claude(base_url=one.url, api_key=name) for name, one in members.items()})
+        agents = am.Plan([am.Agent("a", f"Hello {{{{ item }}}}. {pace}", each="rows")], {"rows": [*range(24)]})
+        run = asyncio.run(agents.run(am.Policy(8, seed=1), client=pool))
+    outages = [None, {"lab": (1.5, 60)}, {"lab": (1.5, 0.5)}, (1.5, 60), {"lab": (900, 60)}]
+    frame = run.whatif(outage=outages)
+    assert ["lab from 1.5 s for 60 s", "from 1.5 s for 60 s"] == [frame.loc[one, "outage"] for one in (1, 3)]
+    as_it_was, lost, back, both, later = frame["wall_s"]
+    assert as_it_was == later < back <= lost < both
+    assert 24 == frame.loc[1, "succeeded"]
+    forecast = run.forecast(outage={"lab": (1.5, 60)})
+    broken = forecast.attempts.query("error_class == 'Unreachable'")
+    assert {"lab"} == set(broken["endpoint"])
+    cut = broken[broken["output_tokens"] > 0]
+    assert 4 == len(cut), "the four that were under way there"
+    assert set(cut["finished_s"]) == {1.5}
+    twice, (low, high) = cut["cost_usd"].sum(), forecast.record.forecast.cost_range_usd
+    assert run.totals.cost_usd + twice == pytest.approx(low) == pytest.approx(forecast.totals.cost_usd)
+    assert low < high == pytest.approx(run.totals.cost_usd + 4 * run.attempts["cost_usd"].max(), rel=0.001)
+    assert forecast.totals.cost_mark == "≈"
+
+
+def test_routes_are_told_apart_where_nobody_waits_for_a_slot():
+    """One forecast is given again for more slots than were ever used: not that of another route."""
+    members = {"one": Member("http://one"), "two": Member("http://two")}
+    session = Session(client=am.Pool(members, route="round robin"), prices={"m": am.TokenPrice(1, 5)})
+    asyncio.run(plan(12).run(am.Policy(50, seed=1), session=session))  # the next one knows that there are no limits
+    asked = asyncio.run(plan(12).run(am.Policy(50, seed=1), session=session)).forecaster()
+    routes = [replace(Scenario(), route=route) for route in ("round robin", "in order")]
+    went = [Counter(one.endpoint for one in asked.forecast(each).record.attempts) for each in routes]
+    assert {"one": 6, "two": 6} == went[0]
+    assert went[1]["one"] > 6
+
+
 @pytest.mark.parametrize(
     ("asked", "why"),
     [
         ({"route": "by car"}, "route must be"),
         ({"route": "in order", "limits": 60}, "route and limits cannot be asked together"),
+        ({"outage": (1, 2), "limits": 60}, "outage and limits cannot be asked together"),
+        ({"outage": {"three": (1, 2)}}, "no such endpoint. Its endpoints are one, two"),
+        ({"outage": 10}, r"outage must be \(from_s, for_s\)"),
+        ({"outage": (-1, 5)}, r"outage must be \(from_s, for_s\)"),
+        ({"outage": (1, 0)}, r"outage must be \(from_s, for_s\)"),
+        ({"outage": (1, float("nan"))}, r"outage must be \(from_s, for_s\)"),
     ],
 )
 def test_a_route_that_cannot_be_asked_is_said(asked, why):
@@ -182,3 +232,6 @@ def test_a_route_that_cannot_be_asked_is_said(asked, why):
     alone = asyncio.run(plan(2).run(am.Policy(4, seed=1), session=session))
     with pytest.raises(DeclarationError, match="the run had one endpoint"):
         alone.whatif(route="in order")
+    with pytest.raises(DeclarationError, match="It had one: outage"):
+        alone.whatif(outage={"one": (1, 2)})
+    assert alone.forecast(outage=(0, 1)).totals.wall_s >= 1
