@@ -70,7 +70,8 @@ class Server:
         streamed: Whether output is counted as it is produced, not at the end.
         wire_s: The least and the most time a message is under way.
         secret: A limit that no header tells.
-        stray: The part of the requests that is refused for no reason, with a `retry-after` of 1 and nothing else.
+        stray: The part of the requests that is refused for no reason, with a `retry-after` of 1.
+        stray_told: Whether such a refusal has the headers of limits too, which then have room; else nothing else.
     """
 
     rpm: float = UNLIMITED
@@ -83,6 +84,7 @@ class Server:
     wire_s: tuple[float, float] = (0.002, 0.010)
     secret: Secret | None = None
     stray: float = 0.0
+    stray_told: bool = False
 
 
 @dataclass
@@ -185,7 +187,8 @@ class World:
         stray = self.server.stray and self.random.random() < self.server.stray
         wait_s = 1 if stray else self._admit(job)
         if wait_s:
-            bare = stray or (self.server.secret is not None and self.server.secret.bare)
+            secret = self.server.secret
+            bare = not self.server.stray_told if stray else secret is not None and secret.bare
             headers = {**({} if bare else self.headers()), **self.date(), "retry-after": str(wait_s)}
             self._after_wire(partial(client.refused, job, headers))
             return

@@ -142,8 +142,9 @@ def conditions() -> None:
     rows.append(row("no headers, input", INPUT, [INPUT.server(headers="none")]))
     rows.append(row("no headers, output", OUTPUT, [OUTPUT.server(headers="none")]))
     for part in (0.01, 0.04):
-        stray = REQUESTS.server(capacity_s=10, stray=part)
-        rows.append(row(f"{part:.0%} refused for no reason, capacity 10 s", STRAY, [stray]))
+        for said, words in ((False, ""), (True, ", with headers")):
+            stray = REQUESTS.server(capacity_s=10, stray=part, stray_told=said)
+            rows.append(row(f"{part:.0%} refused for no reason{words}, capacity 10 s", STRAY, [stray]))
     rows.append(row("no headers, 1% refused for no reason", STRAY, [REQUESTS.server(headers="none", stray=0.01)]))
     print_table(("condition", *COLUMNS), rows)
 

@@ -81,12 +81,13 @@ def test_without_headers_most_of_the_rate_is_found():
     assert 0 == result.failed
 
 
-@pytest.mark.parametrize(("headers", "part", "least"), [
-    ("response", 0.01, 0.6), ("response", 0.04, 0.25), ("none", 0.01, 0.2),
+@pytest.mark.parametrize(("headers", "told", "part", "least"), [
+    ("response", False, 0.01, 0.6), ("response", False, 0.04, 0.25),
+    ("response", True, 0.01, 0.6), ("response", True, 0.04, 0.25), ("none", False, 0.01, 0.2),
 ])  # fmt: skip
-def test_refusals_without_a_limit_cost_little_but_their_pause(headers, part, least):
+def test_refusals_without_a_limit_cost_little_but_their_pause(headers, told, part, least):
     """A second's pause after each leaves two thirds and one third of the rate, and that is what is used."""
-    world = World(Server(rpm=3_000, capacity_s=10, headers=headers, stray=part), 1)
+    world = World(Server(rpm=3_000, capacity_s=10, headers=headers, stray=part, stray_told=told), 1)
     client = Paced(world, draw(3_000, Random(1)), Pacer(seed=1), attempts=10**9)
     world.run()
     assert least <= client.result.share("requests", 3_000)

@@ -34,7 +34,8 @@ earlier retries fail. A 529 says nothing of our own limits. (Source: the vendor'
   bucket like any other, and is probed: the longer it holds requests, the more is tried.
 * *Refusals without a limit* (`window`): of a proxy, or injected. Between two of a limit the same passes, between two of
   chance it does not. One after which less has passed than earlier contradicts them, lowers nothing, and the inferred
-  limit is tried for more at once. One that says nothing of limits where answers do has to agree with two others first.
+  limit is tried for more at once. Where limits are announced and have room, one has to agree with two others first, or
+  with what is announced: that may be enforced over a shorter time.
 
 Four laws hold over all of it (`class_pacer`):
 
@@ -58,7 +59,8 @@ reading is believed over both.
 * *Lowering the inferred limit at each refusal*: where chance refuses one request in a hundred, 0.14 of the limit is
   used, and 0.74 now. *Lowering it never* while refusals contradict each other: 66 % refused where a bucket of a minute
   runs dry, so a storm of them is believed. *Comparing what was answered* between refusals: 15 % refused by a server
-  that counts in windows of ten seconds.
+  that counts in windows of ten seconds. *Believing one at once* whose own headers say that there is room: what passes
+  between two is then our own pace, so where chance refuses four in a hundred 0.04 of the limit is used, and 0.37 now.
 * *A pace that is halved by refusals*, beside the buckets: an inferred limit says the same, and says it in requests per
   minute.
 * *Eight at once after the half second*: 7 of them refused under a limit of one a second, and one tells as much.

@@ -50,6 +50,7 @@ class Bucket:
         grain: How far a rounded `remaining` may be off.
         source: Who says what the limit is; `None` while it is unknown.
         limit: Per minute; 0 while unknown.
+        announced: What the server says it is; 0 while it says nothing.
         rate: Per second, of it and of our share of it; 0 while unknown.
         taken: All that was ever taken.
         share: Our share of the limit, above 0: kernels that use one key divide it. An inferred limit is ours alone.
@@ -64,7 +65,7 @@ class Bucket:
         self._fair = 0.0 if kind.per_output_token else FAIR  # what is missing of output may be our own, under way
         self._spread = SPREAD if kind.per_input_token else 0.0
         self._given, self._own = given, given  # the lower limit that the server does not know: given, or inferred
-        self._announced = 0.0
+        self.announced = 0.0
         self.source: LimitSource | None = None
         self.limit = self.rate = self.capacity = self.margin = 0.0
         self.share, self._begun_s = 1.0, -math.inf
@@ -215,8 +216,8 @@ class Bucket:
             doubted: Whether refusals contradict it: once as much as is announced has passed, that counts again.
         """
         self._advance(now)
-        limit = min(limit, self._announced or limit)
-        if doubted and limit == self._announced and self._given is None:
+        limit = min(limit, self.announced or limit)
+        if doubted and limit == self.announced and self._given is None:
             self.source, self._own = "announced", None
             self._set_limit(limit)
         elif self._given is None or limit < self._given:
@@ -285,9 +286,9 @@ class Bucket:
 
     def _learn(self, reading: Reading, amount: float, now: float) -> None:
         """Record the limit, and how much certainly fits."""
-        if self.source == "inferred" and not self._announced:
+        if self.source == "inferred" and not self.announced:
             self._own = self._given  # what was inferred was this limit
-        self._announced = reading.limit
+        self.announced = reading.limit
         limit = reading.limit if self._own is None else min(reading.limit, self._own)
         source = "announced" if limit != self._own else self.source
         if limit != self.limit or source != self.source:

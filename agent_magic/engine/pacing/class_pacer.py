@@ -185,9 +185,9 @@ class ClassPacer:
             self._episodes += 1
             if not explained:
                 (lately, *_), passed_s = self._meter.lately(now, 2)
-                bare = not readings and any(each.source == "announced" for each in self._buckets.values())
-                owed_s = max(0.0, wait_s - 1.0)
-                self._window.infer(lately / passed_s, owed_s, now, ramp=limit == "ramp", bare=bare)
+                odd = any(each.source == "announced" for each in self._buckets.values())
+                owed_s, known = max(0.0, wait_s - 1.0), self.requests.announced / 60
+                self._window.infer(lately / passed_s, owed_s, now, ramp=limit == "ramp", odd=odd, announced=known)
                 if self._window.rate:
                     self.requests.impose(60 * self._window.rate, now, closed_s=wait_s)
             wait_s += JITTER_S * self._random.random()

@@ -48,7 +48,8 @@ class Window:
     Some refusals are of no limit: a proxy is short of something, or a fault is injected. A limit lets the same pass
     between any two of its refusals, chance does not. So a refusal after less has passed than between earlier ones
     contradicts them: it lowers nothing, and the limit that was inferred is tried for more at once. The same goes for
-    one that says nothing of limits where answers do, until some agree.
+    one where limits are announced and have room, until some agree: with each other, or with what is announced, which
+    may be enforced over a shorter time.
 
     Attributes:
         size: How many may be under way before the first refusal.
@@ -110,7 +111,9 @@ class Window:
         self._sent = self._sent - 1 if explained else 0
         self._turned += not explained
 
-    def infer(self, lately: float, owed_s: float, now: float, *, ramp: bool, bare: bool) -> None:
+    def infer(
+        self, lately: float, owed_s: float, now: float, *, ramp: bool, odd: bool = False, announced: float = 0.0
+    ) -> None:
         """Infer the limit from the first refusal of an episode that nothing announced explains.
 
         Args:
@@ -118,27 +121,30 @@ class Window:
             owed_s: How long all that flows in is owed already.
             now: The time.
             ramp: Whether the server said that the load grew too fast.
-            bare: Whether it says nothing of limits where answers do: it may come from somebody else.
+            odd: Whether limits are announced, and it is of none of them: it may come from somebody else, or by chance.
+            announced: The limit of requests that is announced, per second; 0 is none.
         """
         then_s, self._then_s = self._then_s, now + owed_s
         past_s = max(self._then_s - then_s, 0.1)
         if self.rate:
-            self._base = self._between(past_s, bare=bare, is_sure=SHORT_S <= past_s - owed_s <= LONG_S)
+            is_sure = SHORT_S <= past_s - owed_s <= LONG_S
+            self._base = self._between(past_s, odd=odd, announced=announced, is_sure=is_sure)
         else:
-            self._base, self._speed = lately, HASTE if bare else 1.0
+            self._base, self._speed = lately, HASTE if odd else 1.0
         if ramp:
             self._speed = RAMP
         self._tried_s, self._answered = 0.0, 0
         self.rate = self._base
 
-    def _between(self, past_s: float, *, bare: bool, is_sure: bool) -> float:
+    def _between(self, past_s: float, *, odd: bool, announced: float, is_sure: bool) -> float:
         """Return the limit that the time between two refusals shows, or the one before if they contradict."""
         passed = max(self._sent - 1, 1)
         rate = max(passed, self._answered) / past_s
         is_storm = self._turned > 2 + STORM * self._passed
         self._turned, self._passed = 0, passed
         apart = APART + 2 / passed
-        if not is_storm and past_s >= SHORT_S and self._is_stray(rate, apart, bare=bare):
+        odd = odd and not _agree(rate, announced, apart)
+        if not is_storm and past_s >= SHORT_S and self._is_stray(rate, apart, odd=odd):
             self._speed = HASTE if self._speed >= 1 else RAMP
             return self.rate
         if self._speed > 1 and rate < apart * self._seen:
@@ -146,13 +152,13 @@ class Window:
         self._seen = passed / past_s  # not by answers: they may be of requests from before the refusal before
         return rate if is_sure else max(rate, LESS * self.rate)
 
-    def _is_stray(self, rate: float, apart: float, *, bare: bool) -> bool:
-        """Tell whether a refusal contradicts those before it, or says nothing where answers do."""
-        if not bare and rate * apart >= self._seen:
+    def _is_stray(self, rate: float, apart: float, *, odd: bool) -> bool:
+        """Tell whether a refusal contradicts those before it, or is of no limit that is known."""
+        if not odd and rate * apart >= self._seen:
             self._alike = 0
             return False
-        agrees = max(rate, self._stray) <= apart * min(rate, self._stray)
-        self._alike, self._stray = (self._alike + 1 if agrees else 1), rate
+        self._alike = self._alike + 1 if _agree(rate, self._stray, apart) else 1
+        self._stray = rate
         return self._alike < ALIKE
 
     def recall(self, size: float) -> None:
@@ -162,3 +168,7 @@ class Window:
     def recall_rate(self, rate: float) -> None:
         """Go on from a limit that was inferred earlier: it is tried whether there is more."""
         self.rate = self._base = rate
+
+
+def _agree(rate: float, other: float, apart: float) -> bool:
+    return max(rate, other) <= apart * min(rate, other)
