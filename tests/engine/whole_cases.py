@@ -143,6 +143,20 @@ NOWHERE_FOR_A_WHILE = Scene(
 )
 """Nothing is reached, then some are: requests go one at a time, and in company again."""
 
+NO_TOKENS = Asked(0.0625, 0, 0, timeout_s=5.0)
+
+LATE_IN_ITS_TURN = Scene(
+    ((),) * 4,
+    (
+        replace(NO_TOKENS, takes_s=1.5625, fates=("529", "ok")),
+        *(NO_TOKENS,) * 2,
+        replace(NO_TOKENS, takes_s=25.0, fates=("429 after 3", "turn", "ok"), timeout_s=60.0),
+    ),
+    Policy(1, max_attempts=2, deadline_s=30.0, seed=1),
+    others=((0.0, Scene(((),), (NO_TOKENS,), Policy(1, max_attempts=1, seed=1))),),
+)
+"""A turn came in while it was being aborted at the run's deadline, and the next one was asked."""
+
 CASES = {
     "two lines of one class": TWO_LINES_OF_ONE_CLASS,
     "behind the first window": BEHIND_THE_FIRST_WINDOW,
@@ -158,4 +172,5 @@ CASES = {
     "woken by the first reply": WOKEN_BY_THE_FIRST_REPLY,
     "paused beside another": PAUSED_BESIDE_ANOTHER,
     "nowhere for a while": NOWHERE_FOR_A_WHILE,
+    "late in its turn": LATE_IN_ITS_TURN,
 }

@@ -121,7 +121,7 @@ class Conductor:
         self._alarms = Alarms()
         self._running = 0
         self._open = count
-        self._cut = self._over = False
+        self._cut, self._over, self._late = False, False, ""  # why nobody asks any more
         self._stopping: dict[int, tuple[Status, str]] = {}
         self._lost: dict[int, int] = {}  # who did not succeed, and because of whom
         self._flow, self._left, self._fall_back = flow, dict(left or {}), fall_back
@@ -192,9 +192,8 @@ class Conductor:
 
     def continue_turn(self, agent: int, now: float) -> list[Decision]:
         """Record that a running agent's answer is to go on with another request, which uses up no attempt."""
-        self._leave(agent)
-        if agent in self._stopping:
-            return self.cancelled(agent, now, left=True)
+        if (over := self._asks_no_more(agent, now)) is not None:
+            return over
         self._tries.turned(agent)
         self._state[agent], self._ready_s[agent] = READY, now
         self._join(agent, now)
@@ -202,13 +201,21 @@ class Conductor:
 
     def ask_another(self, agent: int, now: float) -> list[Decision]:
         """Record that a running agent asks another model, in a new conversation, with all of its attempts."""
-        self._leave(agent)
-        if agent in self._stopping:
-            return self.cancelled(agent, now, left=True)
+        if (over := self._asks_no_more(agent, now)) is not None:
+            return over
         self._slots.ended(agent)
         self._state[agent], self._ready_s[agent] = READY, now
         self._move(agent, now)
         return self._go_on(now)
+
+    def _asks_no_more(self, agent: int, now: float) -> list[Decision] | None:
+        """Take out an agent that was under way, and end it if it was to be stopped; `None` where it may ask again."""
+        self._leave(agent)
+        if agent in self._stopping:
+            return self.cancelled(agent, now, left=True)
+        if self._late:
+            self._give_up(agent, "Late", self._late, now)
+        return self._go_on(now) if self._late else None
 
     def _move(self, agent: int, now: float) -> None:
         """Put a step that asks another model than before into the line of that."""
@@ -415,9 +422,7 @@ class Conductor:
         """Let agents go while there are slots and room, the longest remaining path first."""
         lines, room, width = self._lines, self._room, self._slots.width
         held: set[int] = set()
-        others = bool(
-            self._tasks or self._holds or self._batching
-        )  # steps that wait for other things than slots of requests
+        others = bool(self._tasks or self._holds or self._batching)  # they wait for more than slots of requests
         while lines.waiting and (self._running < width or others) and (agent := lines.first(held)) is not None:
             if self._state[agent] != READY:  # it ended while it waited
                 lines.leave(agent, now, now)
@@ -545,7 +550,7 @@ class Conductor:
     def _run_out(self, now: float) -> None:
         """End a run whose deadline has passed."""
         self._cut = True
-        why = f"Late: the run was to take no longer than {self._policy.deadline_s:g} s"
+        why = self._late = f"Late: the run was to take no longer than {self._policy.deadline_s:g} s"
         for agent in self._dag.order:
             if self._state[agent] in UNDER_WAY:
                 self._out.append(Abort(agent, "over"))
