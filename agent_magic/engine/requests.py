@@ -176,8 +176,8 @@ def _result_block(id_: str, result: Result) -> dict[str, Any]:
 class Bought(Protocol):
     """Whoever knows which answers need not be bought again."""
 
-    def is_there(self, agent: int, request: Request, *, look: bool) -> bool:
-        """Tell whether the answer is there already. `look` asks for a look into the ledger too."""
+    def is_there(self, agent: int, request: Request) -> bool:
+        """Tell whether the answer is there already."""
         ...
 
 
@@ -260,7 +260,6 @@ class PlanRequests:
         self.tasks: dict[int, Wanted] = {}
         self.holds = plan.holds
         self.flow = None if plan.flow is None else PlanChoices(plan.flow, self._texts)
-        self._raced = set[int]() if plan.flow is None else set[int]().union(*plan.flow.races.values())
         self.asked_of: set[int] = set()
         self.saved = plan.saves
         for number in plan.special:
@@ -381,7 +380,7 @@ class PlanRequests:
             if isinstance(error, CancelledError):  # the user stopped its prompt's code, which may never end by itself
                 self._stopped.add(step)
             return Need(self.models[step], 0, 0, NOTHING)
-        if self._bought is not None and self._bought.is_there(step, request, look=self._capped or step in self._raced):
+        if self._bought is not None and self._bought.is_there(step, request):
             return Need(request.model, 0, 0, NOTHING, free=True)
         worst, least = self._worst(step, request) if self._capped else (NOTHING, None)
         tokens = sum(map(len, request.texts())) // CHARS_PER_TOKEN + OVERHEAD_TOKENS + self._attached(request)[0]

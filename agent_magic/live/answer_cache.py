@@ -43,15 +43,9 @@ class AnswerCache:
             taken[request.model] = self._earlier.find(self._plan.agents[agent].name, request)
         return taken[request.model]
 
-    def is_there(self, agent: int, request: Request, *, look: bool) -> bool:
-        """Tell whether the answer is there already, so that nothing will be sent.
-
-        Args:
-            agent: The agent.
-            request: What it asks.
-            look: Whether to look into the ledger for it.
-        """
-        return (self.find(agent, request) if look else self.taken_over(agent, request)) is not None
+    def is_there(self, agent: int, request: Request) -> bool:
+        """Tell whether the answer is there already, so that nothing will be sent."""
+        return self.find(agent, request) is not None
 
     def find(self, agent: int, request: Request) -> Answer | None:
         """Return the answer that is there already, of the earlier run or in the ledger."""

@@ -10,6 +10,7 @@ import asyncio
 
 import pytest
 
+import agent_magic as am
 from agent_magic.api import Agent, Ledger, Plan, Policy, Run, start
 from agent_magic.errors import Rejected, UnknownAgent
 from agent_magic.record.history import History
@@ -151,6 +152,18 @@ def test_what_is_there_needs_no_budget_and_no_slot_of_the_limits():
     assert run(plan_of(a="a", b="b {{ a }}"), client, small, resume=first).ok
     assert run(plan_of(a="a", b="b {{ a }}"), client, small, ledger=ledger).ok
     assert not run(plan_of(a="a", b="b {{ a }}"), client, small).ok
+
+
+def test_what_the_ledger_has_waits_for_no_rate_limit():
+    """Ten requests at a limit of five a second take a while, and no time again."""
+    ledger = Ledger(reuse_simulated=True)
+    plan = am.Plan([am.Agent("a", "Say {{ item }}.", each="rows", max_tokens=5)], {"rows": [*range(10)]})
+    with am.Simulator(latency="none", rpm=300) as server:
+        session = am.Session(client=am.Claude(base_url=server.url, api_key="any"), ledger=ledger)
+        first, again = (asyncio.run(plan.run(am.Policy(10), session=session)) for _ in range(2))
+    assert first.totals.wall_s > 1
+    assert again.totals.wall_s < 1
+    assert set() == set(again.attempts["held_by"].dropna()) - {"slot"}
 
 
 def test_what_was_taken_over_is_not_measured_again():
