@@ -67,7 +67,7 @@ class Settlement:
         if attempt is None:  # nothing was sent
             self.granted.pop(step, None)
             if self._gate is not None:
-                self._gate.turned_back()
+                self._gate.turned_back(step)
                 self._give_back(step, NOTHING_USED, 0.0, None, now)
             return
         model = attempt.begun.request.model
@@ -76,7 +76,7 @@ class Settlement:
             if failure is not None and failure.kind == "RateLimited":
                 self._gate.refused(step, failure.retry_after_s, failure.limit, outcome.readings, now)
             self._give_back(step, usage, price.cost_usd, _blame(outcome, failure), now)
-            self._gate.ended(outcome.status, answered=failure is not None)  # lets other runs go, so it comes last
+            self._gate.ended(step, outcome.status, answered=failure is not None)  # lets other runs go, so it comes last
         why, kind = (None, None) if answer is not None else ("stopped", CANCELLED)
         if failure is not None:
             why, kind = failure.why, failure.kind

@@ -179,11 +179,11 @@ def test_dollars_within_a_minute_are_never_more_than_allowed():
     breaker = BurnBreaker(1.0)
     assert breaker.hold(usd(0.6), 0.0) is None
     breaker.left(1, usd(0.6))
-    assert Hold("breaker", float("inf")) == breaker.hold(usd(0.6), 0.0)
+    assert Hold("spend", float("inf")) == breaker.hold(usd(0.6), 0.0)
     breaker.ended(1, 0.5, 10.0)
     assert breaker.hold(usd(0.5), 10.0) is None
     assert "" == breaker.words(10.0)
-    assert Hold("breaker", 70.0) == breaker.hold(usd(0.6), 10.0)
+    assert Hold("spend", 70.0) == breaker.hold(usd(0.6), 10.0)
     assert "spending: $0.5000 of $1.00 allowed a minute" == breaker.words(10.0), "it holds somebody"
     breaker.left(2, usd(0.45))
     assert "spending: $0.9500 of $1.00 allowed a minute" == breaker.words(10.0)

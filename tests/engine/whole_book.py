@@ -270,6 +270,8 @@ class Book:
                 assert self.run.running, "nothing will come back"
             case "breaker":
                 self._is_open()
+            case "spend":
+                assert self.policy.max_usd_per_min is not None, "nobody capped it"
             case "key":
                 assert self.run.world.key, "nobody asked for it"
                 assert not self.shared.taken, "the key is known"
@@ -284,9 +286,8 @@ class Book:
                 raise AssertionError(f"held by {why!r}")
 
     def _is_open(self) -> None:
-        if self.policy.max_usd_per_min is None:
-            row = min(BREAKER_ROW, 2 ** max(0, self.bads - 1))
-            assert self.bads, "a breaker is open without an error"
-            assert self.good_row < row, "a breaker has not closed"
-            hopeless = not self.reached and self.probes_lost and self.bads >= HANDFUL
-            assert not hopeless or self.run.now <= self.opened_s + UNREACHED_S + EXACT_S, "nothing was ever reached"
+        row = min(BREAKER_ROW, 2 ** max(0, self.bads - 1))
+        assert self.bads, "a breaker is open without an error"
+        assert self.good_row < row, "a breaker has not closed"
+        hopeless = not self.reached and self.probes_lost and self.bads >= HANDFUL
+        assert not hopeless or self.run.now <= self.opened_s + UNREACHED_S + EXACT_S, "nothing was ever reached"

@@ -190,8 +190,8 @@ class BurnBreaker:
         for at_s, usd in self._spent:
             over_usd -= usd
             if over_usd <= 0:
-                return Hold("breaker", at_s + MINUTE_S)
-        return Hold("breaker", FOREVER)  # asked again when something under way has ended
+                return Hold("spend", at_s + MINUTE_S)
+        return Hold("spend", FOREVER)  # asked again when something under way has ended
 
     def never(self, worst: Worst) -> str:
         """Say why a request can never go; an empty string where it can."""

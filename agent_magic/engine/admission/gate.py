@@ -81,6 +81,7 @@ class Gate:
         self._prefixes = prefixes
         self._lines = list(map(self._line_of, range(len(limit_classes))))
         self._followers: set[int] = set()
+        self._free: set[int] = set()  # who went without asking anybody
         self._queues: dict[str, int] = {}
         self._turns: dict[str, str] = {}  # lines that the pacer holds, each with its class
         self._need, self._pacer, self._budget = need, pacer, budget
@@ -132,6 +133,7 @@ class Gate:
         """Take room for the agent, or say what it waits for."""
         need = self._need(agent)
         if need.free:
+            self._free.add(agent)
             return None
         if self._pressure is not None and self._pressure.is_late(agent, now) and self._eases(agent):
             return Hold("deadline", now, falls_back=True)
@@ -279,12 +281,13 @@ class Gate:
                 self._tell()
         self._tried(status)
 
-    def ended(self, status: int | None, *, answered: bool) -> None:
+    def ended(self, agent: int, status: int | None, *, answered: bool) -> None:
         """Record that a request ended: with a reply, with an error, or without having been sent."""
         if answered or status is not None:
+            self._free.discard(agent)
             self._tried(status)
         else:
-            self.turned_back()
+            self.turned_back(agent)
 
     def _tried(self, status: int | None) -> None:
         """Record whether the provider has accepted the key."""
@@ -294,9 +297,11 @@ class Gate:
             if self._key.accepted and not was_accepted:
                 self._tell()
 
-    def turned_back(self) -> None:
+    def turned_back(self, agent: int) -> None:
         """Record that a request was never sent, because its answer was there already."""
-        if self._key is not None:
+        if agent in self._free:  # nobody waited for it
+            self._free.discard(agent)
+        elif self._key is not None:
             self._key.turned_back()
 
     def halted(self, now: float) -> tuple[str, ...]:
