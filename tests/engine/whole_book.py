@@ -270,8 +270,6 @@ class Book:
                 assert self.run.running, "nothing will come back"
             case "breaker":
                 self._is_open()
-            case "spend":
-                assert self.policy.max_usd_per_min is not None, "nobody capped it"
             case "key":
                 assert self.run.world.key, "nobody asked for it"
                 assert not self.shared.taken, "the key is known"
@@ -280,8 +278,8 @@ class Book:
                 assert self.shared.waits_for_reply(limit_class(self.scene.asked[agent].model)), "a reply has come"
             case "slot":
                 assert self.shared.is_full(self.scene.asked[agent].model), "there is a slot"
-            case "requests" | "input" | "output":
-                pass  # the pacer's own; that it ends is checked by the end
+            case "requests" | "input" | "output" | "spend":
+                pass  # the pacer's own, and the cap's; that it ends is checked by the end
             case _:
                 raise AssertionError(f"held by {why!r}")
 

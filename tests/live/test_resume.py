@@ -2,7 +2,7 @@
 
 # Tests hand over wrong types on purpose, and take for granted what they have just checked.
 # pyright: reportArgumentType=false
-# pyright: reportOptionalMemberAccess=false
+# pyright: reportOptionalMemberAccess=false, reportOptionalOperand=false
 
 from __future__ import annotations
 
