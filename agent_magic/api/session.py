@@ -71,7 +71,6 @@ class Session:
         client: Who answers.
         prices: Your own prices by model.
         pacer: Keeps the rate limits, for all runs together.
-        pool: The slots that all runs share.
         grades: What answers were found to be worth, whatever the run.
         alerts: What the runs that begin from now on are watched for.
         telemetry: Emits runs that are over to OpenTelemetry; `None` emits nothing.
@@ -95,16 +94,16 @@ class Session:
     ) -> None:
         if not (ledger is None or callable(ledger) or hasattr(ledger, "begin")):
             raise DeclarationError(f"ledger={shown_value(ledger)} is not a Ledger.", hint="Give Ledger('FILE').")
-        if not isinstance(alerts, Alerts | None):  # pyright: ignore[reportUnnecessaryIsInstance]
+        if not (alerts is None or isinstance(alerts, Alerts)):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise must_be("alerts", "am.Alerts(...)", alerts)
-        if not isinstance(telemetry, Telemetry | None):  # pyright: ignore[reportUnnecessaryIsInstance]
+        if not (telemetry is None or isinstance(telemetry, Telemetry)):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise must_be("telemetry", "am.Telemetry(...)", telemetry)
         self.client, self._ledger = as_provider(client), ledger
         self.alerts, self.telemetry = alerts, telemetry
         self.prices: Mapping[str, TokenPrice] = {} if prices is None else prices
-        self.pacer, self.pool = _pacer_of(self.client, checked_limits(limits, self.client)), Pool()
-        self.grades = GradeBook(self._keep_grades)
-        self._tell, self._open = tell, AsyncExitStack()
+        self.pacer = _pacer_of(self.client, checked_limits(limits, self.client))
+        self.grades = GradeBook(None if ledger is None else self._keep_grades)
+        self._tell = tell
         self._account: str | None = None
         self.time_factor = 1.0
         self._shared: tuple[object, Sharing | None] | None = None
@@ -117,6 +116,15 @@ class Session:
     def ledger(self) -> SqliteLedger | None:
         """Where answers are kept; `None` keeps none."""
         return self._ledger() if callable(self._ledger) else self._ledger
+
+    @cached_property
+    def pool(self) -> Pool:
+        """The slots that all runs share."""
+        return Pool()
+
+    @cached_property
+    def _open(self) -> AsyncExitStack:
+        return AsyncExitStack()
 
     @cached_property
     def history(self) -> History:
@@ -146,7 +154,9 @@ class Session:
         Args:
             models: The names; `None` is left out.
         """
-        prices, lacking = self.price_book(), filter(self.client.lacks_model, filter(None, models))
+        if not (lacking := list(filter(self.client.lacks_model, filter(None, models)))):
+            return []
+        prices = self.price_book()
         wrong = [one for one in dict.fromkeys(lacking) if prices.tariff_of(one)[1] != "given"]
         return [f"{self.client.endpoint} has no model {one!r}.{near_model(one)}" for one in wrong]
 
@@ -327,6 +337,8 @@ def checked_limits(limits: object, provider: Provider) -> dict[str, Limits]:
     Raises:
         DeclarationError: They are something else.
     """
+    if limits is None:
+        return {}
     given = cast("dict[str, object]", limits) if isinstance(limits, dict) else {"": limits} if limits else {}
     if not all(isinstance(one, Limits) for one in given.values()):
         hint = f"Give a dict such as {{{DEFAULT_MODEL!r}: Limits(requests=50)}}."

@@ -104,6 +104,8 @@ def choices_note(record: RunRecord) -> str:
 
 def closed_note(record: RunRecord, policy: Policy) -> str:
     """Name the agents that were told to ask for no more tools before their turns were used up: by the budget."""
+    if not record.plan.special:
+        return ""
     most = {number: record.plan.agents[number].max_turns or policy.max_turns for number in record.plan.special}
     closed = [
         one.name
@@ -286,6 +288,8 @@ def _asked(agent: str, tool: str) -> str:
 
 def edited_note(record: RunRecord) -> str:
     """Say which files of answers a person had changed by hand, and what became of that; empty where there are none."""
+    if not record.plan.saves:
+        return ""
     told = [one.prints for result in record.results for one in result.calls if one.tool == SAVE and one.prints]
     more = f" So were {len(told) - _MOST_TOOLS:,} more: run.tool_calls has them." if len(told) > _MOST_TOOLS else ""
     return " ".join(told[:_MOST_TOOLS]) + more
