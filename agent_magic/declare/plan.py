@@ -498,7 +498,7 @@ class Plan:
             DeclarationError: One cannot be rendered, whatever the answers will be, or a condition cannot be decided.
             UndefinedField: One takes a field of an answer that is a text.
         """
-        if any(one.when is not None or one.until is not None or one.part is not None for one in self.firsts):
+        if self._has_conditions:
             check_plan(self, answers_of)
         checked: set[str] = set()
         for number in self._to_check:
@@ -516,6 +516,15 @@ class Plan:
             if agent.context is not None and agent.context not in checked:
                 self.context_of(number)
                 checked.add(agent.context)
+
+    @cached_property
+    def _has_conditions(self) -> bool:
+        return any(one.when is not None or one.until is not None or one.part is not None for one in self.firsts)
+
+    @cached_property
+    def has_contexts(self) -> bool:
+        """Whether any step shares a context with others."""
+        return any(one.context is not None for one in self.firsts)
 
     @cached_property
     def documents(self) -> Mapping[str | None, Parts]:

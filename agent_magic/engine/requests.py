@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from asyncio import CancelledError
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
 from agent_magic.declare.agent import DEFAULT_MAX_TOKENS, DEFAULT_MODEL, Agent
@@ -246,8 +247,6 @@ class PlanRequests:
     ) -> None:
         self._plan, self._policy, self._prices, self._bought = plan, policy, prices, bought
         self.models, self._facts, self._planned = list(models), facts, tuple(models)
-        self.limit_classes = [facts[model].limit_class if model else "" for model in models]
-        self._rules = {model: one.token_rule for model, one in facts.items()}
         self.batching = batching_of(plan, policy)
         by_batch = () if self.batching is None else self.batching.steps
         self.prefixes = shared_prefixes(plan, models, facts, policy, work_s, by_batch)
@@ -256,6 +255,8 @@ class PlanRequests:
         self._stopped: set[int] = set()
         self._so_far: dict[int, tuple[Message, ...]] = {}
         self._returned: dict[int, tuple[Attachment, ...]] = {}
+        self._fallbacks: dict[int, list[str]] = {}
+        self._cascades: dict[int, list[str]] = {}
         self.checked: dict[int, bool] = {}
         self.tasks: dict[int, Wanted] = {}
         self.holds = plan.holds
@@ -270,11 +271,12 @@ class PlanRequests:
                 self.tasks[number] = Wanted("", one.name, "", code=one.source_sha)
             if one.ask:
                 self.asked_of.add(number)
-        others = [number for number in plan.special if plan.agents[number].other_models]
-        self._fallbacks = {n: [one for one in plan.agents[n].fallback if one != models[n]] for n in others}
-        self._cascades = {number: [*plan.agents[number].cascade[1:]] for number in others}
+            if one.other_models:
+                self._fallbacks[number] = [model for model in one.fallback if model != models[number]]
+                self._cascades[number] = dearer = [*one.cascade[1:]]
+                if dearer:
+                    self.checked.setdefault(number, False)
         self.falls_back = any(self._fallbacks.values())
-        self.checked.update({one: False for one in others if self._cascades[one] and one not in self.checked})
         self._cheapest = "".join(cheaper)
         self._eased: dict[int, str | None] = {}  # the effort of those whose requests were made cheaper
         self._eased_now: set[int] = set()
@@ -287,8 +289,12 @@ class PlanRequests:
         self._countless = False
         self._expected: dict[int, tuple[str, int, int | None]] = {}
         self._excess: dict[bool, dict[str, int]] = {False: {}, True: {}}  # of bounds by bytes, and by counts
-        caps = policy.budget_usd, policy.budget_tokens, policy.max_usd_per_min
-        self._capped = any(cap is not None for cap in caps)
+        self._capped = not (policy.budget_usd is policy.budget_tokens is policy.max_usd_per_min is None)
+
+    @cached_property
+    def limit_classes(self) -> list[str]:
+        """Per step, the models whose rate limits its model shares."""
+        return [self._facts[model].limit_class if model else "" for model in self.models]
 
     def max_turns(self, step: int) -> int:
         """Return the most requests for one answer of an agent."""
@@ -573,13 +579,13 @@ class PlanRequests:
 
     def _attached(self, request: Request) -> tuple[int, int]:
         """Return the tokens of a request's pictures and PDFs, likely and at most."""
-        return tokens_of(request.files, self._rules[request.model]) if request.files else (0, 0)
+        return tokens_of(request.files, self._facts[request.model].token_rule) if request.files else (0, 0)
 
     def _shared(self, step: int, request: Request) -> tuple[int, int]:
         """Return the tokens that a request asks to have cached for others, estimated and at most."""
         if not request.cached:
             return 0, 0
-        return context_tokens(request.context or self._plan.context_of(step), self._rules[request.model])
+        return context_tokens(request.context or self._plan.context_of(step), self._facts[request.model].token_rule)
 
     def _cost(self, step: int, request: Request, size: int, *, by_batch: bool) -> Worst:
         """Return what a request uses that has this much input and fills its answer."""

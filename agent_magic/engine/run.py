@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from agent_magic.engine.actions import (
     Abort,
@@ -75,6 +75,7 @@ CANCELLED = "cancelled"
 HTTP_ERROR = 400
 CUT = Result("cancelled", error="stopped; it may have finished", kind="Stopped")
 """Of a call whose end nobody waited for."""
+NO_STEPS: Final[AbstractSet[int]] = frozenset()
 LATE, OVER = "late", "over"
 """Why a request is aborted: the step's deadline has passed, or the run's."""
 
@@ -133,8 +134,8 @@ class Engine:
                 record.plan, dag or record.plan.dag, policy.deadline_s, policy.concurrency, work_s
             )
         untried = None if key is None or key.accepted else key
-        given = self._counts, untried, pacer, slots, requests.prefixes, self._pressure
-        limited = any(one is not None and one is not False for one in given)
+        is_free = untried is pacer is slots is requests.prefixes is self._pressure is None
+        limited = self._counts or not is_free
         self.admission = self._gate(requests, timeouts_s, pacer, untried) if limited else None
         resources = Resources()
         self.calls = Calls(resources)
@@ -155,9 +156,11 @@ class Engine:
             batching=requests.batching,
             fall_back=partial(_fall_back, requests, self.admission),  # not of self: what holds itself is freed late
         )
-        learners = [one.learn for one in (self._pressure, self.conductor) if one is not None and one.learn is not None]
+        learners = [] if self.conductor.learn is None else [self.conductor.learn]
+        if self._pressure is not None:
+            learners.insert(0, self._pressure.learn)
         self._settlement = Settlement(record, requests, self.admission, price, learners)
-        self.batched: AbstractSet[int] = frozenset[int]() if requests.batching is None else requests.batching.now
+        self.batched = NO_STEPS if requests.batching is None else requests.batching.now
         self.aborting: dict[int, str] = {}
         self._tasks, self._asked_of = requests.tasks, requests.asked_of
         self._ending: dict[int, Result] = {}  # why an agent cannot go on after its calls
@@ -179,7 +182,7 @@ class Engine:
             patience_s=timeouts_s,
             count=requests.count if self._counts else None,
             close=requests.close,
-            batched=frozenset[int]() if requests.batching is None else requests.batching.now,
+            batched=NO_STEPS if requests.batching is None else requests.batching.now,
             apart=requests.falls_back,
             ease=requests.ease if self._policy.degrade else None,
             pressure=self._pressure,

@@ -63,8 +63,9 @@ class Settlement:
     def settle(self, step: int, outcome: Outcome, failure: Failure | None, now: float) -> None:
         """Give back what was reserved for a request, and record how it ended."""
         answer, usage = outcome.answer, outcome.usage
-        attempt = self.under_way(step)
-        if attempt is None:  # nothing was sent
+        attempts = self._record.results[step].attempts
+        attempt = attempts[-1] if attempts else None
+        if attempt is None or attempt.ended is not None:  # nothing was sent
             self.granted.pop(step, None)
             if self._gate is not None:
                 self._gate.turned_back(step)

@@ -157,7 +157,8 @@ class Driver:
         more = {"fresh": fresh, "earlier": earlier, "frame_of": frame_of, "asker": asker}
         self._caller = Caller(self.record, policy, provider, cache=cache, **more)
         self._over = asyncio.Event()
-        self._tasks, self.samples = Tasks(self._over.set), list["Sample"]()
+        self._tasks = Tasks(self._over.set)
+        self.samples: list[Sample] = []
         batcher = None if requests.batching is None else self._make_batcher()
         self._buyer = Buyer(self.engine, provider, self.prices, policy.max_attempts, cache=cache, batcher=batcher)
         self._alarm: asyncio.TimerHandle | None = None
@@ -167,7 +168,8 @@ class Driver:
 
     def _terms(self, seed: int, work_s: Sequence[float] | None) -> Terms:
         """Return the terms under which the run begins."""
-        pacer, kept, key = self._pacer, self.policy.to_dict() | {"seed": seed}, self._provider.credentials
+        pacer, kept, key = self._pacer, self.policy.to_dict(), self._provider.credentials
+        kept["seed"] = seed
         before, learned = (pacer.ceilings(), pacer.learned(self._clock())) if pacer else ({}, {})
         untried = key is not None and not key.accepted
         expected = tuple(work_s) if work_s else None
@@ -374,7 +376,9 @@ class Driver:
         """Make one request, and report whatever comes of it."""
         answer, error = None, None
         try:
-            stream = self.streams[step] = Stream(self, step, endpoint=self.engine.endpoint(step), taker=self)
+            stream = self.streams[step] = Stream(self, step, taker=self)
+            if self.engine.admission is not None:
+                stream.endpoint = self.engine.endpoint(step)
             try:
                 try:
                     request = self.engine.send(step, self.now())

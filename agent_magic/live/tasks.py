@@ -40,6 +40,7 @@ class Tasks:
         self._bugs: list[Exception] = []
         self._finishing = False
         self._beside = 0
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     def __enter__(self) -> None:
         pass
@@ -65,7 +66,12 @@ class Tasks:
         if self._finishing:
             work.close()
         else:
-            self._tasks[key] = asyncio.get_running_loop().create_task(work)
+            self._tasks[key] = (self._loop or self._running_loop()).create_task(work)
+
+    def _running_loop(self) -> asyncio.AbstractEventLoop:
+        """Return the event loop, and keep it: to ask for it takes a call of the system."""
+        loop = self._loop = asyncio.get_running_loop()
+        return loop
 
     def own(
         self,

@@ -67,9 +67,14 @@ def _turn(before: Sequence[Attempt], event: AttemptStarted) -> int:
 def _free_s(result: AgentResult, now_s: float) -> float:
     """Return since when an agent could go: ready, or done with its last attempt; `now_s` where neither was told."""
     since_s = result.attempts[-1].ended_s if result.attempts else result.ready_s
-    if result.calls and since_s is not None:
-        since_s = max([since_s, *(one.ended_s or since_s for one in result.calls)])
-    return now_s if since_s is None else since_s
+    if since_s is None:
+        return now_s
+    return _last_s(since_s, result.calls) if result.calls else since_s
+
+
+def _last_s(since_s: float, calls: Sequence[ToolCall]) -> float:
+    """Return when the last of an agent's calls ended, but not before a time."""
+    return max([since_s, *(one.ended_s or since_s for one in calls)])
 
 
 def _end_backoff(result: AgentResult, free_s: float, now_s: float) -> float:

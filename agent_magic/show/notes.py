@@ -38,18 +38,19 @@ _MOST_NAMED = 5
 
 def ending_notes(record: RunRecord, policy: Policy) -> list[str]:
     """Return what a run that is over has to say wherever it was run; empty ones where there is nothing."""
-    return [
-        capped_note(record, policy),
-        rounds_note(record),
-        choices_note(record),
-        closed_note(record, policy),
-        no_items_note(record),
-        unasked_note(record),
-        failed_tools_note(record),
-        called_again_note(record),
-        edited_note(record),
-        filled_note(record),
-    ]
+    plan, notes = record.plan, [capped_note(record, policy)]
+    if plan.flow is not None:
+        notes += [rounds_note(record), races_note(record)]
+    notes.append(degraded_note(record))
+    if plan.special:
+        notes.append(closed_note(record, policy))
+    if plan.groups:
+        notes.append(no_items_note(record))
+    if plan.special:
+        notes += [unasked_note(record), failed_tools_note(record), called_again_note(record)]
+    if plan.saves:
+        notes.append(edited_note(record))
+    return [*notes, filled_note(record)]
 
 
 def capped_note(record: RunRecord, policy: Policy) -> str:
@@ -97,15 +98,8 @@ def no_items_note(record: RunRecord) -> str:
     return " ".join(told)
 
 
-def choices_note(record: RunRecord) -> str:
-    """Say whose answers were not needed, and whose requests were made cheaper; empty where there are none."""
-    return " ".join(filter(None, (races_note(record), degraded_note(record))))
-
-
 def closed_note(record: RunRecord, policy: Policy) -> str:
     """Name the agents that were told to ask for no more tools before their turns were used up: by the budget."""
-    if not record.plan.special:
-        return ""
     most = {number: record.plan.agents[number].max_turns or policy.max_turns for number in record.plan.special}
     closed = [
         one.name
@@ -118,8 +112,6 @@ def closed_note(record: RunRecord, policy: Policy) -> str:
 
 def races_note(record: RunRecord) -> str:
     """Name the agents whose answers turned out not to be needed, and what they cost; empty where there are none."""
-    if record.plan.flow is None:
-        return ""
     twice = _asked_twice(record)
     lost = [one for one in record.results if one.kind == BEATEN and one.attempts]
     others = [one for one in lost if all(one not in pair for pair in twice)]
@@ -220,8 +212,6 @@ DESK = "desk = am.Desk(plan), plan.run(ask=desk.ask), desk.approve(...)."
 
 def unasked_note(record: RunRecord) -> str:
     """Name what was denied because no person answered, and what to do; empty where there is nothing."""
-    if not record.plan.special:
-        return ""
     asked = [(_asked(one.name, call.tool), call.error or "") for one in record.results for call in one.calls]
     absent = list(dict.fromkeys(name for name, error in asked if error.endswith(NOBODY.why)))
     late = list(dict.fromkeys(name for name, error in asked if LATE in error))
@@ -241,8 +231,6 @@ def failed_tools_note(record: RunRecord) -> str:
 
     The model goes on without them, so the run looks well.
     """
-    if not record.plan.special:
-        return ""
     ends: dict[str, list[ToolCall]] = {}
     for call in (one for result in record.results for one in result.calls if not one.is_own and one.ended is not None):
         ends.setdefault(call.tool, []).append(call)
@@ -265,8 +253,6 @@ def called_again_note(record: RunRecord) -> str:
     What a tool returns may have changed since, so only a pure one's results are kept once a conversation is over. What
     it does, such as to send a letter, happens again.
     """
-    if not record.plan.special:
-        return ""
     found = Counter(
         call.tool
         for result in record.results
@@ -288,8 +274,6 @@ def _asked(agent: str, tool: str) -> str:
 
 def edited_note(record: RunRecord) -> str:
     """Say which files of answers a person had changed by hand, and what became of that; empty where there are none."""
-    if not record.plan.saves:
-        return ""
     told = [one.prints for result in record.results for one in result.calls if one.tool == SAVE and one.prints]
     more = f" So were {len(told) - _MOST_TOOLS:,} more: run.tool_calls has them." if len(told) > _MOST_TOOLS else ""
     return " ".join(told[:_MOST_TOOLS]) + more

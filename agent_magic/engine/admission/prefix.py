@@ -226,7 +226,7 @@ def shared_prefixes(
         work_s: Per agent, expected seconds of work; `None` is unknown.
         without: Agents that share nothing: those that go by batch, which nobody can follow.
     """
-    if policy.cache == "off" or all(one.context is None for one in plan.firsts):
+    if policy.cache == "off" or not plan.has_contexts:
         return None
     contexts = [None if number in without else prefix_of(plan, number) for number in range(len(plan))]
     first = {name: number for number, name in reversed([*enumerate(contexts)]) if name}

@@ -18,6 +18,7 @@ no failure: what can do without it goes on.
 
 from __future__ import annotations
 
+from collections.abc import Container
 from typing import TYPE_CHECKING, Final
 
 from agent_magic.engine.actions import Abort, Backoff, Decision, Done, Reopened, Send, Skipped, WakeAt
@@ -32,7 +33,7 @@ from agent_magic.record.events import AgentEnded, AgentReady
 from agent_magic.record.made import made
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from agent_magic.declare.dag import Dag
     from agent_magic.declare.flow import Left
@@ -51,6 +52,7 @@ RUNNING: Final = 2
 BACKOFF: Final = 3
 ENDED: Final = 4
 AWAY: Final = 5
+NO_STEPS: Final[Container[int]] = frozenset()
 UNDER_WAY: Final = frozenset({RUNNING, AWAY})
 PASSED_ON: Final = frozenset({"succeeded", "capped"})
 """Whose children may begin."""
@@ -112,8 +114,9 @@ class Conductor:
         self._barrier = barrier = Barrier(dag) if policy.schedule == "layers" else None
         self._tasks, self._holds, self._resources = tasks, holds or {}, resources or Resources()
         self._tasks_running = 0
-        self._batching, self._batched = batching, set[int]() if batching is None else batching.now
-        name = self._line if tasks or self._holds or batching else room.line if room else None
+        self._batching, self._batched = batching, NO_STEPS if batching is None else batching.now
+        self._others = bool(tasks or self._holds or batching)  # steps that wait for other things than slots of requests
+        name = self._line if self._others else room.line if room else None
         self._room = room
         order = Order(dag, policy, work_s, kinds)
         self._lines = Lines(name, order, barrier)
@@ -174,7 +177,7 @@ class Conductor:
 
     def room_changed(self, now: float) -> list[Decision]:
         """Record that there may be more room than before."""
-        may = self._running < self._slots.width or self._tasks or self._holds or self._batching is not None
+        may = self._running < self._slots.width or self._others
         return self._go_on(now) if may and self._lines.waiting else []
 
     def succeeded(self, agent: int, now: float) -> list[Decision]:
@@ -420,9 +423,8 @@ class Conductor:
 
     def _fill(self, now: float) -> None:
         """Let agents go while there are slots and room, the longest remaining path first."""
-        lines, room, width = self._lines, self._room, self._slots.width
+        lines, room, width, others = self._lines, self._room, self._slots.width, self._others
         held: set[int] = set()
-        others = bool(self._tasks or self._holds or self._batching)  # they wait for more than slots of requests
         while lines.waiting and (self._running < width or others) and (agent := lines.first(held)) is not None:
             if self._state[agent] != READY:  # it ended while it waited
                 lines.leave(agent, now, now)
