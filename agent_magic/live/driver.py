@@ -298,7 +298,7 @@ class Driver:
         """Do what the engine said."""
         for action in actions:
             if type(action) is Send:
-                self._tasks.begin(action.step, self._request(action.step))
+                self._tasks.begin(action.step, self._request(action.step), self.plan.agents[action.step].name)
                 continue
             self._do(action)
         if self._pool is not None:

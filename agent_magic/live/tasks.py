@@ -61,12 +61,18 @@ class Tasks:
             task.add_done_callback(asyncio.Task[None].exception)
         return False
 
-    def begin(self, key: Key, work: Coroutine[Any, Any, None]) -> None:
-        """Make this the task of a key. Once the run is finishing nothing begins."""
+    def begin(self, key: Key, work: Coroutine[Any, Any, None], name: str | None = None) -> None:
+        """Make this the task of a key. Once the run is finishing nothing begins.
+
+        Args:
+            key: The key.
+            work: Does it.
+            name: What asyncio calls the task; to number it takes as long as to begin it in the loop.
+        """
         if self._finishing:
             work.close()
         else:
-            self._tasks[key] = (self._loop or self._running_loop()).create_task(work)
+            self._tasks[key] = (self._loop or self._running_loop()).create_task(work, name=name)
 
     def _running_loop(self) -> asyncio.AbstractEventLoop:
         """Return the event loop, and keep it: to ask for it takes a call of the system."""
