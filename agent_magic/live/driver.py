@@ -32,6 +32,7 @@ from agent_magic.live.buying import Buyer
 from agent_magic.live.calling import Caller
 from agent_magic.live.monitor import AlertMonitor, HealthMonitor
 from agent_magic.live.people import ask, question_of
+from agent_magic.live.soon import MOMENT_S, call_soon, forget_call
 from agent_magic.live.story import tell
 from agent_magic.live.tasks import Tasks
 from agent_magic.providers.base import Stream, facts_of
@@ -162,6 +163,7 @@ class Driver:
         batcher = None if requests.batching is None else self._make_batcher()
         self._buyer = Buyer(self.engine, provider, self.prices, policy.max_attempts, cache=cache, batcher=batcher)
         self._alarm: asyncio.TimerHandle | None = None
+        self._due_s = math.inf
         self._monitor, self.alerts = HealthMonitor(self.engine.admission), AlertMonitor(self.record, alerts)
         self._tells, self._told, self._began = LOG.isEnabledFor(logging.DEBUG), 0, clock()
         self.loop: asyncio.AbstractEventLoop | None = None
@@ -253,6 +255,8 @@ class Driver:
 
     def _close(self) -> None:
         """Settle what no task could report any more, and end the record."""
+        if self.loop is not None:
+            forget_call(self.loop, self._arm)
         if self._alarm is not None:
             self._alarm.cancel()
         self.engine.close(self.now())
@@ -354,14 +358,22 @@ class Driver:
     def _set_alarm(self, at_s: float) -> None:
         if self.loop is None:
             return
-        if self._alarm is not None:
-            self._alarm.cancel()
-        on_time_s = math.ceil(at_s * TICKS_PER_S) / TICKS_PER_S  # `now` is on the grid: woken before, it is too early
-        self._alarm = self.loop.call_later(max(0.0, on_time_s - self.now()), self._wake, on_time_s)
+        self._due_s = math.ceil(at_s * TICKS_PER_S) / TICKS_PER_S  # `now` is on the grid: woken before, it is too early
+        if self._due_s - self.now() > MOMENT_S:  # most runs of which this is so are over by then
+            call_soon(self.loop, self._arm)
+        else:
+            self._arm()
+
+    def _arm(self) -> None:
+        """Set the timer of the alarm, unless it has come."""
+        if self.loop is not None and self._due_s < math.inf:
+            if self._alarm is not None:
+                self._alarm.cancel()
+            self._alarm = self.loop.call_later(max(0.0, self._due_s - self.now()), self._wake, self._due_s)
 
     def _wake(self, due_s: float) -> None:
         with self._tasks:
-            now = self.now()
+            now, self._due_s = self.now(), math.inf
             if now - due_s < BLOCKED_S or self.loop is None:
                 self.do(self.engine.wake(now))
             else:  # the loop was blocked: what arrived meanwhile is read before anybody is late

@@ -7,10 +7,12 @@ import importlib.util
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from agent_magic.live.soon import MOMENT_S, call_soon, forget_call
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-EVERY_S = 0.25
+EVERY_S = MOMENT_S
 MOST = 4000
 """Of a longer run every other sample is left out, and later ones are half as many."""
 BYTES_PER_MB = 1e6
@@ -47,16 +49,24 @@ class Sampling:
         self._now, self._every_s = now, EVERY_S
         self._rss_mb: Callable[[], float | None] | None = None
         self._loop = asyncio.get_running_loop()
+        self._timer: asyncio.TimerHandle | None = None
 
     def __enter__(self) -> None:
-        self._timer = self._set()
+        self._begin()
+        call_soon(self._loop, self._set)
 
     def __exit__(self, *_: object) -> None:
-        self._timer.cancel()
+        forget_call(self._loop, self._set)
+        if self._timer is not None:
+            self._timer.cancel()
 
-    def _set(self) -> asyncio.TimerHandle:
+    def _begin(self) -> None:
+        """Begin to measure what the next sample tells."""
+        self._due_s = self._loop.time() + self._every_s
         self._wall_s, self._cpu_s = time.perf_counter(), time.process_time()
-        return self._loop.call_later(self._every_s, self._sample)
+
+    def _set(self) -> None:
+        self._timer = self._loop.call_at(self._due_s, self._sample)
 
     def _sample(self) -> None:
         took_s = time.perf_counter() - self._wall_s
@@ -69,7 +79,8 @@ class Sampling:
         if len(self.samples) > MOST:
             del self.samples[::2]
             self._every_s *= 2
-        self._timer = self._set()
+        self._begin()
+        self._set()
 
 
 def _memory() -> Callable[[], float | None]:
