@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from agent_magic.declare.content import Attachment
     from agent_magic.declare.resources import Held
@@ -133,6 +133,39 @@ class Resources:
         """Hold these no longer."""
         for one in holds:
             self._held[one.name].remove(one.most)
+
+
+class Holding:
+    """What the steps of a run hold while they run. One that goes on with another turn keeps what it has.
+
+    Args:
+        holds: Per step that holds something, what that is.
+        resources: Who holds what; calls of tools count there too.
+    """
+
+    def __init__(self, holds: Mapping[int, tuple[Held, ...]], resources: Resources) -> None:
+        self._holds, self._resources = holds, resources
+        self._holding: set[int] = set()
+
+    def line(self, step: int) -> str:
+        """Name what a step holds, as a part of the name of its line; empty for one that holds nothing."""
+        return f" {self._holds[step]}" if step in self._holds else ""
+
+    def is_free(self, step: int) -> bool:
+        """Tell whether a step could have what it holds now."""
+        return step in self._holding or self._resources.are_free(self._holds.get(step, ()))
+
+    def take(self, step: int) -> None:
+        """Let a step have what it holds, if it has it not."""
+        if step in self._holds and step not in self._holding:
+            self._resources.take(self._holds[step])
+            self._holding.add(step)
+
+    def give_back(self, step: int) -> None:
+        """Take from a step what it has."""
+        if step in self._holding:
+            self._holding.discard(step)
+            self._resources.give_back(self._holds[step])
 
 
 class _Asked:

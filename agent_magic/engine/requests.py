@@ -20,6 +20,7 @@ from agent_magic.engine.admission.prefix import context_tokens, shared_prefixes
 from agent_magic.engine.admission.room import Need
 from agent_magic.engine.batching import batching_of
 from agent_magic.engine.calls import Wanted
+from agent_magic.engine.counting import Counting
 from agent_magic.errors import AgentMagicError, Capped, DeclarationError, Escalated, InvalidAnswer, Refused
 from agent_magic.record.answer import CHARS_PER_TOKEN, PAUSED, TOOL_USE, TURNS, Usage
 from agent_magic.record.made import made
@@ -27,11 +28,12 @@ from agent_magic.record.prices import of_batch
 from agent_magic.record.request import Message, Request, continued, read_blocks, said
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Container, Mapping, Sequence
 
     from agent_magic.declare.content import Attachment
     from agent_magic.declare.flow import Flow, Left
     from agent_magic.declare.plan import Plan
+    from agent_magic.declare.resources import Held
     from agent_magic.declare.step import Step
     from agent_magic.engine.calls import Call, Result
     from agent_magic.engine.policy import Policy
@@ -259,10 +261,8 @@ class PlanRequests:
         self._cascades: dict[int, list[str]] = {}
         self.checked: dict[int, bool] = {}
         self.tasks: dict[int, Wanted] = {}
-        self.holds = plan.holds
         self.flow = None if plan.flow is None else PlanChoices(plan.flow, self._texts)
         self.asked_of: set[int] = set()
-        self.saved = plan.saves
         for number in plan.special:
             one = plan.agents[number]
             if not one.is_task and (one.returns is not None or one.check is not None):
@@ -283,13 +283,18 @@ class PlanRequests:
         self._by_item: dict[int, list[str]] = {}  # what was answered so far where several items are asked for
         self._turn: dict[int, _Turn] = {}
         self._turns: dict[int, int] = {}  # how many turns a conversation has had
-        self._counted: dict[int, int | None] = {}
-        self._uncounted: list[tuple[int, Request]] = []
-        self._counting: set[int] = set()
-        self._countless = False
-        self._expected: dict[int, tuple[str, int, int | None]] = {}
-        self._excess: dict[bool, dict[str, int]] = {False: {}, True: {}}  # of bounds by bytes, and by counts
-        self._capped = not (policy.budget_usd is policy.budget_tokens is policy.max_usd_per_min is None)
+        uncapped = policy.budget_usd is policy.budget_tokens is policy.max_usd_per_min is None
+        self._counting = None if uncapped else Counting()
+
+    @property
+    def holds(self) -> Mapping[int, tuple[Held, ...]]:
+        """What steps hold while they run."""
+        return self._plan.holds
+
+    @property
+    def saved(self) -> Container[int]:
+        """The steps whose answers are written to files before they are passed on."""
+        return self._plan.saves
 
     @cached_property
     def limit_classes(self) -> list[str]:
@@ -376,7 +381,8 @@ class PlanRequests:
     def _ask_other(self, step: int, model: str) -> None:
         self.models[step], self.limit_classes[step] = model, self._facts[model].limit_class
         self._written.pop(step, None)
-        self._counted.pop(step, None)
+        if self._counting is not None:
+            self._counting.forget(step)
 
     def need(self, step: int) -> Need:
         """Return what the agent's next request may use. One that cannot be written needs nothing: it will fail."""
@@ -386,9 +392,10 @@ class PlanRequests:
             if isinstance(error, CancelledError):  # the user stopped its prompt's code, which may never end by itself
                 self._stopped.add(step)
             return Need(self.models[step], 0, 0, NOTHING)
+        counting = self._counting
         if self._bought is not None and self._bought.is_there(step, request):
             return Need(request.model, 0, 0, NOTHING, free=True)
-        worst, least = self._worst(step, request) if self._capped else (NOTHING, None)
+        worst, least = (NOTHING, None) if counting is None else self._worst(step, request, counting)
         tokens = sum(map(len, request.texts())) // CHARS_PER_TOKEN + OVERHEAD_TOKENS + self._attached(request)[0]
         shared = self._shared(step, request)[0]
         keeps = bool(request.messages) and step not in self.checked and step not in self.asked_of
@@ -400,13 +407,7 @@ class PlanRequests:
 
     def count(self, step: int) -> bool:
         """Have the input of an agent's next request counted. Tells whether to wait for that."""
-        if step in self._counting:
-            return True
-        if self._countless:
-            return False
-        self._counting.add(step)
-        self._uncounted.append((step, self._written[step]))
-        return True
+        return self._counting is not None and self._counting.ask(step, self._written[step])
 
     def close(self, step: int) -> bool:
         """Make the agent's next request one after which no tool is called. Tells whether it was none yet."""
@@ -416,25 +417,17 @@ class PlanRequests:
 
     def to_count(self) -> list[tuple[int, Request]]:
         """Return the requests to have counted since the last call."""
-        found, self._uncounted = self._uncounted, []
-        return found
+        return [] if self._counting is None else self._counting.to_count()
 
     def counted(self, step: int, tokens: int | None) -> None:
         """Record how much input a request has; `None` where nobody says, and nobody is asked again."""
-        self._counting.discard(step)
-        self._countless = self._countless or tokens is None
-        self._counted[step] = tokens
+        if self._counting is not None:
+            self._counting.counted(step, tokens)
 
     def used(self, step: int, usage: Usage) -> None:
         """Record how much input a request had. Where it was more than its bound, later ones may be so as well."""
-        if not self._expected:
-            return
-        model, most, counted = self._expected.pop(step, ("", 0, None))
-        given = usage.total_input_tokens
-        for is_counted, bound in ((False, most), (True, counted)):
-            if given is not None and bound is not None and given > bound:
-                known = self._excess[is_counted]
-                known[model] = max(known.get(model, 0), given - bound)
+        if self._counting is not None:
+            self._counting.used(step, usage)
 
     def continue_turn(self, step: int, answer: Answer | None, reply: str = "") -> None:
         """Record what the agent's next request goes on from; `None` begins a new conversation."""
@@ -449,7 +442,8 @@ class PlanRequests:
             if content := _content(answer, keeps=not reply):
                 before = continued(before, content)
             self._so_far[step] = said(before, reply) if reply else before
-        self._counted.pop(step, None)
+        if self._counting is not None:
+            self._counting.forget(step)
 
     def is_silent(self, answer: Answer) -> bool:
         """Tell whether an answer that goes on from calls says nothing: that happens, and asked once more it speaks."""
@@ -558,7 +552,7 @@ class PlanRequests:
         kept = (file for (_, file), fit in zip(files, fits, strict=True) if fit)
         self._returned[step] = (*self._returned.get(step, ()), *kept)
 
-    def _worst(self, step: int, request: Request) -> tuple[Worst, Worst | None]:
+    def _worst(self, step: int, request: Request, counting: Counting) -> tuple[Worst, Worst | None]:
         """Return the most a request can use; and the most if its input is as short as its bytes allow.
 
         The latter is `None` where the request was counted.
@@ -566,12 +560,8 @@ class PlanRequests:
         by_batch = self._goes_by_batch(step)
         least, most = self._attached(request)
         size = len("".join(request.texts()).encode(errors="replace")) + OVERHEAD_TOKENS + most
-        counted, excess = self._counted.get(step), self._excess[False].get(request.model, 0)
-        self._expected[step] = request.model, size, counted
-        size += excess
-        if counted is not None and not excess:
-            size = counted + self._excess[True].get(request.model, 0)
-        if step in self._counted:
+        size, was_counted = counting.bound(step, request.model, size)
+        if was_counted:
             return self._cost(step, request, size, by_batch=by_batch), None
         shortest = least // 2 + (size - most) // LONGEST_TOKEN
         costs = [self._cost(step, request, one, by_batch=by_batch) for one in (size, shortest)]

@@ -134,8 +134,7 @@ class Engine:
                 record.plan, dag or record.plan.dag, policy.deadline_s, policy.concurrency, work_s
             )
         untried = None if key is None or key.accepted else key
-        is_free = untried is pacer is slots is requests.prefixes is self._pressure is None
-        limited = self._counts or not is_free
+        limited = self._counts or not (untried is pacer is slots is requests.prefixes is self._pressure is None)
         self.admission = self._gate(requests, timeouts_s, pacer, untried) if limited else None
         resources = Resources()
         self.calls = Calls(resources)
@@ -156,13 +155,11 @@ class Engine:
             batching=requests.batching,
             fall_back=partial(_fall_back, requests, self.admission),  # not of self: what holds itself is freed late
         )
-        learners = [] if self.conductor.learn is None else [self.conductor.learn]
-        if self._pressure is not None:
-            learners.insert(0, self._pressure.learn)
+        learners = [one.learn for one in (self._pressure, self.conductor) if one is not None and one.learn is not None]
         self._settlement = Settlement(record, requests, self.admission, price, learners)
         self.batched = NO_STEPS if requests.batching is None else requests.batching.now
         self.aborting: dict[int, str] = {}
-        self._tasks, self._asked_of = requests.tasks, requests.asked_of
+        self._tasks, self._asked_of, self._saved = requests.tasks, requests.asked_of, requests.saved
         self._ending: dict[int, Result] = {}  # why an agent cannot go on after its calls
         self._saving: set[int] = set()  # whose answer is being written to its file
         self._to_agree: dict[int, Answer] = {}  # answers that a person is to agree to
@@ -555,7 +552,7 @@ class Engine:
 
     def _succeeded(self, step: int, answer: Answer, now: float) -> list[Action]:
         self._requests.answered(step, self._whole_text(step, answer) if self._turns else answer.text)
-        if step not in self._requests.saved:
+        if step not in self._saved:
             return self._take(self.conductor.succeeded(step, now), now)
         self._saving.add(step)
         calls, turn = self.record.results[step].calls, self.record.results[step].attempts[-1].number

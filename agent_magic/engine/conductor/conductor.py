@@ -23,8 +23,9 @@ from typing import TYPE_CHECKING, Final
 
 from agent_magic.engine.actions import Abort, Backoff, Decision, Done, Reopened, Send, Skipped, WakeAt
 from agent_magic.engine.admission.room import FOREVER, Hold, Never
-from agent_magic.engine.calls import Resources
+from agent_magic.engine.calls import Holding, Resources
 from agent_magic.engine.conductor.alarms import RUN, Alarms
+from agent_magic.engine.conductor.ends import Ends
 from agent_magic.engine.conductor.lines import Barrier, Lines
 from agent_magic.engine.conductor.order import Order
 from agent_magic.engine.conductor.reopening import to_reopen
@@ -105,17 +106,16 @@ class Conductor:
         count = len(dag.parents)
         self._dag, self._policy, self._timeouts_s = dag, policy, timeouts_s
         self._slots = Slots(1 if policy.schedule == "sequential" else policy.concurrency)
-        self._counts_all = policy.timeout_counts == "total"
         self._state = [PENDING] * count
         self._missing = [*map(len, dag.parents)]
         self._tries = Tries(count, policy, seed, tasks)
         self._ready_s = [0.0] * count
         self._deadline_s: list[float | None] = [None] * count
-        self._barrier = barrier = Barrier(dag) if policy.schedule == "layers" else None
-        self._tasks, self._holds, self._resources = tasks, holds or {}, resources or Resources()
-        self._tasks_running = 0
+        barrier = Barrier(dag) if policy.schedule == "layers" else None
+        self._tasks, self._tasks_running = tasks, 0
+        self._holding = Holding(holds, resources or Resources()) if holds else None
         self._batching, self._batched = batching, NO_STEPS if batching is None else batching.now
-        self._others = bool(tasks or self._holds or batching)  # steps that wait for other things than slots of requests
+        self._others = bool(tasks or holds or batching)  # steps that wait for other things than slots of requests
         name = self._line if self._others else room.line if room else None
         self._room = room
         order = Order(dag, policy, work_s, kinds)
@@ -124,15 +124,9 @@ class Conductor:
         self._alarms = Alarms()
         self._running = 0
         self._open = count
-        self._cut, self._over, self._late = False, False, ""  # why nobody asks any more
-        self._stopping: dict[int, tuple[Status, str]] = {}
-        self._lost: dict[int, int] = {}  # who did not succeed, and because of whom
-        self._flow, self._left, self._fall_back = flow, dict(left or {}), fall_back
-        self._again: set[int] = set()
-        self._holding: set[int] = set()
-        self._paused = False
+        self._over = self._paused = False
+        self._flow, self._fall_back, self._ends = flow, fall_back, Ends(done, left)
         self._out: list[Decision] = []
-        self._done = dict(done or {})
 
     @property
     def running(self) -> int:
@@ -154,7 +148,7 @@ class Conductor:
         line = "task" if agent in self._tasks else self._room.line(agent) if self._room else ""
         if self._batching is not None and agent in self._batching.steps:
             line = f"{line} batch"
-        return f"{line} {self._holds[agent]}" if agent in self._holds else line
+        return line if self._holding is None else f"{line}{self._holding.line(agent)}"
 
     def start(self, now: float) -> list[Decision]:
         """Begin. Call it once."""
@@ -173,7 +167,7 @@ class Conductor:
 
     def leave_out(self, agent: int) -> None:
         """Count an agent off that nobody waits for. Call it before `start`."""
-        self._done[agent] = "succeeded"
+        self._ends.done[agent] = "succeeded"
 
     def room_changed(self, now: float) -> list[Decision]:
         """Record that there may be more room than before."""
@@ -214,11 +208,11 @@ class Conductor:
     def _asks_no_more(self, agent: int, now: float) -> list[Decision] | None:
         """Take out an agent that was under way, and end it if it was to be stopped; `None` where it may ask again."""
         self._leave(agent)
-        if agent in self._stopping:
+        if agent in self._ends.stopping:
             return self.cancelled(agent, now, left=True)
-        if self._late:
-            self._give_up(agent, "Late", self._late, now)
-        return self._go_on(now) if self._late else None
+        if self._ends.late:
+            self._give_up(agent, "Late", self._ends.late, now)
+        return self._go_on(now) if self._ends.late else None
 
     def _move(self, agent: int, now: float) -> None:
         """Put a step that asks another model than before into the line of that."""
@@ -254,7 +248,7 @@ class Conductor:
     def _why_left_out(self, agent: int) -> Left | None:
         """Return why a step whose parents have all ended does not run; `None` where it does."""
         flow = self._flow
-        return None if flow is None or agent not in flow.decides else flow.choose(agent, self._left)
+        return None if flow is None or agent not in flow.decides else flow.choose(agent, self._ends.left)
 
     def _leave_out(self, agent: int, left: Left, now: float) -> None:
         """End a step that is not needed, and those that are not needed without it."""
@@ -264,7 +258,7 @@ class Conductor:
             if why.status == "failed":
                 self._give_up(one, why.kind, why.why, now)
                 continue
-            self._left[one] = why
+            self._ends.left[one] = why
             self._end(one, why.status, why.why, now, why.kind)
             for child in self._dag.children[one]:
                 self._missing[child] -= 1
@@ -278,7 +272,7 @@ class Conductor:
     def failed(self, agent: int, failure: Failure, now: float) -> list[Decision]:
         """Record that a running agent's attempt failed: try again later, or give up."""
         self._leave(agent)
-        if agent in self._stopping:
+        if agent in self._ends.stopping:
             return self.cancelled(agent, now, left=True)
         answer = self._tries.next_s(agent, failure, now, self._deadline_s[agent])
         if self._batching is not None and agent in self._batched:
@@ -308,10 +302,10 @@ class Conductor:
         """
         if not left:
             self._leave(agent)
-        status, why = self._stopping.get(agent, ("cancelled", "stopped"))
+        status, why = self._ends.stopping.get(agent, ("cancelled", "stopped"))
         self._end(agent, status, why, now, STOPPED)
         self._skip_descendants(agent, now)
-        if agent in self._again and not self._cut:
+        if agent in self._ends.again and not self._ends.cut:
             self._reopen((agent,), now)
         return self._go_on(now)
 
@@ -344,7 +338,7 @@ class Conductor:
     def cancel(self, now: float, agents: Iterable[int] | None = None) -> list[Decision]:
         """Stop these agents, or all of them. Those under way are reported by `cancelled` later."""
         if agents is None:
-            self._cut = True
+            self._ends.cut = True
             self._cancel_all(now, "stopped")
         else:
             for agent in agents:
@@ -359,7 +353,7 @@ class Conductor:
 
     def retry(self, now: float, agents: Iterable[int] | None = None) -> list[Decision]:
         """Run these agents again, or all, that did not succeed; see `to_reopen`."""
-        if not self._cut and self._open:
+        if not self._ends.cut and self._open:
             self._reopen(range(len(self._state)) if agents is None else agents, now)
         return self._go_on(now)
 
@@ -378,18 +372,18 @@ class Conductor:
 
     def _settle_done(self, now: float) -> None:
         """Count agents off that have ended before the run begins, and skip what waits for one without success."""
-        for agent, status in self._done.items():
+        for agent, status in self._ends.done.items():
             self._state[agent] = ENDED
             self._open -= 1
-            if self._barrier is not None:
+            if self._lines.barrier is not None:
                 self._lines.ended(agent, now)
             for child in self._dag.children[agent]:
-                self._missing[child] -= status in PASSED_ON or agent in self._left
-        for agent, status in self._done.items():
-            if status not in PASSED_ON and agent not in self._left:
-                self._lost[agent] = agent
+                self._missing[child] -= status in PASSED_ON or agent in self._ends.left
+        for agent, status in self._ends.done.items():
+            if status not in PASSED_ON and agent not in self._ends.left:
+                self._ends.lost[agent] = agent
                 self._skip_descendants(agent, now)
-        self._done = {}
+        self._ends.done = {}
 
     def _make_ready(self, agent: int, now: float, *, decided: bool = False) -> None:
         """Let a step wait for its turn, unless it is left out. `decided` says that it is not."""
@@ -400,7 +394,7 @@ class Conductor:
         self._ready_s[agent] = now
         self._out.append(made(AgentReady, (now, agent)))
         self._join(agent, now)
-        if self._counts_all:
+        if self._policy.timeout_counts == "total":
             self._set_deadline(agent, now, self._tries.made(agent))
 
     def _join(self, agent: int, now: float) -> None:
@@ -415,7 +409,7 @@ class Conductor:
             self._fill(now)
         if not self._open and not self._over:
             self._over = True
-            self._out.append(Done(self._cut))
+            self._out.append(Done(self._ends.cut))
         if (wake_s := self._alarms.next_s()) is not None:
             self._out.append(WakeAt(wake_s))
         out, self._out = self._out, []
@@ -460,11 +454,7 @@ class Conductor:
             running = self._tasks_running + self._running
         if running >= (self._policy.concurrency if agent in self._tasks else width):
             return "slot"
-        return None if self._resources.are_free(self._to_hold(agent)) else "resource"
-
-    def _to_hold(self, agent: int) -> tuple[Held, ...]:
-        """Return what a step has still to take: one that goes on with another turn has it."""
-        return () if agent in self._holding else self._holds.get(agent, ())
+        return None if self._holding is None or self._holding.is_free(agent) else "resource"
 
     def _launch(self, agent: int, now: float, reason: str) -> None:
         self._state[agent] = RUNNING
@@ -472,9 +462,8 @@ class Conductor:
             self._tasks_running += 1
         elif agent not in self._batched:
             self._running += 1
-        if self._holds and (holds := self._to_hold(agent)):
-            self._resources.take(holds)
-            self._holding.add(agent)
+        if self._holding is not None:
+            self._holding.take(agent)
         number = self._tries.launched(agent)
         if (deadline := self._deadline_s[agent]) is None or deadline == FOREVER:
             self._set_deadline(agent, now, number)
@@ -539,20 +528,19 @@ class Conductor:
         self._state[agent] = ENDED
         self._open -= 1
         self._slots.ended(agent)
-        if agent in self._holding:
-            self._holding.discard(agent)
-            self._resources.give_back(self._holds[agent])
-        if status not in PASSED_ON and agent not in self._left:
-            self._lost[agent] = agent if cause is None else cause
+        if self._holding is not None:
+            self._holding.give_back(agent)
+        if status not in PASSED_ON and agent not in self._ends.left:
+            self._ends.lost[agent] = agent if cause is None else cause
         end = made(AgentEnded, (now, agent, status, error, kind)) if cause is None else Skipped(agent, cause)
         self._out.append(end)
-        if self._barrier is not None:
+        if self._lines.barrier is not None:
             self._lines.ended(agent, now)
 
     def _run_out(self, now: float) -> None:
         """End a run whose deadline has passed."""
-        self._cut = True
-        why = self._late = f"Late: the run was to take no longer than {self._policy.deadline_s:g} s"
+        self._ends.cut = True
+        why = self._ends.late = f"Late: the run was to take no longer than {self._policy.deadline_s:g} s"
         for agent in self._dag.order:
             if self._state[agent] in UNDER_WAY:
                 self._out.append(Abort(agent, "over"))
@@ -565,8 +553,8 @@ class Conductor:
 
     def _cancel_one(self, agent: int, now: float, why: str, status: Status = "cancelled") -> None:
         if self._state[agent] in UNDER_WAY:
-            self._stopping.setdefault(agent, (status, why if status == "skipped" else "stopped"))
-            self._again.discard(agent)
+            self._ends.stopping.setdefault(agent, (status, why if status == "skipped" else "stopped"))
+            self._ends.again.discard(agent)
             self._out.append(Abort(agent, "stopped"))
         elif self._state[agent] != ENDED:
             self._end(agent, status, why, now, STOPPED)
@@ -579,17 +567,17 @@ class Conductor:
                 self._skip_descendants(agent, now)
 
     def _to_reopen(self, asked: Iterable[int]) -> tuple[list[int], dict[int, int]]:
-        return to_reopen(self._dag, self._lost, asked)
+        return to_reopen(self._dag, self._ends.lost, asked)
 
     def _reopen(self, agents: Iterable[int], now: float) -> None:
         """Let agents run again that did not succeed, and what was skipped because of them."""
-        asked = list(agents)
-        self._again.update(agent for agent in asked if agent in self._stopping and self._state[agent] in UNDER_WAY)
+        asked, ends = list(agents), self._ends
+        ends.again.update(agent for agent in asked if agent in ends.stopping and self._state[agent] in UNDER_WAY)
         again, skipped = self._to_reopen(asked)
         for agent in again:
-            del self._lost[agent]
-            self._stopping.pop(agent, None)
-            self._again.discard(agent)
+            del ends.lost[agent]
+            ends.stopping.pop(agent, None)
+            ends.again.discard(agent)
             self._state[agent], self._deadline_s[agent] = PENDING, None
             self._tries.forget(agent)
             self._open += 1
@@ -598,5 +586,5 @@ class Conductor:
             if not self._missing[agent]:
                 self._make_ready(agent, now)
         for agent, cause in skipped.items():
-            self._lost[agent] = cause
+            ends.lost[agent] = cause
             self._out += [Reopened(agent), Skipped(agent, cause)]

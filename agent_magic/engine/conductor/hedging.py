@@ -189,7 +189,7 @@ class HedgingConductor(RacingConductor):
             self._missing[place] += 1
 
     def _settle_done(self, now: float) -> None:
-        for agent in self._done:
+        for agent in self._ends.done:
             self._kept.discard(agent)
         super()._settle_done(now)
         for place in sorted(self._kept):
@@ -225,7 +225,7 @@ class HedgingConductor(RacingConductor):
 
     def _may_be_overdue(self, step: int) -> bool:
         under_way = self._places[step] in self._kept and self._state[step] == RUNNING
-        return under_way and step not in self._stopping and not self._cut
+        return under_way and step not in self._ends.stopping and not self._ends.cut
 
     def _end(
         self,
@@ -239,7 +239,7 @@ class HedgingConductor(RacingConductor):
     ) -> None:
         if agent in self._steps and not self._tries.made(agent):  # nothing was sent
             self._kept.discard(agent)
-            self._left[agent] = Left("unused", NOT_NEEDED, UNUSED)
+            self._ends.left[agent] = Left("unused", NOT_NEEDED, UNUSED)
             super()._end(agent, "unused", NOT_NEEDED, now, UNUSED)
             return
         if agent in self._places:

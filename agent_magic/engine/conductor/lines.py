@@ -26,6 +26,7 @@ class Lines:
 
     Attributes:
         waiting: How many agents wait in lines.
+        barrier: What was given.
     """
 
     def __init__(
@@ -38,7 +39,7 @@ class Lines:
         self._name = name
         self._numbers, self._line_of = ({"": 0}, [0] * len(turns)) if name is None else _numbered(name, len(turns))
         count = len(self._numbers)
-        self._order, self._turns, self._by_turn, self._barrier = order, turns, order.by_turn, barrier
+        self._order, self._turns, self._by_turn, self.barrier = order, turns, order.by_turn, barrier
         self._waiting: list[list[int]] = [[] for _ in range(count)]
         self._reasons = [""] * count
         self._since_s = [0.0] * count
@@ -55,7 +56,7 @@ class Lines:
 
     def join(self, agent: int) -> None:
         """Put an agent into its line, as soon as the barrier lets it."""
-        if self._barrier is not None and self._barrier.hold(agent):
+        if self.barrier is not None and self.barrier.hold(agent):
             return
         self.waiting += 1
         heappush(self._waiting[self._line_of[agent]], self._turns[agent])
@@ -97,16 +98,16 @@ class Lines:
 
     def ended(self, agent: int, now: float) -> None:
         """Record that an agent has ended: others may have waited for its layer."""
-        if self._barrier is not None:
-            for held in self._barrier.ended(agent, now):
+        if self.barrier is not None:
+            for held in self.barrier.ended(agent, now):
                 self.join(held)
 
     def reopened(self, agent: int) -> None:
         """Record that an agent will run again. Agents of later layers that have not gone yet wait for it."""
-        if self._barrier is None or not self._barrier.reopened(agent):
+        if self.barrier is None or not self.barrier.reopened(agent):
             return
         for waiting in self._waiting:
-            passed = [turn for turn in waiting if not self._barrier.hold(self._by_turn[turn])]
+            passed = [turn for turn in waiting if not self.barrier.hold(self._by_turn[turn])]
             self.waiting -= len(waiting) - len(passed)
             waiting[:] = passed
             heapify(waiting)
@@ -134,13 +135,13 @@ class Lines:
 
     def reason(self, agent: int) -> str:
         """Return what the agent waits for: the barrier, or what its line waits for, or last waited for."""
-        if self._barrier is not None and self._barrier.is_held(agent):
+        if self.barrier is not None and self.barrier.is_held(agent):
             return "barrier"
         return self._reasons[self._line_of[agent]]
 
     def opened(self, agent: int, now: float) -> bool:
         """Tell whether the barrier has let the agent pass just now."""
-        return self._barrier is not None and self._barrier.opened_s(agent) == now
+        return self.barrier is not None and self.barrier.opened_s(agent) == now
 
 
 def _numbered(name: Callable[[int], str], count: int) -> tuple[dict[str, int], list[int]]:

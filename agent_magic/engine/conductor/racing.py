@@ -92,7 +92,7 @@ class RacingConductor(Conductor):
         self._release(agent, now)
 
     def _settle_done(self, now: float) -> None:
-        answered = [agent for agent, status in self._done.items() if status in PASSED_ON]
+        answered = [agent for agent, status in self._ends.done.items() if status in PASSED_ON]
         for agent in answered:
             self._won.update(self._races_of(agent))
         super()._settle_done(now)
@@ -104,13 +104,13 @@ class RacingConductor(Conductor):
         for race in self._races_of(winner):
             self._won.add(race)
             for other in self._dag.parents[race]:
-                self._lost.pop(other, None)  # nobody wants them again
+                self._ends.lost.pop(other, None)  # nobody wants them again
             for agent in self._needless(race):
                 if self._state[agent] == ENDED:  # with one before it: the place of a hedge
                     continue
                 left = self._beaten[agent] = Left("skipped", f"{self._names[winner]!r} answered first", BEATEN)
                 if self._state[agent] in UNDER_WAY:
-                    self._stopping[agent] = left.status, left.why
+                    self._ends.stopping[agent] = left.status, left.why
                     self._out.append(Abort(agent, "stopped"))
                 else:
                     self._leave_out(agent, left, now)
@@ -147,7 +147,7 @@ class RacingConductor(Conductor):
 
     def _is_lost(self, race: int) -> bool:
         """Tell whether no agent of a race has answered, all having ended, one of them without success."""
-        return race not in self._won and any(one in self._lost for one in self._dag.parents[race])
+        return race not in self._won and any(one in self._ends.lost for one in self._dag.parents[race])
 
     def _why_left_out(self, agent: int) -> Left | None:
         if agent in self._races and self._is_lost(agent):
@@ -158,12 +158,12 @@ class RacingConductor(Conductor):
         if kind != NO_ANSWER:
             super()._give_up(agent, kind, why, now)
             return
-        cause = next(one for one in self._dag.parents[agent] if one in self._lost)
+        cause = next(one for one in self._dag.parents[agent] if one in self._ends.lost)
         self._end(agent, "skipped", None, now, cause=cause)
         self._skip_descendants(agent, now)
 
     def _to_reopen(self, asked: Iterable[int]) -> tuple[list[int], dict[int, int]]:
-        again, skipped = to_reopen(self._dag, self._lost, asked, self._races)
+        again, skipped = to_reopen(self._dag, self._ends.lost, asked, self._races)
         for agent in again:
             for race in self._races_of(agent):
                 self._missing[race] += 1

@@ -104,7 +104,7 @@ class SpeculatingConductor(HedgingConductor):
             self._hand_on(agent, *kept[:2], now, kept[2])
         elif left is not None and kept is None and self._state[agent] in UNDER_WAY:
             self._beaten[agent] = left
-            self._stopping[agent] = "skipped", left.why
+            self._ends.stopping[agent] = "skipped", left.why
             self._out.append(Abort(agent, "stopped"))
         elif left is not None:
             self._leave_out(agent, left, now)
@@ -114,7 +114,7 @@ class SpeculatingConductor(HedgingConductor):
     ) -> list[Decision]:
         if agent not in self._ahead:
             return super()._pass_on(agent, status, why, now, kind)
-        if agent in self._stopping:  # its condition cannot be decided any more, or somebody stopped it
+        if agent in self._ends.stopping:  # its condition cannot be decided any more, or somebody stopped it
             return self.cancelled(agent, now, left=True)
         self._state[agent], self._kept_back[agent] = AWAY, (status, why, kind)
         return self._go_on(now)
@@ -133,9 +133,9 @@ class SpeculatingConductor(HedgingConductor):
         """Tell whether a step does not end at once with its parent: one whose request is under way is aborted."""
         if step not in self._ahead or self._state[step] not in UNDER_WAY or step in self._kept_back:
             return super()._can_do_without(step, now)
-        if step not in self._stopping:
-            cause = self._causes[step] = next(one for one in self._ahead_of[step] if one in self._lost)
-            self._stopping[step] = "skipped", f"{self._names[cause]!r} did not succeed"
+        if step not in self._ends.stopping:
+            cause = self._causes[step] = next(one for one in self._ahead_of[step] if one in self._ends.lost)
+            self._ends.stopping[step] = "skipped", f"{self._names[cause]!r} did not succeed"
             self._out.append(Abort(step, "stopped"))
         return True
 
