@@ -22,7 +22,6 @@ from agent_magic.declare.plan_json import (
     plan_to_dict,
 )
 from agent_magic.engine.policy import Policy, as_policy
-from agent_magic.engine.requests import models_of
 from agent_magic.errors import PlanError, shown_value
 from agent_magic.forecast.advice.advice import Advice, lint
 from agent_magic.forecast.estimate.estimate import estimate
@@ -229,7 +228,7 @@ class Plan(DeclaredPlan):
         shared = session_of(session, client=client, ledger=ledger, prices=prices)
         tried, client = None if pilot is None else record_of(pilot, "pilot"), shared.client
         plan = with_models(self, shared)
-        shared.check_models(sorted(models_of(plan)))
+        shared.check_models(sorted(plan.asked))
         return estimate(
             plan,
             *foresee(plan, client, None if fresh else shared.ledger, tried),
@@ -564,7 +563,7 @@ def _driver(  # noqa: PLR0913 - the options of `Plan.run`
     plan.check_prompts()
     plan = with_models(plan, session)
     if recorded is None:
-        session.check_models(sorted(models_of(plan)))
+        session.check_models(sorted(plan.asked))
     if again is not None and resume is None:
         raise PlanError("again= says what of an earlier run is asked once more: give that run too, resume=RUN.")
     earlier = None if resume is None else Earlier(record_of(resume, "resume"), client.endpoint, plan=plan, again=again)

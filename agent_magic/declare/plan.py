@@ -566,6 +566,12 @@ class Plan:
         return tuple(for_all(asked, self.dag.alike))
 
     @cached_property
+    def asked(self) -> frozenset[str]:
+        """The models that its agents may ask."""
+        others = (self.agents[number].other_models for number in self.special)
+        return frozenset(self.models).union(*others) - {""}
+
+    @cached_property
     def special(self) -> tuple[int, ...]:
         """The steps that are more than a prompt: tasks, agents with types, tools, a nod, other models, or `batch`."""
         found = [

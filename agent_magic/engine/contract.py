@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from agent_magic.record.answer import NOT_BILLED, NOTHING_USED
 
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from agent_magic.errors import CallError
     from agent_magic.record.answer import Answer, Price, Source, Usage
     from agent_magic.record.request import Request
+
+
+NO_STEPS: Final = frozenset[int]()
 
 
 class Choices(Protocol):

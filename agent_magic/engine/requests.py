@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 from asyncio import CancelledError
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
 from agent_magic.declare.agent import DEFAULT_MAX_TOKENS, DEFAULT_MODEL, Agent
@@ -60,11 +59,6 @@ HALF = {
 def model_of(agent: Step) -> str:
     """Return the model an agent asks; a task asks none."""
     return "" if agent.is_task else agent.model or DEFAULT_MODEL
-
-
-def models_of(plan: Plan) -> set[str]:
-    """Return the models that a plan may ask."""
-    return {*plan.models}.union(*(plan.agents[number].other_models for number in plan.special)) - {""}
 
 
 def timeouts_of(plan: Plan, policy: Policy) -> list[float]:
@@ -249,6 +243,7 @@ class PlanRequests:
     ) -> None:
         self._plan, self._policy, self._prices, self._bought = plan, policy, prices, bought
         self.models, self._facts, self._planned = list(models), facts, tuple(models)
+        self.limit_classes = [facts[model].limit_class if model else "" for model in models]
         self.batching = batching_of(plan, policy)
         by_batch = () if self.batching is None else self.batching.steps
         self.prefixes = shared_prefixes(plan, models, facts, policy, work_s, by_batch)
@@ -295,11 +290,6 @@ class PlanRequests:
     def saved(self) -> Container[int]:
         """The steps whose answers are written to files before they are passed on."""
         return self._plan.saves
-
-    @cached_property
-    def limit_classes(self) -> list[str]:
-        """Per step, the models whose rate limits its model shares."""
-        return [self._facts[model].limit_class if model else "" for model in self.models]
 
     def max_turns(self, step: int) -> int:
         """Return the most requests for one answer of an agent."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from agent_magic.engine.actions import (
     Abort,
@@ -30,7 +30,7 @@ from agent_magic.engine.admission.gate import TOO_MANY_REQUESTS, Gate
 from agent_magic.engine.admission.pressure import Pressure
 from agent_magic.engine.calls import Call, Calls, Resources, Result, Wanted
 from agent_magic.engine.conductor.speculating import conductor_for
-from agent_magic.engine.contract import UNSENT
+from agent_magic.engine.contract import NO_STEPS, UNSENT
 from agent_magic.engine.expected import kinds_of
 from agent_magic.engine.retry import Failure, failure_of
 from agent_magic.engine.settlement import Settlement, skipped
@@ -75,7 +75,6 @@ CANCELLED = "cancelled"
 HTTP_ERROR = 400
 CUT = Result("cancelled", error="stopped; it may have finished", kind="Stopped")
 """Of a call whose end nobody waited for."""
-NO_STEPS: Final[AbstractSet[int]] = frozenset()
 LATE, OVER = "late", "over"
 """Why a request is aborted: the step's deadline has passed, or the run's."""
 
@@ -157,7 +156,7 @@ class Engine:
         )
         learners = [one.learn for one in (self._pressure, self.conductor) if one is not None and one.learn is not None]
         self._settlement = Settlement(record, requests, self.admission, price, learners)
-        self.batched = NO_STEPS if requests.batching is None else requests.batching.now
+        self.batched: AbstractSet[int] = NO_STEPS if requests.batching is None else requests.batching.now
         self.aborting: dict[int, str] = {}
         self._tasks, self._asked_of, self._saved = requests.tasks, requests.asked_of, requests.saved
         self._ending: dict[int, Result] = {}  # why an agent cannot go on after its calls

@@ -6,7 +6,7 @@ import asyncio
 import time
 from typing import TYPE_CHECKING, Any
 
-from agent_magic.engine.requests import ask, escalation_of, model_of, models_of
+from agent_magic.engine.requests import ask, escalation_of, model_of
 from agent_magic.errors import CallError, NotConnected, Rejected
 from agent_magic.live.answer_cache import AnswerCache
 from agent_magic.live.earlier import Earlier, same_request
@@ -126,7 +126,7 @@ def terms_ahead(plan: Plan, client: Provider, pacer: Pacer) -> Terms:
     key = client.credentials
     untried = key is not None and not key.accepted
     before, learned = pacer.ceilings(), pacer.learned(time.monotonic())
-    known = facts_of(client, models_of(plan) | {""})
+    known = facts_of(client, plan.asked | {""})
     return Terms({}, bool(before), before, {}, key_untried=untried, learned=learned, models=known)
 
 

@@ -10,7 +10,6 @@ import asyncio
 import logging
 import math
 import time
-from contextlib import nullcontext
 from datetime import UTC, datetime
 from functools import partial
 from random import getrandbits
@@ -22,7 +21,7 @@ from agent_magic.engine.batching import LIVE_SHARE
 from agent_magic.engine.calls import Verdict
 from agent_magic.engine.contract import UNSENT
 from agent_magic.engine.expected import expected_work_s
-from agent_magic.engine.requests import PlanRequests, models_of, timeouts_of
+from agent_magic.engine.requests import PlanRequests, timeouts_of
 from agent_magic.engine.run import CUT, Engine
 from agent_magic.errors import PlanError
 from agent_magic.live.ahead import count
@@ -44,7 +43,6 @@ from agent_magic.record.terms import Terms
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from collections.abc import Set as AbstractSet
-    from contextlib import AbstractAsyncContextManager
 
     from agent_magic.declare.plan import Plan
     from agent_magic.engine.actions import Action
@@ -129,7 +127,7 @@ class Driver:
         self.plan, self.policy, self._provider, self._asker = plan, policy, provider, asker
         self._ledger, self._pacer, self._sharing, self._pool, self._clock = ledger, pacer, sharing, pool, clock
         self.prices, cheaper = prices or Prices(), provider.choices[:1] if "model" in (policy.degrade or "") else ()
-        self._asked = models_of(plan).union(cheaper)
+        self._asked = plan.asked.union(cheaper)
         knows = ledger is not None or earlier is not None
         cache = AnswerCache(plan, provider.endpoint, ledger, earlier, fresh=fresh) if knows else None
         models = self._models = plan.models
@@ -227,18 +225,16 @@ class Driver:
             if len(self.record.events) == 0 or self._after_s:
                 self._began = self._clock()
             try:
-                async with self._divided():
-                    await self._until_over()
+                await (self._until_over() if self._sharing is None else self._divided(self._sharing))
             finally:
                 self._close()
         return self.record
 
-    def _divided(self) -> AbstractAsyncContextManager[None]:
-        """Return what divides the rate limits with other kernels meanwhile."""
-        if self._sharing is None:
-            return nullcontext()
+    async def _divided(self, sharing: Sharing) -> None:
+        """Run to the end, and divide the rate limits with other kernels meanwhile."""
         classes = {self._provider.limit_class(model) for model in filter(None, self._models)}
-        return self._sharing.taking_part(classes, self._slot_free)
+        async with sharing.taking_part(classes, self._slot_free):
+            await self._until_over()
 
     async def _until_over(self) -> None:
         try:

@@ -18,7 +18,6 @@ no failure: what can do without it goes on.
 
 from __future__ import annotations
 
-from collections.abc import Container
 from typing import TYPE_CHECKING, Final
 
 from agent_magic.engine.actions import Abort, Backoff, Decision, Done, Reopened, Send, Skipped, WakeAt
@@ -30,11 +29,12 @@ from agent_magic.engine.conductor.lines import Barrier, Lines
 from agent_magic.engine.conductor.order import Order
 from agent_magic.engine.conductor.reopening import to_reopen
 from agent_magic.engine.conductor.tries import Slots, Tries
+from agent_magic.engine.contract import NO_STEPS
 from agent_magic.record.events import AgentEnded, AgentReady
 from agent_magic.record.made import made
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 
     from agent_magic.declare.dag import Dag
     from agent_magic.declare.flow import Left
@@ -53,7 +53,6 @@ RUNNING: Final = 2
 BACKOFF: Final = 3
 ENDED: Final = 4
 AWAY: Final = 5
-NO_STEPS: Final[Container[int]] = frozenset()
 UNDER_WAY: Final = frozenset({RUNNING, AWAY})
 PASSED_ON: Final = frozenset({"succeeded", "capped"})
 """Whose children may begin."""
@@ -177,7 +176,7 @@ class Conductor:
     def succeeded(self, agent: int, now: float) -> list[Decision]:
         """Record that a running agent has its answer."""
         self._leave(agent)
-        if agent not in self._tasks and agent not in self._batched:
+        if not self._others or (agent not in self._tasks and agent not in self._batched):
             self._slots.answered(agent)
         return self._pass_on(agent, "succeeded", None, now)
 
@@ -418,7 +417,7 @@ class Conductor:
     def _fill(self, now: float) -> None:
         """Let agents go while there are slots and room, the longest remaining path first."""
         lines, room, width, others = self._lines, self._room, self._slots.width, self._others
-        held: set[int] = set()
+        held: Collection[int] = ()
         while lines.waiting and (self._running < width or others) and (agent := lines.first(held)) is not None:
             if self._state[agent] != READY:  # it ended while it waited
                 lines.leave(agent, now, now)
@@ -426,14 +425,14 @@ class Conductor:
                 lines.leave(agent, now, now)
                 self._run_late(agent, now)  # a slot came free too late for another try
             elif others and (reason := self._held_back(agent, width)):
-                held.add(lines.hold(agent, reason, now))
+                held = {*held, lines.hold(agent, reason, now)}
             elif room is None or agent in self._tasks or (answer := room.enter(agent, now)) is None:
                 self._launch(agent, now, lines.leave(agent, self._ready_s[agent], now))
             elif self._falls_back(agent, answer):
                 lines.leave(agent, now, now)
                 self._move(agent, now)
             elif isinstance(answer, Hold):
-                held.add(lines.hold(agent, answer.reason, now))
+                held = {*held, lines.hold(agent, answer.reason, now)}
                 self._alarms.set_lines(answer.until_s)
             else:
                 lines.leave(agent, now, now)
@@ -484,11 +483,14 @@ class Conductor:
         self._alarms.set(deadline, agent, number)
 
     def _leave(self, agent: int) -> None:
-        if self._state[agent] == RUNNING and agent in self._tasks:
+        state = self._state[agent]
+        if state == RUNNING and not self._others:
+            self._running -= 1
+        elif state == RUNNING and agent in self._tasks:
             self._tasks_running -= 1
-        elif self._state[agent] == RUNNING:
+        elif state == RUNNING:
             self._running -= agent not in self._batched
-        elif self._state[agent] != AWAY:
+        elif state != AWAY:
             raise RuntimeError(f"agent {agent} is not running")
 
     def _run_late(self, agent: int, now: float) -> None:
