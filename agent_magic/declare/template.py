@@ -151,7 +151,8 @@ class Template:
     def _joined(self, pieces: list[str]) -> str:
         if sum(map(len, pieces)) > MOST_CHARS:
             raise self._error(TOO_LONG)
-        return sendable("".join(pieces))
+        text = "".join(pieces)
+        return text if text.isascii() else sendable(text)
 
     def check_value(self, name: str, value: object) -> None:
         """Raise `DeclarationError` for a value that cannot be written as text, or is too long."""

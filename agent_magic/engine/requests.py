@@ -271,7 +271,6 @@ class PlanRequests:
                 self._cascades[number] = dearer = [*one.cascade[1:]]
                 if dearer:
                     self.checked.setdefault(number, False)
-        self.falls_back = any(self._fallbacks.values())
         self._cheapest = "".join(cheaper)
         self._eased: dict[int, str | None] = {}  # the effort of those whose requests were made cheaper
         self._eased_now: set[int] = set()
@@ -290,6 +289,11 @@ class PlanRequests:
     def saved(self) -> Container[int]:
         """The steps whose answers are written to files before they are passed on."""
         return self._plan.saves
+
+    @property
+    def falls_back(self) -> bool:
+        """Whether any step has a model to fall back to."""
+        return any(self._fallbacks.values())
 
     def max_turns(self, step: int) -> int:
         """Return the most requests for one answer of an agent."""

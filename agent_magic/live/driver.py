@@ -31,7 +31,7 @@ from agent_magic.live.buying import Buyer
 from agent_magic.live.calling import Caller
 from agent_magic.live.monitor import AlertMonitor, HealthMonitor
 from agent_magic.live.people import ask, question_of
-from agent_magic.live.soon import MOMENT_S, call_soon, forget_call
+from agent_magic.live.soon import MOMENT_S, forget, in_a_moment
 from agent_magic.live.story import tell
 from agent_magic.live.tasks import Tasks
 from agent_magic.providers.base import Stream, facts_of
@@ -130,15 +130,14 @@ class Driver:
         self._asked = plan.asked.union(cheaper)
         knows = ledger is not None or earlier is not None
         cache = AnswerCache(plan, provider.endpoint, ledger, earlier, fresh=fresh) if knows else None
-        models = self._models = plan.models
         if recorded is None:
-            self.record, self._after_s = RunRecord(plan, datetime.now(UTC), models, origin=provider.endpoint), 0.0
+            self.record, self._after_s = RunRecord(plan, datetime.now(UTC), plan.models, origin=provider.endpoint), 0.0
         else:
             self.record, self._after_s = recorded.found(), recorded.ended_s
-        work_s = None if history is None else expected_work_s(plan.agents, models, history)
+        work_s = None if history is None else expected_work_s(plan.agents, plan.models, history)
         self.record.terms = self._terms(seed, work_s)
         more: Any = {"bought": cache, "work_s": work_s, "texts": recorded and recorded.texts, "cheaper": cheaper}
-        requests = PlanRequests(plan, policy, models, self.record.terms.models, self.prices, **more)
+        requests = PlanRequests(plan, policy, plan.models, self.record.terms.models, self.prices, **more)
         self.engine = Engine(
             self.record,
             policy,
@@ -161,9 +160,8 @@ class Driver:
         batcher = None if requests.batching is None else self._make_batcher()
         self._buyer = Buyer(self.engine, provider, self.prices, policy.max_attempts, cache=cache, batcher=batcher)
         self._alarm: asyncio.TimerHandle | None = None
-        self._due_s = math.inf
         self._monitor, self.alerts = HealthMonitor(self.engine.admission), AlertMonitor(self.record, alerts)
-        self._tells, self._told, self._began = LOG.isEnabledFor(logging.DEBUG), 0, clock()
+        self._tells, self._told, self._began, self._due_s = LOG.isEnabledFor(logging.DEBUG), 0, clock(), math.inf
         self.loop: asyncio.AbstractEventLoop | None = None
 
     def _terms(self, seed: int, work_s: Sequence[float] | None) -> Terms:
@@ -232,7 +230,7 @@ class Driver:
 
     async def _divided(self, sharing: Sharing) -> None:
         """Run to the end, and divide the rate limits with other kernels meanwhile."""
-        classes = {self._provider.limit_class(model) for model in filter(None, self._models)}
+        classes = {self._provider.limit_class(model) for model in filter(None, self.plan.models)}
         async with sharing.taking_part(classes, self._slot_free):
             await self._until_over()
 
@@ -252,7 +250,7 @@ class Driver:
     def _close(self) -> None:
         """Settle what no task could report any more, and end the record."""
         if self.loop is not None:
-            forget_call(self.loop, self._arm)
+            forget(self.loop, self._arm)
         if self._alarm is not None:
             self._alarm.cancel()
         self.engine.close(self.now())
@@ -356,7 +354,7 @@ class Driver:
             return
         self._due_s = math.ceil(at_s * TICKS_PER_S) / TICKS_PER_S  # `now` is on the grid: woken before, it is too early
         if self._due_s - self.now() > MOMENT_S:  # most runs of which this is so are over by then
-            call_soon(self.loop, self._arm)
+            in_a_moment(self.loop, self._arm)
         else:
             self._arm()
 

@@ -21,7 +21,7 @@ _waiting: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, Calls]] = WeakKeyDi
 """The calls of each loop that has a timer."""
 
 
-def call_soon(loop: asyncio.AbstractEventLoop, call: Callable[[], None]) -> None:
+def in_a_moment(loop: asyncio.AbstractEventLoop, call: Callable[[], None]) -> None:
     """Have a function called on a loop after a moment at most, and once only.
 
     Args:
@@ -35,7 +35,7 @@ def call_soon(loop: asyncio.AbstractEventLoop, call: Callable[[], None]) -> None
     calls[call] = None
 
 
-def forget_call(loop: asyncio.AbstractEventLoop, call: Callable[[], None]) -> None:
+def forget(loop: asyncio.AbstractEventLoop, call: Callable[[], None]) -> None:
     """Take a call back, if it has not been made. The timer stays: it may serve the next run.
 
     Args:

@@ -7,7 +7,7 @@ import importlib.util
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from agent_magic.live.soon import MOMENT_S, call_soon, forget_call
+from agent_magic.live.soon import MOMENT_S, forget, in_a_moment
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -53,10 +53,10 @@ class Sampling:
 
     def __enter__(self) -> None:
         self._begin()
-        call_soon(self._loop, self._set)
+        in_a_moment(self._loop, self._set)
 
     def __exit__(self, *_: object) -> None:
-        forget_call(self._loop, self._set)
+        forget(self._loop, self._set)
         if self._timer is not None:
             self._timer.cancel()
 

@@ -205,7 +205,7 @@ def two_at_a_time(whole):
 
     def failed(self, agent, failure, *, tries_left):
         whole(self, agent, failure, tries_left=tries_left)
-        if self._last_try:
+        if self.last_tries:
             self.width = min(2, self._most)
 
     return failed

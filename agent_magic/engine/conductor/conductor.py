@@ -529,7 +529,8 @@ class Conductor:
     ) -> None:
         self._state[agent] = ENDED
         self._open -= 1
-        self._slots.ended(agent)
+        if self._slots.last_tries:
+            self._slots.ended(agent)
         if self._holding is not None:
             self._holding.give_back(agent)
         if status not in PASSED_ON and agent not in self._ends.left:

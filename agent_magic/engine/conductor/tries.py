@@ -117,25 +117,25 @@ class Slots:
 
     Attributes:
         width: How many may be under way now.
+        last_tries: The agents with one try left that failed in a crowd.
     """
 
     def __init__(self, most: int) -> None:
         self._most = self.width = most
         self._latest: deque[bool] = deque(maxlen=LATEST)
-        self._last_try: set[int] = set()
+        self.last_tries: set[int] = set()
 
     def answered(self, agent: int) -> None:
         """Record an agent's answer."""
         self._latest.append(False)
         if self.width < self._most:
-            self._last_try.discard(agent)
-            if not self._last_try:
+            self.last_tries.discard(agent)
+            if not self.last_tries:
                 self.width = min(self._most, self.width * 2)
 
     def ended(self, agent: int) -> None:
         """Record that an agent has no more tries to come."""
-        if self._last_try:
-            self._last_try.discard(agent)
+        self.last_tries.discard(agent)
 
     def failed(self, agent: int, failure: Failure, *, tries_left: int) -> None:
         """Record a failure.
@@ -152,4 +152,4 @@ class Slots:
             if len(self._latest) < LEAST or sum(self._latest) < SHARE * len(self._latest):
                 return
             self.width = 1
-        self._last_try.add(agent)
+        self.last_tries.add(agent)
