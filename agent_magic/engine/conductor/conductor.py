@@ -102,6 +102,7 @@ class Conductor:
         batching: Batching | None = None,
         fall_back: Callable[[int], bool] | None = None,
     ) -> None:
+        # Fewer than thirty attributes: CPython 3.11 takes a third longer for each of an object that has more.
         count = len(dag.parents)
         self._dag, self._policy, self._timeouts_s = dag, policy, timeouts_s
         self._slots = Slots(1 if policy.schedule == "sequential" else policy.concurrency)
