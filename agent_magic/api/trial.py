@@ -20,6 +20,7 @@ from agent_magic.measure.judge import Judge, judged
 from agent_magic.measure.scores import FEW, answer_key, answers_of, grade_by, why_not
 from agent_magic.measure.trial import Setting, Stopped, Trial, Tried
 from agent_magic.measure.truths import check_truths, grade_truth, score_answers
+from agent_magic.record.prices import Prices, asking_usd
 from agent_magic.show.progress import Progress
 
 if TYPE_CHECKING:
@@ -38,12 +39,12 @@ class TrialOptions:
     target: str
     settings: tuple[Setting, ...]
     n: int
-    truth: Any
-    grader: Grader | Judge | None
-    until: Until | None
-    margin: float
-    error_rate: float
-    seed: int
+    truth: Any = None
+    grader: Grader | Judge | None = None
+    until: Until | None = None
+    margin: float = 0.05
+    error_rate: float = 0.05
+    seed: int = 0
 
     def check(self) -> None:
         """Raise `DeclarationError` for the first that is not what it must be."""
@@ -123,7 +124,7 @@ class _Trial:
         self, run: Run, options: TrialOptions, policy: Policy, session: Session, answers: Sequence[Answered]
     ) -> None:
         self._run, self._options, self._policy, self._session = run, options, policy, session
-        self._answers, self._truth = answers, _by_key(answers, options.truth)
+        self._answers, self._prices = answers, session.price_book(_untold)
         self._tried: list[list[Tried]] = [[] for _ in options.settings]
         self._spent: float | None = 0.0
         self._simulated = self._is_capped = False
@@ -139,7 +140,7 @@ class _Trial:
 
     async def _ask_all(self) -> Stopped:
         options, racing = self._options, list(range(len(self._options.settings)))
-        batches = self._batches()
+        batches = _batches(self._answers, options)
         total = sum(map(len, batches)) * len(racing)
         with Progress("answers") as progress:
             for batch in batches:
@@ -165,7 +166,7 @@ class _Trial:
             options.settings,
             tuple(map(tuple, self._tried)),
             rows=len(self._answers),
-            others_usd=_others_usd(self._run, self._answers),
+            others_usd=_others_usd(self._run, self._answers, self._prices),
             margin=options.margin,
             error_rate=options.error_rate,
             sequential=options.until is not None,
@@ -174,35 +175,10 @@ class _Trial:
             simulated=self._simulated,
         )
 
-    def _batches(self) -> list[list[Answered]]:
-        """Choose rows: all in a random order where it stops when decided, else a sample with the shares of the whole.
-
-        A confidence sequence needs each next row to be a random one, so there the order is not balanced.
-        """
-        options, answers = self._options, self._answers
-        if options.until is None:
-            return [[answers[place] for place in stratified(self._strata(), options.n, options.seed)]]
-        order = random.Random(options.seed).sample(answers, len(answers))
-        return [order[at : at + options.n] for at in range(0, len(order), options.n)]
-
-    def _strata(self) -> list[str]:
-        """Return the stratum of each row: its truth, or else what the run answered, where these are few words."""
-        truths = self._truth
-        if isinstance(truths, str):
-            found = [str(one.row.get(truths)) for one in self._answers]
-        elif truths is not None:
-            found = [str(truths.get(one.key)) for one in self._answers]
-        else:
-            found = [one.result.text for one in self._answers]
-        return found if len(set(found)) <= max(2, self._options.n // 2) else [""] * len(found)
-
     async def _ask(self, place: int, batch: Sequence[Answered]) -> None:
         """Answer a batch of rows under a setting, and grade the answers."""
-        options, base = self._options, self._run
-        setting = {name: value for name, value in options.settings[place]._asdict().items() if value is not None}
-        names = [one.result.name for one in batch]
-        few = base.plan.select(names)
-        plan = with_options(Plan, few, {few.number(name): setting for name in names})
+        base = self._run
+        plan = _plan_of(base, self._options.settings[place], batch)
         done = await plan.run(self._capped(), session=self._session, resume=base)
         self._pay(done.totals.cost_usd if done.record.attempts else 0.0)
         self._is_capped = self._is_capped or any(one.kind == "BudgetExceeded" for one in done.record.results)
@@ -221,7 +197,7 @@ class _Trial:
             self._pay(frame.attrs["cost_usd"])
             name = options.grader.name
         else:
-            how: Any = {"truth": self._truth, "grader": options.grader, "part": True}
+            how: Any = {"truth": _by_key(self._answers, options.truth), "grader": options.grader, "part": True}
             name = str(score_answers(done.record, done.grades, options.target, **how).loc[0, "grader"])
         answered = [one.result for one in answers]
         grades = [
@@ -233,15 +209,16 @@ class _Trial:
         return list(zip(answered, grades, strict=True))
 
     def _tried_one(self, done: Run, result: AgentResult, grade: Grade) -> Tried:
-        """Return an answer with what it cost when it was bought; unknown where that was in another session."""
-        base, bought = self._run.record, result
-        if result.is_served:
-            earlier = base.results[base.plan.number(result.name)]
-            same = not earlier.is_served and answer_key(base, earlier) == answer_key(done.record, result)
-            bought = earlier if same else None
-        if bought is None or result.status != "succeeded":
+        """Return an answer with what it cost when the run or the trial bought it, or else what its tokens cost."""
+        if result.status != "succeeded":
             return Tried(result.name, grade, None, None)
-        return Tried(result.name, grade, bought.cost_usd, bought.work_s)
+        if not result.is_served:
+            return Tried(result.name, grade, result.cost_usd, result.work_s)
+        base = self._run.record
+        earlier = base.results[base.plan.number(result.name)]
+        if not earlier.is_served and answer_key(base, earlier) == answer_key(done.record, result):
+            return Tried(result.name, grade, earlier.cost_usd, earlier.work_s)
+        return Tried(result.name, grade, asking_usd(result, self._prices), None, by_tokens=True)
 
     def _pay(self, cost_usd: float | None) -> None:
         self._spent = None if self._spent is None or cost_usd is None else self._spent + cost_usd
@@ -256,10 +233,61 @@ class _Trial:
         return self._policy if left is None else replace(self._policy, budget_usd=max(left, 1e-9))
 
 
-def _others_usd(run: Run, answers: Sequence[Answered]) -> float | None:
-    """Return what the agents of a run cost whose answers are not tried; `None` is unknown."""
+def trial_plans(run: Run, options: TrialOptions) -> list[Plan]:
+    """Return what a trial would run: a plan per setting, of the rows that it takes; with `until`, of all of them.
+
+    Args:
+        run: The run whose rows are tried.
+        options: What is asked for.
+
+    Raises:
+        PlanError: The target has no rows that could be asked one by one.
+        DeclarationError: An option is wrong.
+    """
+    options.check()
+    answers = rows_to_try(run, options.target, truth=options.truth, grader=options.grader)
+    rows = [one for batch in _batches(answers, options) for one in batch]
+    return [_plan_of(run, setting, rows) for setting in options.settings]
+
+
+def _plan_of(run: Run, setting: Setting, rows: Sequence[Answered]) -> Plan:
+    """Return the plan of a run with these rows alone, under a setting."""
+    few = run.plan.select([one.result.name for one in rows])
+    given = {name: value for name, value in setting._asdict().items() if value is not None}
+    return with_options(Plan, few, {few.number(one.result.name): given for one in rows})
+
+
+def _batches(answers: Sequence[Answered], options: TrialOptions) -> list[list[Answered]]:
+    """Choose rows: all in a random order where it stops when decided, else a sample with the shares of the whole.
+
+    A confidence sequence needs each next row to be a random one, so there the order is not balanced.
+    """
+    if options.until is None:
+        return [[answers[place] for place in stratified(_strata(answers, options), options.n, options.seed)]]
+    order = random.Random(options.seed).sample(answers, len(answers))
+    return [order[at : at + options.n] for at in range(0, len(order), options.n)]
+
+
+def _strata(answers: Sequence[Answered], options: TrialOptions) -> list[str]:
+    """Return the stratum of each row: its truth, or else what the run answered, where these are few words."""
+    truths = _by_key(answers, options.truth)
+    if isinstance(truths, str):
+        found = [str(one.row.get(truths)) for one in answers]
+    elif truths is not None:
+        found = [str(truths.get(one.key)) for one in answers]
+    else:
+        found = [one.result.text for one in answers]
+    return found if len(set(found)) <= max(2, options.n // 2) else [""] * len(found)
+
+
+def _untold(_: str) -> None:
+    """Say nothing of a model without a price: whoever ran it was told."""
+
+
+def _others_usd(run: Run, answers: Sequence[Answered], prices: Prices) -> float | None:
+    """Return what asking the agents of a run costs whose answers are not tried; `None` is unknown."""
     tried = {one.result.name for one in answers}
-    costs = [one.cost_usd for one in run.record.results if one.name not in tried and one.attempts]
+    costs = [asking_usd(one, prices) for one in run.record.results if one.name not in tried and one.attempts]
     known = [cost for cost in costs if cost is not None]
     return sum(known) if len(known) == len(costs) else None
 
@@ -277,11 +305,12 @@ def trials_before(run: Run) -> list[Trial]:
         run: The run.
     """
     found: list[Trial] = []
+    prices = run.prices or Prices(tell=_untold)
     for job, trial in run.grades.trials:
         name = trial.target.partition(".")[0]
         if (name in run.plan.groups or name in run.plan.index) and tried_job(run, trial.target) == job:
             answers = answers_of(run.record, trial.target)
-            found.append(replace(trial, rows=len(answers), others_usd=_others_usd(run, answers)))
+            found.append(replace(trial, rows=len(answers), others_usd=_others_usd(run, answers, prices)))
     return found
 
 

@@ -23,6 +23,7 @@ from dataclasses import dataclass, field
 from itertools import combinations
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, cast
 
+from agent_magic.declare.units import plural
 from agent_magic.errors import DeclarationError
 from agent_magic.measure.frames import DTYPES, as_made, make_frame
 from agent_magic.measure.intervals import Interval, mean_interval, more_needed, running_interval
@@ -88,14 +89,16 @@ class Tried(NamedTuple):
     Attributes:
         agent: Whose it is.
         grade: What it is worth.
-        cost_usd: Dollars, when it was bought; `None` is unknown.
+        cost_usd: Dollars of asking for it; `None` is unknown. What the trial paid for it is 0 where it was there before.
         work_s: Seconds of its work, waiting left out; `None` is unknown.
+        by_tokens: Whether the dollars are those of its tokens: it was there before, bought by neither run nor trial.
     """
 
     agent: str
     grade: Grade
     cost_usd: float | None
     work_s: float | None
+    by_tokens: bool = False
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -107,7 +110,7 @@ class Trial:
         settings: What was tried.
         tried: The answers of each setting, in the order in which they came.
         rows: How many rows the run has.
-        others_usd: What the other agents of the run cost; `None` is unknown.
+        others_usd: What asking the other agents of the run costs; `None` is unknown.
         margin: What counts as no difference.
         error_rate: How often such a trial may err.
         sequential: Whether it was to stop when decided.
@@ -130,7 +133,13 @@ class Trial:
 
     @property
     def frame(self) -> pd.DataFrame:
-        """One row per setting, the dearest last; columns are `TRIAL`. What was not graded is `NA`."""
+        """One row per setting, the dearest last.
+
+        Columns: `model` and `effort`, `NA` as recorded; `n` answers graded; `score` with `low` and `high`; `verdict`;
+        `cost_usd` and `total_s`, means of one answer; `run_usd`, `run_low_usd` and `run_high_usd`, the whole run at
+        that rate; `more`, about how many more answers would decide, never more than rows are left; `errors`, answers
+        without a grade. An answer that was there before costs what its tokens do. What is not known is `NA`.
+        """
         verdicts, pairs = self.verdicts(), self._pairs()
         best = self._best()
         rows: list[dict[str, Any]] = []
@@ -148,7 +157,7 @@ class Trial:
                     "cost_usd": _or_none(cost.value),
                     "total_s": _or_none(mean_interval(_known(tried, "work_s")).value),
                     **dict(zip(("run_usd", "run_low_usd", "run_high_usd"), map(self._of_run, cost[:3]), strict=True)),
-                    "more": more_needed(to_best, self.margin) if undecided and to_best is not None else None,
+                    "more": self._more(to_best)[0] if undecided and to_best is not None else None,
                 }
             )
         rows.sort(key=lambda row: math.inf if row["cost_usd"] is None else row["cost_usd"])
@@ -156,7 +165,11 @@ class Trial:
 
     @property
     def pairs(self) -> pd.DataFrame:
-        """One row per two settings: the mean difference of their scores on the same rows, and where it may lie."""
+        """One row per two settings: the mean difference of their scores on the same rows, and where it may lie.
+
+        Columns: `setting` and `other`; `n` rows that both have answered; `difference`, of the first, with `low` and
+        `high`; `more`, about how many more answers would decide, never more than rows are left; `NA` if it is decided.
+        """
         rows = [
             {
                 "setting": self.settings[one].label,
@@ -165,11 +178,30 @@ class Trial:
                 "difference": _or_none(found.value),
                 "low": _or_none(found.low),
                 "high": _or_none(found.high),
-                "more": None if self._is_decided(found) else more_needed(found, self.margin) or None,
+                "more": None if self._is_decided(found) else self._more(found)[0] or None,
             }
             for (one, other), found in self._pairs().items()
         ]
         return make_frame(rows, PAIRS, target=self.target, simulated=self.simulated)
+
+    def more_words(self, place: int) -> str:
+        """Say what would decide between a setting and the best; empty where that is decided, or nobody knows.
+
+        Args:
+            place: Its place in `settings`.
+        """
+        best = self._best()
+        if best is None or self.verdicts()[place] != "undecided":
+            return ""
+        more, enough = self._more(self._pairs()[min(place, best), max(place, best)])
+        if enough:
+            return f"about {plural(more, 'more answer')} would tell" if more else ""
+        return f"the {plural(more, 'row')} left {'is' if more == 1 else 'are'} too few to tell" if more else NO_ROWS
+
+    def _more(self, found: Interval) -> tuple[int, bool]:
+        """Return about how many more answers a difference needs, at most the rows left, and whether these suffice."""
+        needed, left = more_needed(found, self.margin), max(0, self.rows - found.n)
+        return min(needed, left), needed <= left
 
     def score_of(self, setting: Setting) -> Interval:
         """Return the score of a setting, with its interval.
@@ -314,6 +346,7 @@ class Trial:
         return why_not([one.grade for one in self.tried[place]])
 
 
+NO_ROWS: Final = "no rows are left to tell"
 SAID: Final[Mapping[Verdict, str]] = {
     "as good": "as good",
     "worse": "worse",

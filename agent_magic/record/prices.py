@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from agent_magic.record.answer import Usage
-    from agent_magic.record.results import RunRecord
+    from agent_magic.record.attempt import Attempt
+    from agent_magic.record.results import AgentResult, RunRecord
 
 UNKNOWN = Price(None, "unknown")
 MTOK = 1_000_000
@@ -255,6 +256,32 @@ def saved_usd(record: RunRecord) -> float | None:
     costs = [prices.of(one.model, one.usage).cost_usd for one in served]
     known = [cost for cost in costs if cost is not None]
     return math.fsum(known) if known else None
+
+
+def asking_usd(result: AgentResult, prices: Prices) -> float | None:
+    """Return the dollars of asking for an agent's answer: what was paid, and what was bought before by its tokens.
+
+    Args:
+        result: The agent.
+        prices: What tokens cost.
+
+    Returns:
+        `None` where there is no answer, or its price is unknown; so 0 is never said of an answer that was reused.
+    """
+    if not result.is_served:
+        return result.cost_usd
+    costs = [_asked_usd(one, prices) for one in result.attempts]
+    known = [cost for cost in costs if cost is not None]
+    return math.fsum(known) if known and costs[-1] is not None else None
+
+
+def _asked_usd(attempt: Attempt, prices: Prices) -> float | None:
+    """Return the dollars of an attempt, as if it were sent now where its answer was there."""
+    answer, usage = attempt.answer, attempt.usage
+    if not attempt.is_served or answer is None or usage is None:
+        return attempt.price.cost_usd if attempt.price else None
+    price = prices.of_answer(attempt.model, answer.model or attempt.model, usage)
+    return (of_batch(price, usage) if answer.batch else price).cost_usd
 
 
 def has_list_price(model: str) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, Final
 
-from agent_magic.declare.units import UNKNOWN, dollars, seconds
+from agent_magic.declare.units import UNKNOWN, dollars, plural, seconds
 from agent_magic.show.page import Column, Fold, Line, Page, Table
 
 if TYPE_CHECKING:
@@ -29,7 +29,11 @@ NOTHING: Final = " There is nothing to apply: give it a larger budget, or mend w
 
 def trial_page(trial: Trial) -> Page:
     """Compose a trial."""
-    rows = [_setting_row(row) for row in trial.frame.to_dict("records")]
+    places = {(one.model, one.effort): place for place, one in enumerate(trial.settings)}
+    rows = [
+        _setting_row(row, trial.more_words(places[row["model"], row["effort"]]))
+        for row in trial.frame.astype(object).where(trial.frame.notna(), None).to_dict("records")
+    ]
     pairs = [
         (
             row["setting"],
@@ -40,6 +44,9 @@ def trial_page(trial: Trial) -> Page:
         for row in trial.pairs.to_dict("records")
     ]
     spent = f"It cost {dollars(trial.spent_usd)}{' (simulated)' if trial.simulated else ''}."
+    there = sum(one.by_tokens for each in trial.tried for one in each)
+    were, their = ("was", "its") if there == 1 else ("were", "their")
+    spent += f" {plural(there, 'answer')} {were} there before, priced by {their} tokens." if there else ""
     whys = dict.fromkeys([why for place in range(len(trial.settings)) if (why := trial.why_unknown(place))])
     apply = " run.apply(trial.chosen) or %agents apply takes it." if trial.chosen else NOTHING
     return Page(
@@ -53,12 +60,12 @@ def trial_page(trial: Trial) -> Page:
     )
 
 
-def _setting_row(row: dict[Any, Any]) -> tuple[str, ...]:
+def _setting_row(row: dict[Any, Any], would_tell: str) -> tuple[str, ...]:
     known = {name: value for name, value in row.items() if _is_known(value)}
     words = [str(known[name]).replace("claude-", "") for name in ("model", "effort") if known.get(name)]
-    more, errors = known.get("more"), known.get("errors")
+    errors = known.get("errors")
     verdict = str(known["verdict"]).replace("undecided", "within noise")
-    verdict += f": about {more:,} more answers" if more else ""
+    verdict += f": {would_tell}" if would_tell else ""
     verdict = verdict.replace("unknown", "not graded")
     verdict += f" ({errors} not graded)" if errors and known.get("n") else ""
     return (

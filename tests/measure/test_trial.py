@@ -75,6 +75,19 @@ def test_the_frame_says_dollars_score_and_how_many_more():
     assert "within noise" in repr(found)
 
 
+def test_no_more_answers_are_suggested_than_rows_are_left():
+    """Where these do not suffice it is said; with none left there is nothing to suggest."""
+    scores = [1.0] * 20, [1.0] * 18 + [0.0] * 2
+    needed = int(trial(*scores).frame["more"].max())
+    assert [f"about {needed} more answers would tell"] == [*filter(None, map(trial(*scores).more_words, range(2)))]
+    for rows, left, words in ((100, 80, "the 80 rows left are too few to tell"), (20, 0, "no rows are left to tell")):
+        assert needed > left
+        found = trial(*scores, rows=rows)
+        assert left == found.frame["more"].max()
+        assert [left or None] == found.pairs["more"].astype(object).where(found.pairs["more"].notna(), None).to_list()
+        assert words in " ".join(trial_page(found).text(200).split())
+
+
 def test_best_under_a_budget_and_cheapest_at_a_score():
     """As measured; none where none is."""
     found = trial([1.0] * 20, [0.0] * 20)
@@ -172,6 +185,34 @@ def test_a_sample_is_really_run_under_each_setting():
     assert [0.01, 0.10] == [round(one, 9) for one in frame.loc[["cheap", "good"], "cost_usd"]]
     assert 1.2 == pytest.approx(found.spent_usd)
     assert "sample" == found.stopped
+
+
+def test_a_trial_that_is_made_again_finds_the_same_at_no_cost(tmp_path):
+    """Answers of the ledger have the price of their tokens, in the run's own rows and in later kernels, too."""
+
+    async def scene() -> list[Trial]:
+        found: list[Trial] = []
+        for kernel in range(2):
+            ledger = am.Ledger(tmp_path / "ledger.db")
+            async with am.Session(client=client(), prices=PRICES, ledger=ledger) as session:
+                run = await Plan([LABEL, Agent("one", "Row 1", model="other")], {"rows": ROWS}).run(session=session)
+                assert kernel == int(run.totals.cost_usd == 0)
+                for _ in range(2):
+                    given: Any = {"model": ["good", "cheap", "other"], "truth": "mood", "n": 60}
+                    found.append(await run.trial("label.mood", **given))
+        return found
+
+    found = asyncio.run(scene())
+    assert [pytest.approx(60 * 0.15), 0.0, 0.0, 0.0] == [one.spent_usd for one in found]
+    for one in found:
+        frame = one.frame
+        assert ["cheap", "other", "good"] == list(frame["model"])
+        assert [0.01, 0.05, 0.10] == [round(each, 9) for each in frame["cost_usd"]]
+        assert [90 * usd + 0.05 for usd in (0.01, 0.05, 0.10)] == pytest.approx(list(frame["run_usd"]))
+        assert (Setting("other", None), CHEAP) == (one.best(5), one.cheapest(0.5))
+        assert Setting("other", None) == one.chosen
+    assert [0, 120, 180, 180] == [sum(one.by_tokens for each in again.tried for one in each) for again in found]
+    assert "It cost $0. 120 answers were there before, priced by their tokens." in " ".join(trial_page(found[1]).text(200).split())
 
 
 def test_it_stops_when_it_is_decided():

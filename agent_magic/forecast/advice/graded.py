@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from agent_magic.declare.units import plural
 from agent_magic.forecast.advice.finding import SCALING, WORTH, Finding, found
 from agent_magic.measure.scores import FEW, reading
 
@@ -111,12 +110,8 @@ def verdict_on(
 def how_sure(graded: Graded) -> str:
     """Say what a trial found of a setting, and how many answers more would tell where it is not decided."""
     said = graded.words if graded.verdict == "unknown" else f"{graded.words}, {SAYS[graded.verdict]}"
-    if graded.verdict != "undecided":
-        return said
-    row = graded.trial.frame.dropna(subset=["more"])
-    rows = row[[(one or None) == graded.setting.model for one in row["model"].astype(object)]]
-    more = int(rows["more"].iloc[0]) if len(rows) else 0
-    return f"{said}: about {plural(more, 'more answer')} would tell" if more else said
+    more = graded.trial.more_words(graded.place)
+    return f"{said}: {more}" if more else said
 
 
 def by_grades(outlook: Outlook) -> Finding | None:
