@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from agent_magic.api import Plan, Run
     from agent_magic.declare.plan import Plan as DeclaredPlan
     from agent_magic.engine.policy import Policy
-    from agent_magic.forecast.estimate.value import Estimate, Outlay
+    from agent_magic.forecast.estimate.value import Estimate, Expected, Outlay
     from agent_magic.notebook.command import CommandContext
     from agent_magic.notebook.session import Session
     from agent_magic.providers.base import Provider
@@ -99,6 +99,26 @@ async def show_price(plan: Plan, session: Session, policy: Policy, times: int = 
     """Print one line: what so many runs of a plan may cost if nothing is reused."""
     found, _ = await _estimate(plan, session, policy, fresh=True)
     say(price_line(found.expected, times))
+
+
+async def show_trial_price(plans: Sequence[tuple[str, Plan]], session: Session, policy: Policy, run: Run) -> None:
+    """Print a line per setting of a trial, and one for all: what its answers may cost that are not there already.
+
+    Args:
+        plans: What would run, each with what to call it.
+        session: Who counts tokens, and what was bought.
+        policy: How it would run.
+        run: The run whose answers are reused, too.
+    """
+    together: list[Expected] = []
+    for label, plan in plans:
+        found, _ = await _estimate(plan, session, policy, fresh=False)
+        buys = [found.expected[agent] for agent in _unbought(session, plan, policy, Resumed(run), fresh=False)]
+        owned = len(plan) - len(buys)
+        there = f", {owned:,} of them answered already" if owned and buys else ""
+        say(f"{label}{there}: {price_line(buys) if buys else 'every answer is there already, nothing is sent.'}")
+        together += buys
+    say(f"All together: {price_line(together) if together else 'nothing to buy, $0.'}")
 
 
 async def _estimate(
@@ -182,14 +202,8 @@ def _batch_notes(session: Session, plan: DeclaredPlan, policy: Policy) -> Iterat
 
 def _outlay(session: Session, plan: DeclaredPlan, policy: Policy, resumed: Resumed, *, fresh: bool) -> Outlay:
     """Estimate those agents of a plan whose answers must be bought, without those to leave and what waits for them."""
-    shared = session.shared
-    where = shared.client.endpoint
-    last, again, leave = resumed
-    earlier = None if last is None else Earlier(last.record, where, plan=plan, again=again)
-    if session.deck is not None:  # the recording answers what it has, the rest is bought
-        asked = session.deck.find(plan, timeout_s=policy.timeout_s).missing
-    else:
-        asked = unbought(plan, where, shared.ledger, earlier, fresh=fresh, timeout_s=policy.timeout_s)
+    shared, leave = session.shared, resumed.leave
+    asked = _unbought(session, plan, policy, resumed, fresh=fresh)
     prices = shared.price_book(lambda _: None)  # the line says how many have none
     terms = terms_ahead(plan, shared.client, shared.pacer)
     known: Any = {"history": shared.history, "simulated": session.simulates, "prices": prices, "ceilings": terms}
@@ -197,6 +211,17 @@ def _outlay(session: Session, plan: DeclaredPlan, policy: Policy, resumed: Resum
     left = plan.numbers(leave)
     left_out = {*left, *plan.dag.descendants(left)}
     return outlay(found.expected[agent] for agent in asked if agent not in left_out)
+
+
+def _unbought(
+    session: Session, plan: DeclaredPlan, policy: Policy, resumed: Resumed, *, fresh: bool
+) -> Sequence[int]:
+    """Return those agents of a plan whose answers must be bought."""
+    if session.deck is not None:  # the recording answers what it has, the rest is bought
+        return session.deck.find(plan, timeout_s=policy.timeout_s).missing
+    where, last = session.shared.client.endpoint, resumed.run
+    earlier = None if last is None else Earlier(last.record, where, plan=plan, again=resumed.again)
+    return unbought(plan, where, session.shared.ledger, earlier, fresh=fresh, timeout_s=policy.timeout_s)
 
 
 def retry_price(session: Session, run: Run, policy: Policy) -> str:

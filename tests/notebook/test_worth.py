@@ -17,6 +17,7 @@ from agent_magic.notebook.session import DEFAULT_PLAN
 from agent_magic.notebook.verbs.plans import VERBS as PLANS
 from agent_magic.notebook.verbs.runs import VERBS as RUNS
 from agent_magic.notebook.verbs.worth import VERBS, graders_of
+from agent_magic.simulator import child
 from tests.measure.test_each import known
 
 
@@ -109,6 +110,32 @@ def test_a_trial_before_any_run_says_how_to_begin():
     magics = AgentMagics(InteractiveShell.instance())
     with pytest.raises(UsageError, match="A small budget will do: %agents run --budget"):
         magics.agents("trial label --model a,b --truth mood")
+
+
+def test_the_price_of_a_trial_leaves_out_what_is_there(capsys, tmp_path):
+    """The run's own rows and those of the ledger, of the very rows that would be asked; the last line is all of it."""
+    found = AgentMagics(InteractiveShell.instance())
+    found.ledger, found.reuse_simulated = str(tmp_path / "ledger.db"), True
+    rows = [{"text": f"Text {number}", "right": "abc"[number % 3]} for number in range(12)]
+    found.shell.user_ns.update(rows=rows, right=lambda answer, row: True)
+    line = "trial label --model claude-haiku-5-5,claude-opus-5-5 --truth right --rows"
+    with child.start(latency="none", unlimited=True):
+        found.agents("connect simulator --latency none")
+        found.agent("label --each rows --model claude-opus-5-5", "{{ item.text }}")
+        found.agents("run")
+        capsys.readouterr()
+        found.agents(f"{line} 3")
+        haiku, opus, both = capsys.readouterr().out.splitlines()[:3]
+        assert haiku.startswith("haiku-5-5, 3 rows: 3 requests, about ")
+        assert "opus-5-5, 3 rows: every answer is there already, nothing is sent." == opus
+        assert f"All together: {haiku.partition(': ')[2]}" == both
+        found.agents(f"{line} 3 --yes")
+        capsys.readouterr()
+        found.agents(f"{line} 3")
+        assert "All together: nothing to buy, $0." == capsys.readouterr().out.splitlines()[2]
+        found.agents(f"{line} 5 --until decided")
+        haiku = capsys.readouterr().out.splitlines()[0]
+        assert haiku.startswith("haiku-5-5, at most 12 rows, 3 of them answered already: 9 requests, about ")
 
 
 def test_what_is_so_already_is_said(magics, capsys):

@@ -8,17 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from IPython.core.error import UsageError
 
-from agent_magic.api import Plan
-from agent_magic.api.trial import rows_to_try
-from agent_magic.declare.changes import with_options
+from agent_magic.api.trial import TrialOptions, trial_plans
 from agent_magic.declare.units import plural
 from agent_magic.errors import did_you_mean
 from agent_magic.measure.judge import Judge, judge
-from agent_magic.measure.scores import answers_of
 from agent_magic.measure.trial import settings_of
 from agent_magic.notebook.command import CommandContext, Parser, Verb, add_nothing
 from agent_magic.notebook.front_end import is_kernel, say, show_page
-from agent_magic.notebook.planning import show_price
+from agent_magic.notebook.planning import show_price, show_trial_price
 from agent_magic.notebook.settings import add_policy
 from agent_magic.show.advice import diff_page
 from agent_magic.show.text import listed
@@ -66,7 +63,7 @@ def _trial_options(parser: Parser) -> None:
     parser.add_argument("--effort", metavar="A,B", help="Efforts to try.")
     _add_graders(parser)
     parser.add_argument(
-        "--rows", type=int, default=20, metavar="N", help="How many rows (20); so many at a time until."
+        "--rows", type=int, default=20, metavar="N", help="How many rows (20); with --until, so many at a time."
     )
     parser.add_argument("--until", choices=["decided"], help="Go on until every setting is better, as good, or worse.")
     parser.add_argument("--margin", type=float, default=0.05, metavar="D", help="A difference that is none (0.05).")
@@ -81,20 +78,19 @@ async def _trial(ctx: CommandContext, given: Namespace) -> Trial | None:
             "goes on with it later."
         )
     run, policy, how = ctx.session.last_run(), ctx.policy(given), graders_of(ctx, given)
-    rows_to_try(run, given.target, **how)
     model, effort = (value and value.split(",") for value in (given.model, given.effort))
-    names = [one.result.name for one in answers_of(run.record, given.target)]
-    few = run.plan.select(names if given.until else names[: given.rows])
-    for setting in settings_of(model, effort):
-        options = {name: value for name, value in setting._asdict().items() if value is not None}
-        numbers = [few.number(name) for name in names if name in few.index]
-        say(f"{setting.label}, {'at most ' if given.until else ''}{len(numbers):,} rows:")
-        await show_price(with_options(Plan, few, dict.fromkeys(numbers, options)), ctx.session, policy)
+    more: Any = {"n": given.rows, "until": given.until, "margin": given.margin}
+    options = TrialOptions(given.target, settings_of(model, effort), **more, **how)
+    most = "at most " if given.until else ""
+    plans = [
+        (f"{setting.label}, {most}{plural(len(plan), 'row')}", plan)
+        for setting, plan in zip(options.settings, trial_plans(run, options), strict=True)
+    ]
+    await show_trial_price(plans, ctx.session, policy, run)
     if not given.yes:
         say("Nothing was sent. Add --yes to run it; --budget USD sets a cap.")
         return None
-    more: Any = {"n": given.rows, "until": given.until, "margin": given.margin, "policy": policy}
-    return await run.trial(given.target, model=model, effort=effort, **more, **how)
+    return await run.trial(given.target, model=model, effort=effort, policy=policy, **more, **how)
 
 
 def _apply_options(parser: Parser) -> None:
