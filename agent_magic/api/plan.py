@@ -303,7 +303,7 @@ class Plan(DeclaredPlan):
         return lint(estimate or self.estimate(session=session), prices=prices)
 
     def todo(self, run: Run | None = None, estimate: Estimate | None = None) -> pd.DataFrame:
-        """Return what is to be done: a row per step with status, owner and what it waits for; see `measure.plans`.
+        """Return what is to be done: a row per step with status, owner and what it waits for.
 
         Args:
             run: A run of the plan, for the statuses.
@@ -313,7 +313,7 @@ class Plan(DeclaredPlan):
         return todo_frame(self, None if run is None else record_of(run, "todo"), rows)
 
     def diff(self, other: DeclaredPlan) -> pd.DataFrame:
-        """Return what another version of the plan changes: a row per step, option or value; see `measure.plans`.
+        """Return what another version of the plan changes: a row per step, option or value.
 
         Args:
             other: The other version, such as `run.plan`.

@@ -145,7 +145,7 @@ class Reading:
         return texts_series(self.record)
 
     def each(self, *names: str) -> pd.DataFrame:
-        """One row per item that these agents were declared for: typed columns and numbers; see `measure.each`.
+        """One row per item that these agents were declared for: typed columns and numbers.
 
         Args:
             *names: Agents declared with `--each` over the same items; several stand side by side, so that

@@ -96,7 +96,7 @@ class Run(Reading):
     def score(
         self, target: str, *, truth: Any = None, grader: Grader | Judge | None = None, policy: Policy | None = None
     ) -> pd.DataFrame | Judging:
-        """Grade answers: against a known truth, by a function, or by a model. One row per metric; see `measure.scores`.
+        """Grade answers: against a known truth, by a function, or by a model. One row per metric.
 
         `run.score("label.sentiment", truth="true_sentiment")` has the accuracy, and precision and recall per class; of
         numbers the mean absolute error; of texts how many match, exactly and normalised. `low` and `high` are a 95 %
@@ -123,7 +123,7 @@ class Run(Reading):
 
     @property
     def scores(self) -> pd.DataFrame:
-        """One row per answer and grader, whatever run it was graded in: score, why, error; see `measure.scores`."""
+        """One row per answer and grader, whatever run it was graded in: score, why, error."""
         return scores_frame(self.record, self.grades)
 
     def judge_plan(self, target: str, judge: Judge, *, against: Run | None = None) -> Plan:
@@ -187,11 +187,15 @@ class Run(Reading):
         policy: Policy | None = None,
         session: Session | None = None,
     ) -> Trial:
-        """Really answer a sample of rows under several settings, and grade the answers; see `measure.trial`.
+        """Really answer a sample of rows under several settings, and grade the answers.
 
-        What the run or the ledger has is not bought again. `until="decided"` goes on, `n` rows at a time, until every
-        setting is the best, as good as it, or worse; what is worse is not asked any more. Stopped, it leaves what was
-        graded so far in `run.trials`.
+        All settings answer the same rows. `trial.frame` has a row per setting, with score, interval, verdict and
+        dollars; `trial.pairs` one per two of them; `trial.chosen` is what `run.apply(trial)` takes: the cheapest of the
+        best and those as good. What the run or the ledger has is not bought again: `trial.spent_usd` is without it, and
+        an answer of the ledger is compared by the price of its tokens.
+
+        `until="decided"` goes on, `n` rows at a time, until every setting is the best, as good as it, or worse; what is
+        worse is not asked any more. Stopped, it leaves what was graded so far in `run.trials`.
 
         Args:
             target: A group of agents, and the field of a typed answer: `label.sentiment`.
@@ -257,7 +261,7 @@ class Run(Reading):
         return found
 
     def against(self, other: Run) -> Run:
-        """Compare it with a run of `plan.baseline()`, or a sequential run of the same plan; see `measure.compare`.
+        """Compare it with a run of `plan.baseline()`, or a sequential run of the same plan.
 
         Args:
             other: A run of the same job by one agent (`plan.baseline()`), or of the same plan one agent at a time.
@@ -266,7 +270,9 @@ class Run(Reading):
         return self
 
     def advise(self, by: str = "seconds") -> Advice:
-        """Return what would have made it faster or cheaper, most `seconds` or `dollars` first; see `measure.advice`.
+        """Return what would have made it faster or cheaper, most `seconds` or `dollars` first.
+
+        `.frame` has a row per rule that had a number, `.changes` what `run.apply` takes.
 
         Args:
             by: What counts: `seconds` or `dollars`.

@@ -60,8 +60,8 @@ class Agent(Copied):
         name: The key: an identifier, so that `{{ name }}` works in other prompts.
         prompt: A Jinja2 template. `{{ other }}` is the answer of the agent `other`, or else the value of that name.
             All other text is sent as it is.
-        model: The id of the model. `None`: the default of the session, or `DEFAULT_MODEL`. `auto` has one chosen when
-            the plan is frozen, `auto:A,B` among these, from cheap to dear; see `agent_magic.api.choosing`.
+        model: The id of the model. `None`: the default of the session, or `claude-haiku-5-5`. `auto` has one chosen
+            when the plan is frozen, `auto:A,B` among these, from cheap to dear; see `agent_magic.api.choosing`.
         needs: With `auto`, what the model needs: `reasoning`, `vision`; a list, or `"a,b"`.
         fallback: Models that are asked in its place, in this order, where it is overloaded, gone or its breaker is
             open: a list, or `"a,b"`. Each row says which model answered.
@@ -69,7 +69,7 @@ class Agent(Copied):
             holds or the answer does not fit its type or its check. All are on the bill.
         escalate: A condition on the answer, `"answer.confidence < 0.7"`, with which the next model of the cascade is
             asked. The last one's answer is passed on as it is.
-        max_tokens: The most output tokens. `None`: `DEFAULT_MAX_TOKENS`.
+        max_tokens: The most output tokens. `None`: 2,048.
         system: The system prompt, sent as it is (not a template).
         role: The name of a ready system prompt, or of one of your own; see `agent_magic.declare.roles`.
         context: The name of a context or a value that is sent first, byte for byte the same for every agent that

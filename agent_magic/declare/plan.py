@@ -436,8 +436,8 @@ class Plan:
             answers: What its parents returned, by their names; without those that were left out.
 
         Returns:
-            `MISSING` for a step that was left out. A group has only those that were not, and a loop the last round
-            that ran; in the first round, what comes from the one before is `None`.
+            `agent_magic.declare.flow.MISSING` for a step that was left out. A group has only those that were not, and a
+            loop the last round that ran; in the first round, what comes from the one before is `None`.
         """
         agent, part = self.agents[number], self.agents[number].part
         if part is not None and name in OWN and part.has_item:

@@ -128,7 +128,7 @@ class Alerts:
     """What a run is watched for: `am.Alerts("p95 > 30", "errors > 2%", on_alert="pause")`.
 
     Args:
-        rules: Rules; without any those of `DEFAULT_RULES`.
+        rules: Rules; without any `p95 > 30`, `errors > 2%`, `queue > 500` and `utilization > 90%`.
         on_alert: `tell` only shows it, `pause` starts nothing more, `stop` ends the run.
         tell: Called with each `Episode` when it begins, on the loop of the run.
 

@@ -101,7 +101,11 @@ class Holder(Protocol):
 
 
 def calibration(*runs: Holder) -> pd.DataFrame:
-    """Put forecasts beside what was measured: one row per forecast and run; columns and dtypes are `COLUMNS`.
+    """Put forecasts beside what was measured: one row per forecast and run.
+
+    Columns: `plan`, `model` and how it ran: `concurrency`, `schedule`, `cache`, `cache_ttl`, `batch`, `limits`, `drop`;
+    `predicted_`, `measured_` and the error of `wall_s` and `cost_usd`, and `wall_in_range`; 429s, `predicted_` and
+    `measured_rate_limited`; `basis`, `made`, `simulated` and `left_out`.
 
     A run that nobody forecast with `run.whatif` before is forecast now, from the earliest of the runs that it repeats
     under another policy, model or effort: `made` is `afterwards`.

@@ -89,7 +89,7 @@ class Tried(NamedTuple):
     Attributes:
         agent: Whose it is.
         grade: What it is worth.
-        cost_usd: Dollars of asking for it; `None` is unknown. What the trial paid for it is 0 where it was there before.
+        cost_usd: Dollars of asking for it, also where it was there before and nothing was paid; `None` is unknown.
         work_s: Seconds of its work, waiting left out; `None` is unknown.
         by_tokens: Whether the dollars are those of its tokens: it was there before, bought by neither run nor trial.
     """

@@ -213,9 +213,7 @@ def _outlay(session: Session, plan: DeclaredPlan, policy: Policy, resumed: Resum
     return outlay(found.expected[agent] for agent in asked if agent not in left_out)
 
 
-def _unbought(
-    session: Session, plan: DeclaredPlan, policy: Policy, resumed: Resumed, *, fresh: bool
-) -> Sequence[int]:
+def _unbought(session: Session, plan: DeclaredPlan, policy: Policy, resumed: Resumed, *, fresh: bool) -> Sequence[int]:
     """Return those agents of a plan whose answers must be bought."""
     if session.deck is not None:  # the recording answers what it has, the rest is bought
         return session.deck.find(plan, timeout_s=policy.timeout_s).missing

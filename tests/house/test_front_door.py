@@ -54,6 +54,22 @@ def public_functions() -> dict[str, object]:
     return found
 
 
+def test_what_help_points_to_can_be_found() -> None:
+    """A docstring of the front door names a module in full, and says what a constant of the package holds."""
+    rooms = {one.name for one in Path(agent_magic.__file__).parent.iterdir() if one.is_dir()}
+    lost: list[str] = []
+    for name in agent_magic.__all__:
+        value = getattr(agent_magic, name)
+        members = dict(inspect.getmembers(value)) if inspect.isclass(value) else {}
+        home = vars(sys.modules[getattr(value, "__module__", "agent_magic")])
+        for member, one in {"": value, **members}.items():
+            for word in re.findall(r"`([\w.]+)`", inspect.getdoc(one) or "") if member[:1] != "_" else ():
+                room, dot, _ = word.partition(".")
+                if (dot and room in rooms) or (word.isupper() and word in home):
+                    lost.append(f"{name}.{member}: {word}")
+    assert [] == lost
+
+
 def test_every_public_argument_is_told() -> None:
     """What a user may give is in the docstring, by its name."""
     untold = [

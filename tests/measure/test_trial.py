@@ -212,7 +212,9 @@ def test_a_trial_that_is_made_again_finds_the_same_at_no_cost(tmp_path):
         assert (Setting("other", None), CHEAP) == (one.best(5), one.cheapest(0.5))
         assert Setting("other", None) == one.chosen
     assert [0, 120, 180, 180] == [sum(one.by_tokens for each in again.tried for one in each) for again in found]
-    assert "It cost $0. 120 answers were there before, priced by their tokens." in " ".join(trial_page(found[1]).text(200).split())
+    assert "It cost $0. 120 answers were there before, priced by their tokens." in " ".join(
+        trial_page(found[1]).text(200).split()
+    )
 
 
 def test_it_stops_when_it_is_decided():
