@@ -216,9 +216,10 @@ class _Trial:
             return Tried(result.name, grade, result.cost_usd, result.work_s)
         base = self._run.record
         earlier = base.results[base.plan.number(result.name)]
-        if not earlier.is_served and answer_key(base, earlier) == answer_key(done.record, result):
-            return Tried(result.name, grade, earlier.cost_usd, earlier.work_s)
-        return Tried(result.name, grade, asking_usd(result, self._prices), None, by_tokens=True)
+        bought = earlier if answer_key(base, earlier) == answer_key(done.record, result) else result
+        work_s = None if bought.is_served else bought.work_s  # the ledger does not say how long an answer took
+        cost_usd = asking_usd(bought, self._prices)
+        return Tried(result.name, grade, cost_usd, work_s, by_tokens=bought.is_served)
 
     def _pay(self, cost_usd: float | None) -> None:
         self._spent = None if self._spent is None or cost_usd is None else self._spent + cost_usd

@@ -15,7 +15,7 @@ import pytest
 import agent_magic as am
 from agent_magic.errors import PlanError
 from agent_magic.live.ahead import waiting_in_batches
-from agent_magic.record.prices import AT_BATCH_PRICE
+from agent_magic.record.prices import AT_BATCH_PRICE, Prices, asking_usd
 from agent_magic.show.closing import closing
 from agent_magic.simulator import start
 
@@ -64,6 +64,17 @@ def drive(plan, server, ledger, *, resume=None, **policy):
 def rows(count, text="Say {{ item }}."):
     """A plan of equal agents."""
     return am.Plan([am.Agent("a", text, each="rows")], {"rows": [f"{text} {number}" for number in range(count)]})
+
+
+def test_what_asking_costs_is_told_of_a_kept_answer_too(server, ledger):
+    """By its tokens: half of them for one that went by batch, and all for one that went live, where 0 was paid."""
+    for policy in ({"batch": True}, {"batch": False}):
+        plan = am.Plan([am.Agent("a", f"Say it with batch={policy['batch']}.")])
+        bought, kept = (drive(plan, server, ledger, **policy).record.results[0] for _ in range(2))
+        assert kept.is_served
+        assert 0.0 == kept.cost_usd
+        assert bought.cost_usd == pytest.approx(asking_usd(kept, Prices()))
+        assert bought.cost_usd == asking_usd(bought, Prices())
 
 
 def test_a_ready_set_is_one_batch(server, ledger):
