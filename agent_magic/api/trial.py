@@ -243,9 +243,9 @@ def trial_plans(run: Run, options: TrialOptions) -> list[Plan]:
 
     Raises:
         PlanError: The target has no rows that could be asked one by one.
-        DeclarationError: An option is wrong.
+        DeclarationError: `n` is wrong, or the truth or the function does not fit. Without either there is a price.
     """
-    options.check()
+    check_integer("n", options.n)
     answers = rows_to_try(run, options.target, truth=options.truth, grader=options.grader)
     rows = [one for batch in _batches(answers, options) for one in batch]
     return [_plan_of(run, setting, rows) for setting in options.settings]

@@ -124,6 +124,8 @@ def test_the_price_of_a_trial_leaves_out_what_is_there(capsys, tmp_path):
         found.agent("label --each rows --model claude-opus-5-5", "{{ item.text }}")
         found.agents("run")
         capsys.readouterr()
+        found.agents("trial label --model claude-haiku-5-5,claude-opus-5-5")
+        assert "haiku-5-5, 12 rows: 12 requests, about " in capsys.readouterr().out
         found.agents(f"{line} 3")
         haiku, opus, both = capsys.readouterr().out.splitlines()[:3]
         assert haiku.startswith("haiku-5-5, 3 rows: 3 requests, about ")
