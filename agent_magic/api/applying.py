@@ -16,7 +16,7 @@ from agent_magic.declare.expansion import askers
 from agent_magic.declare.units import plural
 from agent_magic.errors import DeclarationError, shown_value
 from agent_magic.forecast.advice.rules import Finding
-from agent_magic.forecast.whatif import ARGUMENTS, POLICY_WORDS, THE_REST, scenarios_of
+from agent_magic.forecast.whatif import ARGUMENTS, POLICY_WORDS, THE_REST, recorded_models, scenarios_of
 from agent_magic.measure.scores import answers_of
 from agent_magic.measure.trial import Setting, Trial
 
@@ -182,7 +182,10 @@ def _change_of(run: Run, what: object) -> Change:
     row: Any = given.to_dict() if hasattr(given, "to_dict") else given
     if not hasattr(row, "keys"):
         raise DeclarationError(f"{shown_value(what)} cannot be applied.", hint=HINT)
-    return Change(_of_row(row, run.plan))
+    found = _of_row(row, run.plan)
+    if found.get("model") == recorded_models(run.record):
+        found["model"] = None
+    return Change(found)
 
 
 def _of_setting(run: Run, setting: Setting, target: str | None) -> dict[str, Any]:

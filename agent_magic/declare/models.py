@@ -41,6 +41,16 @@ def candidates_of(model: str | None) -> tuple[str, ...] | None:
     return listed(names) if word == AUTO else None
 
 
+def models_text(step: Step, model: str) -> str:
+    """Return which model a step asks, in words: of a cascade all of them, `A → B`.
+
+    Args:
+        step: The step.
+        model: The model that it was sent to first; empty for a task.
+    """
+    return " → ".join(step.cascade) if step.cascade else model
+
+
 def job_of(agent: Agent) -> str:
     """Return the fingerprint of what an agent asks, whatever the model and the row: grades of one job compare."""
     return _fingerprint(agent, agent.effort)

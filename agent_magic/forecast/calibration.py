@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
+from agent_magic.declare.models import models_text
 from agent_magic.engine.pacing.limits import KINDS, Limits
 from agent_magic.engine.policy import policy_from
 from agent_magic.forecast.forecast import Forecaster, Scenario
@@ -13,7 +14,7 @@ from agent_magic.measure.frames import as_made, make_frame
 from agent_magic.measure.metrics import summarize
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     import pandas as pd
 
@@ -48,6 +49,8 @@ COLUMNS: Final[Mapping[str, str]] = {
 }
 OWN: Final = frozenset({"live", "simulated"})
 """The sources of answers that were made in a run itself: only those took the time that was forecast."""
+CHANGED: Final = frozenset({"model", "cascade", "escalate", "effort"})
+"""The options of a step that a forecast may change; they are compared by what it asked for."""
 
 
 class Prediction(NamedTuple):
@@ -149,11 +152,12 @@ def _scenario_of(base: RunRecord, record: RunRecord) -> Scenario | None:
         return None
     number = base.plan.index
     agents = zip(record.plan.agents, record.results, strict=True)
-    changed = [(number[agent.name], agent.effort, result.model) for agent, result in agents]
+    changed = [(number[agent.name], agent.effort, _models_of(agent, result.model)) for agent, result in agents]
+    before = [_models_of(agent, result.model) for agent, result in zip(base.plan.agents, base.results, strict=True)]
     limits = _limits_of(record.terms.after)
     return Scenario(
         policy_from(record.terms.policy),
-        models={one: model for one, _, model in changed if base.results[one].model != model},
+        models={one: asked[0][0] for one, _, asked in changed if before[one] != asked and len(asked[0]) == 1},
         efforts={one: effort for one, effort, _ in changed if base.plan.agents[one].effort != effort},
         dropped=frozenset(range(len(base.plan))) - {one for one, _, _ in changed},
         limits=None if limits == _limits_of(base.terms.after) else limits,
@@ -173,11 +177,12 @@ def _row(prediction: Prediction, record: RunRecord) -> dict[str, Any]:
     forecast, measured = prediction.forecast, summarize(record)
     policy, dropped = forecast.scenario.policy, sorted(forecast.scenario.dropped)
     low_s, high_s = forecast.note.wall_range_s
+    asked = [(step, one.model) for step, one in zip(record.plan.agents, record.results, strict=True)]
     why = _left_out(record)
     wall_s, cost_usd = (None, None) if why else (measured.wall_s, measured.cost_usd)
     return {
         "plan": record.plan.name,
-        "model": ", ".join(sorted({result.model for result in record.results if result.model})),
+        "model": ", ".join(sorted({models_text(*each) for each in asked if each[1]})),
         "concurrency": policy.concurrency if policy else None,
         "schedule": policy.schedule if policy else None,
         "cache": policy.cache if policy else None,
@@ -228,12 +233,28 @@ def _is_of(base: RunRecord, scenario: Scenario, record: RunRecord) -> bool:
 
 def _same(base: RunRecord, scenario: Scenario, number: int, agent: Step, model: str) -> bool:
     """Tell whether an agent that ran is one that was forecast. Where others are dropped, prompts have to differ."""
-    asked = base.plan.agents[number]
+    asked, other = base.plan.agents[number], scenario.models.get(number)
     effort = scenario.efforts.get(number, asked.effort)
-    forecast = (asked.name, scenario.models.get(number, base.results[number].model), effort)
-    if forecast != (agent.name, model, agent.effort):
+    models = _models_of(asked, base.results[number].model) if other is None else ((other,), None)
+    if (asked.name, models, effort) != (agent.name, _models_of(agent, model), agent.effort):
         return False
-    return bool(scenario.dropped) or replace(asked, model=agent.model, effort=effort) == agent
+    return bool(scenario.dropped) or _same_but_for_model(asked, agent)
+
+
+def _models_of(agent: Step, model: str) -> tuple[Sequence[str], str | None]:
+    """Return the models that a step was to ask, and when the next one; with a cascade, which one answered is chance."""
+    return (agent.cascade, agent.escalate) if agent.cascade else ((model,), None)
+
+
+def _same_but_for_model(one: Step, other: Step) -> bool:
+    """Tell whether two steps are of one kind and equal in all that a forecast does not change.
+
+    They are compared field by field: a copy with another model is no step that can be declared beside a cascade.
+    """
+    if one.is_task != other.is_task:
+        return False
+    names = [each.name for each in fields(one) if each.compare and each.name not in CHANGED]
+    return all(getattr(one, name) == getattr(other, name) for name in names)
 
 
 def _keeps(after: Ceilings, asked: Mapping[str, Limits]) -> bool:

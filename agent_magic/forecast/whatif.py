@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from agent_magic.declare.agent import EFFORTS
 from agent_magic.declare.expansion import askers
+from agent_magic.declare.models import models_text
 from agent_magic.declare.validation import check_integer, is_number, must_be
 from agent_magic.engine.pacing.limits import KINDS, Limits
 from agent_magic.engine.pacing.routing import as_route
@@ -24,7 +25,7 @@ from agent_magic.measure.metrics import summarize
 from agent_magic.record.prices import Prices, TokenPrice, listed_models, near_model
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Container, Sequence
 
     import pandas as pd
 
@@ -112,11 +113,24 @@ def nearby(record: RunRecord, models: Sequence[str]) -> dict[str, Any]:
     """
     most = len(record.plan)
     small = most <= _MOST_COMPARED
-    used = {one.model for one in record.results}
+    used = {models_text(step, one.model) for step, one in zip(record.plan.agents, record.results, strict=True)}
     return {
         "model": [None, *(model for model in models if {model} != used)] if small else [None],
         "concurrency": [number for number in ((1, 2, 4, 8, 16) if small else (1, 4, 16)) if number <= most] or [1],
     }
+
+
+def recorded_models(record: RunRecord, apart: Container[str] = ()) -> str:
+    """Return the models that a run asked, in words: what a row says where they stay as recorded.
+
+    Args:
+        record: The run.
+        apart: The names of agents to leave out.
+    """
+    steps = zip(record.plan.agents, record.results, strict=True)
+    return ", ".join(
+        sorted({models_text(step, one.model) for step, one in steps if one.model and one.name not in apart})
+    )
 
 
 def whatif_rows(
@@ -214,7 +228,7 @@ def _models_text(forecaster: Forecaster, given: Any) -> Any:
     """Return the models in words, those of agents that a mapping leaves out too."""
     value: object = given
     named = set(cast("Mapping[str, object]", value)) if isinstance(value, Mapping) else set[str]()
-    rest = ", ".join(sorted({one.model for one in forecaster.evidence.seen if one.model and one.name not in named}))
+    rest = recorded_models(forecaster.record, named)
     if value is None:
         return rest
     return f"{_text(given)}; {rest} for {THE_REST}" if named and rest else _text(given)

@@ -6,6 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any, Protocol
 
 from agent_magic.declare.baseline import BASELINE, TASKS, one_agent
+from agent_magic.declare.models import models_text
 from agent_magic.declare.plan_json import asks_the_same
 from agent_magic.errors import AgentMagicError, DeclarationError, shown_value
 from agent_magic.measure.frames import make_frame, table
@@ -15,7 +16,7 @@ from agent_magic.record.base import Base
 from agent_magic.record.results import RunRecord
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping, Sequence
 
     import pandas as pd
 
@@ -40,7 +41,8 @@ def compared(a: RunRecord, b: RunRecord) -> pd.DataFrame:
 
     One row per agent of either run, those of `a` first, then `(all)`. Columns are `COMPARISON`. `seconds` are an
     agent's `total_s`, and `wall_s` for all. `tokens` are input (cached, too) and output. `prompt_changed` covers
-    prompt, context and system prompt, `text_changed` the answer. Values that a run lacks are `NA`.
+    prompt, context and system prompt, `text_changed` the answer. `model` is the one
+    asked, of a cascade all. Values that a run lacks are `NA`.
 
     Args:
         a: A run.
@@ -62,7 +64,13 @@ def compared(a: RunRecord, b: RunRecord) -> pd.DataFrame:
 def differences(a: RunRecord, b: RunRecord) -> list[dict[str, Any]]:
     """Return the rows of `compared` without the last, as plain values; unknown is `None`."""
     first, second = ({one.name: one for one in run.results} for run in (a, b))
-    return [_row(name, first.get(name), second.get(name)) for name in dict.fromkeys([*first, *second])]
+    models = [
+        {one.name: models_text(step, one.model) for step, one in zip(run.plan.agents, run.results, strict=True)}
+        for run in (a, b)
+    ]
+    return [
+        {**_row(first.get(name), second.get(name)), **_named(name, models)} for name in dict.fromkeys([*first, *second])
+    ]
 
 
 def bought_again(before: RunRecord, record: RunRecord) -> Counter[str]:
@@ -144,15 +152,16 @@ def _kind(plan: Plan, other: RunRecord) -> Kind:
     )
 
 
-def _row(name: str, a: AgentResult | None, b: AgentResult | None) -> dict[str, Any]:
+def _named(name: str, models: Sequence[Mapping[str, str]]) -> dict[str, str | None]:
+    return {"agent": name, "model_a": models[0].get(name), "model_b": models[1].get(name)}
+
+
+def _row(a: AgentResult | None, b: AgentResult | None) -> dict[str, Any]:
     texts = [one.text if one is not None and one.status == "succeeded" else None for one in (a, b)]
     asked = [_asked(one) for one in (a, b)]
     return {
-        "agent": name,
         "status_a": a and a.status,
         "status_b": b and b.status,
-        "model_a": a and a.model,
-        "model_b": b and b.model,
         **_pair("seconds", "diff_s", a and a.total_s, b and b.total_s),
         **_pair("tokens", "diff_tokens", _tokens(a), _tokens(b)),
         **_pair("cost_usd", "diff_usd", a and a.cost_usd, b and b.cost_usd),

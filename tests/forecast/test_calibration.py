@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import json
+from dataclasses import dataclass, replace
 
+import pytest
+
+import agent_magic as am
 from agent_magic.api import Agent, Ledger, Plan, Policy, Run
 from agent_magic.engine.pacing.limits import Limits
 from agent_magic.engine.pacing.pacer import Pacer
 from agent_magic.forecast.calibration import calibration
-from tests.live.virtual import MODEL, Reply, drive
+from tests.live.virtual import MODEL, Reply, Scripted, drive
 
+CHEAP, DEAR = "claude-haiku-5-5", "claude-sonnet-5-5"
 PLAN = Plan([Agent("a", "one"), Agent("b", "two"), Agent("c", "{{ a }} {{ b }}")])
 
 
@@ -78,3 +83,61 @@ def test_a_run_that_measures_nothing_says_why():
     assert ["3 of 3 answers from the ledger"] == list(frame["left_out"])
     assert frame[["measured_wall_s", "wall_error", "wall_in_range", "measured_cost_usd"]].isna().all(axis=None)
     assert calibration(base, ran(Policy(1)))["left_out"].isna().all()
+
+
+def worst(a):
+    """Return the beginning of an answer."""
+    return a[:1]
+
+
+STEPS = {
+    "a task": Plan([Agent("a", "one"), am.task(worst), Agent("b", "{{ worst }}")]),
+    "a group": Plan([Agent("g", "Good? {{ item }}", each="rows", group=3, returns=bool)], {"rows": list(range(6))}),
+    "a hedge": Plan([Agent("h", "one", hedge=900.0)]),
+    "a race": Plan([Agent("a", "one"), Agent("b", "longer"), am.first_of("c", "a,b"), Agent("d", "{{ c }}")]),
+}
+GROUPED = json.dumps({"answers": [{"item": number, "answer": True} for number in (1, 2, 3)]})
+
+
+@pytest.mark.parametrize("plan", STEPS.values(), ids=STEPS)
+def test_a_plan_with_steps_that_ask_no_model_is_compared_too(plan):
+    """A task has no model to change, and a run that repeats it is forecast like any other."""
+    base, slower = (
+        Run(drive(plan, lambda prompt, _: Reply(float(len(prompt)), text=GROUPED), Policy(slots))[0])
+        for slots in (2, 1)
+    )
+    base.raise_for_failures()
+    frame = calibration(base, slower)
+    assert [(1, "afterwards")] == list(zip(frame["concurrency"], frame["made"], strict=True))
+
+
+@dataclass
+class Sure:
+    """An answer, and how sure it is."""
+
+    sure: float
+
+
+class Script(Scripted):
+    """Whose cheap model is as sure of each prompt as it says, and whose dear one is of all."""
+
+    async def send(self, request, stream):
+        """Answer a request."""
+        sure = self.script[request.prompt] if request.model == CHEAP else 0.9
+        return await self._play(Reply(2.0, text=json.dumps({"sure": sure})), request, stream)
+
+
+def test_a_cascade_is_compared_with_one_of_its_models():
+    """Of a cascade all rows change to that model, also one that had escalated to it; the row names what was asked."""
+    given = {"escalate": "answer.sure < 0.7", "cascade": [CHEAP, DEAR], "returns": Sure}
+    answers = Script({"a": 0.9, "b": 0.1})
+    base, again, alone = (
+        Run(drive(Plan([Agent(name, name, **options) for name in "ab"]), answers, Policy(slots))[0])
+        for options, slots in ((given, 2), (given, 1), ({"model": DEAR, "returns": Sure}, 2))
+    )
+    assert [CHEAP, DEAR] == [one.model_used for one in base.record.results]
+    frame = calibration(base, again, alone)
+    assert [(f"{CHEAP} → {DEAR}", 1), (DEAR, 2)] == list(zip(frame["model"], frame["concurrency"], strict=True))
+    surer = {**given, "escalate": "answer.sure < 1"}
+    later = Run(drive(Plan([Agent(name, name, **surer) for name in "ab"]), answers)[0])
+    assert calibration(alone, base, later).shape[0] == 1  # no forecast of a run asks for another cascade

@@ -16,10 +16,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent_magic.api import Ledger, Plan, Run
+from agent_magic.api.comparison import compare
 from agent_magic.declare.agent import DEFAULT_MODEL, Agent
 from agent_magic.engine.pacing.pacer import Pacer
 from agent_magic.engine.policy import Policy
 from agent_magic.errors import DeclarationError, Overloaded, Rejected, UndefinedField
+from agent_magic.forecast.whatif import nearby
 from agent_magic.live.earlier import Earlier
 from agent_magic.show.states import tone_of
 from tests.live.virtual import Reply, Scripted, drive
@@ -244,6 +246,20 @@ def test_a_whatif_of_one_model_leaves_the_cascade_out():
     assert paid == pytest.approx(sum(one.cost_usd for one in cheap.results))
     dear = Run(record).forecast(model=DEAR).record
     assert [[DEAR], [DEAR]] == [[one.model for one in each.attempts] for each in dear.results]
+
+
+def test_rows_name_a_cascade_as_all_of_its_models():
+    """What is as it was recorded is another row than its first model alone, in what-ifs and in comparisons."""
+    base = Run(drive(cascade("a", "b"), sure(a=0.9, b=0.1), SEEDED)[0])
+    both = f"{CHEAP} → {DEAR}"
+    assert [both, CHEAP, DEAR] == list(base.whatif(model=[None, CHEAP, DEAR])["model"])
+    assert [f"{DEAR} for b; {both} for the rest"] == list(base.whatif(model={"b": DEAR})["model"])
+    assert {} == base.apply(base.whatif(model=[None, CHEAP]).iloc[0]).agents
+    assert {"a", "b"} == set(base.apply(base.whatif(model=[None, CHEAP]).iloc[1]).agents)
+    assert [None, CHEAP, DEAR] == nearby(base.record, [CHEAP, DEAR])["model"]
+    alone = Run(drive(agents("a", "b", model=DEAR, returns=Label), sure(), SEEDED)[0])
+    frame = compare(base, alone).frame.set_index("agent")
+    assert [(both, DEAR)] * 2 == list(zip(frame["model_a"][:2], frame["model_b"][:2], strict=True))
 
 
 def test_what_was_bought_of_a_cascade_is_not_bought_again(tmp_path):
