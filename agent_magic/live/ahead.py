@@ -27,12 +27,15 @@ if TYPE_CHECKING:
     from agent_magic.engine.pacing.pacer import Pacer
     from agent_magic.providers.base import Provider
     from agent_magic.record.ledger.base import Ledger
+    from agent_magic.record.request import Kind
     from agent_magic.record.results import AgentResult, RunRecord
 
 ANY_TIMEOUT_S = 60.0
 """No deadline is part of what is asked."""
 MOST_COUNTED = 50
-"""Larger plans are estimated: the count endpoint has a limit of its own."""
+"""Of larger plans a sample is counted: the count endpoint has a limit of its own."""
+SAMPLED = 10
+"""So many requests of one kind, of all lengths, stand for the others of it."""
 COUNT_TIMEOUT_S = 10.0
 WRONG_REQUEST = frozenset({400, 413, 422})
 """The statuses that reject what a request says; others can be mended elsewhere, such as by a key."""
@@ -220,6 +223,9 @@ def _decided(plan: Plan, agent: int, answers: Mapping[str, Any], left: Mapping[i
     return flow.choose(agent, answers, left) if known else None
 
 
+ESTIMATED = "tokens are estimated, not counted"
+
+
 async def count(request: Request, client: Provider) -> tuple[int | None, str]:
     """Ask for the input tokens of one request; `None` where the API does not say, and why."""
     if not request.prompt.strip():  # nothing but answers that are not there yet, and the API counts no empty text
@@ -238,8 +244,8 @@ async def count_ahead(
     """Ask the API for the input tokens of all that a plan will ask, answers that are not there yet left empty.
 
     Returns:
-        Per agent, its input tokens; `None` where its answer is there already, or the API does not say. And why it
-        does not, an empty string where it does.
+        Per agent, its input tokens; `None` where its answer is there already, the API does not say, or others of its
+        kind were counted for it. And which are estimated, and why; an empty string where none are.
 
     Raises:
         DeclarationError: A prompt cannot be filled in.
@@ -256,12 +262,35 @@ async def _count_all(requests: Sequence[Request], client: Provider) -> tuple[lis
     nothing: list[int | None] = [None] * len(requests)
     if not requests:
         return nothing, ""
-    if len(requests) > MOST_COUNTED:
-        return nothing, f"{len(requests):,} agents are more than the count endpoint is asked for at once"
+    asked = range(len(requests)) if len(requests) <= MOST_COUNTED else _sample(requests)
     try:
         async with client.open(), asyncio.TaskGroup() as group:
-            tasks = [group.create_task(count(request, client)) for request in requests]
-        found = [task.result() for task in tasks]
-        return [tokens for tokens, _ in found], next((trouble for _, trouble in found if trouble), "")
+            tasks = {number: group.create_task(count(requests[number], client)) for number in asked}
+        found = {number: task.result() for number, task in tasks.items()}
     except NotConnected:
-        return nothing, "no API key is set"
+        return nothing, f"{ESTIMATED}: no API key is set"
+    trouble = next((f"{ESTIMATED}: {why}" for _, why in found.values() if why), "")
+    if not trouble and len(found) < len(requests):
+        trouble = (
+            f"tokens of {len(found)} agents are counted, of all lengths; the other {len(requests) - len(found):,} "
+        )
+        trouble += "are estimated by them"
+    return [found[number][0] if number in found else None for number in range(len(requests))], trouble
+
+
+def _sample(requests: Sequence[Request]) -> list[int]:
+    """Return the numbers of requests that stand for all: of each kind a few from the shortest to the longest."""
+    kinds: dict[Kind, list[int]] = {}
+    for number, request in enumerate(requests):
+        kinds.setdefault(request.kind, []).append(number)
+    most = max(1, min(SAMPLED, MOST_COUNTED // len(kinds)))
+    found: list[int] = []
+    for numbers in [*kinds.values()][:MOST_COUNTED]:
+        ranked = sorted(numbers, key=lambda number: len(requests[number].prompt))
+        few = min(most, len(ranked))
+        found += (
+            [ranked[place * (len(ranked) - 1) // (few - 1)] for place in range(few)]
+            if few > 1
+            else [ranked[len(ranked) // 2]]
+        )
+    return found

@@ -64,8 +64,7 @@ async def show_plan(
         display_bundle(plan_picture(plan, estimates, path=found.critical_path.agents, theme=session.theme))
     else:
         say(plan_text(plan))
-    notes = [f"tokens are estimated, not counted: {trouble}"] if trouble else []
-    for text in [*notes, *plan.hints(), *workers_notes(plan, policy, session)]:
+    for text in [*([trouble] if trouble else []), *plan.hints(), *workers_notes(plan, policy, session)]:
         note(text)
     show_page(estimate_page(found, _prompts_text(plan, session.shared.client), worth), graphic=graphic)
     attached = attachments_of(plan)
@@ -124,7 +123,7 @@ async def show_trial_price(plans: Sequence[tuple[str, Plan]], session: Session, 
 async def _estimate(
     plan: Plan, session: Session, policy: Policy, pilot: Run | None = None, *, fresh: bool
 ) -> tuple[Estimate, str]:
-    """Estimate a plan with counted prompts, and say why they could not be counted."""
+    """Estimate a plan with counted prompts, and say which could not be."""
     shared, tried = session.shared, None if pilot is None else pilot.record
     counted, trouble = await count_ahead(plan, shared.client, None if fresh else shared.ledger, tried)
     simulated = session.simulates

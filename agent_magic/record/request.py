@@ -16,6 +16,10 @@ Ttl = Literal["5m", "1h"]
 """How long a cached context lives after each use."""
 
 
+Kind = tuple[str, str, str, str, str, str, bool]
+"""See `Request.kind`."""
+
+
 class Message(NamedTuple):
     """One message of a conversation, its content kept byte for byte.
 
@@ -127,6 +131,11 @@ class Request(NamedTuple):
         return self._replace(
             attachments=tuple(map(Placed, places, filled)), returned=with_bytes(self.returned, file_of)
         )
+
+    @property
+    def kind(self) -> Kind:
+        """All but its text that says how many tokens it has: requests of one kind differ in their prompts."""
+        return self.model, self.system or "", self.context or "", self.tools, self.schema, self.tool_choice, self.cite
 
     @property
     def files(self) -> tuple[Attachment, ...]:

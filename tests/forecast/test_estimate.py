@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from itertools import pairwise
 
 import pytest
@@ -14,6 +15,7 @@ from agent_magic.declare.task import Task
 from agent_magic.forecast.estimate.agents import ASSUMED_OUTPUT_TOKENS
 from agent_magic.live.ahead import foresee
 from agent_magic.providers.anthropic.models import SPEEDS, limit_class
+from agent_magic.providers.base import Provider
 from agent_magic.record.answer import Answer, Usage
 from agent_magic.record.history import History, Past
 from agent_magic.record.prices import TokenPrice
@@ -336,3 +338,51 @@ def test_tasks_cost_nothing_and_the_notes_say_what_is_left_out():
     assert "1 task counted as no time and no text: nobody knows yet" in found.notes
     assert "without the seconds of tools: a" in found.notes
     assert [True, False] == [one == 0.0 for one in found.agents["likely_usd"]]
+
+
+def look_up(word: str) -> str:
+    """Look a word up."""
+    return word
+
+
+@pytest.mark.parametrize(
+    "options", [{"returns": bool}, {"tools": [look_up], "max_turns": 1}, {"system": "Be careful. " * 50}, {"context": "text"}, {}]
+)
+@pytest.mark.parametrize("rows", [61, 200])
+def test_a_sample_that_is_counted_tells_the_size_of_the_others(rows, options):
+    """What no text of a request shows costs in all of them: a type, tools. Long ones tell what a character is worth."""
+    values = {"rows": ["word " * (1 + number % 7 * number) for number in range(rows)], "text": "A text. " * 90}
+    plan = Plan([Agent("a", "Say: {{ item }}", each="rows", **options)], values)
+    real = [250 + round(sum(map(len, one.texts())) / 3) for one in foresee(plan, Counter())[0]]
+    counter = Counter()
+    counted = asyncio.run(plan.count_tokens(client=counter))
+    assert 10 == counter.asked == sum(one is not None for one in counted)
+    found = plan.estimate(counted=counted)
+    assert [one.input_tokens for one in found.expected] == pytest.approx(real, abs=1)
+    assert sum(one.input_tokens for one in plan.estimate().expected) < sum(real) - 250 * rows
+
+
+def test_a_large_plan_of_many_kinds_is_counted_one_of_each():
+    """The counter has a limit of its own; the kinds behind it are estimated by their characters."""
+    plan = Plan([Agent(f"a{number}", "Say it.", system=f"You are {number}.") for number in range(70)])
+    counter = Counter()
+    counted = asyncio.run(plan.count_tokens(client=counter))
+    assert [True] * 50 + [False] * 20 == [one is not None for one in counted]
+
+
+class Counter(Provider):
+    """Counts 250 tokens for what nobody sees, and one for every three characters."""
+
+    endpoint = "counter"
+
+    def __init__(self):
+        self.asked = 0
+
+    async def count_tokens(self, request):
+        """Count a request."""
+        self.asked += 1
+        return 250 + round(sum(map(len, request.texts())) / 3)
+
+    async def send(self, request, stream):
+        """Answer nothing."""
+        raise NotImplementedError

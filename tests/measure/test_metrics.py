@@ -184,14 +184,14 @@ def test_what_ended_agents_before_they_were_sent_is_named():
 
 
 def test_what_a_plan_may_cost():
-    """Own tokens counted or estimated, parents' answers assumed, dollars likely and at most."""
+    """Own tokens counted or estimated by what was, parents' answers assumed, dollars likely and at most."""
     plan = Plan(
         (Agent("a", "x" * 400, max_tokens=100, model="mine"), Agent("b", "{{ a }}", max_tokens=1000, model="mine"))
     )
     prices = Prices({"mine": TokenPrice(1_000_000, 0)})
     asked = [Request("mine", "x" * 400, 100), Request("mine", "", 1000)]
     first, second = estimate(plan, asked, [None, None], counted=[None, 7], prices=prices).expected
-    assert ("a", 0, 101, 100, "estimated", 101.0, 101.0) == (
+    assert ("a", 0, 107, 100, "estimated", 107.0, 107.0) == (
         first.agent,
         first.layer,
         first.input_tokens,

@@ -11,6 +11,7 @@ from agent_magic.declare.schema import schema_of, typical_chars
 from agent_magic.declare.tool import Tool
 from agent_magic.engine.batching import BATCH_MOST_S, BATCH_S
 from agent_magic.engine.requests import OVERHEAD_TOKENS
+from agent_magic.forecast.estimate.sizes import BY_CHARACTERS, rules_of
 from agent_magic.forecast.pace import ENOUGH, HIGH, LOW, UNSURE, Speeds, quantile, tokens_factor
 from agent_magic.forecast.terms import facts_of
 from agent_magic.record.answer import CHARS_PER_TOKEN
@@ -136,7 +137,7 @@ def guess_all(  # noqa: PLR0913 - all that a guess stands on
         max_turns: The most requests for an answer of agents that set none.
         left: The steps that are not needed at the low, the likely and the high end: nobody reads an answer of theirs.
     """
-    speeds, counted = Speeds(history, history.time_factor), counted or [None] * len(plan)
+    speeds, sizes = Speeds(history, history.time_factor), _sizes(requests, counted or [None] * len(plan), terms)
     tried = [row for row in history if row.agent in pilot]
     shared: dict[
         tuple[str, str, str | None, float | None, int | None, str], _Seen
@@ -157,17 +158,16 @@ def guess_all(  # noqa: PLR0913 - all that a guess stands on
             for one, at in _read_by(plan, agent, left)
             if not found[one].held
         ]
-        attached = _attached(request, terms)
         turns = _turns(step, max_turns, history)
         if own := history.of_agent(name):
-            guess = _guess(request, before, counted[agent], _seen(step, request, own, tried), speeds, attached)
+            guess = _guess(request, before, sizes[agent], _seen(step, request, own, tried), speeds)
             found[agent] = _searching(_in_turns(guess, turns), step, own)
             continue
         key = (kin_of(name), request.model, request.effort, step.expect, step.expect_out, step.prompt)
         if key not in shared:
             kin = history.of_kin(name)
             shared[key] = _seen(step, request, kin, tried)._replace(piloted=any(row.agent in pilot for row in kin))
-        guess = _guess(request, before, counted[agent], shared[key], speeds, attached)
+        guess = _guess(request, before, sizes[agent], shared[key], speeds)
         guess = _in_turns(_by_kin(guess, piloted=shared[key].piloted), turns)
         found[agent] = _searching(guess, step, history.of_kin(name)) if step.tools_text else guess
     return [found[agent] for agent in range(len(plan))]
@@ -240,6 +240,25 @@ def _attached(request: Request, terms: Terms | None) -> _Attached:
     return _Attached(likely, most, words)
 
 
+class _Size(NamedTuple):
+    """The input of a request, what of it are pictures and PDFs, and whether the provider counted it."""
+
+    tokens: int
+    attached: _Attached
+    is_counted: bool
+
+
+def _sizes(requests: Sequence[Request], counted: Sequence[int | None], terms: Terms | None) -> list[_Size]:
+    attached = [_attached(request, terms) for request in requests]
+    rules = rules_of(requests, counted, [one.likely for one in attached])
+    return [
+        _Size(rules.get(request.kind, BY_CHARACTERS).tokens(request) + files.likely, files, is_counted=False)
+        if tokens is None
+        else _Size(tokens, files, is_counted=True)
+        for request, tokens, files in zip(requests, counted, attached, strict=True)
+    ]
+
+
 TASK: Final = Guess(
     0, NOTHING, NOTHING, NOTHING, 0.0, 0, 0, (0, 0), held=False, input_basis="counted", output_basis="assumed",
     seconds_basis="assumed", words=("a task: at no cost",), is_task=True,
@@ -289,17 +308,14 @@ def _seen(step: Step, request: Request, earlier: Sequence[Past], pilot: Sequence
 def _guess(
     request: Request,
     parents: Sequence[_Parent],
-    counted: int | None,
+    asked: _Size,
     seen: _Seen,
     speeds: Speeds,
-    attached: _Attached,
 ) -> Guess:
-    cap = request.max_tokens
-    texts = request.texts()
-    own = sum(map(len, texts)) // CHARS_PER_TOKEN + 1 + attached.likely if counted is None else counted
+    cap, own, attached = request.max_tokens, asked.tokens, asked.attached
     ends = [round(sum(one.answer[end] * by for one, by, at in parents if at[end])) for end in range(3)]
     likely, most = ends[1], round(sum(one.cap * by for one, by, at in parents if at[-1]))
-    size = sum(len(text.encode(errors="replace")) for text in texts) + OVERHEAD_TOKENS + attached.most
+    size = sum(len(text.encode(errors="replace")) for text in request.texts()) + OVERHEAD_TOKENS + attached.most
     output, output_basis, length_words = seen.length
     output = Span(*(float(min(max(round(tokens), 1), cap)) for tokens in output))
     seconds, first_s, seconds_basis, pace_words = _seconds(request, seen, output, speeds)
@@ -313,10 +329,10 @@ def _guess(
         own + most,
         (size + likely * CHARS_PER_TOKEN, size + most * CHARS_PER_TOKEN),
         held=False,
-        input_basis="counted" if counted is not None and not parents else "estimated",
+        input_basis="counted" if asked.is_counted and not parents else "estimated",
         output_basis=output_basis,
         seconds_basis=seconds_basis,
-        words=(length_words, pace_words, *(attached.words if counted is None else ())),
+        words=(length_words, pace_words, *(() if asked.is_counted else attached.words)),
         answer=output,
         most_output=cap,
     )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from agent_magic.engine.retry import Failure
 from agent_magic.forecast.estimate.agents import guess_all
+from agent_magic.forecast.pace import tokens_factor
 from agent_magic.record.answer import ESCALATED
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ def cascades_of(
     plan: Plan,
     requests: Sequence[Request],
     held: Sequence[Answer | None],
+    counted: Sequence[int | None] | None,
     history: History,
     pilot: Collection[str],
     *,
@@ -59,13 +61,19 @@ def cascades_of(
             request._replace(model=plan.agents[n].cascade[rung]) if rung < len(plan.agents[n].cascade) else request
             for n, request in enumerate(requests)
         ]
-        guesses = guess_all(plan, asked, held, None, history, pilot, terms=terms)
+        sizes = None if counted is None else [*map(_as_of, counted, requests, asked)]
+        guesses = guess_all(plan, asked, held, sizes, history, pilot, terms=terms)
         for agent, steps in found.items():
             cascade = plan.agents[agent].cascade
             if rung < len(cascade):
                 share = _share(plan, agent, history, cascade[0], cascade[rung])
                 steps.append(NextModel(asked[agent], guesses[agent], _is_likely(plan, agent, share)))
     return found
+
+
+def _as_of(tokens: int | None, request: Request, other: Request) -> int | None:
+    """Return what a request that was counted has for the model of another."""
+    return None if tokens is None else round(tokens * tokens_factor(request.model, other.model))
 
 
 def _share(plan: Plan, agent: int, history: History, first: str, model: str) -> float:

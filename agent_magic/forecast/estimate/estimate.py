@@ -106,7 +106,7 @@ def estimate(  # noqa: PLR0913 - what a plan can be estimated by, each with its 
     terms = ceilings if isinstance(ceilings, Terms) else Terms({}, bool(ceilings), ceilings or {}, {})
     unneeded, words = _needed(plan, rows, held)
     guess = partial(guess_all, plan, requests, held, counted, rows, piloted, terms=terms, max_turns=policy.max_turns)
-    cascades = cascades_of(plan, requests, held, rows, piloted, terms=terms)
+    cascades = cascades_of(plan, requests, held, counted, rows, piloted, terms=terms)
     given: Any = {"terms": terms, "price": Pricing(book), "batch_s": batch_span(batch_times_s)[0], "history": history}
     guesses, ends, reserved = _ends(guess, partial(_play, plan, requests, cascades, policy, **given), unneeded)
     guesses = _with_batches(plan, policy, guesses, batch_times_s)
