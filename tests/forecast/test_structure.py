@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 
 import agent_magic as am
-from agent_magic.api import Run
+from agent_magic.api import Ledger, Run
 from agent_magic.forecast.advice.advice import several_or_one
 from agent_magic.forecast.advice.structure import awaits_in_loops
 from agent_magic.forecast.evidence import rows_of
@@ -16,7 +16,7 @@ from agent_magic.forecast.forecast import Forecaster
 from agent_magic.forecast.outlook import Outlook
 from agent_magic.record.history import History
 from agent_magic.show.advice import advice_page
-from tests.live.virtual import Reply, drive
+from tests.live.virtual import Reply, Scripted, drive
 
 A, B = am.Agent("a", "x"), am.Agent("b", "y")
 
@@ -149,6 +149,20 @@ def test_whether_several_agents_are_worth_it(agents, values, words):
     assert said.startswith(words)
     assert "Time: " in said
     assert "Money: $" in said
+
+
+def test_answers_that_are_there_already_are_no_chain():
+    """Nothing is asked, so nothing waits for anything; with one that is left to ask, only that is."""
+    agent, client, ledger = am.Agent("a", "{{ item }}", each="r"), Scripted(lambda *_: Reply(2.0)), Ledger()
+    drive(am.Plan([agent], {"r": range(9)}), client, ledger=ledger)
+
+    def said(rows):
+        return several_or_one(am.Plan([agent], {"r": range(rows)}).estimate(client=client, ledger=ledger))
+
+    assert said(9).startswith("all answers are there already")
+    assert not {"Time", "chain"} & set(said(9).replace(":", "").split())
+    assert said(10).startswith("it depends: all answers but one are there already")
+    assert "take several: one job" in said(18)
 
 
 def test_one_agent_is_not_advised_to_become_one():

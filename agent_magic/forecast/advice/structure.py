@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
     from agent_magic.declare.plan import Plan
     from agent_magic.forecast.outlook import Outlook
+    from agent_magic.record.results import AgentResult
 
 _FED = "\n\nPrevious outputs:\n\n"
 """What stands before the answers that `depends_on` adds to a prompt; see `agent_magic.declare.plan_json`."""
@@ -258,8 +259,12 @@ def _runs(node: ast.AST) -> bool:
 def worth_it(outlook: Outlook) -> Finding | None:
     """Answer in a paragraph whether several agents are worth it: time, money, quality, and which situation this is."""
     plan = outlook.record.plan
-    if not len(plan) or not any(one.attempts for one in outlook.record.results):
+    asked = [one for one in outlook.record.results if one.attempts]
+    if not asked:
         return None
+    source = f"{CONCURRENT}: decision matrix; {practices(8)}"
+    if all(map(_is_there, asked)):
+        return Finding("several agents or one", REUSED, source=source)
     work = works(outlook.record)
     path_s = Chains.of(plan.dag, work).longest_s
     bound = sum(work) / path_s if path_s else 1.0
@@ -272,7 +277,8 @@ def worth_it(outlook: Outlook) -> Finding | None:
     ]
     passed = sum(one or 0.0 for one in sent_on)
     multiple = cost / (cost - passed) if cost and cost > passed and None not in sent_on else None
-    word, why = _situation(outlook, bound, multiple)
+    one_left = len(asked) > 1 and sum(not _is_there(one) for one in asked) == 1
+    word, why = ONE_LEFT if one_left else _situation(outlook, bound, multiple)
     slow, fast = outlook.sequential.wall_s, summarize(outlook.record).wall_s or 0.0
     money = "its dollars are unknown" if cost is None else dollars(cost)
     dearer = multiple is not None and multiple >= 1.05
@@ -283,8 +289,22 @@ def worth_it(outlook: Outlook) -> Finding | None:
     )
     can_change = word == "take one" and len(plan) > 1
     change = "Ask one agent for all of it; %agents baseline measures both." if can_change else ""
-    source = f"{CONCURRENT}: decision matrix; {practices(8)}"
     return Finding("several agents or one", measured, change=change, source=source)
+
+
+REUSED = (
+    "all answers are there already, so a run takes no time and costs nothing, and neither several agents nor one would "
+    "be better. %agents run --fresh asks for them anew."
+)
+
+
+ONE_LEFT = "it depends", "all answers but one are there already, and that one waits for nobody"
+
+
+def _is_there(result: AgentResult) -> bool:
+    """Tell whether an answer was there before: it was served, or is foreseen without any tokens."""
+    used = result.usage
+    return result.is_served or (used.total_input_tokens == 0 and used.output_tokens == 0)
 
 
 def _situation(outlook: Outlook, bound: float, multiple: float | None) -> tuple[str, str]:
