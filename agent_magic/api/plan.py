@@ -37,6 +37,7 @@ from agent_magic.live.vitals import Sampling
 from agent_magic.measure.compare import record_of
 from agent_magic.measure.each import answers_frame
 from agent_magic.measure.plans import diff_frame, todo_frame
+from agent_magic.providers.anthropic.models import max_output_tokens
 from agent_magic.providers.recorded import Deck
 from agent_magic.record.cassette.reading import read_cassette
 from agent_magic.record.prices import TokenPrice
@@ -186,9 +187,9 @@ class Plan(DeclaredPlan):
 
         Args:
             model: Its model; by default the last agent's.
-            max_tokens: Its token cap; by default the sum of the agents' caps.
+            max_tokens: Its token cap; by default the sum of the agents' caps, or the most that its model gives.
         """
-        return one_agent(self, model=model, max_tokens=max_tokens)
+        return one_agent(self, model=model, max_tokens=max_tokens, most_of=max_output_tokens)
 
     def estimate(  # noqa: PLR0913 - what a plan can be estimated by, each with its name
         self,
@@ -335,8 +336,8 @@ class Plan(DeclaredPlan):
             session: In place of `client` and `ledger`, as in `run`.
 
         Returns:
-            Per agent, its input tokens, answers it waits for left out; `None` where the API does not say, or the ledger
-            has its answer.
+            Per agent, its input tokens, answers it waits for left out; `None` where the API does not say, the ledger
+            has its answer, or the plan is large: then a few of each kind are counted, and stand for the others.
 
         Raises:
             DeclarationError: A prompt cannot be filled in.

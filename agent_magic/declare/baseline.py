@@ -8,6 +8,8 @@ from agent_magic.declare.agent import DEFAULT_MAX_TOKENS, DEFAULT_MODEL, DEFAULT
 from agent_magic.errors import PlanError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from agent_magic.declare.content import Attachment, Prompt
     from agent_magic.declare.plan import Plan
 
@@ -16,7 +18,13 @@ BASELINE = "baseline"
 TASKS = "tasks"
 
 
-def one_agent(plan: P, *, model: str | None = None, max_tokens: int | None = None) -> P:
+def one_agent(
+    plan: P,
+    *,
+    model: str | None = None,
+    max_tokens: int | None = None,
+    most_of: Callable[[str], int] | None = None,
+) -> P:
     """Write the whole job of a plan as one request.
 
     The request holds every prompt once, parents first, each under its agent's name with that agent's system prompt or
@@ -27,7 +35,8 @@ def one_agent(plan: P, *, model: str | None = None, max_tokens: int | None = Non
     Args:
         plan: The plan.
         model: Who does it. By default the model of the last agent in the plan's order, which gives the final answer.
-        max_tokens: The most output tokens; by default the sum of the agents'.
+        max_tokens: The most output tokens; by default the sum of the agents', as far as a model gives so many.
+        most_of: Says how many a model gives; `None` where nobody knows.
 
     Returns:
         A plan of the same kind with one agent, `baseline`.
@@ -45,13 +54,17 @@ def one_agent(plan: P, *, model: str | None = None, max_tokens: int | None = Non
     values: dict[str, Any] = {TASKS: _tasks(plan, [] if alone is not None else contexts)}
     attached = _attached(plan)
     values |= attached
+    model = model or order[-1].model or DEFAULT_MODEL
+    cap = max_tokens or output_cap(plan)
+    if most_of is not None and max_tokens is None:
+        cap = min(cap, most_of(model))
     return type(plan)(
         (
             Agent(
                 BASELINE,
                 f"{{{{ {TASKS} }}}}",
-                model=model or order[-1].model or DEFAULT_MODEL,
-                max_tokens=max_tokens or sum(agent.max_tokens or DEFAULT_MAX_TOKENS for agent in order),
+                model=model,
+                max_tokens=cap,
                 context=None if alone is None else f"context_{alone}",
                 effort=efforts.pop() if len(efforts) == 1 else None,
                 attach=tuple(attached),
@@ -62,6 +75,11 @@ def one_agent(plan: P, *, model: str | None = None, max_tokens: int | None = Non
         name=f"{plan.name}: one agent",
         description=f"The {len(plan)} agents of {plan.name!r} as one request.",
     )
+
+
+def output_cap(plan: Plan) -> int:
+    """Return the most output tokens of all agents of a plan together."""
+    return sum(agent.max_tokens or DEFAULT_MAX_TOKENS for agent in plan.agents)
 
 
 def _tasks(plan: Plan, contexts: list[str]) -> str:

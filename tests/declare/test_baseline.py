@@ -46,6 +46,15 @@ def test_the_model_is_that_of_the_final_answer():
     )
 
 
+def test_one_agent_asks_for_no_more_than_its_model_gives():
+    """The sum of many agents is more than any model may answer with; what is named goes out as it is."""
+    many = am.Plan([am.Agent("row", "Say {{ item }}", each="rows")], {"rows": range(80)})
+    assert 128_000 < 80 * DEFAULT_MAX_TOKENS
+    assert 128_000 == many.baseline()["baseline"].max_tokens
+    assert 64_000 == many.baseline(model="claude-haiku-4-5-20251001")["baseline"].max_tokens
+    assert 150_000 == many.baseline(max_tokens=150_000)["baseline"].max_tokens
+
+
 def test_a_shared_context_goes_out_once():
     """One context is the baseline's own; of several each stands in the text once, named where it is used."""
     shared = am.Plan(

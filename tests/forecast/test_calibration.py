@@ -91,7 +91,7 @@ def worst(a):
 
 
 STEPS = {
-    "a task": Plan([Agent("a", "one"), am.task(worst), Agent("b", "{{ worst }}")]),
+    "a task": Plan([Agent("a", "one"), am.Task("worst", worst), Agent("b", "{{ worst }}")]),
     "a group": Plan([Agent("g", "Good? {{ item }}", each="rows", group=3, returns=bool)], {"rows": list(range(6))}),
     "a hedge": Plan([Agent("h", "one", hedge=900.0)]),
     "a race": Plan([Agent("a", "one"), Agent("b", "longer"), am.first_of("c", "a,b"), Agent("d", "{{ c }}")]),

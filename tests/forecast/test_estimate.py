@@ -346,7 +346,8 @@ def look_up(word: str) -> str:
 
 
 @pytest.mark.parametrize(
-    "options", [{"returns": bool}, {"tools": [look_up], "max_turns": 1}, {"system": "Be careful. " * 50}, {"context": "text"}, {}]
+    "options",
+    [{"returns": bool}, {"tools": [look_up], "max_turns": 1}, {"system": "Be careful. " * 50}, {"context": "text"}, {}],
 )
 @pytest.mark.parametrize("rows", [61, 200])
 def test_a_sample_that_is_counted_tells_the_size_of_the_others(rows, options):

@@ -325,6 +325,23 @@ def test_the_estimate_says_whether_several_agents_are_worth_it(connected, capsys
     assert "several agents or one: take several: parts that do not need each other" in capsys.readouterr().out
 
 
+def test_the_baseline_of_many_rows_asks_for_what_its_model_gives(connected, capsys):
+    """The note says that it may not suffice. One that fails is not the last run."""
+    connected.shell.user_ns["rows"] = range(70)
+    connected.agents_cell("", "## row --each rows\nSay {{ item }} [[tokens:5]]")
+    connected.agents("run")
+    before = connected.session.last
+    connected.agents("baseline --max-tokens 143360")
+    assert "gave no whole answer" in capsys.readouterr().out
+    assert before is connected.session.last
+    connected.agents("baseline")
+    told = "".join(capsys.readouterr())
+    assert "at most 128,000 output tokens in one request" in told
+    assert "143,360" in told
+    assert before is connected.session.last
+    assert "one agent" in before.record.bases
+
+
 def test_a_plan_is_a_list_of_things_to_do(connected, capsys):
     """Before a run nothing is done, after it all is."""
     connected.agents_cell("", "## a\nx\n## b (critic)\n{{ a }}")

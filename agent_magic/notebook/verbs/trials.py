@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING
 
 from IPython.core.error import UsageError
 
+from agent_magic.declare.baseline import output_cap
 from agent_magic.declare.plan_json import asks_the_same
 from agent_magic.declare.units import times
 from agent_magic.forecast.sweep import make_sweep
 from agent_magic.notebook.command import CommandContext, Parser, Verb, add_nothing
-from agent_magic.notebook.front_end import can_decide, is_kernel, say
+from agent_magic.notebook.front_end import can_decide, is_kernel, note, say
 from agent_magic.notebook.planning import show_price
 from agent_magic.notebook.running import execute
 from agent_magic.notebook.settings import add_policy
@@ -32,7 +33,10 @@ def _baseline_options(parser: Parser) -> None:
     add_policy(parser, without={"concurrency"})
     parser.add_argument("--model", metavar="M", help="The model of the one agent; by default the last agent's.")
     parser.add_argument(
-        "--max-tokens", type=int, metavar="N", help="Its most output tokens; by default the agents' sum."
+        "--max-tokens",
+        type=int,
+        metavar="N",
+        help="Its most output tokens; by default the agents' sum, or what its model gives.",
     )
 
 
@@ -51,6 +55,10 @@ async def _baseline(ctx: CommandContext, given: Namespace) -> Run:
     session = ctx.session
     plan = ctx.freeze(given)
     alone = plan.baseline(model=given.model, max_tokens=given.max_tokens)
+    cap, whole = alone.agents[0].max_tokens or 0, output_cap(plan)
+    if given.max_tokens is None and cap < whole:
+        gives = f"{alone.agents[0].model} gives at most {cap:,} output tokens in one request"
+        note(f"{gives}, and the agents may make {whole:,} together: it may not suffice.")
     await show_price(alone, session, ctx.policy(given))
     before = session.last
     run = await execute(
@@ -58,7 +66,12 @@ async def _baseline(ctx: CommandContext, given: Namespace) -> Run:
     )
     session.just_shown = run
     tell_end(ctx, run, ctx.policy(given))
-    if before is not None and asks_the_same(before.plan, plan):
+    if before is None:
+        return run
+    if run.totals.succeeded < run.totals.agents:
+        session.last = before
+        say("The one agent gave no whole answer, so nothing was compared. The last run is still the one before.")
+    elif asks_the_same(before.plan, plan):
         before.against(run)
         session.last = before
         say(_measured_words(before))

@@ -47,6 +47,10 @@ _MIN_CACHEABLE_TOKENS: Final[Mapping[str, int]] = {
 }
 """The shortest prefix a model caches. Source: the vendor's page on prompt caching, as of November 2026."""
 _USUAL_MIN_CACHEABLE_TOKENS: Final = 512
+_MAX_OUTPUT_TOKENS: Final[Mapping[str, int]] = {"claude-haiku-4-5": 64_000}
+"""The most output tokens of a request. Source: the vendor's table of models, as of November 2026."""
+_USUAL_MAX_OUTPUT_TOKENS: Final = 128_000
+"""Of all models since, in the same table. A larger `max_tokens` is refused with a 400."""
 _NAME: Final = re.compile(r"claude-(?P<family>[a-z]+)-(?P<major>\d+)(?:-(?P<minor>\d{1,2}))?(?:$|[-@])")
 FAMILIES: Final = ("haiku", "sonnet", "opus", "fable", "mythos")
 _DENSER: Final = (4, 7)
@@ -127,6 +131,11 @@ def lacks(model: str) -> bool:
 def min_cacheable_tokens(model: str) -> int:
     """Return the shortest prefix that the prompt cache keeps."""
     return _MIN_CACHEABLE_TOKENS.get(model, _USUAL_MIN_CACHEABLE_TOKENS)
+
+
+def max_output_tokens(model: str) -> int:
+    """Return the largest `max_tokens` that a model takes."""
+    return _MAX_OUTPUT_TOKENS.get(_DATE.sub("", model), _USUAL_MAX_OUTPUT_TOKENS)
 
 
 def facts_of(model: str) -> ModelFacts:
