@@ -26,6 +26,7 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from agent_magic.declare.units import plural
 from agent_magic.errors import (
     CallError,
     NotInBatch,
@@ -420,11 +421,8 @@ class Batcher:
 def _goes_on(batches: Collection[_Watched]) -> str:
     """Say what a stop has left at the provider, and what to do with it."""
     count = sum(len(one.names) for one in batches)
-    what = (
-        f"A batch of {count:,} requests goes"
-        if len(batches) == 1
-        else f"{len(batches)} batches of {count:,} requests go"
-    )
+    requests = plural(count, "request")
+    what = f"A batch of {requests} goes" if len(batches) == 1 else f"{len(batches)} batches of {requests} go"
     which = ", ".join(one.id or "not named yet" for one in batches)
     return (
         f"{what} on at the provider and will be billed ({which}). Run again with --batch to collect the answers, "

@@ -106,7 +106,9 @@ def test_edges_that_carry_text_are_never_called_needless():
 def test_the_published_chooser_is_answered_with_seconds():
     """Which word the rule says, and what both ways take."""
     chain = Run(run_of([[], [0], [1]], [2.0, 2.0, 2.0])).advise()
-    assert "the rule says sequential" in " ".join(str(chain).split())
+    words = " ".join(str(chain).split())
+    assert "the rule says sequential" in words
+    assert " s, as long as this run." in words, "not 1 times as long"
     found = advice_of(E2, am.Policy(8))["sequential, hybrid or parallel"].measured
     assert "the rule says parallel" in found
     assert "18.0 s, 2.2 times as long as this run" in found

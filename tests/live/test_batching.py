@@ -109,6 +109,14 @@ def test_bought_before(server, ledger):
     assert [] == ledger.batches.open()
 
 
+def test_a_batch_of_one_is_told_of_as_one(ledger):
+    """Its note is in the singular."""
+    plan = rows(1, "Alone {{ item }}")
+    with start(latency="none", unlimited=True, batch="takes=1.5,poll=0.05") as server:
+        asyncio.run(stopped(plan, server, ledger))
+    assert ledger.notes[-1].startswith("A batch of 1 request goes on")
+
+
 def test_a_stopped_run_finds_its_batch(ledger):
     """A stop leaves the batch at the provider and says so. The next run waits for it, and buys nothing."""
     plan = rows(5, "Later {{ item }}")

@@ -146,8 +146,9 @@ def cheapens(outlook: Outlook, saves_usd: float | None) -> bool:
 
 
 def fold(value: float) -> str:
-    """Write a factor in a sentence: `2.3 times`."""
-    return f"{times(value).removesuffix('x')} times"
+    """Write a factor before what it multiplies: `2.3 times `, and nothing where it is 1."""
+    number = times(value).removesuffix("x")
+    return "" if float(number.replace(",", "")) == 1.0 else f"{number} times "
 
 
 def listed(names: Sequence[str], most: int = 4) -> str:

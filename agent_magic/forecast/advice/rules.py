@@ -166,7 +166,7 @@ def strategy(outlook: Outlook) -> Finding | None:
     gain = outlook.sequential.wall_s / outlook.as_it_was.wall_s if outlook.as_it_was.wall_s else 1.0
     measured = (
         f"{beside} of {count} agents can run beside another: the rule says {word}. "
-        f"One after another they take {seconds(outlook.sequential.wall_s)}, {fold(gain)} as long as this run."
+        f"One after another they take {seconds(outlook.sequential.wall_s)}, {fold(gain)}as long as this run."
     )
     return found(outlook, "sequential, hybrid or parallel", measured, f"{SPECIFICATION}: fewer than 3, below 50 %")
 
@@ -262,7 +262,7 @@ def cost_against_time(outlook: Outlook) -> Finding | None:
     if multiple is None or speedup is None:
         return None
     measured = (
-        f"The run cost {fold(multiple)} what one agent cost, and was {fold(speedup)} as fast as "
+        f"The run cost {fold(multiple)}what one agent cost, and was {fold(speedup)}as fast as "
         f"{summary.speedup_over}. The source expects 1.9 to 2.0 times the tokens."
     )
     alone = outlook.record.bases["one agent"]

@@ -282,7 +282,7 @@ def worth_it(outlook: Outlook) -> Finding | None:
     slow, fast = outlook.sequential.wall_s, summarize(outlook.record).wall_s or 0.0
     money = "its dollars are unknown" if cost is None else dollars(cost)
     dearer = multiple is not None and multiple >= 1.05
-    more = f", about {fold(multiple)} what one agent with the same answers costs" if dearer and multiple else ""
+    more = f", about {fold(multiple)}what one agent with the same answers costs" if dearer and multiple else ""
     measured = (
         f"{word}: {why}. Time: {seconds(fast)}, and {seconds(slow)} one after another; the longest chain takes "
         f"{seconds(path_s)}. Money: {money}{more}. Quality: only graded answers tell."
