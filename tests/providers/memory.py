@@ -123,20 +123,23 @@ class Hub:
         ends: Both ends of every connection that was made, in order.
         served: The tasks of the workers.
         on_connect: Called with both ends of each new connection.
+        looks: Is set when somebody looks who is there.
     """
 
-    is_own = True
+    is_own = is_started = True
 
     def __init__(self, provider, count=2, on_connect=lambda kernel, worker: None):
         self.provider, self.on_connect = provider, on_connect
         self.workers = {f"mem://{one}": f"worker-{one}" for one in range(count)}
         self.ends, self.served, self.released, self.number = [], [], [], count
+        self.looks = asyncio.Event()
 
     async def start(self):
         """Do nothing."""
 
     async def names(self):
         """Return the workers there are."""
+        self.looks.set()
         return dict(self.workers)
 
     async def connect(self, address):

@@ -72,6 +72,28 @@ def test_without_work_it_comes_down_to_the_least(scale):
     assert agents == scale.max_agents
 
 
+@given(options(), AGENTS, st.integers(0, 400))
+def test_a_constant_load_comes_to_rest_with_room_for_all_of_it(scale, agents, load):
+    """After some decisions nothing changes any more, whatever there was before."""
+    agents = scale.within(agents)
+    for _ in range(2 * scale.max_agents):
+        agents = decided(scale, agents, load)
+    assert agents == decided(scale, agents, load)
+    assert agents == scale.max_agents or load <= scale.workers(agents) * scale.pool_size
+
+
+def decided(scale, agents, load):
+    """Decide with so many requests: what exceeds the room of the workers waits."""
+    streams = min(load, scale.workers(agents) * scale.pool_size)
+    return scale.decide(agents, streams, load - streams)
+
+
+def test_what_is_let_go_would_not_be_taken_again():
+    """A step down ends where 80 % of the rest are in use."""
+    scale = Autoscale(1, 100, scale_down_step=40, scale_down_percent=30)
+    assert (20, 20) == (scale.decide(54, 16), scale.decide(20, 16))
+
+
 @given(options(), AGENTS)
 def test_the_workers_have_room_for_all_and_no_worker_is_idle_by_plan(scale, agents):
     """One worker fewer would not do."""
@@ -142,6 +164,73 @@ class TestFleet:
             fleet.scale(wanted)
             await fleet.close()
             assert wanted == len(hub.workers)
+
+        asyncio.run(go())
+
+    def test_a_worker_that_is_let_go_is_not_started_again(self, monkeypatch):
+        """Nor are others in its place: one that was idle is gone before the missing ones are counted."""
+        monkeypatch.setattr(fleets, "TICK_S", 0.01)
+        monkeypatch.setattr(fleets, "LOOK_S", 0.02)
+
+        async def go():
+            hub = Hub(Counting(), 3)
+            fleet = Fleet(hub, {}, dict)
+            await fleet.start()
+            await self.until(lambda: len(fleet.links) == 3)
+            connected = len(hub.ends)
+            fleet.scale(1)
+            await self.until(lambda: len(hub.workers) == 1)
+            for _ in range(3):  # it looks at them again
+                hub.looks.clear()
+                await hub.looks.wait()
+            assert (1, connected) == (len(hub.workers), len(hub.ends))
+            await fleet.close()
+
+        asyncio.run(go())
+
+    def test_it_begins_with_the_workers_there_are(self, monkeypatch):
+        """None is let go by the first decision that the next one would start again; more than the most are."""
+        monkeypatch.setattr(fleets, "TICK_S", 0.01)
+        monkeypatch.setattr(fleets, "LOOK_S", 0.02)
+
+        async def go(most):
+            hub = Hub(Counting(), 3)
+            fleet = Fleet(hub, {}, dict, Autoscale(1, most, pool_size=2))
+            await fleet.start()
+            await self.until(lambda: len(fleet.links) == 3)
+            hub.looks.clear()
+            await hub.looks.wait()  # behind the first decision
+            kept = sum(not one.draining for one in fleet.links.values())
+            await fleet.close()
+            return kept
+
+        assert 3 == asyncio.run(go(100))
+        assert 1 == asyncio.run(go(2))
+
+    @pytest.mark.parametrize(("wanted", "kept"), [(3, 3), (1, 1)])
+    def test_decisions_go_on_from_what_the_user_asked_for(self, monkeypatch, wanted, kept):
+        """The next one does not take it back where the load fits."""
+        monkeypatch.setattr(fleets, "TICK_S", 0.01)
+        monkeypatch.setattr(fleets, "LOOK_S", 0.02)
+
+        async def go():
+            provider = Counting()
+            provider.hold.clear()
+            hub = Hub(provider, 2)
+            scale = Autoscale(1, 20, scale_down_percent=10, pool_size=2, interval_s=0.02)
+            fleet = Fleet(hub, {}, dict, scale)
+            await fleet.start()
+            sending = asyncio.ensure_future(fleet.send(asked(1), Stream()))
+            await self.until(lambda: len(provider.running) == 1)
+            fleet.scale(wanted)
+            await self.until(lambda: len(fleet.links) == kept)
+            for _ in range(3):
+                hub.looks.clear()
+                await hub.looks.wait()
+            assert kept == len(hub.workers)
+            provider.hold.set()
+            await sending
+            await fleet.close()
 
         asyncio.run(go())
 

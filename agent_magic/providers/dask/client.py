@@ -68,7 +68,7 @@ class Dask(Provider):
 
     Args:
         address: The scheduler of a cluster that runs, such as `tls://host:8786`; by default workers are started here.
-        workers: How many workers to start here; 2 by default.
+        workers: How many workers to start here; by default 2, or as many as `autoscale` has at least.
         client: Who answers, and with what key; `Claude()` by default. Workers of a cluster elsewhere take the key of
             their own environment where it has none.
         security: A `distributed.Security` for TLS. `True` makes certificates for workers started here.
@@ -83,19 +83,21 @@ class Dask(Provider):
         self,
         address: str | None = None,
         *,
-        workers: int = DEFAULT_WORKERS,
+        workers: int | None = None,
         client: Claude | None = None,
         security: Any = None,
         autoscale: Autoscale | None = None,
     ) -> None:
         needs_processes("A Dask worker", "Requests leave from this Python itself: %agents run.")
+        if workers is None:
+            workers = DEFAULT_WORKERS if autoscale is None else autoscale.workers(autoscale.min_agents)
         check_integer("workers", workers)
         self.client = Claude() if client is None else client
         self._settings = self.client.settings()
         if autoscale is not None and address is not None:
             hint = "It is scaled where it was started."
             raise DeclarationError("autoscale= is for workers started here, not for a cluster elsewhere.", hint=hint)
-        self._autoscale = autoscale
+        self.autoscale = autoscale
         self.cluster = Cluster(address, workers, security)
         self._fleets: WeakKeyDictionary[asyncio.AbstractEventLoop, Fleet] = WeakKeyDictionary()
         self._counts = False
@@ -172,7 +174,7 @@ class Dask(Provider):
     def _fleet(self) -> Fleet:
         loop = asyncio.get_running_loop()
         if loop not in self._fleets:
-            self._fleets[loop] = Fleet(self.cluster, self._settings, self._environ, self._autoscale, self._tally)
+            self._fleets[loop] = Fleet(self.cluster, self._settings, self._environ, self.autoscale, self._tally)
         return self._fleets[loop]
 
     def _environ(self) -> dict[str, str]:
@@ -254,11 +256,11 @@ class Dask(Provider):
         self.cluster.start_now()
 
     def workers(self) -> Sequence[WorkerState]:
-        """Return how each worker is, by name: its state, streams, answers, failures and silence."""
+        """Return how each worker is, by name: its state, streams, answers, failures and silence. A look starts none."""
         did = self._tally
         links = [link for fleet in self._open for link in fleet.links.values()]
         found = [WorkerState.of(link, did.get(link.name, (0, 0))) for link in links]
-        names = () if found else self.cluster.start_now().values()
+        names = self.cluster.start_now().values() if not found and self.cluster.is_started else ()
         return sorted([*found, *(WorkerState(name, "idle", 0, *did.get(name, (0, 0)), 0.0) for name in names)])
 
     @property

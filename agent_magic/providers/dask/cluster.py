@@ -59,6 +59,11 @@ class Cluster:
         """Whether we have started it, so we may scale it."""
         return self.address is None
 
+    @property
+    def is_started(self) -> bool:
+        """Whether it was started, or found."""
+        return self._client is not None
+
     async def start(self) -> None:
         """Start it, or find it, unless that is done.
 
@@ -127,6 +132,7 @@ class Cluster:
 
     def resize_now(self, workers: int) -> None:
         """Have so many workers of our own, none of which has a stream."""
+        self._wanted = workers
         self._start()
         self._local.scale(workers)
 

@@ -110,7 +110,8 @@ class Fleet:
         self.lock = asyncio.Lock()
         self.waiting = 0
         self._hub, self._settings, self._environ, self._autoscale = hub, settings, environ, autoscale
-        self._grow_to = 0
+        self._agents = 0
+        self._wanted: int | None = None
         self._tally = {} if tally is None else tally
         self._gone: set[str] = set()
         self._given_up: list[Link] = []
@@ -164,9 +165,10 @@ class Fleet:
                 await self._hub.release(address)
                 if link.draining:  # its last stream ended with the run
                     await self._hub.retire(address)
-        if self._grow_to > len(links):
+        if self._wanted is not None:
             with suppress(OSError):
-                await self._hub.grow(self._grow_to)
+                await self._hub.grow(self._wanted)
+            self._wanted = None
 
     async def send(self, request: Request, stream: Stream) -> Answer:
         """Have the worker with the fewest streams make a request.
@@ -245,14 +247,22 @@ class Fleet:
     # how many there are
 
     def scale(self, workers: int) -> None:
-        """Have so many workers from now on. Those that are too many finish their streams first."""
+        """Have so many workers from now on. Those that are too many finish their streams first.
+
+        Automatic scaling goes on from there.
+        """
+        if self._autoscale is not None:
+            self._agents = self._autoscale.within(workers * self._autoscale.pool_size)
+        self._resize(workers)
+
+    def _resize(self, workers: int) -> None:
         active = sorted((one for one in self.links.values() if not one.draining), key=_streams)
         spare = [one for one in self.links.values() if one.draining]
         for link in active[: max(0, len(active) - workers)]:
             link.draining = True
         for link in spare[: max(0, workers - len(active))]:
             link.draining = False
-        self._grow_to = workers + sum(one.draining for one in self.links.values())
+        self._wanted = workers
         self._gone.clear()
         self._changed.set()
         self._look.set()
@@ -271,18 +281,18 @@ class Fleet:
                 await link.close()
                 await self._hub.release(address)
                 await self._hub.retire(address)
-        if self._grow_to > len(self.links):
-            await self._hub.grow(self._grow_to)
-        self._grow_to = 0
+        if (wanted := self._wanted) is not None:  # beside those that still finish
+            await self._hub.grow(wanted + sum(one.draining for one in self.links.values()))
+            self._wanted = None if self._wanted == wanted else self._wanted
 
     async def _scale(self, options: Autoscale) -> None:
-        """Decide again and again how many workers there should be."""
-        agents = options.min_agents
+        """Decide again and again how many workers there should be, beginning with those that are there."""
+        self._agents = options.within((len(self.links) + len(self._joining)) * options.pool_size)
         while True:
-            self.scale(options.workers(agents))
+            self._resize(options.workers(self._agents))
             await asyncio.sleep(options.interval_s)
             streams = sum(one.streams for one in self.links.values())
-            agents = options.decide(agents, streams, self.waiting)
+            self._agents = options.decide(self._agents, streams, self.waiting)
 
     # who is there
 

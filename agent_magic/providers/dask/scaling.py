@@ -31,7 +31,8 @@ class Autoscale:
         min_agents: There is room for so many, always.
         max_agents: There is never room for more.
         scale_up_percent: Of the room in use; above it `scale_up_step` more get room.
-        scale_down_percent: Of the room in use; below it `scale_down_step` fewer have room.
+        scale_down_percent: Of the room in use; below it `scale_down_step` fewer have room, unless `scale_up_percent` of
+            what is left would be in use.
         scale_up_step: How many more get room at a time.
         scale_down_step: How many fewer have room at a time.
         pool_size: How many a worker has room for.
@@ -83,7 +84,16 @@ class Autoscale:
         elif used * 100 > self.scale_up_percent * agents:
             agents += self.scale_up_step
         elif used * 100 < self.scale_down_percent * agents:
-            agents -= self.scale_down_step
+            enough = math.ceil(used * 100 / min(100.0, self.scale_up_percent))  # with less it would be scaled up again
+            agents = max(agents - self.scale_down_step, min(agents, enough))
+        return self.within(agents)
+
+    def within(self, agents: int) -> int:
+        """Return the number of agents next to this one that there may be room for.
+
+        Args:
+            agents: How many.
+        """
         return min(self.max_agents, max(self.min_agents, agents))
 
     def workers(self, agents: int) -> int:
