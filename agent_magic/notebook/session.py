@@ -163,6 +163,7 @@ class Session:
         self.warm_up = WarmUp([self._warm_provider, *LOADERS])
         self._simulator: Simulator | InsideSimulator | None = None
         self.workers: Dask | None = None
+        self._started: Dask | None = None
         self._deck: Deck | None = None
         self._pool: Pool | None = None
         self._pinned: Deck | None = None
@@ -401,7 +402,7 @@ class Session:
                 route = route or pool.endpoints.route
             pool = Pool(members, weights=weights, route=route or "least loaded")
         self.disconnect()
-        self._pool = pool
+        self._pool, self.workers = pool, client if pool is None and isinstance(client, Dask) else None
         self.shared.connect(client if pool is None else pool)
 
     def connect_dask(self, address: str | None, workers: int | None) -> None:
@@ -418,13 +419,13 @@ class Session:
         dask = Dask(address, client=client, workers=DEFAULT_WORKERS if workers is None else workers)
         dask.start()
         self._leave_workers()
-        self.workers = dask
+        self.workers = self._started = dask
         self.shared.connect(dask, time_factor=self.shared.time_factor)
 
     def _leave_workers(self) -> None:
-        if self.workers is not None:
-            self.workers.close()
-            self.workers = None
+        if self._started is not None:
+            self._started.close()
+        self.workers = self._started = None
 
     @property
     def deck(self) -> Deck | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,17 +16,29 @@ from agent_magic.notebook import session as sessions
 from agent_magic.notebook.magics import AgentMagics
 from agent_magic.notebook.planning import workers_notes
 from agent_magic.providers.dask.client import Dask, WorkerState
+from agent_magic.providers.dask.scaling import Autoscale
 
 
 class FewerProcesses(Dask):
     """Workers that are only said to be there."""
 
+    closed, ready = False, 1
+
     def start(self) -> None:
         """Start nothing."""
 
+    def close(self) -> None:
+        """Note it."""
+        self.closed = True
+
     def workers(self) -> list[WorkerState]:
         """Return two workers."""
-        return [WorkerState("worker-0", "ready", 3, 10, 1, 0.0), WorkerState("worker-1", "draining", 0, 9, 0, 0.0)]
+        more = [WorkerState(f"worker-{one}", "ready", 0, 0, 0, 0.0) for one in range(2, self.ready + 1)]
+        return [
+            WorkerState("worker-0", "ready", 3, 10, 1, 0.0),
+            WorkerState("worker-1", "draining", 0, 9, 0, 0.0),
+            *more,
+        ]
 
     @property
     def starting(self) -> int:
@@ -64,6 +77,67 @@ def test_workers_come_between_the_kernel_and_whoever_answers(magics, capsys):
     assert "%agents connect dask" in capsys.readouterr().out
     with pytest.raises(UsageError, match="%agents connect dask"):
         magics.agents("workers scale 2")
+
+
+@pytest.mark.parametrize("autoscale", [None, Autoscale(interval_s=5.0)])
+def test_the_workers_of_a_provider_that_was_made_by_hand_are_known(magics, capsys, autoscale):
+    """All words work for them. They are left as they are when another one is connected: they are the user's."""
+    mine = magics.shell.user_ns["mine"] = FewerProcesses(
+        client=Claude(base_url="http://127.0.0.1:1"), autoscale=autoscale
+    )
+    magics.agents("connect mine")
+    assert "over Dask workers" in capsys.readouterr().out
+    magics.agents("workers")
+    assert "worker-1 draining" in " ".join(capsys.readouterr().out.split())
+    magics.agents("workers scale 3")
+    said = capsys.readouterr().out
+    assert "From now on there are 3." in said
+    assert ("every 5 s" in said) == (autoscale is not None)
+    magics.agents("workers drain worker-1")
+    assert (3, ["worker-1"], mine) == (mine.wanted, mine.drained, magics.session.workers)
+    magics.agents("connect api")
+    assert (None, False) == (magics.session.workers, mine.closed)
+    magics.agents("connect dask")
+    started = magics.session.workers
+    magics.agents("connect mine")
+    assert (mine, True, False) == (magics.session.workers, started.closed, mine.closed)
+    del magics.shell.user_ns["mine"]
+
+
+def test_only_fewer_workers_finish_their_streams_first(magics, capsys):
+    """Of two workers one is draining: one is not fewer, and none is too many."""
+    magics.agents("connect dask")
+    for count, fewer in {1: False, 2: False}.items():
+        capsys.readouterr()
+        magics.agents(f"workers scale {count}")
+        assert fewer == ("too many" in capsys.readouterr().out)
+    magics.session.workers.ready = 3
+    magics.agents("workers scale 1")
+    assert "From now on there is 1. Workers that are too many finish" in capsys.readouterr().out
+
+
+def test_workers_that_have_not_started_are_not_started_by_a_look(magics, capsys, monkeypatch):
+    """They start with the first run."""
+    monkeypatch.setattr(sessions, "Dask", Dask)
+    magics.session.connect(Dask(client=Claude(base_url="http://127.0.0.1:1")))
+    magics.agents("workers")
+    assert "The workers start with the first run." in capsys.readouterr().out
+    assert not magics.session.workers.cluster.is_started
+
+
+def test_a_variable_called_dask_is_taken_with_a_word_and_a_module_is_not(magics, capsys):
+    """`import dask` leaves the word what it is; a provider of this name goes first, as other variables do."""
+    variables = magics.shell.user_ns
+    variables["dask"] = asyncio
+    magics.agents("connect dask --workers 3")
+    assert "over Dask workers" in capsys.readouterr().out
+    variables["dask"] = mine = FewerProcesses(client=Claude(base_url="http://127.0.0.1:2"))
+    magics.agents("connect dask")
+    assert mine is magics.session.workers
+    assert "dask is your variable here" in capsys.readouterr().out
+    with pytest.raises(UsageError, match="dask is your variable here"):
+        magics.agents("connect dask --workers 3")
+    del variables["dask"]
 
 
 def test_whoever_has_no_key_is_told_at_once(magics, capsys, monkeypatch):

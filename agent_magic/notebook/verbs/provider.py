@@ -11,6 +11,7 @@ from IPython.core.error import UsageError
 
 from agent_magic.engine.pacing.limits import KINDS, Limits
 from agent_magic.engine.pacing.routing import ROUTES
+from agent_magic.errors import AgentMagicError
 from agent_magic.notebook.command import CommandContext, Parser, Verb, one_of
 from agent_magic.notebook.front_end import is_kernel, note, say, show_page
 from agent_magic.providers.anthropic.client import Claude, as_provider
@@ -21,11 +22,12 @@ from agent_magic.show.page import Column, Line, Page, Table
 
 if TYPE_CHECKING:
     from argparse import Namespace
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from agent_magic.engine.pacing.pacer import Pacer
     from agent_magic.record.results import RunRecord
 
+PLACES = ("simulator", "api", "dask")
 SIMULATOR_OPTIONS = ("seed", "latency", "rpm", "itpm", "otpm", "script", "slips", "batch")
 LIMIT_COLUMNS = (
     Column("model"),
@@ -62,27 +64,48 @@ def _connect_options(parser: Parser) -> None:
 
 def _connect(ctx: CommandContext, given: Namespace) -> None:
     where, variables = given.where, ctx.shell.user_ns
-    if where != "dask" and (given.address is not None or given.workers is not None):
-        raise UsageError("An address and --workers come after dask: %agents connect dask [ADDRESS] [--workers N].")
+    is_variable = _is_variable(where, variables)
+    _check_options(given, is_variable=is_variable)
     among: Any = {"name": given.name, "weight": given.weight, "route": given.route}
-    if not given.name and (given.weight != 1.0 or given.route):
-        raise UsageError("--weight and --route come with --name: %agents connect api --name work --weight 2.")
-    if given.name and where not in variables and where in {None, "dask", "simulator"}:
-        raise UsageError("--name is for api, a URL, or a variable with a provider.")
-    if where == "dask" and where not in variables:
+    if where == "dask" and not is_variable:
         ctx.session.connect_dask(given.address, given.workers)
     elif where is not None and "://" in where:
         ctx.session.connect(Claude(base_url=where), **among)
-    elif where in variables:
+    elif is_variable:
         ctx.session.connect(as_provider(variables[where]), **among)
     elif where is not None:
-        if one_of("%agents connect", where, ("simulator", "api", "dask")) == "simulator":
+        if one_of("%agents connect", where, PLACES) == "simulator":
             ctx.session.connect_simulator(**{name: getattr(given, name) for name in SIMULATOR_OPTIONS})
         else:
             ctx.session.connect(Claude(), **among)
     say(f"Connected to {ctx.session.connection}.")
+    if is_variable and where in PLACES:
+        note(f"{where} is your variable here: del {where}, and %agents connect {where} means what it always means")
     if where in {"api", "dask"} and ctx.session.shared.client.account is None:
         note("no API key is set: set ANTHROPIC_API_KEY before the next run, or connect to a server first")
+
+
+def _check_options(given: Namespace, *, is_variable: bool) -> None:
+    """Raise `UsageError` where an option does not go with the word."""
+    counts = given.address is not None or given.workers is not None
+    if counts and given.where != "dask":
+        raise UsageError("An address and --workers come after dask: %agents connect dask [ADDRESS] [--workers N].")
+    if counts and is_variable:
+        raise UsageError("dask is your variable here, with workers of its own. Give it another name, and del dask.")
+    if not given.name and (given.weight != 1.0 or given.route):
+        raise UsageError("--weight and --route come with --name: %agents connect api --name work --weight 2.")
+    if given.name and not is_variable and given.where in {None, "dask", "simulator"}:
+        raise UsageError("--name is for api, a URL, or a variable with a provider.")
+
+
+def _is_variable(where: str | None, variables: Mapping[str, Any]) -> bool:
+    """Tell whether a word names a variable. A module, as after `import dask`, does not take the word away."""
+    if where in PLACES and where in variables:
+        try:
+            as_provider(variables[where])
+        except AgentMagicError:
+            return False
+    return where in variables
 
 
 def _limits_options(parser: Parser) -> None:

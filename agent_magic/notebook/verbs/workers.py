@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from agent_magic.providers.dask.client import Dask
 
+NO_WORKERS = "The kernel makes the requests itself. %agents connect dask has workers make them."
 COLUMNS = (
     Column("worker"),
     Column("state"),
@@ -32,10 +33,10 @@ def _options(parser: Parser) -> None:
 def _workers(ctx: CommandContext, given: Namespace) -> None:
     dask = ctx.session.workers
     if dask is None and given.what is None:
-        say("The kernel makes the requests itself. %agents connect dask has workers make them.")
+        say(NO_WORKERS)
         return
     if dask is None:
-        raise UsageError("The kernel makes the requests itself. %agents connect dask has workers make them.")
+        raise UsageError(NO_WORKERS)
     if given.what is not None and one_of("%agents workers", given.what, ("scale", "drain")) == "scale":
         _scale(dask, given.which)
     elif given.what is not None:
@@ -46,8 +47,12 @@ def _workers(ctx: CommandContext, given: Namespace) -> None:
 def _scale(dask: Dask, which: list[str]) -> None:
     if len(which) != 1 or not which[0].isdecimal() or not int(which[0]):
         raise UsageError(f"%agents workers scale: the number of workers must be >= 1, got {' '.join(which)!r}.")
-    dask.scale(int(which[0]))
-    say(f"From now on there are {which[0]}. Workers that are too many finish their streams first.")
+    wanted, there = int(which[0]), sum(one.state != "draining" for one in dask.workers())
+    dask.scale(wanted)
+    fewer = " Workers that are too many finish their streams first." if wanted < there else ""
+    auto = dask.autoscale
+    more = "" if auto is None else f" Automatic scaling goes on from there: it decides every {auto.interval_s:g} s."
+    say(f"From now on there {'is' if wanted == 1 else 'are'} {wanted}.{fewer}{more}")
 
 
 def _drain(dask: Dask, which: list[str]) -> None:
@@ -63,6 +68,8 @@ def _page(dask: Dask) -> Page:
     count, more = dask.starting, list[Line]()
     if count:
         more.append(Line(f"{count} more {'is' if count == 1 else 'are'} being started, which takes seconds"))
+    if not rows and not dask.cluster.is_started:
+        return Page([Line("The workers start with the first run.")])
     if not rows:
         how = "%agents workers scale 2 starts some." if dask.cluster.is_own else "Start some where the cluster runs."
         return Page(more or [Line(f"There are no workers. {how}")])
