@@ -233,7 +233,7 @@ class Plan(DeclaredPlan):
         return estimate(
             plan,
             *foresee(plan, client, None if fresh else shared.ledger, tried),
-            policy,
+            as_policy(policy, client.room),
             history=history if history is not None or session is None else session.history,
             budget_usd=budget_usd,
             prices=shared.price_book(),
@@ -560,7 +560,8 @@ def _driver(  # noqa: PLR0913 - the options of `Plan.run`
     """Return the driver of a run. One that is `alone` in its session shares no slots and no history."""
     if not isinstance(plan, DeclaredPlan):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise PlanError(f"{shown_value(plan)} is not a Plan. Give Plan([Agent('name', '...'), ...]).")
-    policy, client = as_policy(policy), session.client
+    client = session.client
+    policy = as_policy(policy, client.room)
     plan.check_prompts()
     plan = with_models(plan, session)
     if recorded is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
@@ -144,14 +144,19 @@ class Policy:
 _values: Final[Callable[[Policy], tuple[Any, ...]]] = attrgetter(*Policy.__slots__)
 
 
-def as_policy(given: object) -> Policy:
+def as_policy(given: object, room: int | None = None) -> Policy:
     """Return a policy as it was given, or the default one for `None`.
+
+    Args:
+        given: The policy.
+        room: The most requests that whoever answers makes at once: what exceeds them waits for a slot.
 
     Raises:
         DeclarationError: It is something else.
     """
     if given is None or isinstance(given, Policy):
-        return given or Policy()
+        policy = given or Policy()
+        return policy if room is None or room >= policy.concurrency else replace(policy, concurrency=room)
     raise must_be("policy", "a Policy", given, " Give Policy(concurrency=8, ...).")
 
 

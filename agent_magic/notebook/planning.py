@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from IPython.core.error import UsageError
 
 from agent_magic.declare.plan_json import attachments_of
-from agent_magic.declare.units import dollars
+from agent_magic.declare.units import dollars, plural
 from agent_magic.engine.requests import model_of
 from agent_magic.errors import NotConnected
 from agent_magic.forecast.advice.advice import several_or_one
@@ -77,6 +77,9 @@ async def show_plan(
 def workers_notes(plan: DeclaredPlan, policy: Policy, session: Session) -> list[str]:
     """Say where workers would help a run with its streams, and where they help with nothing."""
     streams = min(policy.concurrency, max(map(len, plan.dag.layers())))
+    room = None if session.workers is None else session.workers.room
+    if room is not None and room < streams:
+        return [f"at most {plural(room, 'request')} run at once: the workers that autoscale= starts take no more."]
     useful = useful_workers(streams)
     if useful and session.workers is None and session.spends:
         most = f"one kernel reads some {STREAMS_PER_KERNEL} streams"

@@ -197,6 +197,7 @@ class Provider(Protocol):
         choices: Models among which `--model auto` chooses where the user names none, from cheap to dear.
         endpoints: Where requests go, where that is several places with limits of their own; see `am.Pool`.
         batches: Sends requests as batches; `None` where there are none. See `agent_magic.providers.batches`.
+        room: The most requests it makes at once; a run has no more under way. `None` is as many as come.
         remote: Runs functions where requests are made, while connections are open; `None` leaves them here.
     """
 
@@ -209,6 +210,7 @@ class Provider(Protocol):
     choices: Sequence[str] = ()
     endpoints: Endpoints | None = None
     batches: Batches | None = None
+    room: int | None = None
     remote: Remote | None = None
 
     async def send(self, request: Request, stream: Stream) -> Answer:

@@ -67,6 +67,8 @@ class Pool(Provider):
         self._first = next(iter(self.members.values()))
         sellers = {one.price_list for one in members.values()}
         self.price_list = sellers.pop() if len(sellers) == 1 else None
+        rooms = [one.room for one in members.values()]
+        self.room = None if None in rooms else sum(filter(None, rooms))
         self.models, self.choices = self._first.models, self._first.choices
         self._told: set[str] = set()
 

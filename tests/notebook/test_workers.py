@@ -186,8 +186,11 @@ def test_a_plan_says_when_workers_help():
     """Above 200 requests at once; where they are and do not, it says that too."""
     wide = Plan([Agent(f"a{one}", "Hi.") for one in range(401)])
     kernel: Any = SimpleNamespace(workers=None, spends=True)
-    workers: Any = SimpleNamespace(workers=object(), spends=True)
+    workers: Any = SimpleNamespace(workers=SimpleNamespace(room=None), spends=True)
     assert ["up to 401 requests run at once"] == [one[:30] for one in workers_notes(wide, Policy(500), kernel)]
+    few: Any = SimpleNamespace(workers=SimpleNamespace(room=50), spends=True)
+    assert "at most 50 requests run at once" in workers_notes(wide, Policy(500), few)[0]
+    assert "only add ways to fail" in workers_notes(wide, Policy(50), few)[0]
     assert "--workers 3" in workers_notes(wide, Policy(500), kernel)[0]
     assert [] == workers_notes(wide, Policy(200), kernel) == workers_notes(wide, Policy(500), workers)
     assert "only add ways to fail" in workers_notes(wide, Policy(8), workers)[0]

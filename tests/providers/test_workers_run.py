@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import os
 import threading
@@ -67,6 +68,23 @@ def test_answers_in_the_ledger_are_found_with_and_without_workers(hub):
     assert {"ledger"} == set(second.agents.source)
     assert "worker" not in second.attempts
     assert list(first.texts) == list(second.texts)
+
+
+@pytest.mark.parametrize("concurrency", [4, 100])
+def test_what_exceeds_the_room_of_all_workers_waits_for_a_slot(hub, concurrency):
+    """It is not under way: the wait is in `queued_s`, with its reason, and a forecast has as few at once."""
+    client = am.Claude(base_url="http://127.0.0.1:1", api_key="k")
+    over = am.Dask(client=client, autoscale=am.Autoscale(4, 4, pool_size=2))
+    run = asyncio.run(
+        am.Plan(am.Agent(f"a{one}", f"request {one}") for one in range(12)).run(am.Policy(concurrency), client=over)
+    )
+    assert run.ok
+    assert 4 == over.room == run.record.terms.policy["concurrency"]
+    starts = [(one.started_s, 1) for result in run.record.results for one in result.attempts]
+    ends = [(result.finished_s, -1) for result in run.record.results]
+    under_way = list(itertools.accumulate(change for _, change in sorted(starts + ends)))
+    assert 4 == max(under_way)
+    assert {"", "key", "slot"} == {one.held_by for result in run.record.results for one in result.attempts}
 
 
 def test_a_lost_worker_is_an_attempt_that_failed(hub):

@@ -138,6 +138,11 @@ class Dask(Provider):
         return self.client.choices
 
     @property
+    def room(self) -> int | None:  # pyright: ignore[reportIncompatibleVariableOverride] - read only
+        """The most requests that all workers take at once: what exceeds it would wait here, and look as if it ran."""
+        return None if self.autoscale is None else self.autoscale.room
+
+    @property
     def remote(self) -> Fleet | None:  # pyright: ignore[reportIncompatibleVariableOverride] - read only
         """Runs the tasks with `process=True` on the workers."""
         return self._fleets.get(asyncio.get_running_loop())

@@ -105,6 +105,11 @@ class Autoscale:
         return math.ceil(agents / self.pool_size)
 
     @property
+    def room(self) -> int:
+        """How many requests all workers take at once when there are most of them."""
+        return self.workers(self.max_agents) * self.pool_size
+
+    @property
     def policy(self) -> Policy:
         """The policy of a run with these options: concurrency, attempts and timeout."""
         return Policy(self.max_agents, max_attempts=1 + self.max_retries, timeout_s=self.timeout_s)
