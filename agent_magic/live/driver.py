@@ -154,7 +154,7 @@ class Driver:
         self.streams: dict[int, Stream] = {}
         more = {"fresh": fresh, "earlier": earlier, "frame_of": frame_of, "asker": asker}
         self._caller = Caller(self.record, policy, provider, cache=cache, **more)
-        self._over = asyncio.Event()
+        self._over, self._checked = asyncio.Event(), False
         self._tasks = Tasks(self._over.set)
         self.samples: list[Sample] = []
         batcher = None if requests.batching is None else self._make_batcher()
@@ -201,6 +201,23 @@ class Driver:
         self.do(self.engine.settle_recorded(self._after_s))
         return self.record.ended_s is None
 
+    async def check(self) -> None:
+        """Ask whether the run can begin, once: where requests are to go by batch, whether there are batches.
+
+        Raises:
+            PlanError: There are none; nothing was sent.
+            CallError: The provider cannot be asked; nothing was sent.
+            asyncio.CancelledError: The task was cancelled, so the run is stopped.
+        """
+        if self._checked:
+            return
+        try:
+            await self._buyer.check()
+        except asyncio.CancelledError:
+            self.stop()
+            raise
+        self._checked = True
+
     async def drive(self) -> RunRecord:
         """Run to the end.
 
@@ -215,7 +232,7 @@ class Driver:
             self.prices.find(model)  # reads the price lists before the clock starts
         async with self._provider.open():
             self.loop = asyncio.get_running_loop()
-            await self._buyer.check()
+            await self.check()
             if self.record.ended_s is not None:  # stopped before it began
                 return self.record
             if self._ledger is not None:

@@ -127,6 +127,9 @@ class Player:
     def skip(self, _names: Iterable[str]) -> None:
         """Do nothing: what was recorded happened."""
 
+    async def check(self) -> None:
+        """Ask nobody: what was recorded can be played."""
+
     async def drive(self) -> RunRecord:
         """Play to the end, or until it is stopped; return what was played."""
         self.loop = asyncio.get_running_loop()

@@ -205,12 +205,16 @@ async def _run(session: Session, driver: Driver, screen: Screen) -> Run:
     desks = [screen.asker] if isinstance(screen.asker, Desk) else []
     session.desks += desks
     try:
+        await driver.check()  # what is refused is refused before anything is shown
         with Sampling(driver.now, driver.samples):
             async with _shown(session, driver, screen):
                 await driver.drive()
     finally:
         session.desks = [one for one in session.desks if one not in desks]
-        session.settle(run)
+        if len(run.record.events):
+            session.settle(run)
+        else:  # it never began: the last run is the one before
+            session.running.remove(driver)
     return run
 
 

@@ -201,7 +201,8 @@ class LiveView:
         """
         if self._handle is None or self.is_over:
             return
-        self.tick(self._record.ended_s or self._stepped_s, at_once=True)
+        ended_s = self._record.ended_s
+        self.tick(max(0.0, self._stepped_s) if ended_s is None else ended_s, at_once=True)
         self.ask({})
         self._still = static_bundle(self._record.plan, self._record, theme=self.theme, layout=self._layout)
         self.face.settle(self._still)
