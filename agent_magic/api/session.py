@@ -19,7 +19,7 @@ from agent_magic.engine.pacing.limits import Limits
 from agent_magic.engine.pacing.pacer import Pacer
 from agent_magic.engine.pacing.routing import Router
 from agent_magic.errors import AgentMagicError, DeclarationError, PlanError, shown_value
-from agent_magic.live.batching import cancel_batches
+from agent_magic.live.collecting import cancel_batches, collect_batches
 from agent_magic.live.sharing import Sharing
 from agent_magic.measure.scores import GradeBook
 from agent_magic.measure.telemetry import Telemetry
@@ -32,7 +32,9 @@ if TYPE_CHECKING:
 
     from anthropic import AsyncAnthropic
 
+    from agent_magic.live.batching import Collected
     from agent_magic.providers.base import Provider
+    from agent_magic.record.ledger.batches import BatchBook
     from agent_magic.record.ledger.grades import Graded
     from agent_magic.record.ledger.store import SqliteLedger
     from agent_magic.record.prices import TokenPrice
@@ -194,7 +196,7 @@ class Session:
     async def cancel_batches(self, ids: Iterable[str] = ()) -> list[str]:
         """Cancel batches of the ledger, such as `ledger.batches.open()` lists. Returns which.
 
-        What was answered by then is billed, and collected by the next run.
+        What was answered by then is billed; `collect_batches` gets it.
 
         Args:
             ids: Their names; none means all that are open.
@@ -203,9 +205,26 @@ class Session:
             CallError: The provider refused.
             PlanError: There is no ledger, the provider has no batches, or one is not open.
         """
+        return await cancel_batches(self.client, self._batch_book(), ids)
+
+    async def collect_batches(self, ids: Iterable[str] = ()) -> list[Collected]:
+        """Store the answers of batches that have ended, also where no run asks for them any more.
+
+        The next run that asks the same reuses them. Nothing is sent, and those that have not ended are not waited for.
+
+        Args:
+            ids: Their names; none means all that are open.
+
+        Raises:
+            CallError: The provider cannot be asked, or refused.
+            PlanError: There is no ledger, the provider has no batches, or one is not open.
+        """
+        return await collect_batches(self.client, self._batch_book(), ids)
+
+    def _batch_book(self) -> BatchBook:
         if self.ledger is None:
             raise PlanError("Without a ledger no batch is known. Give ledger=am.Ledger('FILE').")
-        return await cancel_batches(self.client, self.ledger.batches, ids)
+        return self.ledger.batches
 
     def set_price(self, model: str, price: TokenPrice) -> None:
         """Set your own price of a model, for the runs that begin from now on.

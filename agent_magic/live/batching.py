@@ -35,13 +35,12 @@ from agent_magic.errors import (
     RateLimited,
     Rejected,
     Unreadable,
-    did_you_mean,
 )
 from agent_magic.live.partial import PASSED_ON
 from agent_magic.record.ledger.batches import name_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Sequence
+    from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Iterator, Sequence
 
     from agent_magic.providers.base import Provider, Stream
     from agent_magic.providers.batches import Batches, BatchItem, BatchState
@@ -128,13 +127,29 @@ class _Over(NamedTuple):
 
     Attributes:
         row: Its row in the ledger.
+        planned_at: When it was planned.
         answered: The names that have answers.
         took_s: From its creation to its end; `None` where it was cancelled.
     """
 
     row: int
+    planned_at: float
     answered: frozenset[str]
     took_s: float | None
+
+
+class Collected(NamedTuple):
+    """What a look at a batch has come to.
+
+    Attributes:
+        id: The provider's name; `None` while that is unknown.
+        answers: How many answers it had; `None` where it has not ended, or is not known any more.
+        is_over: Whether nothing more is to be had of it.
+    """
+
+    id: str | None
+    answers: int | None
+    is_over: bool
 
 
 class Batcher:
@@ -205,7 +220,7 @@ class Batcher:
     def close(self) -> None:
         """Record which batches are over, now that the run has stored its answers, and note which go on."""
         for one in self._over.values():
-            if self._book.has_all(one.answered):
+            if self._book.has_all(one.answered, one.planned_at):
                 self._book.over(one.row, took_s=one.took_s)
         if self._watched:
             self._book.note(_goes_on(self._watched.values()))
@@ -285,14 +300,8 @@ class Batcher:
     async def _see_through(self, batch: _Watched) -> None:
         """Wait for the end of a batch, and hand its results on."""
         try:
-            while batch.id is not None or await self._find(batch):
-                state = await self._until_ended(batch)
-                found = await self._read(batch)
-                if not found or found.keys() & batch.names:
-                    await self._collect(batch, state, found)
-                    return
-                batch.others.add(batch.id or "")
-                batch.id = None
+            if await self._take_in(batch, self._until_ended):
+                return
             self._book.over(batch.row, "refused")
             self._watched.pop(batch.row, None)
             if batch.unread is not None:  # whoever answered is not the API: more batches would get no answer either
@@ -301,6 +310,50 @@ class Batcher:
         except CallError as error:
             self._watched.pop(batch.row, None)
             _fail(batch.waiting.values(), error)
+
+    async def _take_in(self, batch: _Watched, ended: Callable[[_Watched], Awaitable[BatchState | None]]) -> bool:
+        """Hand the results of a batch on, if it has ended. Tells whether it was created."""
+        while batch.id is not None or await self._find(batch):
+            state = await ended(batch)
+            if state is None:
+                return True
+            found = await self._read(batch)
+            if not found or found.keys() & batch.names:
+                await self._collect(batch, state, found)
+                return True
+            batch.others.add(batch.id or "")
+            batch.id = None
+        return False
+
+    async def take(self, kept: KeptBatch) -> Collected:
+        """Store the answers of a batch that has ended, whoever asked for them. Nothing is waited for.
+
+        Raises:
+            CallError: The provider cannot be asked, or refuses.
+        """
+        batch = _Watched(kept.row, kept.id, kept.names, kept.planned_at, found=True)
+        if kept.may_be_under_creation:
+            return Collected(None, None, is_over=False)
+        try:
+            if not await self._take_in(batch, self._if_ended):
+                self._book.over(kept.row, "refused")
+                return Collected(None, 0, is_over=True)
+        except NotInBatch:  # lost: the provider does not know it any more
+            return Collected(batch.id, None, is_over=True)
+        over = self._over.get(kept.row)
+        self.close()
+        return Collected(batch.id, None if over is None else len(over.answered), is_over=over is not None)
+
+    async def _if_ended(self, batch: _Watched) -> BatchState | None:
+        """Return how a batch has ended; `None` where it has not.
+
+        Raises:
+            NotInBatch: The provider does not know it any more.
+        """
+        state = await self._batches.state(batch.id or "")
+        if state is None:
+            self._check_age(batch)
+        return None if state is None or state.ended_at is None else state
 
     async def _find(self, batch: _Watched) -> bool:
         """Find the id of a batch on the provider's list. Tells whether it was created."""
@@ -396,7 +449,8 @@ class Batcher:
         """Hand the results on, and keep those for which nobody waits."""
         answered = frozenset(name for name, one in found.items() if one.answer is not None and name in batch.names)
         nobodys = [(name, one.answer) for name, one in found.items() if name in answered - batch.waiting.keys()]
-        self._book.keep((name, answer) for name, answer in nobodys if answer is not None)
+        kept = ((name, answer) for name, answer in nobodys if answer is not None)
+        self._book.keep(kept, batch.planned_at)
         self._watched.pop(batch.row, None)
         again: list[_Item] = []
         for name, item in batch.waiting.items():
@@ -412,9 +466,9 @@ class Batcher:
         lost = [item for item in batch.waiting.values() if item.name not in found]
         why = f"The results of the batch {batch.id} lack this request. The next run reads them again."
         _fail(lost, NotInBatch(why, again=False))
-        if not lost:
+        if not lost and found.keys() >= batch.names:  # else the next to look reads them again
             took_s = None if state.cancelling or state.ended_at is None else state.ended_at - state.created_at
-            self._over[batch.row] = _Over(batch.row, answered, took_s)
+            self._over[batch.row] = _Over(batch.row, batch.planned_at, answered, took_s)
         await self._place(again)
 
 
@@ -424,9 +478,15 @@ def _goes_on(batches: Collection[_Watched]) -> str:
     requests = plural(count, "request")
     what = f"A batch of {requests} goes" if len(batches) == 1 else f"{len(batches)} batches of {requests} go"
     which = ", ".join(one.id or "not named yet" for one in batches)
+    is_fresh = any(item.fresh for one in batches for item in one.waiting.values())
+    collects = (  # a run takes the answers that these were to replace, and asks for nothing
+        "%agents batches collect gets the answers once they are there"
+        if is_fresh
+        else "Run again with --batch to collect the answers"
+    )
     return (
-        f"{what} on at the provider and will be billed ({which}). Run again with --batch to collect the answers, "
-        "at no further cost; %agents batches cancel cancels what is not answered yet."
+        f"{what} on at the provider and will be billed ({which}). {collects}, at no further cost; %agents batches "
+        "cancel cancels what is not answered yet."
     )
 
 
@@ -473,31 +533,6 @@ def _parts(items: Sequence[_Item], batches: Batches) -> Iterator[list[_Item]]:
         size += length
     if part:
         yield list(part.values())
-
-
-async def cancel_batches(provider: Provider, book: BatchBook, ids: Iterable[str]) -> list[str]:
-    """Cancel batches. What was answered by then is billed, and collected by the next run. Returns those cancelled.
-
-    Args:
-        provider: Where they are.
-        book: The batches of the ledger.
-        ids: Their names; none means all that are open.
-
-    Raises:
-        CallError: The provider refused.
-        PlanError: The provider has no batches, or one is not open.
-    """
-    if provider.batches is None:
-        raise no_batches(provider.endpoint)
-    open_ = [one.id for one in book.open(provider.endpoint) if one.id is not None]
-    wanted = list(ids) or open_
-    for one in wanted:
-        if one not in open_:
-            raise PlanError(f"The ledger has no open batch {one!r}.{did_you_mean(one, open_)}")
-    async with provider.open():
-        for one in wanted:
-            await provider.batches.cancel(one)
-    return wanted
 
 
 def no_batches(endpoint: str) -> PlanError:

@@ -15,6 +15,7 @@ import pytest
 import agent_magic as am
 from agent_magic.errors import PlanError
 from agent_magic.live.ahead import waiting_in_batches
+from agent_magic.providers.anthropic.batches import MessageBatches
 from agent_magic.record.prices import AT_BATCH_PRICE, Prices, asking_usd
 from agent_magic.show.closing import closing
 from agent_magic.simulator import start
@@ -133,9 +134,10 @@ def test_a_stopped_run_finds_its_batch(ledger):
         assert [] == ledger.batches.open()
 
 
-async def stopped(plan, server, ledger):
+async def stopped(plan, server, ledger, *, fresh=False):
     """Run a plan until its batch has an id, and stop it."""
-    driver = am.start(plan, am.Policy(batch=True), client=am.Claude(base_url=server.url, api_key="x"), ledger=ledger)
+    client = am.Claude(base_url=server.url, api_key="x")
+    driver = am.start(plan, am.Policy(batch=True), client=client, ledger=ledger, fresh=fresh)
     running = asyncio.create_task(driver.drive())
     while not ledger.batches.open() or ledger.batches.open()[0].id is None:  # noqa: ASYNC110 - nobody tells
         await asyncio.sleep(0.01)
@@ -261,3 +263,76 @@ def test_history_leaves_batches_out(server, ledger):
     """The seconds of a batch are no evidence of how fast a model answers."""
     assert drive(rows(2, "Not measured {{ item }}"), server, ledger).ok
     assert [] == ledger.history()
+
+
+def test_a_fresh_batch_replaces_what_was_there(ledger):
+    """What a stop has left of a run that asked anew is collected without a run, and serves the next one."""
+    plan = rows(3, "Anew {{ item }}")
+    with start(latency="none", unlimited=True, batch="takes=0.5,poll=0.05") as server:
+        session = am.Session(client=am.Claude(base_url=server.url, api_key="x"), ledger=ledger)
+        first = drive(plan, server, ledger)
+        asyncio.run(stopped(plan, server, ledger, fresh=True))
+        assert "%agents batches collect gets the answers" in ledger.notes[-1]
+        assert [(None, False)] == [one[1:] for one in asyncio.run(session.collect_batches())]
+        again = drive(plan, server, ledger)
+        assert {*first.attempts["batch"]} == {*again.attempts["batch"]}, "it does not wait for what it has"
+        (open_,) = ledger.batches.open()
+        found = asyncio.run(collected(session))
+        assert [(open_.id, 3, True)] == [*map(tuple, found)]
+        assert [] == ledger.batches.open()
+        assert {open_.id} == {*drive(plan, server, ledger).attempts["batch"]}
+        assert [] == asyncio.run(session.collect_batches())
+
+
+def test_a_cancelled_batch_is_collected(ledger):
+    """Nothing of it was answered, so it is over and nothing is kept: the answers from before are served."""
+    plan = rows(2, "Cut {{ item }}")
+    with start(latency="none", unlimited=True, batch="takes=60,poll=0.05") as server:
+        client = am.Claude(base_url=server.url, api_key="x")
+        session = am.Session(client=client, ledger=ledger)
+        asyncio.run(plan.run(client=client, ledger=ledger))
+        asyncio.run(stopped(plan, server, ledger, fresh=True))
+        (cut,) = asyncio.run(session.cancel_batches())
+        assert [(cut, 0, True)] == [*map(tuple, asyncio.run(collected(session)))]
+        assert [] == ledger.batches.open()
+        assert {"ledger"} == {*drive(plan, server, ledger).attempts["source"]}
+        with pytest.raises(PlanError, match="no open batch"):
+            asyncio.run(session.collect_batches([cut]))
+
+
+def test_results_that_lack_lines_are_read_again(ledger, monkeypatch):
+    """A batch whose results cannot be read whole is not over, though nobody waits for it."""
+    monkeypatch.setattr("agent_magic.live.batching.READS", 1)
+    plan = rows(2, "Torn {{ item }}")
+    with start(latency="none", unlimited=True, batch="takes=0.1,poll=0.05") as server:
+        session = am.Session(client=am.Claude(base_url=server.url, api_key="x"), ledger=ledger)
+        asyncio.run(stopped(plan, server, ledger))
+        items = MessageBatches.items
+
+        async def torn(self, batch):
+            async for one in items(self, batch):
+                yield one
+                return
+
+        with monkeypatch.context() as patch:
+            patch.setattr(MessageBatches, "items", torn)
+            assert [None] == [one.answers for one in asyncio.run(ended(session))]
+        assert [2] == [one.answers for one in asyncio.run(collected(session))]
+
+
+async def collected(session):
+    """Collect until a batch is over."""
+    (found,) = await session.collect_batches()
+    while not found.is_over:
+        await asyncio.sleep(0.05)
+        (found,) = await session.collect_batches()
+    return [found]
+
+
+async def ended(session):
+    """Collect once when the batch has ended."""
+    (batch,) = session.ledger.batches.open()
+    async with session.client.open():
+        while (await session.client.batches.state(batch.id)).ended_at is None:  # noqa: ASYNC110 - nobody tells
+            await asyncio.sleep(0.05)
+    return await session.collect_batches()

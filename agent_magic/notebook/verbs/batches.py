@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from IPython.core.error import UsageError
 
-from agent_magic.declare.units import seconds
+from agent_magic.declare.units import plural, seconds
 from agent_magic.notebook.command import CommandContext, Parser, Verb, one_of
 from agent_magic.notebook.front_end import is_kernel, say, show_page
 from agent_magic.show.page import Column, Line, Page, Table
@@ -15,24 +15,50 @@ from agent_magic.show.page import Column, Line, Page, Table
 if TYPE_CHECKING:
     from argparse import Namespace
 
+    from agent_magic.live.batching import Collected
     from agent_magic.record.ledger.batches import KeptBatch
 
 COLUMNS = (Column("batch"), Column("requests", "number"), Column("sent"), Column("where"))
 
+BILLED = "What was answered by now is billed; %agents batches collect gets it."
+WAYS = (
+    "%agents batches collect gets the answers of those that have ended. A run with --batch that lacks an answer waits "
+    "for the one that has the same request."
+)
+
 
 def _options(parser: Parser) -> None:
-    parser.add_argument("what", nargs="?", metavar="cancel", help="cancel: have no more of its requests answered.")
-    parser.add_argument("which", nargs="*", metavar="BATCH", help="Which to cancel; all without a name.")
+    does = "collect: put the answers of those that have ended into the ledger. cancel: have no more requests answered."
+    parser.add_argument("what", nargs="?", metavar="collect|cancel", help=does)
+    parser.add_argument("which", nargs="*", metavar="BATCH", help="Which; all without a name.")
 
 
 async def _batches(ctx: CommandContext, given: Namespace) -> None:
     ledger = ctx.session.keeping.ledger
     if ledger is None:
         raise UsageError("The ledger is off, so no batch is known. %config AgentMagics.ledger = 'FILE' turns it on.")
-    if given.what is not None and one_of("%agents batches", given.what, ("cancel",)):
+    does = None if given.what is None else one_of("%agents batches", given.what, ("cancel", "collect"))
+    if does == "cancel":
         cancelled = await ctx.session.shared.cancel_batches(given.which)
-        say(f"Cancelled: {', '.join(cancelled) or 'nothing'}. What was answered by now is billed; a run collects it.")
+        say(f"Cancelled: {', '.join(cancelled)}. {BILLED}" if cancelled else "Nothing to cancel.")
+    elif does == "collect":
+        found = await ctx.session.shared.collect_batches(given.which)
+        say("\n".join(map(_told, found)) or "Nothing to collect.")
     show_page(_page(ledger.batches.open()), graphic=is_kernel(ctx.shell))
+
+
+def _told(found: Collected) -> str:
+    """Say what a look at a batch has come to."""
+    name = found.id or "A batch that is not named yet"
+    if not found.is_over:
+        return f"{name} has not ended, or not all of its results can be read yet: collect it later."
+    if found.id is None:
+        return "A batch was never created: nothing of it is billed."
+    if found.answers is None:
+        return f"{name} is not known to the provider any more."
+    if not found.answers:
+        return f"{name} ended without an answer, so nothing of it is billed."
+    return f"{name} is over: {plural(found.answers, 'answer')} in the ledger. A run that asks the same reuses them."
 
 
 def _page(batches: list[KeptBatch]) -> Page:
@@ -42,17 +68,18 @@ def _page(batches: list[KeptBatch]) -> Page:
         (one.id or "not named yet", f"{len(one.names):,}", f"{seconds(time.time() - one.planned_at)} ago", one.endpoint)
         for one in batches
     ]
-    return Page([Table(COLUMNS, rows, strong=True), Line("%agents run --batch collects their answers.", "soft")])
+    return Page([Table(COLUMNS, rows, strong=True), Line(WAYS, "soft")])
 
 
 VERBS = {
     "batches": Verb(
-        "List the batches at the provider, whichever kernel has sent them, or cancel them.",
+        "List the batches at the provider, whichever kernel has sent them; collect or cancel them.",
         _options,
         _batches,
         waits=True,
         examples=(
             "%agents batches",
+            "%agents batches collect    # what has ended, also where no run asks for it any more",
             "%agents batches cancel msgbatch_013Zva2CMHLNnXjNJJKqJ2EF",
             "%agents batches cancel",
         ),

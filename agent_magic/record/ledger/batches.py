@@ -123,26 +123,31 @@ class BatchBook:
         """
         self._write("UPDATE batches SET state = ?, took_s = ? WHERE id = ?", state, took_s, row)
 
-    def keep(self, answers: Iterable[tuple[str, Answer]]) -> None:
-        """Store answers for which nobody waits, each under its name in the batch. Those that are there stay."""
+    def keep(self, answers: Iterable[tuple[str, Answer]], planned_at: float) -> None:
+        """Store answers for which nobody waits, each under its name in the batch. Those that are there stay.
+
+        Args:
+            answers: Each with its name.
+            planned_at: When the batch was planned: an answer from before is one that it was to replace.
+        """
         rows: list[tuple[object, ...]] = []
         for name, answer in answers:
             try:
                 key, ordinal = place_of(name)
             except ValueError:  # somebody else's batch
                 continue
-            if not self._has(key, ordinal):
+            if not self._has(key, ordinal, planned_at):
                 rows.append(answer_row(key, ordinal, answer, time.time()))
         if rows:
             self._store.insert_many(INSERT_ANSWER, rows)
 
-    def has_all(self, names: Iterable[str]) -> bool:
-        """Tell whether the ledger has an answer to each of these requests."""
-        return all(self._has(*place_of(name)) for name in names)
+    def has_all(self, names: Iterable[str], planned_at: float) -> bool:
+        """Tell whether the ledger has an answer to each of these requests, bought since the batch was planned."""
+        return all(self._has(*place_of(name), planned_at) for name in names)
 
-    def _has(self, key: str, ordinal: int) -> bool:
-        sql = "SELECT 1 FROM answers WHERE key = ? AND ordinal = ? LIMIT 1"
-        return bool(self._store.patiently(lambda: self._store.file.read(sql, key, ordinal)))
+    def _has(self, key: str, ordinal: int, since: float) -> bool:
+        sql = "SELECT 1 FROM answers WHERE key = ? AND ordinal = ? AND bought_at >= ? LIMIT 1"
+        return bool(self._store.patiently(lambda: self._store.file.read(sql, key, ordinal, since)))
 
     def note(self, text: str) -> None:
         """Tell the user something."""

@@ -146,8 +146,8 @@ def mark_lost_runs(file: LedgerFile) -> list[str]:
 def _batched_note(run: int, count: int) -> str:
     what = "1 request" if count == 1 else f"{count:,} requests"
     return (
-        f"{what} of run {run}, whose kernel ended, went by batch: a run with --batch collects their answers, which "
-        "are paid for once."
+        f"{what} of run {run}, whose kernel ended, went by batch: a run with --batch that asks the same collects "
+        "their answers, or %agents batches collect. They are paid for once."
     )
 
 
