@@ -47,8 +47,14 @@ def all_dead_frame(runs: Iterable[tuple[int, RunRecord]]) -> pd.DataFrame:
     return make_frame(rows, ALL_DEAD)
 
 
-def to_requeue(record: RunRecord, names: str | Iterable[str] | None) -> list[str]:
+def to_requeue(record: RunRecord, names: str | Iterable[str] | None, before: Iterable[str] = ()) -> list[str]:
     """Return the steps to run again: these, or the dead ones that asking again can help.
+
+    Args:
+        record: The run.
+        names: Which; `None` leaves it to the reasons why they failed.
+        before: The steps that failed for good in an earlier run. One of them that this run has no answer to, since it
+            was left out, can be named as well.
 
     Raises:
         PlanError: There are none.
@@ -57,7 +63,8 @@ def to_requeue(record: RunRecord, names: str | Iterable[str] | None) -> list[str
     dead = {one.name: one for one in _failed(record)}
     if names is not None:
         asked = [record.plan.names[number] for number in record.plan.numbers(names)]
-        if found := [name for name in asked if name in dead]:
+        known = dead.keys() | {one for one in before if one in record.plan.index and record[one].status != "succeeded"}
+        if found := [name for name in asked if name in known]:
             return found
         raise PlanError(f"None of {', '.join(names_of(names))} failed for good. run.dead lists what did.")
     found = [name for name, one in dead.items() if _class_of(one) in TRANSIENT]

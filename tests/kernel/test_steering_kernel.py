@@ -151,6 +151,23 @@ def test_the_first_run_in_the_background_can_be_stopped_by_the_next_cell():
         assert "cancelled" in fresh.do("run = %agents wait\nprint(set(run.agents.status))").text
 
 
+@pytest.mark.parametrize("file", ["", "off"])
+def test_a_dead_letter_is_named_after_a_requeue_of_the_others(kernel, calls, file):
+    """What was refused as wrong is left out of a requeue, and can still be asked by its name, with a ledger or none."""
+    kernel.do(f"%config AgentMagics.ledger = {file!r}")
+    wrong = f"three {file} [[status:400 times=1]]"
+    declare(kernel, a="one", b=f"two {file} [[status:529 times=3]]", c=wrong, d="{{ c }}")
+    kernel.do("run = %agents run --max-attempts 2")
+    assert "{'a': 'succeeded', 'b': 'failed', 'c': 'failed', 'd': 'skipped'}" == statuses(kernel)
+    kernel.do("run = %agents dead requeue")
+    assert "{'a': 'succeeded', 'b': 'succeeded', 'c': 'skipped', 'd': 'skipped'}" == statuses(kernel)
+    assert "ok" == kernel.do("run = %agents dead requeue c").status
+    assert "{'a': 'succeeded', 'b': 'succeeded', 'c': 'succeeded', 'd': 'succeeded'}" == statuses(kernel)
+    assert "None of c failed" in kernel.do("run = %agents dead requeue c").evalue
+    kernel.do("%config AgentMagics.ledger = ''")
+    assert calls()
+
+
 def test_a_run_in_the_background_says_what_it_waits_for(kernel, calls):
     """`%agents` tells how far it is and until when the provider has told it to wait, `error` what an agent met."""
     kernel.do("%agents connect simulator --latency none")

@@ -8,7 +8,7 @@ import pytest
 
 import agent_magic as am
 from agent_magic.errors import Overloaded, PlanError, Rejected, UnknownAgent
-from agent_magic.measure.dead import ALL_DEAD, DEAD
+from agent_magic.measure.dead import ALL_DEAD, DEAD, to_requeue
 from tests.live.virtual import Reply, Scripted, drive
 
 PLAN = am.Plan(
@@ -90,3 +90,14 @@ def test_a_ledger_lists_the_dead_of_all_runs_until_they_are_answered() -> None:
     run_of(lambda prompt, _: Reply(error=Rejected("no", status=400) if prompt.startswith("Wrong") else None), ledger)
     assert [(3, "wrong")] == [(row.run, row.agent) for row in ledger.dead().itertuples()]
     ledger.close()
+
+
+def test_what_a_requeue_has_left_out_can_be_named() -> None:
+    """A requeue leaves out what it was not asked for, so that has failed in an earlier run only."""
+    run = run_of(replies)
+    again = asyncio.run(run.requeue())
+    with pytest.raises(PlanError, match="None of wrong failed"):
+        to_requeue(again.record, "wrong")
+    assert ["wrong"] == to_requeue(again.record, "wrong", list(run.dead["agent"]))
+    with pytest.raises(PlanError, match="None of busy failed"):
+        to_requeue(again.record, "busy", list(run.dead["agent"]))

@@ -10,7 +10,7 @@ from IPython.core.error import UsageError
 
 from agent_magic.api import Run
 from agent_magic.engine.alerts import METRICS, ON_ALERT, Alerts
-from agent_magic.measure.dead import to_requeue
+from agent_magic.measure.dead import all_dead_frame, to_requeue
 from agent_magic.measure.telemetry import Telemetry
 from agent_magic.notebook.command import CommandContext, Parser, Verb, add_nothing, one_of
 from agent_magic.notebook.front_end import is_kernel, note, say, show_page
@@ -55,9 +55,17 @@ async def _dead(ctx: CommandContext, given: Namespace) -> pd.DataFrame | Run:
         return frame
     one_of("%agents dead", given.what, ("requeue",))
     last = chosen or session.last_run()
-    again = to_requeue(last.record, given.names or None)
+    again = to_requeue(last.record, given.names or None, _dead_before(ctx, last) if given.names else ())
     given.names = []
     return await run_again(ctx, given, last, again)
+
+
+def _dead_before(ctx: CommandContext, last: Run) -> list[str]:
+    """Return what failed for good in the earlier runs of a plan: a requeue leaves out what was not asked for."""
+    session, ledger = ctx.session, ctx.session.keeping.ledger
+    runs = ((number, run.record) for number, run in enumerate(reversed(session.runs)))
+    frame = all_dead_frame(runs) if ledger is None else ledger.dead()
+    return [*frame["agent"][frame["plan"] == last.plan.name]]
 
 
 def _alert_options(parser: Parser) -> None:
