@@ -326,6 +326,7 @@ class Driver:
     def _act(self, wanted: OnAlert | None) -> None:
         """Do what an alert asks for."""
         if wanted == "pause" and not self.paused:
+            self.alerts.paused_by = [*self.alerts.open]
             self.pause()
         elif wanted == "stop":
             self.stop()

@@ -62,10 +62,12 @@ class AlertMonitor:
 
     Attributes:
         rules: The rules.
+        paused_by: What the run was paused by the last time; a new list each time.
     """
 
     def __init__(self, record: RunRecord, alerts: Alerts | None) -> None:
         self.rules = () if alerts is None else alerts.rules
+        self.paused_by: list[Episode] = []
         self._alerts = alerts
         self._record = record
         self._watch = AlertWatch(self.rules, slots_of(record)) if self.rules else None

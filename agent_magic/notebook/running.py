@@ -18,7 +18,7 @@ from agent_magic.live.controls import Controls
 from agent_magic.live.people import Desk
 from agent_magic.live.playing import Player, lay
 from agent_magic.live.vitals import Sampling
-from agent_magic.notebook.front_end import display_bundle, note, show_page
+from agent_magic.notebook.front_end import display_bundle, hears_clicks, note, show_page
 from agent_magic.providers.recorded import Deck
 from agent_magic.record.cassette.reading import ENDING, TEXT_ENDING, read_cassette
 from agent_magic.record.plaintext import single_line
@@ -30,6 +30,7 @@ from agent_magic.show.live import VERBS, LiveView, make_live_view
 from agent_magic.show.live.status import Around
 from agent_magic.show.notes import REJECTED
 from agent_magic.show.terminal import LineView, TableView, terminal_view
+from agent_magic.show.text import listed
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence
@@ -86,6 +87,19 @@ class Screen(NamedTuple):
     asker: Front | None
     shown: Shown
     answer: str | None
+
+    @property
+    def goes_on_by(self) -> str:
+        """What lets a run go on that was paused."""
+        if self.shown is not bool:  # in the background: the next cell can steer it
+            return "%agents resume continues."
+        stop = "Interrupt the kernel" if self.graphic else "Press Ctrl-C"
+        ways = f"{stop}, and %agents resume goes on with what is left."
+        if self.asker is None:
+            return f"{ways} Where nobody can, --on-alert stop ends a run instead."
+        if self.graphic and hears_clicks():
+            return f"Resume in the picture continues. Or {ways[0].lower()}{ways[1:]}"
+        return ways
 
 
 async def execute(  # noqa: PLR0913 - each by its name
@@ -240,7 +254,7 @@ async def _shown(session: Session, driver: Driver, screen: Screen) -> AsyncGener
     desk = screen.asker if isinstance(screen.asker, Desk) else Desk(driver.plan)
     status = LiveStatus(driver, session.shared.history, desk)
     showing = asyncio.create_task(_show_run(driver, status, screen))
-    ticking = asyncio.create_task(_tick(driver, showing, status))
+    ticking = asyncio.create_task(_tick(driver, showing, status, screen))
     try:
         yield
     finally:
@@ -266,8 +280,9 @@ async def _show_run(driver: Driver, status: LiveStatus, screen: Screen) -> View:
     return view
 
 
-async def _tick(driver: Driver, showing: asyncio.Task[View], status: LiveStatus) -> None:
+async def _tick(driver: Driver, showing: asyncio.Task[View], status: LiveStatus, screen: Screen) -> None:
     view = await asyncio.shield(showing)
+    told: Sequence[object] = ()
     while True:
         await asyncio.sleep(TICK_S)
         now_s = driver.now()
@@ -276,6 +291,12 @@ async def _tick(driver: Driver, showing: asyncio.Task[View], status: LiveStatus)
             view.ask(status.desk.open)
         else:
             view.tick(now_s, status.said())
+        if (by := driver.alerts.paused_by) and by is not told:
+            told = by
+            note(
+                f"paused by the alert {listed([*map(str, by)])}: what is under way finishes, nothing else "
+                f"starts. {screen.goes_on_by}"
+            )
 
 
 MOST_SAID = 200

@@ -31,7 +31,7 @@ RULES = re.compile(r"[^\s>]+\s*>\s*[^\s>]+|\S+")
 """Rules in a line, quoted or not; what is left over is no rule, and its error says so."""
 DOES = {
     "tell": "an alert is shown, and has a row in run.alerts.",
-    "pause": "an alert pauses the run; %agents resume continues.",
+    "pause": "an alert pauses the run, and the cell says what continues it.",
     "stop": "an alert stops the run; what has finished is kept.",
 }
 
