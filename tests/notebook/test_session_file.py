@@ -13,13 +13,13 @@ from IPython.core.error import UsageError
 
 import agent_magic as am
 from agent_magic.engine.pacing.limits import Reading
-from agent_magic.errors import DeclarationError, LedgerError
+from agent_magic.errors import DeclarationError, LedgerError, Overloaded
 from agent_magic.notebook.declaring import read_agent, read_context
 from agent_magic.notebook.files.session_file import load_session, save_session
 from agent_magic.notebook.front_end import Cell
 from agent_magic.notebook.session import Session
 from agent_magic.notebook.verbs.steering import VERBS
-from tests.live.virtual import Scripted, drive
+from tests.live.virtual import Reply, Scripted, drive
 from tests.record.conformance import always, plan_of
 
 CELL = Cell()
@@ -61,7 +61,7 @@ def test_what_is_declared_goes_along(kernel, tmp_path):
     )
     one.registry().declare(am.Task("worst", worst), CELL, ran=(), variables=(), cycles=True)
     kept = save_session(one, path)
-    assert (3, 0, False, ("worst",)) == kept
+    assert (3, 0, False, ("worst",)) == kept[:4]
     assert kept[:3] == load_session(two, path, {}, CELL)[:3]
     for plan in ("agents", "review"):
         assert [step for step in one.registry(plan).agents if not step.is_task] == [*two.registry(plan).agents]
@@ -88,6 +88,24 @@ def test_runs_go_along_and_their_answers_are_not_bought_again(kernel, tmp_path):
     assert ["ledger", "ledger"] == [result.source for result in again.results]
 
 
+def test_runs_that_were_loaded_have_their_dollars(kernel, tmp_path):
+    """The list says of each what it said before, whether it bought, failed or bought nothing."""
+    one, two, path = kernel(), kernel(), tmp_path / "work.session"
+    busy = Reply(error=Overloaded("busy", status=529), status=529)
+    for plan, script in (
+        (plan_of(a="x", b="y"), always()),
+        (plan_of(a="z", c="w"), lambda prompt, count: busy if prompt == "w" or count == 1 else Reply()),
+        (plan_of(a="x", b="y"), always()),
+    ):
+        record, _ = drive(plan, script, am.Policy(max_attempts=2), ledger=one.shared.ledger)
+        one.settle(am.Run(record))
+    before = one.keeping.ledger.runs()
+    assert [0, True, True] == [cost if cost == 0 else cost > 0 for cost in before["cost_usd"]]
+    save_session(one, path)
+    load_session(two, path, {}, CELL)
+    assert before.drop(columns="run").equals(two.keeping.ledger.runs().drop(columns="run"))
+
+
 def test_limits_go_along_to_the_same_provider(kernel, tmp_path):
     """What was announced is known from the first request; another provider learns its own."""
     one, two, other, path = kernel(), kernel(), kernel(), tmp_path / "work.session"
@@ -98,7 +116,8 @@ def test_limits_go_along_to_the_same_provider(kernel, tmp_path):
     assert load_session(two, path, {}, CELL).limits
     assert 777 == two.shared.pacer.ceilings()["claude-haiku-5"]["requests"].per_minute
     other.connect(Scripted(always()))
-    assert not load_session(other, path, {}, CELL).limits
+    kept = load_session(other, path, {}, CELL)
+    assert (False, True) == (kept.limits, kept.others)
     assert {} == other.shared.pacer.ceilings()
 
 

@@ -38,12 +38,14 @@ class Kept(NamedTuple):
         runs: How many runs it has.
         limits: Whether it has rate limits of the provider that answers.
         left_out: The steps that no text can hold: functions.
+        others: Whether it has rate limits of another provider, which are left aside.
     """
 
     steps: int
     runs: int
     limits: bool
     left_out: tuple[str, ...] = ()
+    others: bool = False
 
 
 def save_session(session: Session, path: Path) -> Kept:
@@ -113,7 +115,7 @@ def load_session(session: Session, path: Path, namespace: Mapping[str, Any], cel
     limits = data["endpoint"] == session.shared.client.endpoint and bool(data["limits"])
     if limits:
         session.shared.pacer.remember(data["limits"], time.monotonic(), max(0.0, time.time() - data["at"]))
-    return Kept(len(data["cells"]), len(runs), limits)
+    return Kept(len(data["cells"]), len(runs), limits, others=bool(data["limits"]) and not limits)
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -205,7 +205,8 @@ def _load(ctx: CommandContext, given: Namespace) -> Run | None:
 
 
 def _told(kept: Kept) -> str:
-    limits = "the limits learned" if kept.limits else "no limits"
+    others = "not the limits learned, which are another provider's" if kept.others else "no limits"
+    limits = "the limits learned" if kept.limits else others
     return ", ".join([plural(kept.steps, "declaration"), plural(kept.runs, "run"), limits])
 
 

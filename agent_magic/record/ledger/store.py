@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from uuid import uuid4
 
 from agent_magic.errors import LedgerError
+from agent_magic.record.answer import NOT_BILLED, PAID_BEFORE
 from agent_magic.record.codec import line_of, to_json
 from agent_magic.record.files import real_path
 from agent_magic.record.ledger.base import NOT_REUSED, is_reusable
@@ -223,6 +224,20 @@ class Remembered(NamedTuple):
     age_s: float
 
 
+MARK_SENT = """UPDATE calls SET key = ?, ordinal = 0
+    WHERE agent = ? AND number = ? AND run = (SELECT id FROM runs WHERE uid = ?)"""
+"""A call with a key is one that was sent."""
+
+
+def sent_of(record: RunRecord) -> Iterator[tuple[str, int, int]]:
+    """Yield the requests that a run sent, each as its key, its agent and its number."""
+    for agent, result in enumerate(record.results):
+        for attempt in result.attempts:
+            never = attempt.kind == "cancelled" and attempt.price == NOT_BILLED and attempt.status_code is None
+            if attempt.price != PAID_BEFORE and not never:
+                yield attempt.request.key(record.origin), agent, attempt.number
+
+
 def answers_of(record: RunRecord) -> Iterator[tuple[str, int, Answer]]:
     """Yield the answers that were bought in a run, each under its key and how many agents had asked the same."""
     asked: dict[str, list[int]] = {}
@@ -344,6 +359,8 @@ class SqliteLedger:
             keeper = record.keeper
             SqliteJournal(self._store, record).close()
             record.keeper = keeper
+            rows = [(*one, record.uid) for one in sent_of(record)]
+            self._store.patiently(lambda: self._store.insert_many(MARK_SENT, rows))
         found = self._store.patiently(lambda: self._store.file.read(known, record.uid))
         if not found:
             raise LedgerError(f"A run could not be stored in {self._store.file.name!r}. {' '.join(self.notes)}")
