@@ -75,10 +75,10 @@ def test_what_exceeds_the_room_of_all_workers_waits_for_a_slot(hub, concurrency)
     """It is not under way: the wait is in `queued_s`, with its reason, and a forecast has as few at once."""
     client = am.Claude(base_url="http://127.0.0.1:1", api_key="k")
     over = am.Dask(client=client, autoscale=am.Autoscale(4, 4, pool_size=2))
-    run = asyncio.run(
-        am.Plan(am.Agent(f"a{one}", f"request {one}") for one in range(12)).run(am.Policy(concurrency), client=over)
-    )
+    plan = am.Plan([am.Agent(f"a{one}", f"request {one}") for one in range(12)])
+    run = asyncio.run(plan.run(am.Policy(concurrency), client=over))
     assert run.ok
+    assert run.record.terms is not None
     assert 4 == over.room == run.record.terms.policy["concurrency"]
     starts = [(one.started_s, 1) for result in run.record.results for one in result.attempts]
     ends = [(result.finished_s, -1) for result in run.record.results]
