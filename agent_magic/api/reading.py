@@ -182,7 +182,8 @@ class Reading:
         """Compare the run with service targets; see `agent_magic.measure.slo.slo_frame` for them.
 
         Args:
-            **targets: Targets by name, such as `p95_s=5`; the others have defaults, and `None` leaves one out.
+            **targets: Targets by name, such as `p95_s=5`; the others are `concurrent=100`, `jobs_per_s=5`, `p95_s=15`,
+                `succeeded=0.995`, `errors=0.01` and `usd_per_job=2`, and `None` leaves one out.
         """
         return slo_frame(self.record, targets)
 
