@@ -112,6 +112,17 @@ TYPING: Final = {"TYPE_CHECKING", "t.TYPE_CHECKING"}
 class _Lean(ast.NodeTransformer):
     """Takes out of a module what only readers and type checkers want: half of it. Annotations of fields stay."""
 
+    _in_function = False
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
+        return self._inside(node, in_function=False)
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST:
+        self.generic_visit(node)
+        if not self._in_function:
+            return node
+        return ast.copy_location(ast.Assign([node.target], node.value), node) if node.value else ast.Pass()
+
     def visit_Expr(self, node: ast.Expr) -> ast.AST:
         if isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
             node.value.value = "."
@@ -128,7 +139,13 @@ class _Lean(ast.NodeTransformer):
         for one in (*given.posonlyargs, *given.args, *given.kwonlyargs, given.vararg, given.kwarg):
             if one is not None:
                 one.annotation = None
-        return self.generic_visit(node)
+        return self._inside(node, in_function=True)
+
+    def _inside(self, node: ast.AST, *, in_function: bool) -> ast.AST:
+        before, self._in_function = self._in_function, in_function
+        self.generic_visit(node)
+        self._in_function = before
+        return node
 
     def visit_If(self, node: ast.If) -> ast.AST | list[ast.stmt]:
         self.generic_visit(node)
