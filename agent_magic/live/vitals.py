@@ -66,7 +66,8 @@ class Sampling:
         self._wall_s, self._cpu_s = time.perf_counter(), time.process_time()
 
     def _set(self) -> None:
-        self._timer = self._loop.call_at(self._due_s, self._sample)
+        left_s = max(0.0, self._due_s - self._loop.time())  # a browser's loop refuses a time that has passed
+        self._timer = self._loop.call_later(left_s, self._sample)
 
     def _sample(self) -> None:
         took_s = time.perf_counter() - self._wall_s

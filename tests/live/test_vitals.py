@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from contextlib import suppress
 
 import pytest
 
+from agent_magic.live.soon import MOMENT_S
 from agent_magic.live.vitals import Sample, Sampling
 from tests.live.virtual import run_virtually
 
@@ -44,3 +46,26 @@ def test_samples_of_the_preparation_are_left_out():
         return [one.at_s for one in samples]
 
     assert [pytest.approx(0.15), pytest.approx(0.4)] == run_virtually(work)
+
+
+def test_no_sample_is_asked_for_in_the_past(monkeypatch):
+    """A browser's event loop refuses that, and what was to come at the same moment would never come."""
+    delays, samples = list[float](), list[Sample]()
+
+    async def work() -> None:
+        loop = asyncio.get_running_loop()
+        later = loop.call_later
+
+        def call_later(delay, *args, **more):
+            delays.append(delay)
+            return later(delay, *args, **more)
+
+        monkeypatch.setattr(loop, "call_later", call_later)
+        with Sampling(lambda: 0.0, samples):
+            time.sleep(2 * MOMENT_S)  # noqa: ASYNC251 - the first sample is due when its timer is set
+            await asyncio.sleep(0.1)
+
+    asyncio.run(work())
+    assert samples
+    assert 0.0 in delays
+    assert min(delays) >= 0.0
