@@ -265,7 +265,8 @@ class Dask(Provider):
         did = self._tally
         links = [link for fleet in self._open for link in fleet.links.values()]
         found = [WorkerState.of(link, did.get(link.name, (0, 0))) for link in links]
-        names = self.cluster.start_now().values() if not found and self.cluster.is_started else ()
+        looks = not found and (self.cluster.is_started or not self.cluster.is_own)  # a cluster elsewhere is there
+        names = self.cluster.start_now().values() if looks else ()
         return sorted([*found, *(WorkerState(name, "idle", 0, *did.get(name, (0, 0)), 0.0) for name in names)])
 
     @property
