@@ -6,51 +6,51 @@
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from agent_magic.doors import door as _door
 
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
-    from agent_magic.api import (
-        Agent,
-        Claude,
-        Context,
-        Controls,
-        Ledger,
-        Plan,
-        Policy,
-        Run,
-        Session,
-        TokenPrice,
-        decompose,
-        plan_for,
-        share,
-        start,
-    )
+    from agent_magic.api import decompose
     from agent_magic.api.comparison import compare
-    from agent_magic.declare.pictures import image, pdf, text_file
+    from agent_magic.api.goals import plan_for
+    from agent_magic.api.ledger import Ledger
+    from agent_magic.api.plan import Plan, start
+    from agent_magic.api.run import Run
+    from agent_magic.api.session import Session
+    from agent_magic.api.sharing import share
+    from agent_magic.api.simulating import start as Simulator  # noqa: N812 - called like a class
+    from agent_magic.declare.agent import Agent
+    from agent_magic.declare.context import Context
     from agent_magic.declare.resources import resource
     from agent_magic.declare.roles import ROLES as roles  # noqa: N811 - a table that users fill
     from agent_magic.declare.task import Task, first_of, task
     from agent_magic.declare.tool import ServerTool, Tool, tool
+    from agent_magic.declare.values import image, pdf, text_file
     from agent_magic.engine.alerts import Alerts
     from agent_magic.engine.calls import Verdict
     from agent_magic.engine.pacing.limits import Limits
+    from agent_magic.engine.policy import Policy
     from agent_magic.errors import AgentMagicError
     from agent_magic.forecast.calibration import calibration
     from agent_magic.forecast.capacity import capacity, monthly, roi, speedup_bounds
     from agent_magic.forecast.tiers import tiers
+    from agent_magic.live.controls import Controls
     from agent_magic.live.mcp import McpServer
     from agent_magic.live.people import Desk, Question
     from agent_magic.live.saving import save
     from agent_magic.measure.judge import judge
     from agent_magic.measure.telemetry import Telemetry
     from agent_magic.measure.votes import best, vote
+    from agent_magic.providers.anthropic.client import Claude
+    from agent_magic.providers.chat.client import Chat
     from agent_magic.providers.dask.client import Dask
     from agent_magic.providers.dask.scaling import Autoscale
     from agent_magic.providers.pool import Pool
+    from agent_magic.record.prices import TokenPrice
     from agent_magic.show.charts.tradeoff import tradeoff
-    from agent_magic.simulator.child import start as Simulator  # noqa: N812 - called like a class
 
 __version__ = "0.1.0"
 __all__ = [
@@ -58,6 +58,7 @@ __all__ = [
     "AgentMagicError",
     "Alerts",
     "Autoscale",
+    "Chat",
     "Claude",
     "Context",
     "Controls",
@@ -109,33 +110,34 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Agent": "agent_magic.api",
+    "Agent": "agent_magic.declare.agent",
     "AgentMagicError": "agent_magic.errors",
     "Alerts": "agent_magic.engine.alerts",
-    "Claude": "agent_magic.api",
-    "Context": "agent_magic.api",
-    "Ledger": "agent_magic.api",
+    "Chat": "agent_magic.providers.chat.client",
+    "Claude": "agent_magic.providers.anthropic.client",
+    "Context": "agent_magic.declare.context",
+    "Ledger": "agent_magic.api.ledger",
     "Limits": "agent_magic.engine.pacing.limits",
-    "Controls": "agent_magic.api",
+    "Controls": "agent_magic.live.controls",
     "Autoscale": "agent_magic.providers.dask.scaling",
     "Dask": "agent_magic.providers.dask.client",
     "Pool": "agent_magic.providers.pool",
     "McpServer": "agent_magic.live.mcp",
-    "Plan": "agent_magic.api",
-    "Policy": "agent_magic.api",
+    "Plan": "agent_magic.api.plan",
+    "Policy": "agent_magic.engine.policy",
     "Desk": "agent_magic.live.people",
     "Question": "agent_magic.live.people",
-    "Run": "agent_magic.api",
-    "Session": "agent_magic.api",
+    "Run": "agent_magic.api.run",
+    "Session": "agent_magic.api.session",
     "Simulator": "agent_magic.api.simulating:start",
     "ServerTool": "agent_magic.declare.tool",
     "Task": "agent_magic.declare.task",
     "Telemetry": "agent_magic.measure.telemetry",
     "Tool": "agent_magic.declare.tool",
     "Verdict": "agent_magic.engine.calls",
-    "TokenPrice": "agent_magic.api",
-    "decompose": "agent_magic.api",
-    "plan_for": "agent_magic.api",
+    "TokenPrice": "agent_magic.record.prices",
+    "decompose": "agent_magic.api.decompose:",
+    "plan_for": "agent_magic.api.goals",
     "resource": "agent_magic.declare.resources",
     "roles": "agent_magic.declare.roles:ROLES",
     "save": "agent_magic.live.saving",
@@ -145,29 +147,23 @@ _HOMES = {
     "calibration": "agent_magic.forecast.calibration",
     "capacity": "agent_magic.forecast.capacity",
     "compare": "agent_magic.api.comparison",
-    "image": "agent_magic.declare.pictures",
+    "image": "agent_magic.declare.values",
     "judge": "agent_magic.measure.judge",
     "best": "agent_magic.measure.votes",
     "vote": "agent_magic.measure.votes",
-    "pdf": "agent_magic.declare.pictures",
-    "text_file": "agent_magic.declare.pictures",
+    "pdf": "agent_magic.declare.values",
+    "text_file": "agent_magic.declare.values",
     "tradeoff": "agent_magic.show.charts.tradeoff",
     "monthly": "agent_magic.forecast.capacity",
     "roi": "agent_magic.forecast.capacity",
     "tiers": "agent_magic.forecast.tiers",
     "speedup_bounds": "agent_magic.forecast.capacity",
-    "share": "agent_magic.api",
-    "start": "agent_magic.api",
+    "share": "agent_magic.api.sharing",
+    "start": "agent_magic.api.plan",
 }
 
 
-def __getattr__(name: str) -> Any:
-    try:
-        home = _HOMES[name]
-    except KeyError:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}") from None
-    module, _, attribute = home.partition(":")
-    return getattr(importlib.import_module(module), attribute or name)
+__getattr__ = _door(__name__, _HOMES)
 
 
 def __dir__() -> list[str]:

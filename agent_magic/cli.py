@@ -81,10 +81,10 @@ def _replay(given: argparse.Namespace) -> int:
     if failed or differ:
         print(f"{len(failed)} cells failed, {len(differ)} of {len(compared)} show something else", file=sys.stderr)
         if any(one.error.startswith(("FileNotFoundError", "ModuleNotFoundError")) for one in failed):
-            print("Files that the cells read without naming them come along with --with PATH.", file=sys.stderr)
+            print("Add other files that the cells read with --with PATH.", file=sys.stderr)
         return FAILED if failed else DIFFERS
     if not compared:
-        print("no cell failed; none has outputs that were saved, so there was nothing to compare")
+        print("no cell failed; the notebook has no saved outputs to compare")
     else:
         print(f"the same in all {len(compared)} cells with outputs")
     return 0
@@ -137,7 +137,7 @@ def _scan(given: argparse.Namespace) -> int:
     if found:
         print("Take it out, or allow what is not a key with --allow MARK.", file=sys.stderr)
         return DIFFERS
-    print(f"nothing like a key in {len(given.files)} files" if len(given.files) > 1 else "nothing like a key in it")
+    print(f"no key found in {len(given.files)} files" if len(given.files) > 1 else "no key found")
     return 0
 
 

@@ -13,7 +13,7 @@ AgentMagicError
 ├─ NotConnected           no API key, mock server or recording chosen
 ├─ CannotNest             a blocking call inside a loop that cannot nest
 ├─ CallError              one attempt failed                           .partial
-│  ├─ RateLimited         429                                          .retry_after_s .limit .final
+│  ├─ RateLimited         429                                          .retry_after_s .limit .final .again
 │  ├─ Overloaded          5xx, 529: the service failed                 .status .retry_after_s
 │  ├─ Rejected            4xx: the request is wrong                    .status
 │  ├─ LeftOut             an endpoint refuses us; others are asked     .endpoint
@@ -66,9 +66,9 @@ def did_you_mean(word: object, known: Iterable[object], *, alike: float = 0.6) -
     """Return ` Did you mean 'x'?` for the nearest known word, or an empty string if none is near.
 
     Args:
-        word: What was written.
-        known: What there is.
-        alike: How much they must be alike, from 0 to 1.
+        word: The word.
+        known: Known words.
+        alike: Minimum similarity, from 0 to 1.
     """
     words = [one for one in known if isinstance(one, str)]
     near = difflib.get_close_matches(word, words, n=1, cutoff=alike) if isinstance(word, str) else []
@@ -104,7 +104,7 @@ class AgentMagicError(Exception):
 
 
 def _rebuilt(kind: type[AgentMagicError], args: tuple[Any, ...]) -> AgentMagicError:
-    """Make an error again from its message: `__init__` would want what the message was made of."""
+    """Rebuild an error from its message, without the arguments of `__init__`."""
     return kind.__new__(kind, *args)
 
 
@@ -184,7 +184,7 @@ class UnknownGroup(PlanError):
 
 
 def _has(known: Sequence[str]) -> str:
-    """Say which names there are."""
+    """Return existing names in words."""
     return f" It has {_some(known, 8)}." if known else ""
 
 
@@ -244,7 +244,7 @@ class UndefinedVariable(PlanError):
 
 
 class UndefinedField(PlanError):
-    """A prompt takes a field of an answer whose type has no such field."""
+    """A prompt uses a field that the type of an answer does not have."""
 
     def __init__(self, field: str, *, of: str, agent: str, known: Sequence[str], kind: str = "") -> None:
         self.field, self.agent, self.known = field, agent, tuple(known)
@@ -265,7 +265,7 @@ class NotConnected(AgentMagicError):
             "os.environ['ANTHROPIC_API_KEY'] = getpass.getpass())\n"
             "  offline      %agents connect simulator     # a mock server, its answers labelled as simulated\n"
             "  a recording  %agents replay FILE           # somebody's recorded run, no key, no network\n"
-            "A plan in a variable: %agents run --plan NAME. plan.run(client=...) asks whom you name: am.Claude(), "
+            "A plan in a variable: %agents run --plan NAME. plan.run(client=...) takes a provider: am.Claude(), "
             "with am.Simulator() as server: am.Claude(base_url=server.url, api_key='any'), or plan.replay(FILE)."
         )
 
@@ -292,16 +292,24 @@ class RateLimited(CallError):
     Attributes:
         retry_after_s: How many seconds the response said to wait, or `None`.
         limit: Which limit, such as `requests`, or `None` if the response did not say.
-        final: Whether waiting cannot help: the account may not spend more.
+        final: True if waiting cannot help: the account may not spend more.
+        again: True if this request may be sent again: `False` if the server said that it should not be.
     """
 
     def __init__(
-        self, message: str, *, retry_after_s: float | None = None, limit: str | None = None, final: bool = False
+        self,
+        message: str,
+        *,
+        retry_after_s: float | None = None,
+        limit: str | None = None,
+        final: bool = False,
+        again: bool = True,
     ) -> None:
         super().__init__(message)
         self.retry_after_s = retry_after_s
         self.limit = limit
         self.final = final
+        self.again = again
 
 
 class Overloaded(CallError):
@@ -319,7 +327,7 @@ class Rejected(CallError):
     """4xx: the request is wrong. A retry cannot help.
 
     Attributes:
-        status: The HTTP status; `None` where the client did not even send it.
+        status: The HTTP status; `None` if the client did not even send it.
     """
 
     def __init__(self, message: str, *, status: int | None) -> None:
@@ -336,15 +344,16 @@ class Refused(CallError):
 
 
 class NotInBatch(CallError):
-    """A batch has ended without an answer to this request, which is not billed: it expired, or was cancelled.
+    """A batch has ended without an answer to this request: it expired, was cancelled, or its answer was lost.
 
     Attributes:
-        again: Whether it may be asked again: not where a person has cancelled it.
+        again: True if it may be asked again; False if a person has cancelled it.
+        billed: True if it may have been billed: only if an answer was lost.
     """
 
-    def __init__(self, message: str, *, again: bool = True) -> None:
+    def __init__(self, message: str, *, again: bool = True, billed: bool = False) -> None:
         super().__init__(message)
-        self.again = again
+        self.again, self.billed = again, billed
 
 
 class Capped(CallError):
@@ -356,11 +365,11 @@ class UnexpectedToolUse(CallError):
 
 
 class InvalidAnswer(CallError):
-    """An answer does not fit the type that its agent returns, or its check says that something is wrong.
+    """An answer does not fit its agent's type, or its check refused it.
 
     Attributes:
-        mendable: Whether asking again can help: not where a check or a class of the user's failed itself.
-        again: What is said to the model then; empty asks for the whole answer again.
+        mendable: True if asking again can help; False if a user's check or class itself failed.
+        again: The message to the model then; empty asks for the whole answer again.
     """
 
     def __init__(self, message: str, *, mendable: bool = True, again: str = "") -> None:
@@ -384,8 +393,8 @@ class Unreachable(CallError):
     """There was no connection, or it broke.
 
     Attributes:
-        sent: Whether any of the request can have arrived. Without a connection it used nothing.
-        final: Whether waiting cannot help: nobody is left who could make a request.
+        sent: True if any of the request may have arrived. Without a connection it used nothing.
+        final: True if waiting cannot help: there is no worker for requests.
     """
 
     def __init__(self, message: str, *, sent: bool = True, final: bool = False, partial: str = "") -> None:
@@ -428,7 +437,7 @@ class NoValue(AgentMagicError):
 
     def __init__(self, agent: str, why: str) -> None:
         self.agent = agent
-        super().__init__(f"Agent {agent!r} has no value: {why}. What came of it is in run[{agent!r}].text.")
+        super().__init__(f"Agent {agent!r} has no value: {why}. Its text is in run[{agent!r}].text.")
 
 
 class BudgetExceeded(AgentMagicError):
@@ -449,7 +458,7 @@ class RunFailed(AgentMagicError):
         lines = [f"  {_some(names, _MOST_NAMES)}: {why}" for why, names in list(of_same.items())[:_MOST_FAILURES]]
         more = sum(map(len, list(of_same.values())[_MOST_FAILURES:]))
         head = f"{len(self.failures)} agent{'s' * (len(self.failures) != 1)} did not succeed:"
-        next_ = "%agents error NAME tells all that is known of one; so does run[NAME].attempts."
+        next_ = "%agents error NAME says all about one; so does run[NAME].attempts."
         super().__init__("\n".join([head, *lines, *_more(more), next_]))
 
 
@@ -464,7 +473,7 @@ class LedgerError(AgentMagicError):
     """The ledger cannot be opened, read or written. Nothing that was bought is lost by it.
 
     Attributes:
-        unwritable: Whether the place is at fault, not the file: another place will do.
+        unwritable: True if the place is at fault, not the file: another place will do.
     """
 
     def __init__(self, message: str, *, unwritable: bool = False) -> None:
@@ -473,10 +482,10 @@ class LedgerError(AgentMagicError):
 
 
 class SecretFound(AgentMagicError):
-    """What is to be shared holds something that looks like a key. Nothing was written.
+    """Data to be shared has a probable secret. Nothing was written.
 
     Attributes:
-        findings: Where it is and what it looks like, one line each; never the secret itself.
+        findings: Places and kinds, one line each; never the secret itself.
     """
 
     def __init__(self, findings: Sequence[str], *, what: str) -> None:
@@ -486,8 +495,8 @@ class SecretFound(AgentMagicError):
             f"{what} was not written: {places} like a key.",
             *(f"  {line}" for line in self.findings[:_MOST_FINDINGS]),
             *_more(len(self.findings) - _MOST_FINDINGS),
-            "Take it out, and revoke the key if anybody has seen it; a past run stays out with --last.",
-            "If it is none, add --allow MARK.",
+            "Take it out, and revoke the key if anybody has seen it; --last leaves past runs out.",
+            "If it is not a key, add --allow MARK.",
         ]
         super().__init__("\n".join(lines))
 
@@ -497,11 +506,11 @@ class ReplayMiss(AgentMagicError):
 
     Attributes:
         agent: The agent.
-        nearest: The recorded agent whose request is nearest, or `None`.
-        differences: Per field that differs, the recorded and the new value. Prompts stay out of the message.
-        damaged: Whether a line about it is damaged.
-        others: How many more agents have no recording, or wait for one without.
-        is_task: Whether it is a task, whose code and arguments differ.
+        nearest: The recorded agent with the nearest request, or `None`.
+        differences: Recorded and new value of each differing field. Prompts stay out of the message.
+        damaged: True if a line about it is damaged.
+        others: Number of other agents without a recording, or waiting for one without.
+        is_task: True for a task, whose code and arguments differ.
     """
 
     def __init__(
@@ -531,8 +540,8 @@ class ReplayMiss(AgentMagicError):
             )
             return
         super().__init__(
-            f"Agent {agent!r} asks for what was never recorded: {why}.{more} Nothing was sent. Undo the change, buy "
-            "what is missing (%agents replay FILE --fill), or run it with a key (%agents connect api)."
+            f"Agent {agent!r} sends a request that was never recorded: {why}.{more} Nothing was sent. Undo the change, "
+            "buy what is missing (%agents replay FILE --fill), or run it with a key (%agents connect api)."
         )
 
     def beside(self, others: int) -> ReplayMiss:
@@ -542,7 +551,7 @@ class ReplayMiss(AgentMagicError):
 
 
 def _difference(name: str, recorded: object, asked: object) -> str:
-    """Say how two values of a field differ. A long text may be private: say only where."""
+    """Return the difference of a field's values in words. Long texts may be private: only the position is given."""
     if not isinstance(recorded, str) or not isinstance(asked, str) or name in {"model", "effort"}:
         return f"{name} ({_short(recorded)} recorded, {_short(asked)} asked)"
     pairs = zip(recorded, asked, strict=False)

@@ -1,22 +1,26 @@
 """Forecasts: how fast they are, and how far off, against what really happens over HTTP with the real SDK.
 
-`python -m benchmarks.forecast` prints both. The mock server answers; its durations are drawn per request as always, so
-a run that is repeated takes the same time again, and what differs is what the forecast has to know.
+`python -m benchmarks.forecast` prints both. With the word `servers` it prints only servers that share their speed, with
+`ahead` only estimates before a run. The mock server answers; its durations are drawn per request as always, so a run
+that is repeated takes the same time again, and what differs is what the forecast has to know.
 """
 
 from __future__ import annotations
 
 import asyncio
 import statistics
+import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import product
 from random import Random
 from typing import Any
 
-from agent_magic.api import Agent, Claude, Plan, Policy, Run
+from agent_magic.api import Agent, Claude, Plan, Policy, Run, Session
 from agent_magic.forecast.calibration import calibration
 from agent_magic.forecast.forecast import Scenario
+from agent_magic.record.history import History
 from agent_magic.simulator import start
 from benchmarks.measuring import print_heading, print_table
 
@@ -252,6 +256,105 @@ async def compare() -> None:
     print(f"Calibration frames hold {sum(each.calibrated for each in changed)} of {len(changed)} forecasts.\n")
 
 
+SERVERS: Mapping[str, Mapping[str, Any]] = {
+    "constant": {"latency": "ttft=0.1,pace=150,spread=0.25"},
+    "1 slot": {"slots": 1, "shared_rate": 400, "cap": 200},
+    "4 slots": {"slots": 4, "shared_rate": 400, "cap": 200},
+    "16 slots": {"slots": 16, "shared_rate": 600, "cap": 200},
+    "long prompts": {"slots": 4, "shared_rate": 400, "cap": 200, "prompt_rate": 4_000},
+}
+"""Servers whose speed depends on their load, beside one whose speed does not."""
+CONCURRENCIES = (1, 2, 4, 8, 16)
+RECORDED_AT = 4
+SAMPLE = 12
+
+
+def rows_of_lengths(count: int) -> Plan:
+    """Write a plan of rows whose prompts and answers have different lengths."""
+    lot = Random(5)
+    prompts = [f"Row {number}. {'word ' * lot.choice([1, 50, 200, 600])}" for number in range(count)]
+    agents = [Agent(f"r{n}", f"{each} [[tokens:{lot.randrange(20, 160)}]]") for n, each in enumerate(prompts)]
+    return Plan(agents, name="rows")
+
+
+async def on_servers() -> None:
+    """Print what one run at a middle concurrency forecasts for others, with and without a sweep of two."""
+    rows: list[list[str]] = []
+    errors: dict[str, list[float]] = {"one run": [], "after a sweep": []}
+    inside = 0
+    plan = rows_of_lengths(24)
+    for name, options in SERVERS.items():
+        server = start(**{"latency": "ttft=0.02,spread=0", "unlimited": True, **options})
+        try:
+            client = Claude(base_url=server.url, api_key="simulator")
+            runs = {each: await plan.run(Policy(each), client=client) for each in CONCURRENCIES}
+            sweep = await plan.sweep([1, 8], client=client, sample=SAMPLE)
+        finally:
+            server.stop()
+        base = runs[RECORDED_AT]
+        alone = base.whatif(concurrency=list(CONCURRENCIES))
+        records = [base.record, *(one.record for one in sweep.runs)]
+        after = Run(base.record, history=History.beside(records)).whatif(concurrency=list(CONCURRENCIES))
+        for place, each in enumerate(CONCURRENCIES):
+            measured = float(runs[each].totals.wall_s or "nan")
+            off = [float(frame.wall_s[place]) / measured - 1 for frame in (alone, after)]
+            low, high = float(alone.wall_low_s[place]), float(alone.wall_high_s[place])
+            within = low <= measured <= high
+            if each != RECORDED_AT:
+                inside += within
+                for words, one in zip(errors, off, strict=True):
+                    errors[words].append(abs(one))
+            span = f"{low:.2f}-{high:.2f}{'' if within else ' !'}"
+            rows.append([name, str(each), f"{measured:.2f}", f"{off[0]:+.1%}", span, f"{off[1]:+.1%}"])
+    print_table(["server", "concurrency", "measured s", "one run off", "range s", "after a sweep off"], rows)
+    print_table(["evidence", "n", "median off", "worst"], [_spread(words, found) for words, found in errors.items()])
+    print(f"Inside the range of one run: {inside} of {len(errors['one run'])}.\n")
+
+
+SPEEDS: Mapping[str, Mapping[str, Any]] = {
+    "as usual, at a twentieth": {"latency": "x0.05"},
+    "constant": {"latency": "ttft=0.03,pace=600,spread=0.25"},
+    "4 slots": {"latency": "ttft=0.02,spread=0", "slots": 4, "shared_rate": 1_600, "cap": 800},
+}
+"""Servers of other speeds than those that are assumed before the first run."""
+AHEAD = (Policy(2), Policy(4), Policy(12), Policy(6, schedule="layers"))
+"""How plans are run after the first run, which has the second of these policies."""
+
+
+async def ahead_of_runs() -> None:
+    """Print estimates before the first run, and after one earlier run of the same prompts, beside real runs."""
+    rows: list[list[str]] = []
+    errors: dict[str, list[float]] = {"before the first run": [], "after one run": []}
+    inside = dict.fromkeys(errors, 0)
+    costs: dict[str, list[float]] = {words: [] for words in errors}
+    plans = layered(12), wide(10), chains(3, 3), reduced(9), rows_of_lengths(12)
+    for (name, options), plan in product(SPEEDS.items(), plans):
+        with start(**{"unlimited": True, **options}) as server:
+            session = Session(client=Claude(base_url=server.url, api_key="simulator"))
+            before = {policy: plan.estimate(policy, session=session) for policy in AHEAD}
+            await plan.run(AHEAD[1], session=session)
+            after = {policy: plan.estimate(policy, session=session) for policy in AHEAD}
+            alone = Claude(base_url=server.url, api_key="simulator")
+            runs = {policy: await plan.run(policy, client=alone) for policy in AHEAD}
+        for words, found in zip(errors, (before, after), strict=True):
+            for policy, run in runs.items():
+                measured, cost = float(run.totals.wall_s or "nan"), float(run.totals.cost_usd or "nan")
+                guess = found[policy]
+                off = guess.wall_s.likely / measured - 1
+                errors[words].append(abs(off))
+                costs[words].append(abs((guess.cost.likely if guess.cost else float("nan")) / cost - 1))
+                inside[words] += guess.wall_s.low <= measured <= guess.wall_s.high
+                span = f"{guess.wall_s.low:.2f}-{guess.wall_s.high:.2f}"
+                asked = f"{policy.concurrency} {policy.schedule}"
+                rows.append([words, name, plan.name, asked, f"{measured:.2f}", f"{off:+.0%}", span])
+    print_table(["estimated", "server", "plan", "policy", "measured s", "likely off", "low-high s"], rows)
+    print_table(["seconds", "n", "median off", "worst"], [_spread(words, each) for words, each in errors.items()])
+    print_table(["dollars", "n", "median off", "worst"], [_spread(words, each) for words, each in costs.items()])
+    for words, count in inside.items():
+        print(f"{words}: the interval holds {count} of {len(errors[words])}.")
+    print("Aims after one run: 25 % in the median, 80 of 100 inside.\n")
+
+
 def _spread(words: str, errors: Sequence[float]) -> list[str]:
     return [words, str(len(errors)), f"{statistics.median(errors):.1%}", f"{max(errors):.1%}"]
 
@@ -283,13 +386,23 @@ def _timed(run: Run) -> float:
 
 
 def main() -> None:
-    """Print both tables."""
+    """Print all tables."""
     began = time.perf_counter()
+    if sys.argv[1:] == ["servers"]:
+        asyncio.run(on_servers())
+        return
+    if sys.argv[1:] == ["ahead"]:
+        asyncio.run(ahead_of_runs())
+        return
     note = "One process. CPU time beside wall time. More slots than were ever in use change nothing and are not turned."
     print_heading(f"A thousand scenarios of {AGENTS} agents", note)
     asyncio.run(speed())
     print_heading("Forecasts of one run of each plan", "Beside real runs over HTTP, with the real SDK.")
     asyncio.run(compare())
+    print_heading("Servers that share their speed", f"24 rows, recorded at concurrency {RECORDED_AT}, over HTTP.")
+    asyncio.run(on_servers())
+    print_heading("Estimates before a run", "Beside real runs over HTTP, on servers of other speeds.")
+    asyncio.run(ahead_of_runs())
     print(f"{time.perf_counter() - began:.0f} s in all.")
 
 

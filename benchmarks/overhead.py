@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 from agent_magic.api import Agent, Plan, Policy, Request, Run
 from agent_magic.declare.agent import DEFAULT_MODEL
-from agent_magic.providers.base import Provider, Stream
+from agent_magic.providers.base import EVERYTHING, Provider, Stream
 from agent_magic.record.answer import Answer, Usage
 from benchmarks.measuring import in_rounds, print_heading, print_table, ratio
 
@@ -32,6 +32,7 @@ Parents = Sequence[tuple[int, ...]]
 class NoOp(Provider):
     """A client that answers at once."""
 
+    capabilities = EVERYTHING
     endpoint = "noop://"
     is_limited = False
 

@@ -16,7 +16,7 @@ import time
 from typing import Any
 
 import agent_magic as am
-from agent_magic.providers.base import Provider
+from agent_magic.providers.base import EVERYTHING, Provider
 from agent_magic.record.answer import Answer, Usage
 from benchmarks.measuring import print_heading, print_table
 
@@ -27,6 +27,7 @@ ITEMS = '{"value": ["a", "b", "c"]}'
 class AtOnce(Provider):
     """Answers at once, and keeps when it was asked first."""
 
+    capabilities = EVERYTHING
     endpoint, credentials, is_limited, price_list = "at once", None, False, None
 
     def __init__(self) -> None:

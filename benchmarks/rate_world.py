@@ -19,7 +19,9 @@ from typing import Literal, Protocol
 
 from agent_magic.engine.admission.key import Key
 from agent_magic.engine.pacing.pacer import Hold, Pacer, Ticket
+from agent_magic.engine.retry import FIRST_BACKOFF_S
 from agent_magic.providers.anthropic.limits import read_headers
+from agent_magic.providers.http.headers import retry_after_s
 from agent_magic.simulator.rate_limits import Bucket, Limit, Limits, Pool
 
 EPOCH_S = 1_790_000_000.37
@@ -72,6 +74,9 @@ class Server:
         secret: A limit that no header tells.
         stray: The part of the requests that is refused for no reason, with a `retry-after` of 1.
         stray_told: Whether such a refusal has the headers of limits too, which then have room; else nothing else.
+        slots: How many requests may be under way at once; 0 is any number.
+        wait: What a refusal says as `retry-after`: what is true, nothing, or always the same.
+        windows: Whether requests are counted by the minute of the clock, as small gateways do.
     """
 
     rpm: float = UNLIMITED
@@ -85,11 +90,17 @@ class Server:
     secret: Secret | None = None
     stray: float = 0.0
     stray_told: bool = False
+    slots: int = 0
+    wait: Literal["true"] | float | None = "true"
+    windows: bool = False
 
 
 @dataclass
 class Result:
-    """What one client got. All times are the server's, but `sent` and `refused`, which are the client's."""
+    """What one client got. All times are the server's, but `sent` and `refused`, which are the client's.
+
+    `longest_s` is the longest time from the first request for a job to its answer.
+    """
 
     admitted: list[tuple[float, Job]] = field(default_factory=list)
     landed: list[tuple[float, int]] = field(default_factory=list)
@@ -98,6 +109,7 @@ class Result:
     first_s: float = math.inf
     failed: int = 0
     left: int = 0
+    longest_s: float = 0.0
 
     def share(self, kind: Kind, per_minute: float, after_s: float | None = None, until_s: float | None = None) -> float:
         """Return what was got per time of what the limit gives, by default from the first answer on.
@@ -113,9 +125,14 @@ class Result:
             got = sum(job.cost(kind) for at, job in self.admitted if first < at <= last)
         return got * 60 / (per_minute * (last - first))
 
-    def refused_share(self) -> float:
-        """Return the part of the requests that was answered 429."""
-        return len(self.refused) / max(1, len(self.sent))
+    def busy(self, slots: int) -> float:
+        """Return how much of so many places was used, from the start to the last request let in."""
+        last = max(at for at, _ in self.admitted)
+        return sum(min(job.latency_s, last - at) for at, job in self.admitted) / (slots * last)
+
+    def refused_share(self, after_s: float = 0.0) -> float:
+        """Return the part of the requests that was answered 429, of those since a time."""
+        return sum(at >= after_s for at in self.refused) / max(1, sum(at >= after_s for at in self.sent))
 
     def overtaken(self, large: int) -> int:
         """Return the most requests that were queued behind a large one and let in before it."""
@@ -153,6 +170,8 @@ class World:
         self.pool = Pool(limits, 0.0)
         secret = server.secret
         self._secret = Bucket(secret.rpm, secret.rpm * secret.capacity_s / 60) if secret else None
+        self._under_way = 0
+        self._minute, self._passed = -1, 0
 
     def later(self, at_s: float, call: Callable[[], None]) -> None:
         """Call at a time."""
@@ -189,10 +208,13 @@ class World:
         if wait_s:
             secret = self.server.secret
             bare = not self.server.stray_told if stray else secret is not None and secret.bare
-            headers = {**({} if bare else self.headers()), **self.date(), "retry-after": str(wait_s)}
+            said = wait_s if self.server.wait == "true" else self.server.wait
+            wait = {} if said is None else {"retry-after": str(said)}
+            headers = {**({} if bare else self.headers()), **self.date(), **wait}
             self._after_wire(partial(client.refused, job, headers))
             return
         client.result.admitted.append((self.now, job))
+        self._under_way += 1
         begin_s = self.now + job.latency_s * self.server.first_byte
         self.later(begin_s, partial(self._begin, job, client, self.headers()))
         if self.server.streamed:
@@ -204,12 +226,25 @@ class World:
 
     def _admit(self, job: Job) -> int:
         """Let a request in, or return the seconds it has to wait."""
+        if self.server.slots and self._under_way >= self.server.slots:
+            return 1
+        if self.server.windows:
+            return self._in_this_minute()
         if self._secret is not None and (hidden_s := self._secret.wait_s(1, self.now)):
             return math.ceil(hidden_s)
         denial = self.pool.admit(job.input_tokens, self.now)
         if denial is None and self._secret is not None:
             self._secret.take(1, self.now)
         return denial.retry_after_s if denial else 0
+
+    def _in_this_minute(self) -> int:
+        minute, second = divmod(self.now, 60)
+        if minute != self._minute:
+            self._minute, self._passed = minute, 0
+        if self._passed >= self.server.rpm:
+            return math.ceil(60 - second)
+        self._passed += 1
+        return 0
 
     def _begin(self, job: Job, client: Receiver, early: dict[str, str]) -> None:
         headers = {**(early if self.server.headers == "admission" else self.headers()), **self.date()}
@@ -220,6 +255,7 @@ class World:
         client.result.landed.append((self.now, tokens))
 
     def _end(self, job: Job, client: Receiver) -> None:
+        self._under_way -= 1
         if not self.server.streamed:
             self._land(client, job.output_tokens)
         self._after_wire(partial(client.done, job))
@@ -228,16 +264,21 @@ class World:
 class Paced:
     """Sends its jobs in order through a pacer, as a session's first run does.
 
-    The first of the queue is asked for, no other. The very first request goes ahead alone until its reply begins.
+    The first of the queue is asked for, no other. The very first request goes ahead alone until its reply begins. A
+    refused request comes back after the wait it was told, or half a second, as an agent of a run does. At most `most`
+    are under way; 0 is any number.
     """
 
-    def __init__(self, world: World, jobs: list[Job], pacer: Pacer, *, attempts: int = 3, queue: int = 0) -> None:
-        self.world, self.pacer, self.attempts, self.queue = world, pacer, attempts, queue
+    def __init__(
+        self, world: World, jobs: list[Job], pacer: Pacer, *, attempts: int = 3, queue: int = 0, most: int = 0
+    ) -> None:
+        self.world, self.pacer, self.attempts, self.queue, self.most = world, pacer, attempts, queue, most
         self.result = Result(left=len(jobs))
         self._jobs = deque(jobs)
         self._key = Key()
         self._tickets: dict[int, Ticket] = {}
         self._tries: dict[int, int] = {}
+        self._began_s: dict[int, float] = {}
         self._alarm_s = math.inf
         world.later(world.now, self.pump)
 
@@ -252,7 +293,7 @@ class Paced:
         now = self.world.now
         if self._alarm_s <= now:
             self._alarm_s = math.inf
-        while self._jobs:
+        while self._jobs and not (self.most and len(self._tickets) >= self.most):
             job = self._jobs[0]
             if not self._key.accepted and (until_s := self._key.wait_until_s(now)) is not None:
                 self._wake(until_s)
@@ -265,6 +306,7 @@ class Paced:
             self._jobs.popleft()
             self._tickets[job.number] = got
             self._tries[job.number] = self._tries.get(job.number, 0) + 1
+            self._began_s.setdefault(job.number, now)
             self.world.request(job, self)
 
     def _wake(self, until_s: float) -> None:
@@ -283,6 +325,7 @@ class Paced:
     def done(self, job: Job) -> None:
         """Take in that the response is complete."""
         self.result.left -= 1
+        self.result.longest_s = max(self.result.longest_s, self.world.now - self._began_s[job.number])
         self.pacer.finished(self._tickets.pop(job.number), job.input_tokens, job.output_tokens, self.world.now)
         self.pump()
 
@@ -290,13 +333,18 @@ class Paced:
         """Take in a 429."""
         self.result.refused.append(self.world.now)
         self._key.replied(REFUSED)
-        ticket = self._tickets.pop(job.number)
-        self.pacer.refused(ticket, float(headers["retry-after"]), None, self.world.now, read_headers(headers))
+        ticket, wait_s = self._tickets.pop(job.number), retry_after_s(headers)
+        self.pacer.refused(ticket, wait_s, None, self.world.now, read_headers(headers))
         if self._tries[job.number] >= self.attempts:
             self.result.failed += 1
             self.result.left -= 1
         else:
-            self._jobs.appendleft(job)
+            own_s = max(FIRST_BACKOFF_S, wait_s or 0.0)
+            self.world.later(self.world.now + own_s, partial(self._again, job))
+        self.pump()
+
+    def _again(self, job: Job) -> None:
+        self._jobs.appendleft(job)
         self.pump()
 
 
@@ -333,7 +381,7 @@ class Naive:
         """Take in a 429."""
         self.result.refused.append(self.world.now)
         if self._tries[job.number] < self.attempts:
-            self.world.later(self.world.now + float(headers["retry-after"]), partial(self.send, job))
+            self.world.later(self.world.now + float(headers.get("retry-after", 1)), partial(self.send, job))
             return
         self.result.failed += 1
         self.result.left -= 1

@@ -8,12 +8,13 @@ let in, per time, of the announced rate. What the bucket held at the beginning c
 *Refused* is the part of all requests sent that was answered 429. An agent fails when it was refused three times.
 
 Run it with `python -m benchmarks.rates`; `python -m benchmarks.rates http` does the same over real HTTP with the real
-SDK against the mock server, in three minutes.
+SDK against the mock server, in three minutes. Names of tables print those alone: `python -m benchmarks.rates silent`.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -21,6 +22,7 @@ from functools import partial
 from itertools import product
 from random import Random
 from statistics import median
+from typing import Literal
 
 from agent_magic.engine.pacing.pacer import Pacer
 from benchmarks.measuring import print_heading, print_table
@@ -28,6 +30,8 @@ from benchmarks.rate_http import at_once, over_http
 from benchmarks.rate_oracle import Oracle
 from benchmarks.rate_world import Job, Kind, Naive, Paced, Receiver, Result, Secret, Server, World, draw
 
+Wait = Literal["true"] | float | None
+"""What a refusal says as `retry-after`, as `Server.wait`."""
 SEEDS = 10
 TOLD = tuple(product(("response", "admission"), (False, True)))
 """When headers are computed, and whether output is counted as it is produced."""
@@ -147,6 +151,144 @@ def conditions() -> None:
             rows.append(row(f"{part:.0%} refused for no reason{words}, capacity 10 s", STRAY, [stray]))
     rows.append(row("no headers, 1% refused for no reason", STRAY, [REQUESTS.server(headers="none", stray=0.01)]))
     print_table(("condition", *COLUMNS), rows)
+    places()
+
+
+def places() -> None:
+    """Print what is used of a server that lets so many requests run at once, and says nothing of it."""
+    print_heading("Requests at once", f"{SEEDS} seeds; share of the places' time, to the last request let in.")
+    rows: list[tuple[object, ...]] = []
+    for slots, latency_s, count in ((1, 0.8, 200), (4, 0.8, 400), (16, 2, 1_200), (50, 1, 3_000), (8, 10, 300)):
+        load = Load("", "requests", 1, count, {"latency": (latency_s, 0.6)})
+        results = [once(load, Server(headers="none", slots=slots, wait=1.0), seed) for seed in range(SEEDS)]
+        shares = [result.busy(slots) for result in results]
+        refused = [100 * result.refused_share() for result in results]
+        numbers = f"{median(shares):.3f}", f"{min(shares):.3f}", f"{median(refused):.2f}", f"{max(refused):.2f}"
+        rows.append((f"{slots} at once, answers of {latency_s} s", *numbers, sum(each.failed for each in results)))
+    print_table(("condition", *COLUMNS[:-1]), rows)
+
+
+@dataclass(frozen=True)
+class Silent:
+    """A server that refuses and announces nothing, and how long it is asked.
+
+    Attributes:
+        name: What it does.
+        server: The server.
+        per_minute: What it could do a minute: the limit, or what so many places or so many at once bring.
+        until_s: When the row ends.
+        most: The client's own number of requests at once; 0 is any number.
+        latency: Median and sigma of answers' seconds.
+    """
+
+    name: str
+    server: Server
+    per_minute: float
+    until_s: float = 300.0
+    most: int = 0
+    latency: tuple[float, float] = (0.8, 0.6)
+
+    def once(self, seed: int) -> tuple[float, float, float, float]:
+        """Return the share of what could be done, the parts refused in all and after a minute, the longest wait."""
+        world = World(self.server, seed)
+        jobs = draw(int(2 * self.per_minute * self.until_s / 60) + 50, Random(seed), latency=self.latency)
+        result = Paced(world, jobs, Pacer(seed=seed), attempts=FOREVER, most=self.most).result
+        world.run(self.until_s)
+        share = result.share("requests", self.per_minute, result.first_s, self.until_s)
+        return share, 100 * result.refused_share(), 100 * result.refused_share(60.0), result.longest_s
+
+
+FOREVER = 10**9
+MEAN = math.exp(0.6**2 / 2)
+"""A mean answer takes so much longer than the median one."""
+
+
+def silent_rate(rpm: float, wait: Wait, held_s: float = 0.0, *, stray: float = 0.0) -> Silent:
+    """Return a limit by the minute, whose bucket holds so many seconds' worth; 0: windows of the clock's minutes."""
+    said = "says when" if wait == "true" else "says nothing" if wait is None else f"says {wait:.0f} s"
+    held = f"capacity {held_s:.0f} s" if held_s else "windows"
+    server = Server(rpm, capacity_s=held_s or 60.0, headers="none", wait=wait, windows=not held_s, stray=stray)
+    strays = f", {stray:.0%} stray" if stray else ""
+    return Silent(f"{rpm:,.0f} a minute, {held}, {said}{strays}", server, rpm, 120.0 if rpm > BUSY else 300.0)
+
+
+BUSY = 500
+LIMITS: tuple[tuple[float, Wait, float], ...] = (
+    (3, None, 0), (3, None, 60), (10, "true", 1), (10, 1.0, 1), (10, None, 60),
+    (60, "true", 1), (60, None, 1), (60, 1.0, 1), (60, "true", 60), (60, 1.0, 60), (60, "true", 0), (60, None, 0),
+    (300, "true", 1), (300, None, 10), (300, 1.0, 60), (1_000, "true", 10), (3_000, 1.0, 1), (3_000, None, 60),
+)  # fmt: skip
+STRAYS: tuple[tuple[float, Wait, float, float], ...] = (
+    (60, "true", 1, 0.04), (300, "true", 10, 0.04), (3_000, "true", 1, 0.01), (3_000, "true", 1, 0.04),
+    (3_000, "true", 10, 0.04), (3_000, None, 10, 0.04), (3_000, "true", 10, 0.1),
+)  # fmt: skip
+AT_WILL: tuple[tuple[int, float, Wait], ...] = (
+    (8, 0.04, 1.0), (20, 0.04, 1.0), (20, 0.04, None), (20, 0.1, 1.0), (100, 0.04, 1.0), (20, 0.01, None),
+)  # fmt: skip
+PLACES: tuple[tuple[int, float, Wait, float], ...] = (
+    (4, 0.8, 1.0, 0.6), (4, 0.8, None, 0.6), (16, 2, 1.0, 0.6), (8, 10, 1.0, 0.2), (50, 1, None, 0.6),
+    (8, 0.05, 1.0, 0.3), (8, 0.05, None, 0.3), (30, 0.1, 1.0, 0.3), (16, 0.3, None, 0.3),
+)  # fmt: skip
+
+
+def silent_rows() -> list[Silent]:
+    """Return the servers that announce nothing: limits of a rate, refusals by chance, places."""
+    rows = [silent_rate(*each) for each in LIMITS]
+    rows += [silent_rate(rpm, wait, held_s, stray=part) for rpm, wait, held_s, part in STRAYS]
+    for most, part, wait in AT_WILL:
+        name = f"no limit, {part:.0%} stray, {most} at once, {'says nothing' if wait is None else 'says 1 s'}"
+        server = Server(headers="none", stray=part, wait=wait)
+        rows.append(Silent(name, server, 60 * most / (0.8 * MEAN), 120.0, most))
+    for slots, latency_s, wait, sigma in PLACES:
+        name = f"{slots} places, answers of {latency_s} s, {'says nothing' if wait is None else 'says 1 s'}"
+        server = Server(headers="none", slots=slots, wait=wait)
+        per_minute = 60 * slots / (latency_s * math.exp(sigma**2 / 2))
+        rows.append(Silent(name, server, per_minute, 600.0 if latency_s >= SLOW_S else 120.0, 0, (latency_s, sigma)))
+    return rows
+
+
+SLOW_S = 10
+
+
+def silent() -> None:
+    """Print what becomes of limits, places and chance where the server announces nothing."""
+    print_heading("Nothing announced", f"{SEEDS} seeds; share of what the server could do, from the first answer.")
+    rows: list[tuple[object, ...]] = []
+    for each in silent_rows():
+        shares, refused, late, longest = zip(*(each.once(seed) for seed in range(SEEDS)), strict=True)
+        numbers = f"{median(shares):.3f}", f"{min(shares):.3f}", f"{median(refused):.2f}"
+        rows.append((each.name, *numbers, f"{median(late):.2f}", f"{max(late):.2f}", f"{max(longest):.0f}"))
+    columns = ("share, median", "worst", "refused %", "after a minute %", "worst", "longest, s")
+    print_table(("server", *columns), rows)
+    few()
+
+
+FEW: tuple[tuple[float, float, int], ...] = ((10, 1, 4), (60, 1, 4), (60, 1, 20), (60, 10, 20), (300, 1, 60))
+
+
+def few() -> None:
+    """Print how long a few agents take where refusals say `retry-after: 1` and nothing else."""
+    print_heading("A few agents, every refusal says 1 s", f"{SEEDS} seeds; seconds, and where headers tell the limit.")
+    rows: list[tuple[object, ...]] = []
+    for rpm, held_s, count in FEW:
+        servers = Server(rpm, capacity_s=held_s, headers="none", wait=1.0), Server(rpm, capacity_s=held_s)
+        took = [[_took_s(server, count, seed) for seed in range(SEEDS)] for server in servers]
+        untold, told = (median(each) for each in took)
+        row = (
+            f"{untold:.1f}",
+            f"{told:.1f}",
+            f"{untold / told:.2f}",
+            f"{max(a / b for a, b in zip(*took, strict=True)):.2f}",
+        )
+        rows.append((f"{count} agents, {rpm:.0f} a minute, capacity {held_s:.0f} s", *row))
+    print_table(("agents", "untold, s", "told, s", "times", "worst"), rows)
+
+
+def _took_s(server: Server, count: int, seed: int) -> float:
+    world = World(server, seed)
+    Paced(world, draw(count, Random(seed)), Pacer(seed=seed), attempts=FOREVER)
+    world.run()
+    return world.now
 
 
 STRAY = Load("", "requests", 3_000, 3_000)
@@ -245,13 +387,14 @@ def colleagues() -> None:
     print_table(("colleague", "our share", "theirs", "both", "ours refused %"), rows)
 
 
+TABLES: dict[str, Callable[[], None]] = {
+    each.__name__: each for each in (capacities, conditions, silent, oracles, starvation, colleagues)
+}
+
 if __name__ == "__main__":
     if "http" in sys.argv[1:]:
         asyncio.run(over_http())
         asyncio.run(at_once())
     else:
-        capacities()
-        conditions()
-        oracles()
-        starvation()
-        colleagues()
+        for name in sys.argv[1:] or TABLES:
+            TABLES[name]()

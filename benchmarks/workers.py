@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from agent_magic.errors import Unreachable
 from agent_magic.providers.anthropic.client import Claude
-from agent_magic.providers.base import Provider, Stream
+from agent_magic.providers.base import EVERYTHING, Provider, Stream
 from agent_magic.providers.dask.fleet import Fleet
 from agent_magic.providers.dask.serving import serve
 from agent_magic.record.answer import Answer, Usage
@@ -42,6 +42,7 @@ AT_ONCE = 40
 class MadeUp(Provider):
     """Answers with made-up text: so many pieces, ten a second."""
 
+    capabilities = EVERYTHING
     endpoint = "made up"
 
     async def send(self, request: Request, stream: Stream) -> Answer:

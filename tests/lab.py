@@ -47,6 +47,8 @@ FLAGS = (
     "--disable-sync",
     "--disable-dev-shm-usage",
 )
+HIDDEN = ["--hide-scrollbars"]
+"""What Playwright adds to hide scroll bars. People on Linux and Windows see them, and they take 15 px."""
 _IDLE = """() => {
   const context = window.jupyterapp?.shell.currentWidget?.sessionContext;
   return context?.isReady && context.session?.kernel?.status === 'idle';
@@ -136,7 +138,9 @@ def lab(root: Path, chromium: str, *, size: tuple[int, int] = (1300, 1000), app:
         _server(root, Path(home), app) as url,
         sync_playwright() as pw,
     ):
-        browser = pw.chromium.launch(executable_path=chromium, headless=True, args=list(FLAGS))
+        browser = pw.chromium.launch(
+            executable_path=chromium, headless=True, args=list(FLAGS), ignore_default_args=HIDDEN
+        )
         try:
             page = browser.new_page(viewport={"width": size[0], "height": size[1]})
             page.set_default_timeout(PATIENCE_S * 1000)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 from typing import Any
@@ -17,6 +18,7 @@ from agent_magic.forecast.advice.rules import Finding
 from agent_magic.measure.trial import Setting, Trial
 from tests.live.virtual import Reply, drive
 from tests.measure.test_trial import trial
+from tests.providers.test_capabilities import Own
 from tests.show.story import business_run
 
 OPUS, SONNET = "claude-opus-5-5", "claude-sonnet-5-5"
@@ -45,7 +47,7 @@ def test_what_is_so_already_changes_nothing(run):
     policy = run.forecaster().policy
     found = run.apply({"concurrency": policy.concurrency})
     assert ([], policy) == (found.lines, found.policy)
-    assert "Nothing changes" in repr(found)
+    assert "Nothing to change" in repr(found)
 
 
 def test_a_frame_of_one_row_is_its_row(run):
@@ -66,7 +68,7 @@ def test_a_finding_is_applied_or_says_that_a_person_has_to(run):
     """By the arguments of a what-if that it carries."""
     finding = Finding("r", "m", change="Run it with concurrency=2.", source="s", apply={"concurrency": 2})
     assert 2 == run.apply(finding).policy.concurrency
-    with pytest.raises(DeclarationError, match=r"Nobody but you can do that: Shorten it Write: a_1 and a_2 .where: a."):
+    with pytest.raises(DeclarationError, match=r"Only you can do that: Shorten it Write: a_1 and a_2 .where: a."):
         run.apply(Finding("r", "m", change="Shorten it", source="s", edit="a_1 and a_2", where="a"))
     with pytest.raises(DeclarationError, match="There is no change 99"):
         run.apply(99)
@@ -95,11 +97,11 @@ def test_what_a_trial_chose_is_applied_to_what_it_tried(run):
     ("what", "message"),
     [
         (3.5, "3.5 cannot be applied.*run.whatif"),
-        ({"wall_s": 3.0}, "changes nothing that is declared"),
+        ({"wall_s": 3.0}, "changes no declared setting"),
         ({"rounds": 3}, "changes nothing: the plan has not a loop"),
-        ({"prices": "a"}, "No declaration says prices"),
+        ({"prices": "a"}, "No declared agent sets prices"),
         ({"model": "a for x; b for y"}, "names no agents of the plan"),
-        (pd.DataFrame({"concurrency": [1, 3]}), "A frame of 2 rows is no change: choose one"),
+        (pd.DataFrame({"concurrency": [1, 3]}), "A frame of 2 rows is not a change: choose one row"),
     ],
 )
 def test_what_cannot_be_applied_is_said(run, what, message):
@@ -177,7 +179,7 @@ def test_rows_are_asked_for_together_where_that_is_advised():
     assert 3 == sum(not one.is_task for one in found.plan.agents)
     assert list(run.plan.names) == [name for name in found.plan.names if "request" not in name]
     run = ran([am.Agent("label", "Say a or b: {{ item }}", each="rows")], rows)
-    with pytest.raises(DeclarationError, match=r"Nobody but you.*Write: --group 5.*--returns"):
+    with pytest.raises(DeclarationError, match=r"Only you.*Write: --group 5.*--returns"):
         run.apply(advised(run, "not too many tiny agents"))
 
 
@@ -225,7 +227,7 @@ def test_a_number_means_the_advice_that_was_seen():
 def test_a_model_by_name_is_that_of_who_asks(options):
     """Of rows that are asked for together it is their request's, of a hedge that of both who race."""
     rows = {"rows": list("abcdefgh")}
-    text = json.dumps({"answers": [{"item": number, "answer": "x"} for number in range(1, 9)]})
+    text = json.dumps({"answers": [{"item": number, "answer": "x"} for number in range(1, 5)]})
     script = lambda prompt, _: Reply(1.0, text=text if "group" in options else "x", tokens=(9, 9, 0, 0))  # noqa: E731
     run = ran([am.Agent("label", "Say: {{ item }}", each="rows", **options)], rows, script)
     assert run.ok
@@ -234,3 +236,20 @@ def test_a_model_by_name_is_that_of_who_asks(options):
     assert ["label"] == list(found.agents)
     dear, cost = run.forecast(model={"label": OPUS}).totals.cost_usd, run.totals.cost_usd
     assert 5 < (dear or 0.0) / (cost or 1.0)
+
+
+def test_an_option_that_passes_through_is_asked_about_and_applied():
+    """It labels its row, has the same numbers, says that nobody has tried it, and is set by a row that is applied."""
+    plan = am.Plan([am.Agent("a", "x", model="m", temperature=0.5), am.Agent("b", "{{ a }}", model="m")])
+    run = asyncio.run(plan.run(client=Own(sampling=True), prices={"m": am.TokenPrice(1, 1)}))
+    frame = run.whatif(temperature=[None, 0.5, 0.9], top_k=40)
+    assert [40, 40, 40] == [*frame["top_k"]]
+    assert frame["assumed"].str.contains("answers as long as recorded, which nobody has tried").all()
+    alone = run.whatif(temperature=[None, {"a": 0.9}])
+    assert 1 == alone["cost_usd"].nunique(dropna=False) == alone["wall_s"].nunique()
+    assert {"temperature": (0.5, 0.9), "top_k": (None, 40)} == dict(run.apply(frame.iloc[2]).agents["a"])
+    assert ("END",) == getattr(run.apply({"stop": "END"}).plan.agents[1], "stop", None)
+    with pytest.raises(DeclarationError, match="temperature must be a number >= 0"):
+        run.whatif(temperature=-1)
+    with pytest.raises(DeclarationError, match="Did you mean 'temperature'"):
+        run.whatif(temprature=1)

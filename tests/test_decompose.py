@@ -6,6 +6,8 @@
 from __future__ import annotations
 
 import asyncio
+import math
+from pathlib import Path
 
 import pytest
 
@@ -16,7 +18,7 @@ from tests.declare.examples import E2
 
 
 def test_a_plan_by_file(tmp_path):
-    """An agent for each file, its path and text, and one that joins them. A folder is its Python files."""
+    """An agent for each file, its path and text, and one that joins them. A folder is its files."""
     for name in ("a.py", "b.py"):
         (tmp_path / name).write_text(f"# {name}", encoding="utf-8")
     plan = am.decompose.by_file(tmp_path, prompt="Review.", role="critic")
@@ -24,6 +26,27 @@ def test_a_plan_by_file(tmp_path):
     assert f"Review.\n\n{tmp_path / 'b.py'}\n\n# b.py" == plan.prompt("file_1", {})
     assert plan.names == am.decompose.by_file([tmp_path / "a.py", str(tmp_path / "b.py")]).names
     assert "    files = ...  # the items\n\n## file (critic) --each files\nReview." in plan.to_cell()
+
+
+def test_a_folder_is_its_text_files(tmp_path):
+    """Of any language and none, in folders too; what is no text or hidden stays out, unless it is named."""
+    for name in ("app.js", "README", "deep/er/größe.css", ".env", ".git/config", "__pycache__/a.pyc"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("text", encoding="utf-8")
+    (tmp_path / "logo.png").write_bytes(b"\x89PNG\x00\xff")
+    (tmp_path / "nul.bin").write_bytes(b"a\x00b")
+
+    def files(path):
+        return [one.part.key for one in am.decompose.by_file(path).agents if one.part is not None]
+
+    assert ["README", "app.js", "größe.css"] == [Path(one).name for one in files(tmp_path)]
+    assert [str(tmp_path / ".env")] == files(tmp_path / ".env")
+    with pytest.raises(PlanError, match="cannot be read as text"):
+        am.decompose.by_file(tmp_path / "logo.png")
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    with pytest.raises(PlanError, match="No files"):
+        am.decompose.by_file(empty)
 
 
 def test_a_plan_by_feature():
@@ -106,6 +129,17 @@ def test_a_text_is_analysed_by_its_lines():
     assert ("step_1", "step_2") == found.independent
     assert ("step_3",) == found.sequential
     assert 1 / 3 == found.score
+
+
+@pytest.mark.parametrize("text", ["Compare Python, Rust and Go", "1. one item alone", "\n\n  - x  \n"])
+def test_a_text_of_one_line_is_not_split(text):
+    """Nobody knows its parts: that is no score of 0, which would say that nothing is to gain."""
+    found = am.decompose.analyse(text)
+    assert math.isnan(found.score)
+    assert "Not split" in found.note
+    assert ("", 0.5) == ((two := am.decompose.analyse(f"{text.strip()}\nand another")).note, two.score)
+    one = am.decompose.analyse(am.Plan([am.Agent("a", "x")]))
+    assert (0.0, "") == (one.score, one.note)
 
 
 def test_a_plan_is_analysed_by_its_critical_path():

@@ -1,4 +1,4 @@
-"""`run.apply(...)`: a recommendation, a row of a what-if, or what a trial chose, as a changed plan and policy."""
+"""`run.apply(...)`: a recommendation, a row of a what-if, or a trial's choice, as a changed plan and policy."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from agent_magic.api.plan import Plan
 from agent_magic.declare.agent import DEFAULT_MAX_TOKENS
-from agent_magic.declare.cells import declared
 from agent_magic.declare.changes import ANEW, changed_options, declared_anew, with_options
-from agent_magic.declare.expansion import askers
+from agent_magic.declare.expansion import askers, declared
 from agent_magic.declare.units import plural
 from agent_magic.errors import DeclarationError, shown_value
 from agent_magic.forecast.advice.rules import Finding
@@ -26,11 +25,11 @@ if TYPE_CHECKING:
     from agent_magic.engine.policy import Policy
     from agent_magic.forecast.advice.finding import Options
 
-_SET = "%agents limits and prices set those two."
+_SET = "%agents limits and %agents prices set them."
 _CONNECT = "am.Pool(..., route=...) and %agents connect NAME --route set it."
-_NOBODY: Final = "Nobody sets an outage: it says what one would do."
+_NOBODY: Final = "An outage is only forecast: it cannot be applied."
 OUTSIDE: Final = {"limits": _SET, "prices": _SET, "route": _CONNECT, "outage": _NOBODY}
-"""What a what-if can ask about and no declaration says, and what to do instead."""
+"""Arguments of what-ifs that no declaration has, and advice instead."""
 DROPPED, BACK = "dropped", "declared again"
 """The option that says of an agent that it is gone, and that it is back."""
 HINT: Final = "Give a row of run.whatif(...), one of run.advise().changes, or what a trial found."
@@ -38,13 +37,13 @@ HINT: Final = "Give a row of run.whatif(...), one of run.advise().changes, or wh
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Applied:
-    """A plan and a policy with what was applied. Nothing was sent: `await found.plan.run(found.policy)`.
+    """A plan and a policy with applied changes. Nothing was sent: `await found.plan.run(found.policy)`.
 
     Attributes:
         plan: The plan with changed agents.
-        policy: How to run it.
-        agents: Per name of an agent or group, the options that changed: before and after.
-        defaults: Per field of the policy that changed, before and after.
+        policy: The changed policy.
+        agents: Changed options by agent or group: before and after.
+        defaults: Changed fields of the policy: before and after.
     """
 
     plan: Plan
@@ -54,7 +53,7 @@ class Applied:
 
     @property
     def rows(self) -> list[tuple[str, str, str, str]]:
-        """What changed: whose it is, the option, before and after. Prompts are in `prompts`."""
+        """The changes: agent, option, before and after. Prompts are in `prompts`."""
         found = [
             (name, option, *(("", "") if option in {DROPPED, BACK} else (_word(option, before), _word(option, after))))
             for name, options in self.agents.items()
@@ -65,7 +64,7 @@ class Applied:
 
     @property
     def prompts(self) -> dict[str, str]:
-        """Per agent whose prompt changed the lines that differ, `- ` before and `+ ` now."""
+        """Changed lines of prompts by agent, `- ` before and `+ ` after."""
         found = {name: options["prompt"] for name, options in self.agents.items() if "prompt" in options}
         return {
             name: "\n".join(one.rstrip() for one in ndiff(before.splitlines(), after.splitlines()) if one[0] in "-+")
@@ -80,7 +79,7 @@ class Applied:
 
     @property
     def undone(self) -> list[str]:
-        """What changes where it is taken back, as in `lines`: what it is now, and what it then is again."""
+        """The changes made by an undo, as in `lines`."""
         agents = {
             name: {BACK if option == DROPPED else option: (pair[1], pair[0]) for option, pair in options.items()}
             for name, options in self.agents.items()
@@ -89,15 +88,15 @@ class Applied:
         return Applied(self.plan, self.policy, agents, defaults).lines
 
     def __repr__(self) -> str:
-        return "\n".join(self.lines) or "Nothing changes: all is so already."
+        return "\n".join(self.lines) or "Nothing to change: these settings are in effect already."
 
 
 class Change(NamedTuple):
-    """What is to change.
+    """A change.
 
     Attributes:
         whatif: Arguments of `run.whatif`.
-        options: Options by the name of an agent or a group, which no what-if asks about.
+        options: Options by agent or group that no what-if has.
     """
 
     whatif: Mapping[str, Any]
@@ -120,6 +119,8 @@ def apply_to(run: Run, what: object) -> Applied:
     for option, values in (("model", scenario.models), ("effort", scenario.efforts)):
         for number, value in values.items():
             changes.setdefault(number, {})[option] = value
+    for number, options in scenario.sent.items():
+        changes.setdefault(number, {}).update(options)
     anew = _anew(plan, asked)
     for name, options in asked.options.items():
         for number in askers(plan, plan.numbers([name])):
@@ -159,24 +160,24 @@ def _numbered(run: Run, number: int) -> Finding:
 
 
 def _change_of(run: Run, what: object) -> Change:
-    """Return what is to change."""
+    """Return the change that a value means."""
     what = _numbered(run, what) if isinstance(what, int) and not isinstance(what, bool) else what
     if isinstance(what, Trial):
         if what.chosen is None:
-            raise DeclarationError(f"The trial has chosen nothing: {what.headline()}.", hint="Look at trial.frame.")
+            raise DeclarationError(f"The trial chose no setting: {what.headline()}.", hint="Look at trial.frame.")
         return Change(_of_setting(run, what.chosen, what.target))
     if isinstance(what, Setting):
         return Change(_of_setting(run, what, run.trials[-1].target if run.trials else None))
     if isinstance(what, Finding):
         if not (what.apply or what.options):
             by_hand = f" Write: {what.edit} (where: {what.where})." if what.edit else ""
-            raise DeclarationError(f"Nobody but you can do that: {what.change or what.measured}{by_hand}")
+            raise DeclarationError(f"Only you can do that: {what.change or what.measured}{by_hand}")
         return Change(dict(what.apply), what.options)
     given: Any = what
     if hasattr(given, "columns") and hasattr(given, "iloc"):
         if len(given) != 1:
             raise DeclarationError(
-                f"A frame of {len(given)} rows is no change: choose one.", hint="row = frame.iloc[0]"
+                f"A frame of {len(given)} rows is not a change: choose one row.", hint="row = frame.iloc[0]"
             )
         given = given.iloc[0]
     row: Any = given.to_dict() if hasattr(given, "to_dict") else given
@@ -198,7 +199,7 @@ def _of_row(row: Mapping[str, Any], plan: DeclaredPlan) -> dict[str, Any]:
     given = {name: row[name] for name in ARGUMENTS if name in row and _is_said(row[name])}
     for name, hint in OUTSIDE.items():
         if given.pop(name, None):
-            raise DeclarationError(f"No declaration says {name}.", hint=hint)
+            raise DeclarationError(f"No declared agent sets {name}.", hint=hint)
     for name in ("model", "effort", "drop"):
         text = given.get(name)
         if isinstance(text, str) and " for " in text:
@@ -206,7 +207,7 @@ def _of_row(row: Mapping[str, Any], plan: DeclaredPlan) -> dict[str, Any]:
         if name == "drop" and isinstance(text, str) and ", " in text:
             given[name] = tuple(text.split(", "))
     if not given:
-        raise DeclarationError("The row changes nothing that is declared.", hint=HINT)
+        raise DeclarationError("This row changes no declared setting.", hint=HINT)
     for name in ("concurrency", "rounds", "most"):
         if name in given:
             given[name] = int(given[name])
@@ -214,10 +215,10 @@ def _of_row(row: Mapping[str, Any], plan: DeclaredPlan) -> dict[str, Any]:
 
 
 def _of_words(option: str, text: str, plan: DeclaredPlan) -> dict[str, str]:
-    """Return per agent what a row says of several: `claude-haiku-5-5 for facts, label; claude-opus-5-5 for the rest`.
+    """Return the models by agent in a row's words: `claude-haiku-5-5 for facts, label; claude-opus-5-5 for the rest`.
 
     Raises:
-        DeclarationError: It names no agent of the plan.
+        DeclarationError: They name no agent of the plan.
     """
     found: dict[str, str] = {}
     for part in text.split("; "):

@@ -20,16 +20,16 @@ DOUBT_HINTS = "a calls it again, r gives a result, n says that it failed"
 
 
 def asker_of(ask: Asker | None) -> Asker | None:
-    """Return who asks a person: whom the user gives, or the terminal; `None` where there is none.
+    """Return the asker of a person: the user's, or the terminal; `None` without either.
 
     Args:
-        ask: What the user has given.
+        ask: The user's.
     """
     return ask if ask is not None or not on_terminal() else TerminalAsker().ask
 
 
 def on_terminal() -> bool:
-    """Tell whether a person reads what is printed, and can type an answer."""
+    """Return True if a person reads the prints and can type an answer."""
     streams = sys.stdin, sys.stdout
     return all(one is not None and one.isatty() for one in streams)  # pyright: ignore[reportUnnecessaryComparison]
 
@@ -37,7 +37,7 @@ def on_terminal() -> bool:
 class TerminalAsker:
     """Asks on a terminal, one question at a time. The run goes on meanwhile.
 
-    A question is off the screen when it has been answered, or when nobody needs an answer any more.
+    A question is removed when it is answered or no longer open.
     """
 
     def __init__(self) -> None:
@@ -45,7 +45,7 @@ class TerminalAsker:
         self._view: TableView | None = None
 
     def cover(self, view: TableView) -> None:
-        """Do not have a view drawn while a question is there."""
+        """Prevent drawing of a view while a question is on the screen."""
         self._view = view
 
     async def ask(self, question: Question) -> Verdict:

@@ -1,15 +1,15 @@
-"""`--model auto`: which model an agent asks, chosen by rules when its plan is frozen.
+"""`--model auto`: the choice of an agent's model by rules, when its plan is frozen.
 
-The candidates are those that are named, `auto:A,B`, or the provider's, from cheap to dear.
+Candidates are the named ones, `auto:A,B`, or the provider's, cheapest first.
 
-1. Left out is a model whose context window is too small for the prompt and the longest answer, and with
-   `--needs vision` one of which the provider cannot say how it sees pictures.
-2. Where two or more were graded, by one grader on at least `ENOUGH` answers to the same prompt, the cheapest is chosen
-   of which it is not known that it is worse than the best: the interval of their difference reaches 0.
-3. Otherwise the first is chosen, with `--needs reasoning` the second, and the reason says what would fill the gap.
+1. A model is excluded if its context window is too small for the prompt and the longest answer, or, with
+   `--needs vision`, if the provider does not know how it sees pictures.
+2. If two or more were graded by one grader on at least `ENOUGH` answers to the same prompt, the cheapest is chosen that
+   is not known to be worse than the best: the interval of their difference reaches 0.
+3. Otherwise the first is chosen, with `--needs reasoning` the second, and the reason names the missing grades.
 
-A choice is part of the frozen plan: a replay, a what-if and a forecast have the model that was asked. Grades are those
-that `run.score`, `run.judge` and `run.trial` gave, in this session or kept in the ledger.
+A choice is part of the frozen plan: replays, what-ifs and forecasts use the chosen model. Grades come from
+`run.score`, `run.judge` and `run.trial`, in this session or the ledger.
 
 Source of the interval: Newcombe, "Interval Estimation for the Difference Between Independent Proportions", Statistics
 in Medicine 17, 1998, method 10; for means Zou and Donner, same journal 27, 2008.
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from agent_magic.declare.plan import Plan
 
 ENOUGH = 20
-"""So many graded answers of a model count."""
+"""Minimum graded answers of a model."""
 P = TypeVar("P", bound="Plan")
 
 
@@ -51,11 +51,11 @@ class Choice(NamedTuple):
 
 
 class Measured(NamedTuple):
-    """What is known of the answers of one model.
+    """Grades of one model's answers.
 
     Attributes:
-        score: Its mean and interval, more is better.
-        cost_usd: Mean dollars of an answer; `NaN` is unknown.
+        score: Mean and interval, more is better.
+        cost_usd: Mean dollars of an answer; `NaN` if unknown.
         reads: The score in words.
     """
 
@@ -65,15 +65,15 @@ class Measured(NamedTuple):
 
 
 def with_models(plan: P, session: Session, recorded: Mapping[str, str] | None = None) -> P:
-    """Return a plan in which every agent asks a model: where one was to be chosen, the reason stands with it.
+    """Return a plan with a model for every agent; chosen ones have a reason.
 
     Args:
-        plan: The plan; without such agents it is returned as it is.
-        session: Who answers, and what was graded.
-        recorded: Models by agent that a cassette has: they count before the rules.
+        plan: The plan; unchanged if every agent has a model.
+        session: Provider and grades.
+        recorded: Models by agent in a cassette, which win over the rules.
 
     Raises:
-        DeclarationError: There is nothing to choose from, no candidate is left, or the provider has no such model.
+        DeclarationError: There are no candidates, none is suitable, or the provider has no such model.
     """
     choices = {one for one in {*plan.models} if candidates_of(one) is not None}
     if not choices:
@@ -95,15 +95,15 @@ def with_models(plan: P, session: Session, recorded: Mapping[str, str] | None = 
 
 
 def choose(agent: Agent, session: Session, prompt_tokens: int) -> Choice:
-    """Choose the model of an agent that leaves it open.
+    """Choose the model of an agent.
 
     Args:
         agent: The agent.
-        session: Who answers, and what was graded.
-        prompt_tokens: How long its prompt is, as far as that is known.
+        session: Provider and grades.
+        prompt_tokens: Known length of its prompt.
 
     Raises:
-        DeclarationError: There is nothing to choose from, no candidate is left, or the provider has no such model.
+        DeclarationError: There are no candidates, none is suitable, or the provider has no such model.
     """
     named = candidates_of(agent.model) or session.client.choices
     session.check_models(named)
@@ -141,7 +141,7 @@ def _by_grades(fitting: Sequence[str], measured: Mapping[str, Measured], few: st
 
 
 def is_worse(one: Interval, best: Interval) -> bool:
-    """Tell whether a score is lower than another one, with the certainty of their intervals.
+    """Return True if a score is significantly lower than another one, by their intervals.
 
     Args:
         one: The score.
@@ -158,7 +158,7 @@ def _fits(model: str, agent: Agent, session: Session, usage: Usage) -> bool:
 
 
 def _measured(rows: Sequence[Graded], models: Sequence[str]) -> dict[str, Measured]:
-    """Return what is known of each model, by the target and grader that know most of them; the latest where several."""
+    """Return the grades of models, by the target and grader that cover most of them; the latest of several."""
     by_grader: dict[tuple[str, str], dict[str, list[Graded]]] = {}
     for row in rows:
         if row.model in models:

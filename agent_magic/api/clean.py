@@ -79,8 +79,8 @@ def fingerprints(
         env=clean_environment(os.environ),
     )
     if done.returncode:
-        why = (done.stderr.strip() or "no word of why").splitlines()[-1]
-        raise AgentMagicError(f"In a clean process it does not replay: {why}")
+        why = (done.stderr.strip() or "no error was printed").splitlines()[-1]
+        raise AgentMagicError(f"The replay failed in a clean process: {why}")
     return json.loads(done.stdout)
 
 
@@ -98,7 +98,7 @@ def main() -> int:
 
 
 def _replayed(task: Mapping[str, Any]) -> list[dict[str, str]]:
-    """Replay what a task names, and return the fingerprints."""
+    """Replay the runs of a job, and return their fingerprints."""
     deck = Deck(read_cassette(Path(task["cassette"])))
     plans = [Plan.from_dict(row["plan"]) for row in task["plans"]]
     played = [deck.play(plan, timeout_s=task["timeout_s"]) for plan in plans]

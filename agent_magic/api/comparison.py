@@ -31,8 +31,8 @@ class Comparison:
     def frame(self) -> pd.DataFrame:
         """One row per agent of either run, those of `a` first, then `(all)`.
 
-        `status`, `seconds`, `tokens`, `cost_usd` and `model` are there twice, with `_a` and `_b`; `diff_s`,
-        `diff_tokens` and `diff_usd` are `b` minus `a`; `prompt_changed` and `text_changed` tell. What a run lacks is
+        `status`, `seconds`, `tokens`, `cost_usd` and `model` have suffixes `_a` and `_b`; `diff_s`, `diff_tokens` and
+        `diff_usd` are `b` minus `a`; `prompt_changed` and `text_changed` are booleans. Values missing in a run are
         `NA`.
         """
         return compared(self._a, self._b)

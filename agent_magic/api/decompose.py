@@ -11,6 +11,7 @@ run = await plan.run(client=client)  # in a notebook: run = %agents run --plan p
 from __future__ import annotations
 
 import ast
+import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -24,7 +25,7 @@ from agent_magic.declare.validation import RESERVED, must_be, names_of
 from agent_magic.errors import PlanError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 __all__ = ["Analysis", "analyse", "by_feature", "by_file", "by_layer", "by_module", "by_phase"]
 
@@ -32,6 +33,7 @@ JOIN = "Join these answers into one, the most important first, each point once:"
 LAYERS = ("api", "ui", "tests", "docs")
 PHASES = ("analyse", "implement", "validate")
 ROLES_OF_PHASES = {"analyse": "analyzer", "implement": "writer", "validate": "critic"}
+NOT_SPLIT = "Not split: the text has one line. Write a step per line, or have a model plan it: %%plan."
 _ORDER = re.compile(r"^(?:then|next|after|afterwards|finally|lastly|based on|using)\b", re.IGNORECASE)
 _BULLET = re.compile(r"^\s*(?:[-*•]|\d+[.)])\s*")
 
@@ -39,17 +41,17 @@ _BULLET = re.compile(r"^\s*(?:[-*•]|\d+[.)])\s*")
 def by_file(
     paths: str | Path | Iterable[str | Path], *, prompt: str = "Review this file.", role: str | None = None
 ) -> Plan:
-    """Return a plan with an agent for each file, at once, and one that joins their answers.
+    """Return a plan with a concurrent agent per file, and one that joins their answers.
 
     Args:
-        paths: The files; they are read as UTF-8 now. Or one folder: all its Python files.
-        prompt: What each is asked. The file's path and text follow.
+        paths: The files, read as UTF-8 now. A folder stands for all text files in it, hidden ones left out.
+        prompt: The common prompt, followed by the file's path and text.
         role: Their role.
 
     Raises:
         PlanError: There is no file, or one cannot be read.
     """
-    files = {str(path): _read(path) for path in _files(paths)}
+    files = {str(path): _read(path) for path in _files(paths, _is_text)}
     each = Agent("file", f"{prompt}\n\n{{{{ key }}}}\n\n{{{{ item }}}}", each="files", role=role)
     about = "files is {path: text}: {path: pathlib.Path(path).read_text() for path in ...}"
     return Plan([each, _joined(["file"])], {"files": files}, name="by_file", description=about)
@@ -61,12 +63,12 @@ def by_feature(
     prompt: str = "Design this feature.",
     qa: str = "Check these for gaps and contradictions.",
 ) -> Plan:
-    """Return a plan with an agent for each feature, at once, and a gate of quality that waits for all.
+    """Return a plan with a concurrent agent per feature, and a quality gate that waits for all.
 
     Args:
-        features: Names, or a mapping of names to what each is about.
-        prompt: What each is asked; the feature follows.
-        qa: What the gate is asked; the answers follow.
+        features: Names, or a mapping of names to descriptions.
+        prompt: The common prompt, followed by the feature.
+        qa: The gate's prompt, followed by the answers.
 
     Raises:
         PlanError: There is no feature.
@@ -79,12 +81,12 @@ def by_feature(
 def by_layer(
     goal: str, layers: Iterable[str] | Mapping[str, str] = LAYERS, *, prompt: str = "Do the part of this layer."
 ) -> Plan:
-    """Return a plan with an agent for each layer of a system, at once, and one that integrates them.
+    """Return a plan with a concurrent agent per layer of a system, and one that integrates them.
 
     Args:
-        goal: What is built.
-        layers: Names, or a mapping of names to what each is about.
-        prompt: What each is asked; goal and layer follow.
+        goal: The product.
+        layers: Names, or a mapping of names to descriptions.
+        prompt: The common prompt, followed by goal and layer.
     """
     told = _named(layers, "layers")
     agents = [Agent(name, f"{prompt}\n\nGoal: {{{{ goal }}}}\nLayer: {text}") for name, text in told.items()]
@@ -97,12 +99,12 @@ def by_layer(
 def by_phase(
     parts: Iterable[str] | Mapping[str, str], phases: Iterable[str] = PHASES, *, goal: str = "Improve this part."
 ) -> Plan:
-    """Return a plan in which each part goes through phases by itself: no part waits for another one's phase.
+    """Return a plan in which each part goes through phases independently of other parts.
 
     Args:
-        parts: Names, or a mapping of names to what each is about.
-        phases: The phases in order; each takes the answer of the one before.
-        goal: What is to be done with each part.
+        parts: Names, or a mapping of names to descriptions.
+        phases: The phases in order; each uses the answer of the one before.
+        goal: The task for each part.
     """
     steps, agents = names_of(phases), list[Agent]()
     for name, text in _named(parts, "parts").items():
@@ -116,24 +118,24 @@ def by_phase(
 
 
 def by_module(package: str | Path, *, prompt: str = "Review this module.", role: str | None = None) -> Plan:
-    """Return a plan with an agent for each module of a package; it waits for the modules that its module imports.
+    """Return a plan with an agent per module of a package, which waits for the modules that its module imports.
 
-    Modules that import each other are one agent. The modules are parsed, not run.
+    Modules that import each other share an agent. The modules are parsed, not run.
 
     Args:
         package: The folder of the package.
-        prompt: What each is asked. The modules' sources, and the answers on what they import, follow; with
-            `{{ source }}` in it, the source stands there instead.
+        prompt: The common prompt, followed by the modules' sources and the answers on imported ones; `{{ source }}`
+            in it places the source.
         role: Their role.
 
     Raises:
-        PlanError: It is no folder, there is no Python file in it, or one cannot be parsed.
+        PlanError: It is no folder, it has no Python file, or one cannot be parsed.
     """
     folder = Path(package)
     if not folder.is_dir():
-        message = f"package {str(package)!r} is no folder here. Give the folder of a package"
+        message = f"package {str(package)!r} is not a folder. Give the folder of a package"
         raise PlanError(f"{message}; of one that is imported, that is Path(package.__file__).parent.")
-    paths = {_module(path, folder): path for path in _files(folder)}
+    paths = {_module(path, folder): path for path in _files(folder, _is_python)}
     sources = {name: _read(path) for name, path in paths.items()}
     dotted = _dotted(folder.resolve())
     inside = {name: [*dotted.split("."), *path.relative_to(folder).parts] for name, path in paths.items()}
@@ -157,31 +159,34 @@ def __dir__() -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Analysis:
-    """How much of a plan can be done at once.
+    """The concurrency of a plan.
 
     Attributes:
-        independent: The steps that wait for nobody.
-        sequential: The steps that wait for others.
-        shared: Values and resources that several steps use, by name.
-        score: 1 minus the critical path over the total work: 0 is one after another, near 1 all at once.
+        independent: Steps without parents.
+        sequential: Steps with parents.
+        shared: Values and resources used by several steps, by name.
+        score: 1 minus the critical path over the total work: 0 is fully sequential, near 1 fully concurrent. `NaN` for
+            a text that was not split.
+        note: How to split a text that names no parts; else empty.
     """
 
     independent: tuple[str, ...]
     sequential: tuple[str, ...]
     shared: Mapping[str, tuple[str, ...]]
     score: float
+    note: str = ""
 
 
 def analyse(task: str | Plan, work_s: Mapping[str, float] | None = None) -> Analysis:
-    """Say which steps are independent, which are sequential, what they share, and how concurrent it all is.
+    """Return independent and sequential steps, shared values, and a concurrency score.
 
     Args:
-        task: A plan; or a text, a step per line: one that begins with then, next, after, finally, based on or using
-            waits for all before it.
-        work_s: Seconds of each step; by default each counts as 1.
+        task: A plan; or a text with a step per line: one that begins with then, next, after, finally, based on or using
+            waits for all before it. A text of one line is not split: nothing is known of its parts.
+        work_s: Seconds of each step; default 1 each.
 
     Raises:
-        PlanError: The text has no steps, or `work_s` leaves a step out.
+        PlanError: The text has no steps, or `work_s` lacks a step.
     """
     plan = _plan_of(task) if isinstance(task, str) else task
     if not isinstance(plan, Plan):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -190,13 +195,15 @@ def analyse(task: str | Plan, work_s: Mapping[str, float] | None = None) -> Anal
     for step in plan.agents:
         for name in {*step.reads, *step.uses_resources, *step.writes} - {*plan.names, *plan.groups}:
             users.setdefault(name, []).append(step.name)
+    is_split = not isinstance(task, str) or len(plan) > 1
     total = sum(work_s[name] for name in plan.names) if work_s else float(len(plan))
     length = plan.critical_path(work_s)[1]
     return Analysis(
         tuple(name for name in plan.names if not plan.parents(name)),
         tuple(name for name in plan.names if plan.parents(name)),
         {name: tuple(by) for name, by in sorted(users.items()) if len(by) > 1},
-        (total - length) / total if total else 0.0,  # of 5 and 4 exactly 0.2
+        math.nan if not is_split else (total - length) / total if total else 0.0,  # of 5 and 4 exactly 0.2
+        "" if is_split else NOT_SPLIT,
     )
 
 
@@ -236,12 +243,34 @@ def _name(words: str) -> str:
     return name if name.isidentifier() and name not in RESERVED else f"part_{name}"
 
 
-def _files(paths: str | Path | Iterable[str | Path]) -> list[Path]:
+def _files(paths: str | Path | Iterable[str | Path], wanted: Callable[[Path], bool]) -> list[Path]:
+    """Return the files that are named, and of folders those that are wanted."""
     several = [paths] if isinstance(paths, str | Path) else list(paths)
-    found = [one for path in map(Path, several) for one in (sorted(path.rglob("*.py")) if path.is_dir() else [path])]
+    found: list[Path] = []
+    for path in map(Path, several):
+        inside = (one for one in sorted(path.rglob("*")) if not _is_hidden(one.relative_to(path)) and wanted(one))
+        found += inside if path.is_dir() else [path]
     if not found:
         raise PlanError(f"No files: {', '.join(map(str, several)) or 'the list is empty'}. Name files, or a folder.")
     return found
+
+
+def _is_hidden(path: Path) -> bool:
+    return any(part.startswith((".", "__pycache__")) for part in path.parts)
+
+
+def _is_python(path: Path) -> bool:
+    return path.suffix == ".py" and path.is_file()
+
+
+def _is_text(path: Path) -> bool:
+    """Return True for a file of UTF-8 text: what a model can be sent as it is."""
+    if not path.is_file():
+        return False
+    try:
+        return "\0" not in path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        return False
 
 
 def _read(path: str | Path) -> str:

@@ -29,25 +29,25 @@ async def plan_for(  # noqa: PLR0913 - each by its name
     session: Session | None = None,
     fresh: bool = False,
 ) -> Plan:
-    """Ask a coordinator for a plan. One request, two where the first answer is no plan; nothing of the plan runs.
+    """Ask a coordinator for a plan. One request, two if the first answer is no plan; nothing of the plan runs.
 
     `plan.to_cell()` writes it for a notebook. With a session the request is in its ledger, and reused.
 
     Args:
-        goal: What is to be done: a template, as prompts are.
-        values: What the goal names. The plan's prompts may name it too.
-        policy: How the coordinator runs.
-        agents: The most agents of the plan.
+        goal: The goal: a template, as prompts are.
+        values: Variables of the goal. The plan's prompts may use them too.
+        policy: The coordinator's policy.
+        agents: Maximum agents of the plan.
         strategy: How to split the work: `free`, `file`, `feature`, `layer`, `phase` or `module`.
         model: The coordinator's model.
-        max_tokens: The coordinator's most output tokens.
-        client: Who answers, as in `Plan.run`.
-        session: In place of `client`, as in `Plan.run`.
-        fresh: Ask again what the ledger has.
+        max_tokens: The coordinator's `max_tokens`.
+        client: The provider, as in `Plan.run`.
+        session: Instead of `client`, as in `Plan.run`.
+        fresh: Ask again despite an answer in the ledger.
 
     Raises:
         RunFailed: No plan came back.
-        DeclarationError: An argument is not what it must be; nothing was sent.
+        DeclarationError: An argument is invalid; nothing was sent.
     """
     options: Any = {"agents": agents, "strategy": strategy, "model": model, "max_tokens": max_tokens}
     asked = coordinator(goal, values or {}, Plan, **options)

@@ -1,4 +1,4 @@
-"""`run.judge(...)`: a judge's plan is made and run like any other, and its verdicts become grades."""
+"""`run.judge(...)`: a judge's plan runs like any other, and its verdicts become grades."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from agent_magic.api.plan import Plan
 from agent_magic.errors import DeclarationError, PlanError
 from agent_magic.measure.compare import record_of
 from agent_magic.measure.judge import Judge, compared, compared_rows, judged, to_compare, to_judge
+from agent_magic.measure.metrics import total_cost
 from agent_magic.measure.scores import answers_of, keep_grades, score_rows
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ def plan_of(run: Run, target: str, judge: Judge, against: Run | None) -> Plan:
 async def ask_judge(
     run: Run, target: str, judge: Judge, against: Run | None, policy: Policy | None, session: Session
 ) -> pd.DataFrame:
-    """Run a judge's plan and grade the answers by what it says; see `Run.judge`."""
+    """Run a judge's plan and grade the answers by its verdicts; see `Run.judge`."""
     plan = plan_of(run, target, judge, against)
     done = await plan.run(policy, session=session)
     answers, parts = answers_of(run.record, target), [agent.part for agent in done.plan.agents]
@@ -42,5 +43,6 @@ async def ask_judge(
     grades = (compared if pairs else judged)(judge, target, answers, said)
     rows = (compared_rows if pairs else score_rows)(grades)
     frame = keep_grades(run.record, run.grades, answers, grades, rows)
-    frame.attrs["cost_usd"] = done.totals.cost_usd if done.record.attempts else 0.0
+    frame.attrs["cost_usd"] = total_cost(done.record.results) if done.record.attempts else 0.0
+    frame.attrs["committed_usd"] = done.record.committed_usd
     return frame

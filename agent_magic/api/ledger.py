@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from agent_magic.api.plan import Plan
@@ -13,7 +14,11 @@ from agent_magic.measure.frames import runs_frame
 from agent_magic.record.ledger.store import SqliteLedger
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import pandas as pd
+
+    from agent_magic.record.ledger.runs import PastRun
 
 
 class Ledger(SqliteLedger):
@@ -21,17 +26,38 @@ class Ledger(SqliteLedger):
 
     def runs(self) -> pd.DataFrame:
         """Return one row per run, the newest first; see `agent_magic.measure.frames`."""
-        return runs_frame(self._past_runs())
+        return self._store.in_words(lambda: runs_frame(self._past_runs()))
 
-    def dead(self, *, runs: int = 50) -> pd.DataFrame:
-        """Return what failed for good in any kernel and was not answered since; see `agent_magic.measure.dead`.
+    def newest(self) -> PastRun | None:
+        """Return the newest run of this notebook or script; `None` before the first."""
+        return next(iter(self._past_runs(self.home)), None)
+
+    def past(self) -> list[PastRun]:
+        """Return the same as plain rows."""
+        return self._past_runs()
+
+    def plan_of(self, run: int) -> Plan:
+        """Return the plan of a past run, without the bytes of its attachments.
 
         Args:
-            runs: How many runs to look at, the newest first.
+            run: Its number in `runs()`.
+
+        Raises:
+            LedgerError: There is none of this number.
+        """
+        return self._plan_of(run, Plan)
+
+    def dead(self, *, runs: int = 50, only: Callable[[PastRun], bool] | None = None) -> pd.DataFrame:
+        """Return permanent failures of any kernel without a later answer; see `agent_magic.measure.dead`.
+
+        Args:
+            runs: Number of runs to look at, newest first.
+            only: Returns True if a run counts; default all.
         """
         check_integer("runs", runs)
-        over = [one.run for one in self._past_runs() if one.state != "running"]
-        return all_dead_frame((run, self._open_run(run, Plan)[0]) for run in over[:runs])
+        over = [one for one in self._past_runs() if one.state != "running"]
+        found = islice((one.run for one in over if only is None or only(one)), runs)
+        return all_dead_frame((run, self._open_run(run, Plan)[0]) for run in found)
 
     def open(self, run: int | None = None) -> Run:
         """Open a past run, with its frames, its picture, its timeline and a plan that can run again.

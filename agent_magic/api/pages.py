@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from agent_magic.api.scanning import check_for_secrets
 from agent_magic.errors import AgentMagicError
@@ -37,14 +37,14 @@ def write_page(
     python: str | None,
     prices: Prices | None,
 ) -> Path:
-    """Write a run as one HTML file, whole or not at all, and return the file.
+    """Write a run as one HTML file atomically, and return the file.
 
-    What is shown is the recording played back, so nothing that was replaced there can be in the page. What answers
-    what-ifs has no texts at all.
+    The page shows the played-back recording, so texts replaced there cannot be in it. The data of what-ifs has no texts
+    at all.
 
     Raises:
         DeclarationError: `python` is no address and no folder.
-        SecretFound: Something looks like a key; nothing was written.
+        SecretFound: A probable secret was found; nothing was written.
         AgentMagicError: The run cannot be recorded, or the file cannot be written.
     """
     file = real_path(path, AgentMagicError)
@@ -61,7 +61,8 @@ def write_page(
     asking = None
     if place is not None:
         asking = Asking(place, pack_run(record, prices), pack_engine(templates=needs_templates(record.plan)))
-    page = run_page(shown, name=name, cassette=data, texts=redact is not only_hash, scenarios=scenarios, asking=asking)
+    more: Any = {"texts": redact is not only_hash, "scenarios": scenarios, "asking": asking, "prices": prices}
+    page = run_page(shown, name=name, cassette=data, **more)
     try:
         write_bytes(file, [page.encode()])
     except OSError as error:

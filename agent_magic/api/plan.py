@@ -12,7 +12,8 @@ from agent_magic.api.choosing import with_models
 from agent_magic.api.run import Run
 from agent_magic.api.session import check_loop, session_of
 from agent_magic.declare.baseline import one_agent
-from agent_magic.declare.cells import declared, to_cell, values_note
+from agent_magic.declare.cells import to_cell, values_note
+from agent_magic.declare.expansion import declared
 from agent_magic.declare.plan import Plan as DeclaredPlan
 from agent_magic.declare.plan_json import (
     attachments_of,
@@ -29,6 +30,7 @@ from agent_magic.forecast.estimate.value import Estimate
 from agent_magic.forecast.loads import loads_frame, under_load, verdict_on
 from agent_magic.forecast.pilot import pilot_agents
 from agent_magic.forecast.sweep import Sweep, make_sweep
+from agent_magic.forecast.whatif import whatif_frame
 from agent_magic.live.ahead import count_ahead, foresee, terms_ahead
 from agent_magic.live.driver import Driver
 from agent_magic.live.earlier import Earlier
@@ -40,11 +42,14 @@ from agent_magic.measure.plans import diff_frame, todo_frame
 from agent_magic.providers.anthropic.models import max_output_tokens
 from agent_magic.providers.recorded import Deck
 from agent_magic.record.cassette.reading import read_cassette
+from agent_magic.record.history import History
 from agent_magic.record.prices import TokenPrice
 from agent_magic.record.results import RunRecord
+from agent_magic.show.explore import Explorer, explore
 from agent_magic.show.graph import static_bundle
 from agent_magic.show.graph.dot import digraph
 from agent_magic.show.notes import ending_notes, ledger_notes
+from agent_magic.show.progress import Progress
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -60,7 +65,6 @@ if TYPE_CHECKING:
     from agent_magic.live.playing import Player
     from agent_magic.providers.base import Provider
     from agent_magic.providers.recorded import Match
-    from agent_magic.record.history import History
     from agent_magic.record.ledger.store import SqliteLedger
     from agent_magic.record.terms import Ceilings
 
@@ -93,23 +97,24 @@ class Plan(DeclaredPlan):
 
         Args:
             policy: How to run; `Policy()` by default.
-            client: Who answers: a `Claude`, a client of the SDK, or a `Provider` of your own. By default `Claude()`,
+            client: The provider: a `Claude`, a client of the SDK, or a `Provider` of your own. Default `Claude()`,
                 which takes the key from the environment.
-            fresh: Buy again what the ledger has.
-            ledger: Where answers are kept and served again from: a `Ledger`; none by default.
-            prices: Your own prices by model, counted before the list.
-            limits: Rate limits that you know, by model; others are learned.
-            session: What this run shares with others, in place of `client`, `ledger`, `prices` and `limits`.
-            resume: An earlier run to go on with: what succeeded in it and asks the same keeps its answer, at no cost.
-            again: With `resume`: only these agents run again, though they succeeded; see `agent_magic.live.earlier`.
-            ask: Asks a person whether a call may be made or an answer passed on: an async function that takes a
-                `Question` and returns a `Verdict`. `Desk(plan).ask` keeps questions for other code to answer. By
-                default a question on the terminal; where there is none, nobody can agree, and it is denied at once.
+            fresh: Buy again, despite answers in the ledger.
+            ledger: A `Ledger` to store and reuse answers; default none.
+            prices: Your own prices by model, which win over the list.
+            limits: Known rate limits, by model; others are learned.
+            session: State shared with other runs, instead of `client`, `ledger`, `prices` and `limits`.
+            resume: An earlier run to continue: successful agents with the same request keep their answers, at no cost.
+            again: With `resume`: run only these agents again, even if successful; see `agent_magic.live.earlier`.
+            ask: Asks a person to approve a call or an answer: an async function from a `Question` to a `Verdict`.
+                `Desk(plan).ask` holds questions for other code to answer. Default: a question on the terminal; without
+                one, approval is denied at once.
 
         Raises:
             NotConnected: There is no key; nothing was sent.
-            DeclarationError: A prompt cannot be filled in, or there is no model of a name; nothing was sent.
-            UnknownAgent: `again` names one that is not in the plan.
+            DeclarationError: A prompt cannot be filled in, a model does not exist, or the provider lacks a feature an
+                agent needs; nothing was sent.
+            UnknownAgent: `again` names an agent that is not in the plan.
             PlanError: `again` without `resume`; nothing was sent.
         """
         check_loop()
@@ -119,17 +124,17 @@ class Plan(DeclaredPlan):
         return await _driven(driver, shared, alone=session is None)
 
     def replay(self, path: str | Path, policy: Policy | None = None) -> Run:
-        """Return the run that a cassette recorded of this plan: no key, no network, the recorded clock.
+        """Return the run of this plan in a cassette: no key, no network, the recorded clock.
 
-        At once and strict; `play` takes its time, or buys what is missing.
+        Immediate and strict; `play` takes its time, or buys missing answers.
 
         Args:
             path: The cassette.
-            policy: Its deadlines count as part of what is asked.
+            policy: Its deadlines are part of the requests.
 
         Raises:
             CassetteError: The file is not a cassette.
-            ReplayMiss: The plan asks for something that was not recorded.
+            ReplayMiss: A request of the plan was not recorded.
         """
         deck = Deck(read_cassette(path))
         plan = with_models(self, session_of(None), deck.models)
@@ -149,24 +154,24 @@ class Plan(DeclaredPlan):
         limits: Mapping[str, Limits] | None = None,
         session: Session | None = None,
     ) -> Run:
-        """Play a cassette: the recorded run of this plan, in its own time or with its gaps bought.
+        """Play a cassette: the recorded run of this plan, in its own time or with missing answers bought.
 
         Args:
             path: The cassette.
-            policy: How what is bought runs.
-            fill: Buy what was not recorded, after what was; such agents have `source` `live`, the others `replay`.
-            pace: Recorded seconds in one second: 1 plays it as it was, 4 four times as fast; `None` at once. What is
-                bought takes the time it takes.
-            client: Who answers what is bought, as in `run`.
-            fresh: Buy again what the ledger has.
-            ledger: Where what is bought is kept, as in `run`.
+            policy: The policy for bought answers.
+            fill: Buy missing answers, after the recorded ones; their `source` is `live`, the others' `replay`.
+            pace: Recorded seconds per second: 1 plays it as it was, 4 four times as fast; `None` at once. Bought
+                answers take their own time.
+            client: The provider of bought answers, as in `run`.
+            fresh: Buy again, despite answers in the ledger.
+            ledger: Ledger of bought answers, as in `run`.
             prices: Your own prices by model, as in `run`.
-            limits: Rate limits that you know, as in `run`.
-            session: In place of `client`, `ledger`, `prices` and `limits`, as in `run`.
+            limits: Known rate limits, as in `run`.
+            session: Instead of `client`, `ledger`, `prices` and `limits`, as in `run`.
 
         Raises:
             CassetteError: The file is not a cassette, or has no texts to continue from.
-            ReplayMiss: The plan asks for something that was not recorded; nothing was sent.
+            ReplayMiss: A request of the plan was not recorded; nothing was sent.
         """
         check_loop()
         shared = session_of(session, client=client, ledger=ledger, prices=prices, limits=limits)
@@ -207,33 +212,35 @@ class Plan(DeclaredPlan):
         ceilings: Ceilings | None = None,
         simulated: bool = False,
     ) -> Estimate:
-        """Estimate what a run may cost and take. Nothing is sent.
+        """Estimate the cost and time of a run. Nothing is sent.
 
         Args:
             policy: How it will run; `Policy()` by default.
-            client: Who would answer, as in `run`.
+            client: The provider, as in `run`.
             fresh: Estimate as if the ledger were empty.
-            ledger: Where answers are that need not be bought, as in `run`.
+            ledger: Ledger with reusable answers, as in `run`.
             prices: Your own prices by model, as in `run`.
-            session: In place of `client`, `ledger` and `prices`, as in `run`. Its limits and history count too.
-            history: Earlier answers; by default the session's.
-            pilot: A run of a few of the agents, such as `await plan.pilot(3)`: the rest is estimated by it.
-            counted: Per agent, its exact input, such as `await plan.count_tokens()`.
-            budget_usd: A budget to ask about; by default the policy's.
-            ceilings: Rate limits by model class; by default what the session has learned.
-            simulated: Estimate by simulated answers, and no others.
+            session: Instead of `client`, `ledger` and `prices`, as in `run`. Its limits and history count too.
+            history: Earlier answers; default the session's.
+            pilot: A run of a few agents, such as `await plan.pilot(3)`, from which the rest is estimated.
+            counted: Exact input per agent, such as `await plan.count_tokens()`.
+            budget_usd: A budget to check; default the policy's.
+            ceilings: Rate limits by model class; default those learned by the session.
+            simulated: Use simulated answers only.
 
         Raises:
-            DeclarationError: A prompt cannot be filled in, or there is no model of a name.
+            DeclarationError: A prompt cannot be filled in, a model does not exist, or the provider lacks a feature an
+                agent needs.
         """
         shared = session_of(session, client=client, ledger=ledger, prices=prices)
         tried, client = None if pilot is None else record_of(pilot, "pilot"), shared.client
         plan = with_models(self, shared)
-        shared.check_models(sorted(plan.asked))
+        policy = as_policy(policy, client.room)
+        shared.check_plan(plan, policy)
         return estimate(
             plan,
             *foresee(plan, client, None if fresh else shared.ledger, tried),
-            as_policy(policy, client.room),
+            policy,
             history=history if history is not None or session is None else session.history,
             budget_usd=budget_usd,
             prices=shared.price_book(),
@@ -243,6 +250,37 @@ class Plan(DeclaredPlan):
             pilot=tried,
             batch_times_s=shared.batch_times_s,
         )
+
+    def whatif(self, policy: Policy | None = None, *, session: Session | None = None, **given: Any) -> pd.DataFrame:
+        """Return what the plan would cost and take: the frame of `run.whatif`, before a run. Nothing is sent.
+
+        A row per combination of values, by earlier answers, and assumptions where there are none: `basis` says which,
+        `wall_low_s`, `wall_high_s`, `cost_low_usd` and `cost_high_usd` how sure that is.
+        `plan.estimate(...).whatif(...)` asks the same with a client, a pilot or counted prompts.
+
+        Args:
+            policy: How it would run; `Policy()` by default.
+            session: Whose history, prices, limits and ledger count.
+            **given: The arguments of `run.whatif`, each a value or a list of values, such as
+                `model=["claude-haiku-5-5", "claude-opus-5-5"]` and `concurrency=[1, 4, 16]`.
+
+        Raises:
+            DeclarationError: An argument or a value is not known, or misspelt.
+            UnknownAgent: An agent is not in the plan.
+        """
+        with Progress("scenarios") as progress:
+            return whatif_frame(self.estimate(policy, session=session).ahead(), given, tell=progress.tell)
+
+    def explore(self, estimate: Estimate | None = None, *, session: Session | None = None) -> None:
+        """Show the panel of `run.explore` before a run: controls, the forecast, its timeline. Nothing is sent.
+
+        It needs a notebook. A script is told so, and to use `whatif`.
+
+        Args:
+            estimate: What `plan.estimate()` returned; by default it is made now.
+            session: Whose history, prices, limits and ledger count.
+        """
+        explore(Explorer((estimate or self.estimate(session=session)).ahead()))
 
     def scenario(
         self,
@@ -259,13 +297,13 @@ class Plan(DeclaredPlan):
         Args:
             load: `off_peak`, `near_rpm`, `tpm_hit` or `colleague`; see `agent_magic.forecast.loads`.
             policy: How to run.
-            on_limit: What becomes of requests that the limit has no room for: `queue` or `reject`.
-            rpm: The account's requests a minute; by default as many as the plan has.
-            colleague: The part of the account that a colleague uses, from 0 to below 1.
-            session: Whose history, prices and ledger that counts.
+            on_limit: `queue` or `reject` requests beyond the limit.
+            rpm: The account's requests per minute; default as many as the plan has.
+            colleague: The colleague's share of the account, from 0 to below 1.
+            session: Its history, prices and ledger count.
 
         Raises:
-            DeclarationError: A word is not known, or a number out of its range.
+            DeclarationError: An unknown word, or a number out of its range.
         """
         found = self.estimate(policy, session=session)
         record = under_load(found, load, on_limit=on_limit, rpm=rpm, colleague=colleague).record
@@ -292,23 +330,23 @@ class Plan(DeclaredPlan):
         return frame
 
     def lint(self, estimate: Estimate | None = None, *, session: Session | None = None) -> Advice:
-        """Check the plan before it runs: needless edges, unused answers, text that is sent for nothing, ...
+        """Check the plan before it runs: needless edges, unused answers, text sent for nothing, ...
 
         The rules are those of `run.advise()`; seconds and dollars are forecast from an estimate. Nothing is sent.
 
         Args:
-            estimate: What `plan.estimate()` returned; by default it is made now.
-            session: Whose history, prices and limits that counts.
+            estimate: Result of `plan.estimate()`; default a new one.
+            session: Its history, prices and limits count.
         """
         prices = None if session is None else session.price_book(lambda _: None)  # the estimate tells which are unknown
         return lint(estimate or self.estimate(session=session), prices=prices)
 
     def todo(self, run: Run | None = None, estimate: Estimate | None = None) -> pd.DataFrame:
-        """Return what is to be done: a row per step with status, owner and what it waits for.
+        """Return a checklist: a row per step with status, owner and the steps it waits for.
 
         Args:
             run: A run of the plan, for the statuses.
-            estimate: What `plan.estimate()` returned, for seconds and dollars.
+            estimate: Result of `plan.estimate()`, for seconds and dollars.
         """
         rows = [] if estimate is None else [(one.seconds.likely, one.cost_usd) for one in estimate.expected]
         return todo_frame(self, None if run is None else record_of(run, "todo"), rows)
@@ -328,16 +366,16 @@ class Plan(DeclaredPlan):
         ledger: SqliteLedger | None = None,
         session: Session | None = None,
     ) -> list[int | None]:
-        """Ask the API to count the input of each agent, for `estimate(counted=...)`. Free; prompts go to the counter.
+        """Count the input of each agent with the API, for `estimate(counted=...)`. Free; prompts go to the counter.
 
         Args:
-            client: Who counts, as in `run`.
-            ledger: Where answers are that need no count, as in `run`.
-            session: In place of `client` and `ledger`, as in `run`.
+            client: The provider, as in `run`.
+            ledger: Ledger with answers that need no count, as in `run`.
+            session: Instead of `client` and `ledger`, as in `run`.
 
         Returns:
-            Per agent, its input tokens, answers it waits for left out; `None` where the API does not say, the ledger
-            has its answer, or the plan is large: then a few of each kind are counted, and stand for the others.
+            Input tokens per agent, without missing answers of parents; `None` if the API does not count, the ledger has
+            its answer, or the plan is large: then a few of each kind are counted, and represent the others.
 
         Raises:
             DeclarationError: A prompt cannot be filled in.
@@ -358,20 +396,20 @@ class Plan(DeclaredPlan):
         limits: Mapping[str, Limits] | None = None,
         session: Session | None = None,
     ) -> Run:
-        """Run a few agents that stand for the most others, to estimate the rest: `plan.estimate(pilot=...)`.
+        """Run the few most representative agents, to estimate the rest: `plan.estimate(pilot=...)`.
 
-        Its answers are in the ledger, if there is one, and `plan.run(resume=...)` takes them over in any case: nothing
-        is bought twice. For the choice see `agent_magic.forecast.pilot`.
+        Its answers are stored in the ledger, if there is one, and `plan.run(resume=...)` reuses them in any case:
+        nothing is bought twice. For the choice see `agent_magic.forecast.pilot`.
 
         Args:
-            count: How many, at most.
+            count: Maximum number of agents.
             policy: How to run.
-            client: Who answers, as in `run`.
-            fresh: Buy again what the ledger has.
-            ledger: Where answers are kept, as in `run`.
+            client: The provider, as in `run`.
+            fresh: Buy again, despite answers in the ledger.
+            ledger: The ledger, as in `run`.
             prices: Your own prices by model, as in `run`.
-            limits: Rate limits that you know, as in `run`.
-            session: In place of `client`, `ledger`, `prices` and `limits`, as in `run`.
+            limits: Known rate limits, as in `run`.
+            session: Instead of `client`, `ledger`, `prices` and `limits`, as in `run`.
         """
         names = self.pilot_agents(count, client=client, fresh=fresh, ledger=ledger, session=session)
         own: Any = {"client": client, "ledger": ledger, "prices": prices, "limits": limits, "session": session}
@@ -386,21 +424,21 @@ class Plan(DeclaredPlan):
         ledger: SqliteLedger | None = None,
         session: Session | None = None,
     ) -> list[str]:
-        """Name the agents that `pilot` would run; what it may cost says `plan.select(names).estimate()`.
+        """Return the agents that `pilot` would run; `plan.select(names).estimate()` tells their cost.
 
         Args:
-            count: How many, at most.
-            client: Who would answer, as in `run`.
+            count: Maximum number of agents.
+            client: The provider, as in `run`.
             fresh: Choose as if the ledger were empty.
-            ledger: Where answers are that need no trial, as in `run`.
-            session: In place of `client` and `ledger`, as in `run`.
+            ledger: Ledger with answers that need no trial, as in `run`.
+            session: Instead of `client` and `ledger`, as in `run`.
         """
         shared = session_of(session, client=client, ledger=ledger)
         plan = with_models(self, shared)
         held = foresee(plan, shared.client, None if fresh else shared.ledger)[1]
         return pilot_agents(plan, [answer is not None for answer in held], count)
 
-    async def sweep(
+    async def sweep(  # noqa: PLR0913 - as `run`, and what is swept
         self,
         concurrency: Iterable[int],
         policy: Policy | None = None,
@@ -411,21 +449,32 @@ class Plan(DeclaredPlan):
         prices: Mapping[str, TokenPrice] | None = None,
         limits: Mapping[str, Limits] | None = None,
         session: Session | None = None,
+        sample: int | None = None,
     ) -> Sweep[Run]:
-        """Really run at each concurrency, beside forecasts from the first run; see `agent_magic.forecast.sweep`.
+        """Run the plan at each concurrency, beside forecasts from the first; see `agent_magic.forecast.sweep`.
+
+        The runs are evidence about their server for each other's what-ifs, and with a session for those of all its
+        runs.
 
         Args:
             concurrency: The values, such as `[1, 2, 4]`.
             policy: How to run otherwise.
-            client: Who answers, as in `run`.
-            fresh: Buy again what the ledger has. Without it a ledger makes the later runs free, and says nothing.
-            ledger: Where answers are kept, as in `run`.
+            client: The provider, as in `run`.
+            fresh: Buy again, despite answers in the ledger, which would make later runs free and meaningless.
+            ledger: The ledger, as in `run`.
             prices: Your own prices by model, as in `run`.
-            limits: Rate limits that you know, as in `run`.
-            session: In place of `client`, `ledger`, `prices` and `limits`, as in `run`.
+            limits: Known rate limits, as in `run`.
+            session: Instead of `client`, `ledger`, `prices` and `limits`, as in `run`.
+            sample: Number of agents to run, the most representative ones; `None` for all.
         """
         own: Any = {"client": client, "ledger": ledger, "prices": prices, "limits": limits, "session": session}
-        return await make_sweep(lambda one: self.run(one, fresh=fresh, **own), concurrency, as_policy(policy))
+        plan = self if sample is None else self.select(pilot_agents(self, [False] * len(self), sample))
+        found = await make_sweep(lambda one: plan.run(one, fresh=fresh, **own), concurrency, as_policy(policy))
+        for run in found.runs if session is None else ():  # each knows the server by all of them
+            run.history = History.beside(
+                [one.record for one in found.runs], None if ledger is None else ledger.seen_runs
+            )
+        return found
 
     def to_dict(self) -> dict[str, Any]:
         """Write the plan as plain data; see `agent_magic.declare.plan_json`."""
@@ -465,19 +514,19 @@ class Plan(DeclaredPlan):
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Plan:
-        """Read a plan from plain data. Raises `PlanError` with the place of what is wrong.
+        """Read a plan from plain data. Raises `PlanError` with the position of an error.
 
         Args:
-            data: What `to_dict` returned, or a plan as coordinators write it.
+            data: The result of `to_dict`, or a coordinator's plan.
         """
         return plan_from_dict(data, cls)
 
     @classmethod
     def from_json(cls, text: str) -> Plan:
-        """Read a plan from JSON. Raises `PlanError` with the place of what is wrong.
+        """Read a plan from JSON. Raises `PlanError` with the position of an error.
 
         Args:
-            text: The same as JSON.
+            text: The JSON.
         """
         return plan_from_json(text, cls)
 
@@ -522,22 +571,23 @@ def start(  # noqa: PLR0913 - the options of `Plan.run`
     """Prepare a run of a plan: `run = am.Run(await driver.drive())`. `driver.record` grows meanwhile.
 
     Args:
-        plan: What to run.
-        policy: How; `Policy()` by default.
-        client: Who answers, as in `Plan.run`.
-        fresh: Buy again what the ledger has.
-        ledger: Where answers are kept, as in `Plan.run`.
+        plan: The plan.
+        policy: How to run; `Policy()` by default.
+        client: The provider, as in `Plan.run`.
+        fresh: Buy again, despite answers in the ledger.
+        ledger: The ledger, as in `Plan.run`.
         prices: Your own prices by model, as in `Plan.run`.
-        limits: Rate limits that you know, as in `Plan.run`.
-        session: In place of `client`, `ledger`, `prices` and `limits`, as in `Plan.run`.
-        resume: An earlier run to go on with, as in `Plan.run`.
-        again: With `resume`: only these agents run again, as in `Plan.run`.
-        recorded: What a cassette has of the plan: only the rest is bought, after it.
-        ask: Asks a person, as in `Plan.run`; `None` where nobody is there.
+        limits: Known rate limits, as in `Plan.run`.
+        session: Instead of `client`, `ledger`, `prices` and `limits`, as in `Plan.run`.
+        resume: An earlier run to continue, as in `Plan.run`.
+        again: With `resume`: run only these agents again, as in `Plan.run`.
+        recorded: Answers of the plan in a cassette; only the rest is bought, after it.
+        ask: Asks a person, as in `Plan.run`; `None` without one.
 
     Raises:
-        DeclarationError: A prompt cannot be filled in, or there is no model of a name; nothing was sent.
-        UnknownAgent: `again` names one that is not in the plan.
+        DeclarationError: A prompt cannot be filled in, a model does not exist, or the provider lacks a feature an agent
+            needs; nothing was sent.
+        UnknownAgent: `again` names an agent that is not in the plan.
         PlanError: It is not a plan, or `again` comes without `resume`; nothing was sent.
     """
     shared = session_of(session, client=client, ledger=ledger, prices=prices, limits=limits)
@@ -565,7 +615,8 @@ def _driver(  # noqa: PLR0913 - the options of `Plan.run`
     plan.check_prompts()
     plan = with_models(plan, session)
     if recorded is None:
-        session.check_models(sorted(plan.asked))
+        session.check_plan(plan, policy)
+        session.say_whom()
     if again is not None and resume is None:
         raise PlanError("again= says what of an earlier run is asked once more: give that run too, resume=RUN.")
     earlier = None if resume is None else Earlier(record_of(resume, "resume"), client.endpoint, plan=plan, again=again)
@@ -587,6 +638,7 @@ def _driver(  # noqa: PLR0913 - the options of `Plan.run`
         frame_of=answers_frame,
         alerts=session.alerts,
         asker=asker,
+        say=session.say,
     )
     if earlier is not None:
         driver.skip(earlier.left_out)

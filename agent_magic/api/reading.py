@@ -1,4 +1,4 @@
-"""`Reading`: what the record of a run says, as frames, numbers and pictures. One-line methods that call the rooms."""
+"""`Reading`: the record of a run as frames, numbers and pictures. One-line methods that call the rooms."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from agent_magic.engine.alerts import episodes_of, rules_of
 from agent_magic.errors import RunFailed
+from agent_magic.forecast.one_by_one import one_by_one, totals_of
 from agent_magic.measure.alerts import alerts_frame
 from agent_magic.measure.compare import record_of
 from agent_magic.measure.contexts import contexts_frame
@@ -22,7 +23,6 @@ from agent_magic.measure.frames import (
     tool_calls_frame,
 )
 from agent_magic.measure.kernel import kernel_frame
-from agent_magic.measure.metrics import summarize
 from agent_magic.measure.path import find_path, savings_frame
 from agent_magic.measure.slo import slo_frame
 from agent_magic.measure.spread import percentiles_frame, utilization_frame
@@ -32,7 +32,7 @@ from agent_magic.show.charts.limits import run_limits
 from agent_magic.show.charts.timeline import run_timeline
 from agent_magic.show.charts.waterfall import run_waterfall
 from agent_magic.show.graph import static_bundle
-from agent_magic.show.text import forecast_words, one_line
+from agent_magic.show.text import forecast_words, run_line
 from agent_magic.show.values import Markdown
 
 if TYPE_CHECKING:
@@ -51,13 +51,13 @@ if TYPE_CHECKING:
 
 
 class Reading:
-    """What can be read of a run: nothing is forecast, and nothing is sent.
+    """The readable side of a run: nothing is forecast, and nothing is sent.
 
     Attributes:
-        record: The events, and what they say of each agent.
-        prices: What tokens cost in forecasts; `None` is the list.
-        rules: The rules of the alerts it was watched for.
-        samples: The kernel while it went on; none of a run that was read from a file.
+        record: The events, and the result of each agent.
+        prices: Token prices of forecasts; default list prices.
+        rules: The rules of its alerts.
+        samples: Measurements of the kernel; empty for a run read from a file.
     """
 
     def __init__(self, record: RunRecord, prices: Any = None) -> None:
@@ -75,13 +75,13 @@ class Reading:
 
     @property
     def plan(self) -> DeclaredPlan:
-        """What was run."""
+        """The plan."""
         return self.record.plan
 
     @property
     def agents(self) -> pd.DataFrame:
         """One row per agent, in plan order; see `agent_magic.measure.frames`."""
-        return agents_frame(self.record)
+        return agents_frame(self.record, one_by_one(self.record))
 
     @property
     def attempts(self) -> pd.DataFrame:
@@ -90,7 +90,7 @@ class Reading:
 
     @property
     def tool_calls(self) -> pd.DataFrame:
-        """One row per call of a tool or a task, in the order they began: arguments, seconds, what came of it."""
+        """One row per call of a tool or a task, in order of their start: arguments, seconds, result."""
         return tool_calls_frame(self.record)
 
     @property
@@ -101,7 +101,7 @@ class Reading:
     @property
     def summary(self) -> pd.DataFrame:
         """One row for the run."""
-        return summary_frame(self.record)
+        return summary_frame(self.record, self.totals)
 
     @property
     def events(self) -> pd.DataFrame:
@@ -110,7 +110,7 @@ class Reading:
 
     @property
     def contexts(self) -> pd.DataFrame:
-        """One row per shared context and model: what it cost, saved or lost; see `agent_magic.measure.contexts`."""
+        """One row per shared context and model: cost and savings; see `agent_magic.measure.contexts`."""
         return contexts_frame(self.record, self.prices)
 
     @property
@@ -120,12 +120,12 @@ class Reading:
 
     @property
     def dead(self) -> pd.DataFrame:
-        """One row per step that failed for good: what was asked, how often, and why; see `agent_magic.measure.dead`."""
+        """One row per permanently failed step: request, attempts, reason; see `agent_magic.measure.dead`."""
         return dead_frame(self.record)
 
     @property
     def alerts(self) -> pd.DataFrame:
-        """One row per alert that was raised; none where it was not watched. See `agent_magic.measure.alerts`."""
+        """One row per alert; empty without rules. See `agent_magic.measure.alerts`."""
         return alerts_frame(self.record, episodes_of(self.record, self.rules))
 
     def would_alert(self, *rules: str) -> pd.DataFrame:
@@ -141,7 +141,7 @@ class Reading:
 
     @property
     def texts(self) -> pd.Series[str]:
-        """The answers by agent, in plan order; empty where there is none."""
+        """The answers by agent, in plan order; empty without one."""
         return texts_series(self.record)
 
     def each(self, *names: str) -> pd.DataFrame:
@@ -156,7 +156,7 @@ class Reading:
     @property
     def totals(self) -> Summary:
         """The run's numbers as a value; see `agent_magic.measure.metrics.Summary`."""
-        return summarize(self.record)
+        return totals_of(self.record)
 
     def critical_path(self) -> CriticalPath:
         """Return the longest chain of work: its agents in order, their seconds, and what halving each would save."""
@@ -179,17 +179,17 @@ class Reading:
         return percentiles_frame([self.record, *(record_of(other, "percentiles") for other in others)])
 
     def slo(self, **targets: float | None) -> pd.DataFrame:
-        """Compare the run with service targets; see `agent_magic.measure.slo.slo_frame` for them.
+        """Compare the run with service targets; see `agent_magic.measure.slo.slo_frame`.
 
         Args:
-            **targets: Targets by name, such as `p95_s=5`; the others are `concurrent=100`, `jobs_per_s=5`, `p95_s=15`,
-                `succeeded=0.995`, `errors=0.01` and `usd_per_job=2`, and `None` leaves one out.
+            **targets: Targets by name, such as `p95_s=5`; the defaults are `concurrent=100`, `jobs_per_s=5`,
+                `p95_s=15`, `succeeded=0.995`, `errors=0.01` and `usd_per_job=2`, and `None` omits one.
         """
         return slo_frame(self.record, targets)
 
     @property
     def ok(self) -> bool:
-        """Whether every agent succeeded, but for those that were not needed: a condition was false, or no item came."""
+        """True if every agent succeeded, except those not needed: a false condition, or a missing item."""
         return all(result.status == "succeeded" or result.is_left_out for result in self.record.results)
 
     def timeline(self, *, theme: Theme = "auto") -> Chart:
@@ -201,10 +201,10 @@ class Reading:
         return run_timeline(self.record, theme=theme)
 
     def waterfall(self, *, theme: Theme = "auto") -> Chart:
-        """Draw where the seconds and the dollars went, in steps that add up to the whole.
+        """Draw the seconds and the dollars by cause, in steps that add up to the total.
 
         Args:
-            theme: How it is coloured: `auto` follows the page, or `light`, `dark`.
+            theme: The colours: `auto` follows the page, or `light`, `dark`.
         """
         return run_waterfall(self.record, theme=theme)
 
@@ -255,20 +255,20 @@ class Reading:
             raise RunFailed(failures)
 
     def save(self, path: str | Path, *, redact: Callable[[str], str] | None = None, texts: bool = True) -> int:
-        """Write the run to a cassette, to share or to replay. Returns the number of calls in it.
+        """Write the run to a cassette, to share or replay. Return the number of calls.
 
-        `texts=False` leaves out what people and models wrote, but for the names of agents; `redact` returns what is
-        written in place of a text. Such a file replays by the agents' names.
+        `texts=False` omits texts by people and models except agents' names; `redact` replaces each text. Such a file
+        replays by the agents' names.
 
         Args:
             path: The file to write.
-            redact: Returns what is written in place of a text.
-            texts: Whether to write what people and models wrote. Without, the file replays by the names of agents.
+            redact: Returns the replacement of a text.
+            texts: False to omit texts by people and models.
         """
         return write_cassette(self.record, path, redact=redact if texts else only_hash)
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.plan.name!r}: {one_line(self.totals)}{forecast_words(self.record)})"
+        return f"{type(self).__name__}({self.plan.name!r}: {run_line(self.record)}{forecast_words(self.record)})"
 
     def bundle(self, *, theme: Theme = "auto") -> dict[str, str]:
         """Return its picture and its text, as notebooks show them.

@@ -1,7 +1,8 @@
-"""`Run`: a run to read, to ask what it would have cost and taken, and to act on. It calls the rooms."""
+"""`Run`: the results of a run, what-ifs about it, and actions on it. It calls the rooms."""
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast, overload
 
@@ -22,6 +23,7 @@ from agent_magic.measure.trial import last_compared, settings_of, with_scores
 from agent_magic.measure.truths import score_answers
 from agent_magic.providers.anthropic.models import MODELS
 from agent_magic.record.cassette.writing import only_hash
+from agent_magic.show import bundles as _bundles  # noqa: F401  # pyright: ignore[reportUnusedImport] - registers how values show
 from agent_magic.show.charts.front import check_by, front_chart
 from agent_magic.show.charts.tradeoff import run_tradeoff
 from agent_magic.show.explore import Explorer, explore
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
     from agent_magic.api.trial import Until
     from agent_magic.engine.health import Health
     from agent_magic.engine.policy import Policy
+    from agent_magic.forecast.work import Fits
     from agent_magic.live.driver import Driver
     from agent_magic.live.playing import Player
     from agent_magic.measure.scores import Grader
@@ -52,17 +55,17 @@ if TYPE_CHECKING:
 
 
 class Run(Reading):
-    """One execution of a plan. Everything it says follows from its record of events.
+    """One execution of a plan. All its values follow from its record of events.
 
     Attributes:
-        record: The events, and what they say of each agent.
-        history: Earlier answers, which forecasts stand on; `None` where there are none.
-        prices: What tokens cost in forecasts; `None` is the list.
-        session: Who answers what is asked about it later, such as a judge; `None` where it was read from a file.
-        grades: What its answers were found to be worth.
-        trials: What trials found, with its rows or earlier ones of the session that asked the same, the last one last.
-        advised_by: What its advice was last asked to put first, so that a number means the change that was seen.
-        advised: How often its advice was asked for.
+        record: The events, and the result of each agent.
+        history: Earlier answers for forecasts, if any.
+        prices: Token prices of forecasts; default list prices.
+        session: The provider of later requests, such as a judge's; `None` for a run read from a file.
+        grades: Grades of its answers.
+        trials: Results of trials with its rows, or with the same requests earlier in the session, last one last.
+        advised_by: Order of its latest advice, so that a number means the displayed change.
+        advised: Number of times its advice was asked for.
     """
 
     def __init__(
@@ -76,6 +79,7 @@ class Run(Reading):
     ) -> None:
         super().__init__(record, prices)
         self._driver, self.history = driver, history
+        self._fits: Fits = {}
         self.samples = [] if driver is None else driver.samples
         self.session, self.grades = session, GradeBook() if session is None else session.grades
         self.forecasts = Forecasts()
@@ -123,16 +127,16 @@ class Run(Reading):
 
     @property
     def scores(self) -> pd.DataFrame:
-        """One row per answer and grader, whatever run it was graded in: score, why, error."""
+        """One row per answer and grader, from any run: score, reason, error."""
         return scores_frame(self.record, self.grades)
 
     def judge_plan(self, target: str, judge: Judge, *, against: Run | None = None) -> Plan:
-        """Return the plan of `judge(...)`, to see what it costs: `run.judge_plan(...).estimate()`.
+        """Return the plan of `judge(...)`, to estimate its cost: `run.judge_plan(...).estimate()`.
 
         Args:
-            target: What is judged, as in `judge`.
+            target: The judged agent or field, as in `judge`.
             judge: The judge.
-            against: The run that is compared with, as in `judge`.
+            against: The other run, as in `judge`.
 
         Raises:
             PlanError: There is no answer to judge.
@@ -150,22 +154,22 @@ class Run(Reading):
         policy: Policy | None = None,
         session: Session | None = None,
     ) -> pd.DataFrame:
-        """Have a model grade answers. One row per metric, as `score` has them; each verdict is a row of `run.scores`.
+        """Let a model grade answers. One row per metric, as in `score`; each verdict is a row of `run.scores`.
 
-        The judge is an agent like any other: one request for each answer, in the ledger, and on the policy's budget.
-        With `against` it compares two runs: each pair of answers in both orders, and what does not hold when the order
-        is swapped is a tie.
+        The judge is an agent like any other: one request per answer, in the ledger, and within the policy's budget.
+        With `against` it compares two runs: each pair of answers in both orders; a verdict that changes with the order
+        is a tie.
 
         Args:
             target: An agent or a group, and the field of a typed answer: `report`, `label.sentiment`.
             judge: `am.judge("Is every claim supported?")`.
-            against: Another run of the same agents: the score is how often the answers of this run are better.
-            policy: How the judge runs; its budget.
-            session: Who answers; by default who answered this run.
+            against: Another run of the same agents: the score is how often this run's answers are better.
+            policy: The judge's policy and budget.
+            session: The provider; default this run's.
 
         Raises:
             UnknownAgent: There is no such agent.
-            PlanError: There is no answer to judge, or nobody to ask; nothing was sent.
+            PlanError: There is no answer to judge, or no provider; nothing was sent.
         """
         from agent_magic.api.judging import ask_judge  # noqa: PLC0415  # lazy: plans make runs
 
@@ -187,33 +191,33 @@ class Run(Reading):
         policy: Policy | None = None,
         session: Session | None = None,
     ) -> Trial:
-        """Really answer a sample of rows under several settings, and grade the answers.
+        """Ask a sample of rows under several settings, and grade the answers.
 
         All settings answer the same rows. `trial.frame` has a row per setting, with score, interval, verdict and
-        dollars; `trial.pairs` one per two of them; `trial.chosen` is what `run.apply(trial)` takes: the cheapest of the
-        best and those as good. What the run or the ledger has is not bought again: `trial.spent_usd` is without it, and
-        an answer of the ledger is compared by the price of its tokens.
+        dollars; `trial.pairs` one per pair; `trial.chosen` is accepted by `run.apply(trial)`: the cheapest of the best
+        and those as good. Answers of the run or the ledger are not bought again: `trial.spent_usd` excludes them, and
+        they are compared by the price of their tokens.
 
-        `until="decided"` goes on, `n` rows at a time, until every setting is the best, as good as it, or worse; what is
-        worse is not asked any more. Stopped, it leaves what was graded so far in `run.trials`.
+        `until="decided"` goes on, `n` rows at a time, until every setting is the best, as good as it, or worse; worse
+        ones are not asked any more. If stopped, the grades so far are in `run.trials`.
 
         Args:
             target: A group of agents, and the field of a typed answer: `label.sentiment`.
-            model: Models to try, a list; those that are left out are as recorded.
+            model: Models to try, a list; default as recorded.
             effort: Efforts to try, a list.
-            n: How many rows; with `until`, how many at a time.
-            truth: What answers are held against, as in `score`.
+            n: Number of rows; with `until`, rows per batch.
+            truth: The truth, as in `score`.
             grader: A function or a judge.
-            until: `decided` stops no sooner and no later than that; `None` after `n` rows.
-            margin: A difference of scores that is none to you.
-            error_rate: How often such a trial may call settings different, or as good, that are not.
-            seed: Chooses the rows.
-            policy: How to run; its budget is that of the whole trial.
-            session: Who answers; by default who answered this run.
+            until: `decided` stops exactly then; `None` after `n` rows.
+            margin: The largest difference of scores that does not matter to you.
+            error_rate: Maximum probability of a wrong verdict.
+            seed: Seed of the choice of rows.
+            policy: How to run; its budget covers the whole trial.
+            session: The provider; default this run's.
 
         Raises:
-            DeclarationError: An option is wrong, or there is nothing to compare.
-            PlanError: The target has no rows, or nobody is there to ask; nothing was sent.
+            DeclarationError: An option is invalid, or there is nothing to compare.
+            PlanError: The target has no rows, or there is no provider; nothing was sent.
         """
         from agent_magic.api.trial import TrialOptions, run_trial, tried_job  # noqa: PLC0415  # lazy: plans make runs
 
@@ -232,15 +236,15 @@ class Run(Reading):
     async def requeue(
         self, names: str | Iterable[str] | None = None, *, policy: Policy | None = None, session: Session | None = None
     ) -> Run:
-        """Run again what failed for good, with what was skipped because of it. What succeeded keeps its answer.
+        """Ask permanent failures again, with the steps skipped because of them. Successful agents keep their answers.
 
         Args:
-            names: Rows of `run.dead`, by name; by default those where asking again can help (`transient`).
+            names: Names in `run.dead`; default those that a retry may mend (`transient`).
             policy: How to run.
-            session: Who answers; by default who answered this run.
+            session: The provider; default this run's.
 
         Raises:
-            PlanError: There is nothing to ask again, or nobody to ask; nothing was sent.
+            PlanError: There is nothing to ask again, or no provider; nothing was sent.
             UnknownAgent: A name is not in the plan; nothing was sent.
         """
         again, plan = to_requeue(self.record, names), cast("Plan", self.plan)
@@ -257,7 +261,7 @@ class Run(Reading):
         """
         found = session or self.session
         if found is None:
-            raise PlanError("Nobody is there to ask: this run was read from a file. Give session=am.Session().")
+            raise PlanError("This run was read from a file and has no connection. Give session=am.Session().")
         return found
 
     def against(self, other: Run) -> Run:
@@ -278,25 +282,65 @@ class Run(Reading):
             by: What counts: `seconds` or `dollars`.
         """
         self.advised_by, self.advised = by, self.advised + 1
-        return advise(Outlook(self.forecaster(), self.trials), self.totals.wall_s, self.totals.cost_usd, by=by)
+        found = advise(Outlook(self.forecaster(), self.trials), self.totals.wall_s, self.totals.cost_usd, by=by)
+        return found if self.session is None else found.marked(partial(self.session.is_applied, self))
 
     def apply(self, what: object) -> Applied:
-        """Return the plan and the policy with a change: what `run.advise()`, a what-if or a trial came to.
+        """Return the plan and the policy with a change from `run.advise()`, a what-if or a trial.
 
-        Nothing is sent and the run stays as it is; the result shows what differs. In a notebook `%agents apply` changes
-        what is declared, and `%agents undo` takes that back.
+        Nothing is sent and the run is unchanged; the result shows the differences. In a notebook `%agents apply`
+        changes the declarations, and `%agents undo` reverts that.
 
         Args:
             what: A row of `run.whatif(...)`, one of `run.advise().changes` or its number from 1 on, a trial,
-                `trial.chosen`, or arguments of `run.whatif` as a mapping. A change that is no option, such as to split
-                an agent, is an error that says what to write.
+                `trial.chosen`, or arguments of `run.whatif` as a mapping. A change that is no option, such as splitting
+                an agent, is an error with the text to write.
 
         Raises:
-            DeclarationError: It changes nothing that is declared, or cannot be read.
+            DeclarationError: It changes no declaration, or cannot be read.
         """
         from agent_magic.api.applying import apply_to  # noqa: PLC0415  # lazy: plans make runs
 
         return apply_to(self, what)
+
+    def edit(self, name: str, text: Any, *, session: Session | None = None) -> list[str]:
+        """Replace a model's answer with yours. Nothing is sent.
+
+        The next run of this session uses it if the agent's request is unchanged: only its descendants are asked again.
+        It is marked `edited`, `run["writer"].original` is the model's answer, and `unedit` reverts it. Without a ledger
+        it counts in a run that continues this one: `plan.run(resume=run)`.
+
+        Args:
+            name: The agent, such as `writer` or `label_3`.
+            text: The answer; for a typed agent a value too, which is written as JSON.
+            session: The session of the next run; default this run's.
+
+        Returns:
+            The agents, tasks and groups that depend on it.
+
+        Raises:
+            UnknownAgent: There is no such agent.
+            DeclarationError: It does not fit the agent's type or check, or the agent was not asked in this run.
+            LedgerError: It could not be stored.
+        """
+        from agent_magic.api.editing import edit  # noqa: PLC0415  # lazy: few runs are edited
+
+        return edit(self, name, text, session)
+
+    def unedit(self, name: str, *, session: Session | None = None) -> None:
+        """Take `edit` back: the model's answer counts again. Nothing is sent.
+
+        Args:
+            name: The agent.
+            session: As in `edit`.
+
+        Raises:
+            UnknownAgent: There is no such agent.
+            LedgerError: That could not be stored.
+        """
+        from agent_magic.api.editing import unedit  # noqa: PLC0415  # lazy: few runs are edited
+
+        unedit(self, name, session)
 
     def to_page(
         self,
@@ -309,23 +353,23 @@ class Run(Reading):
     ) -> Path:
         """Write the run as one HTML file that opens in any browser: pictures, numbers, answers, what-ifs, recording.
 
-        It is there at once and loads nothing, until somebody presses "Ask this run": then Python is loaded into the
-        page, and answers other what-ifs with the engine that ran it. It is scanned for keys first.
+        It opens at once and loads nothing, until the reader presses "Ask this run": then Python is loaded into the
+        page, and answers other what-ifs with the engine that ran it. It is scanned for secrets first.
 
         Args:
             path: The file to write.
-            texts: Whether what people and models wrote is in it, but for the names of agents.
-            redact: Returns what is written in place of a text.
-            allow: Marks of findings that are not keys.
+            texts: False to omit texts by people and models, except the names of agents.
+            redact: Returns the replacement of a text.
+            allow: Marks of findings that are not secrets.
             python: Where the page finds Pyodide: an address, by default that of its distribution, or a folder beside
-                the page with npm's `pyodide` in it. `None` leaves the button out, and the page has no script.
+                the page with npm's `pyodide` in it. `None` omits the button, and the page has no script.
 
         Returns:
             The file.
 
         Raises:
             DeclarationError: `python` is no address and no folder.
-            SecretFound: Something looks like a key; nothing was written.
+            SecretFound: A probable secret was found; nothing was written.
             AgentMagicError: The run cannot be recorded, or the file cannot be written.
         """
         scenarios = None if self.record.forecast else self.whatif(**nearby(self.record, MODELS[:3]))
@@ -361,41 +405,42 @@ class Run(Reading):
         most: Any = None,
         route: Any = None,
         outage: Any = None,
-        **misspelt: Any,
+        **options: Any,
     ) -> pd.DataFrame:
-        """Return what the run would have cost and taken: one row per combination of values. Nothing is sent.
+        """Forecast the run's cost and time under changed settings: one row per combination of values. Nothing is sent.
 
-        After a trial its measured scores stand beside: a score is never forecast, and `to_score` says what would tell.
-        Each argument is a value or a list of values; what is left out stays as it was. For the columns see
+        After a trial its measured scores are added: a score is never forecast, and `to_score` names the missing trial.
+        Each argument is a value or a list of values; omitted ones are as recorded. For the columns see
         `agent_magic.forecast.whatif`.
 
         Args:
             model: A model, or a mapping of agents to models.
-            concurrency: The most requests under way at once.
+            concurrency: Maximum requests at once.
             schedule: `ready`, `layers` or `sequential`.
             limits: Requests per minute, `Limits(...)`, a mapping of models to them, or `off`.
             cache: `auto`, `on` or `off`: whether shared contexts are cached.
-            batch: `True` sends it by batch, as `Policy(batch=True)` does: half the price, an hour for each layer.
-                `auto` does so as far as the deadline allows, `False` asks live.
+            batch: `True` sends batches, as `Policy(batch=True)` does: half the price, an hour for each layer. `auto`
+                does so as far as the deadline allows, `False` asks live.
             effort: An effort, or a mapping of agents to efforts.
-            drop: An agent, or a tuple of them, that is left out.
+            drop: An agent, or a tuple of them, to drop.
             prices: A mapping of models to `TokenPrice`.
-            cache_ttl: `5m`, `1h` or `auto`: how long a cached context lives.
-            rounds: The most rounds of each loop, no more than are reserved.
-            most: The most items of each map over an answer, no more than are reserved.
-            route: Of a run at several endpoints: `least loaded`, `round robin` or `in order`.
-            outage: When the provider cannot be reached, `(from_s, for_s)` in seconds of the run; for some of several
+            cache_ttl: `5m`, `1h` or `auto`: lifetime of a cached context.
+            rounds: Maximum rounds of each loop, at most the reserved ones.
+            most: Maximum items of each map over an answer, at most the reserved ones.
+            route: For a run at several endpoints: `least loaded`, `round robin` or `in order`.
+            outage: When the provider is unreachable, `(from_s, for_s)` in seconds of the run; for some of several
                 endpoints a mapping of their names to that.
-            **misspelt: None: the error names what was meant.
+            **options: Pass-through options of agents, such as `temperature`: a value, or a mapping of agents to values.
+                The error for others suggests a name.
 
         Raises:
-            DeclarationError: An argument or a value is not known, or misspelt.
+            DeclarationError: An argument or value is unknown, or misspelt.
             UnknownAgent: An agent is not in the plan.
         """
         given = {
             "model": model, "concurrency": concurrency, "schedule": schedule, "limits": limits, "cache": cache,
             "batch": batch, "effort": effort, "drop": drop, "prices": prices, "cache_ttl": cache_ttl,
-            "rounds": rounds, "most": most, "route": route, "outage": outage, **misspelt,
+            "rounds": rounds, "most": most, "route": route, "outage": outage, **options,
         }  # fmt: skip
         with Progress("scenarios") as progress:
             frame = whatif_frame(self.forecaster(), given, tell=progress.tell, log=self.forecasts)
@@ -404,7 +449,7 @@ class Run(Reading):
     def forecaster(self) -> Forecaster:
         """Return a forecaster for many what-ifs of this run; see `agent_magic.forecast.forecast`."""
         times_s = () if self.session is None else self.session.batch_times_s
-        return Forecaster(self.record, self.history, self.prices, times_s)
+        return Forecaster(self.record, self.history, self.prices, times_s, fits=self._fits)
 
     def forecast(  # noqa: PLR0913 - as in `whatif`
         self,
@@ -424,15 +469,14 @@ class Run(Reading):
         most: int | None = None,
         route: str | None = None,
         outage: Any = None,
-        **misspelt: Any,
+        **options: Any,
     ) -> Run:
         """Forecast one change of the run: a run like any other, labelled as a forecast. Nothing is sent.
 
-        Its frames, timeline, graph and summary are those of the run as it would have been; `run.record.forecast` says
-        what they stand on.
+        Its frames, timeline, graph and summary are those of the forecast; `run.record.forecast` has its basis.
 
         Args:
-            policy: How to run; `None` is as it was recorded. The other arguments come on top.
+            policy: The policy; `None` for the recorded one. The other arguments change it.
             model: As in `whatif`, and so on: one value each.
             concurrency: See `whatif`.
             schedule: See `whatif`.
@@ -447,16 +491,16 @@ class Run(Reading):
             most: See `whatif`.
             route: See `whatif`.
             outage: See `whatif`.
-            **misspelt: None: the error names what was meant.
+            **options: Pass-through options, such as `temperature`, as in `whatif`.
 
         Raises:
-            DeclarationError: An argument or a value is not known, misspelt, or several.
+            DeclarationError: An argument or value is unknown, misspelt, or a list.
             UnknownAgent: An agent is not in the plan.
         """
         given = {
             "model": model, "concurrency": concurrency, "schedule": schedule, "limits": limits, "cache": cache,
             "batch": batch, "effort": effort, "drop": drop, "prices": prices, "cache_ttl": cache_ttl,
-            "rounds": rounds, "most": most, "route": route, "outage": outage, **misspelt,
+            "rounds": rounds, "most": most, "route": route, "outage": outage, **options,
         }  # fmt: skip
         record = forecast_one(self.forecaster(), policy, given).record
         return Run(record or self.record, history=self.history, prices=self.prices, session=self.session)
@@ -471,16 +515,16 @@ class Run(Reading):
     ) -> Chart:
         """Draw dollars against seconds, or against score, with the settings that no other one beats on both.
 
-        By seconds it draws what `run.whatif(...)` returned, with the run; by score the last `run.trial(...)`, measured
+        By seconds it draws a frame of `run.whatif(...)`, with the run; by score the last `run.trial(...)`, measured
         with whiskers, and rings for the scenarios of a what-if at the models' measured scores.
 
         Args:
-            frame: What `run.whatif(...)` returned; by seconds `None` asks for one to sixteen concurrent requests and
+            frame: A frame of `run.whatif(...)`; by seconds, `None` forecasts one to sixteen concurrent requests and
                 three models.
-            by: `seconds` or `score`; by default score where a trial was made and no frame is given, else seconds.
+            by: `seconds` or `score`; default score after a trial without a frame, else seconds.
             chosen: By seconds the label of a row to mark, such as `frame["cost_usd"].idxmin()`; by score a setting,
                 such as `trial.chosen`; `None` marks none.
-            theme: How it is coloured: `auto` follows the page, or `light`, `dark`.
+            theme: The colours: `auto` follows the page, or `light`, `dark`.
 
         Raises:
             DeclarationError: `by` is neither, or there is no trial to draw by score.
@@ -495,5 +539,8 @@ class Run(Reading):
         return front_chart(last_compared(self.trials), scored, chosen=chosen, theme=theme)
 
     def explore(self) -> None:
-        """Show a panel for what-ifs: the forecast, its timeline, the trade-off; after a trial also measured scores."""
+        """Show a panel for what-ifs: the forecast, its timeline, the trade-off; after a trial also measured scores.
+
+        It needs a notebook. A script is told so, and to use `whatif`.
+        """
         explore(Explorer(self.forecaster(), last_compared(self.trials) if self.trials else None))

@@ -1,4 +1,4 @@
-"""Looking for keys in what is to be shared."""
+"""The scan for secrets before sharing."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ def check_for_secrets(
     allow: Iterable[str] = (),
     redact: Callable[[str], str] | None = None,
 ) -> None:
-    """Scan what is to be shared for keys.
+    """Scan data for secrets before it is shared.
 
     Raises:
-        SecretFound: Something looks like a key.
+        SecretFound: A probable secret was found.
     """
     found = not_allowed(_look(lines_of(records, redact), name, notebook, cells), allow)
     if found:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import sys
 import time
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, TypeAlias, cast
 
 from agent_magic.declare.agent import DEFAULT_MODEL
 from agent_magic.declare.validation import must_be
@@ -24,35 +25,41 @@ from agent_magic.live.sharing import Sharing
 from agent_magic.measure.scores import GradeBook
 from agent_magic.measure.telemetry import Telemetry
 from agent_magic.providers.anthropic.client import as_provider
+from agent_magic.providers.capabilities import check_plan, no_cheaper_model, unsent_schema
 from agent_magic.record.history import History
-from agent_magic.record.prices import Prices, near_model
+from agent_magic.record.prices import Prices, TokenPrice, checked_prices, near_model
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from anthropic import AsyncAnthropic
 
+    from agent_magic.api.run import Run
+    from agent_magic.declare.plan import Plan
+    from agent_magic.engine.policy import Policy
+    from agent_magic.forecast.advice.finding import Finding
     from agent_magic.live.batching import Collected
     from agent_magic.providers.base import Provider
     from agent_magic.record.ledger.batches import BatchBook
     from agent_magic.record.ledger.grades import Graded
     from agent_magic.record.ledger.store import SqliteLedger
-    from agent_magic.record.prices import TokenPrice
     from agent_magic.record.results import RunRecord
 
+LOG = logging.getLogger("agent_magic")
 ACCEPTED = 200
-"""What an earlier session was answered, so its key is known to be accepted."""
+"""The response of an earlier session, so its key is known to be accepted."""
 LATELY: Final = timedelta(minutes=1)
-"""For so long a request counts against rate limits."""
+"""Time for which a request counts against rate limits."""
 Tell: TypeAlias = Callable[[str], None]
+IsApplied: TypeAlias = "Callable[[Run, Finding], bool]"
 
 
 class Session:
-    """What several runs share: the provider, its rate limits, the slots, the ledger, how earlier answers went.
+    """State shared by several runs: provider, rate limits, slots, ledger, history.
 
-    Without one, each `plan.run` learns the rate limits anew, and two runs at once may have twice their `concurrency`
-    under way. With one, they keep one set of limits, share as many slots as the larger concurrency, and start the
-    agents first that took longest before.
+    Without one, each `plan.run` learns the rate limits again, and two concurrent runs may have twice their
+    `concurrency`. With one, they share one set of limits and as many slots as the larger concurrency, and start the
+    longest agents first.
 
         async with am.Session(ledger=am.Ledger("runs.sqlite3")) as session:
             first = await plan.run(session=session)
@@ -61,27 +68,33 @@ class Session:
     As a context manager it keeps connections open between runs. The notebook's own runs share one too.
 
     Args:
-        client: Who answers, as in `Plan.run`.
-        ledger: Where answers are kept and reused from; none by default. A function is asked whenever it is needed.
-        prices: Your own prices by model, counted before the list.
-        limits: Rate limits that you know, by model or model class. Others are learned.
-        tell: Called with the name of each model without a price; a Python warning by default.
-        alerts: What runs are watched for, such as `am.Alerts("p95 > 30")`; nothing by default.
-        telemetry: Emits runs to OpenTelemetry: `am.Telemetry()`; off by default.
+        client: The provider, as in `Plan.run`.
+        ledger: The ledger; default none. A function is called on each use.
+        prices: Your own prices by model, which win over the list.
+        limits: Known rate limits, by model or model class. Others are learned.
+        tell: Called with immediate messages: the name of each model without a price, by default a Python warning, and
+            repeated calls of a tool or task, by default logged.
+        alerts: Alerts of runs, such as `am.Alerts("p95 > 30")`; default none.
+        telemetry: Emits runs to OpenTelemetry: `am.Telemetry()`; default off.
 
     Attributes:
-        client: Who answers.
+        client: The provider.
         prices: Your own prices by model.
-        pacer: Keeps the rate limits, for all runs together.
-        grades: What answers were found to be worth, whatever the run.
-        alerts: What the runs that begin from now on are watched for.
-        telemetry: Emits runs that are over to OpenTelemetry; `None` emits nothing.
-        time_factor: Of a mock server, how long it takes of what a model usually does.
-        recent: The runs that ended in the minute before the last one did, and that one.
+        pacer: Keeps the rate limits of all runs together.
+        grades: Grades of answers, from any run.
+        alerts: Alerts of future runs.
+        telemetry: Emits finished runs to OpenTelemetry; `None` emits nothing.
+        time_factor: Speed of a mock server relative to a model.
+        is_applied: Returns True if the declarations have a change of a run's advice; set by a notebook.
+        recent: The runs that ended in the minute before the last one, and that one.
+        listeners: Are told of each run of a session for which nobody has said whom to ask: a notebook that is connected
+            elsewhere says who is asked.
 
     Raises:
         DeclarationError: `limits` is not a mapping of models to `Limits`, or `ledger` is not a ledger.
     """
+
+    listeners: ClassVar[list[Callable[[Session], None]]] = []
 
     def __init__(
         self,
@@ -100,7 +113,7 @@ class Session:
             raise must_be("alerts", "am.Alerts(...)", alerts)
         if not (telemetry is None or isinstance(telemetry, Telemetry)):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise must_be("telemetry", "am.Telemetry(...)", telemetry)
-        self.client, self._ledger = as_provider(client), ledger
+        self.client, self._ledger, self._is_chosen = as_provider(client), ledger, client is not None
         self.alerts, self.telemetry = alerts, telemetry
         self.prices: Mapping[str, TokenPrice] = {} if prices is None else prices
         self.pacer = _pacer_of(self.client, checked_limits(limits, self.client))
@@ -109,14 +122,29 @@ class Session:
         self._account: str | None = None
         self.time_factor = 1.0
         self._shared: tuple[object, Sharing | None] | None = None
+        self.is_applied: IsApplied = lambda _run, _change: False
         self.recent: list[RunRecord] = []
+        self._said: set[str] = set()
 
     def __repr__(self) -> str:
         return f"Session({self.client!r})"
 
+    def say(self, text: str) -> None:
+        """Show an immediate message, by `tell` or in the log.
+
+        Args:
+            text: The message.
+        """
+        (self._tell or LOG.warning)(text)
+
+    def say_whom(self) -> None:
+        """Tell who is asked, where nobody has chosen it."""
+        for tell in self.listeners if not self._is_chosen else ():
+            tell(self)
+
     @property
     def ledger(self) -> SqliteLedger | None:
-        """Where answers are kept; `None` keeps none."""
+        """The ledger, if there is one."""
         return self._ledger() if callable(self._ledger) else self._ledger
 
     @cached_property
@@ -132,7 +160,8 @@ class Session:
     def history(self) -> History:
         """How earlier answers went, those of the ledger first."""
         ledger = self.ledger
-        return History(ledger.history() if ledger is not None else ()).moved(self.time_factor)
+        rows, earlier = ((), None) if ledger is None else (ledger.history(), ledger.seen_runs)
+        return History(rows, earlier=earlier).moved(self.time_factor, self.client.endpoint)
 
     @property
     def batch_times_s(self) -> list[float]:
@@ -141,20 +170,23 @@ class Session:
         return [] if ledger is None else ledger.batches.times_s(self.client.endpoint)
 
     def price_book(self, tell: Tell | None = None) -> Prices:
-        """Return what tokens cost: your own prices, then the list of whoever answers.
+        """Return the prices: your own, the provider's, then its list.
 
         Args:
-            tell: In place of the session's: called with the name of each model without a price.
+            tell: Replaces the session's: called with the name of each model without a price.
         """
-        return Prices(self.prices, tell or self._tell, seller=self.client.price_list)
+        client = self.client
+        every = TokenPrice(0.0, 0.0) if client.is_free else None
+        own = {**client.prices, **checked_prices(self.prices)}
+        return Prices(own, tell or self._tell, seller=client.price_list, every=every)
 
     def wrong_models(self, models: Iterable[str | None]) -> list[str]:
-        """Say which names of models are none of whoever answers, with what may have been meant.
+        """Return errors for names that are no models of the provider, with suggestions.
 
-        Of a server of your own nobody knows, and a name with a price of your own counts as known.
+        Nothing is known of your own server's models, and a name with your own price counts as known.
 
         Args:
-            models: The names; `None` is left out.
+            models: The names; `None` is skipped.
         """
         if not (lacking := list(filter(self.client.lacks_model, filter(None, models)))):
             return []
@@ -171,35 +203,53 @@ class Session:
         for said in self.wrong_models(models):
             raise DeclarationError(said, hint="If it is new, give it a price: %agents prices, or prices=.")
 
-    def connect(self, client: Provider | AsyncAnthropic | None, *, time_factor: float = 1.0) -> None:
-        """Connect to another provider, from the next run on. Its limits are learned anew, and a mock server's speed.
+    def check_plan(self, plan: Plan, policy: Policy) -> None:
+        """Refuse a plan that the provider cannot run: a name that is no model, an option it lacks.
 
         Args:
-            client: Who answers, as in `Plan.run`.
-            time_factor: As the attribute: 0.1 for a mock server with `latency="x0.1"`.
+            plan: The plan.
+            policy: How to run.
+
+        Raises:
+            DeclarationError: The first error.
+            PlanError: The policy demands batches, and the provider has none.
         """
-        self.client, self._account, self.recent = as_provider(client), None, []
+        self.check_models(sorted(plan.asked))
+        check_plan(plan, policy, self.client)
+        for note in (unsent_schema(plan, self.client), no_cheaper_model(plan, policy, self.client)):
+            if note and note not in self._said:
+                self._said.add(note)
+                self.say(note)
+
+    def connect(self, client: Provider | AsyncAnthropic | None, *, time_factor: float = 1.0) -> None:
+        """Connect to another provider, from the next run on. Its limits are learned again, and a mock server's speed.
+
+        Args:
+            client: The provider, as in `Plan.run`.
+            time_factor: The attribute: 0.1 for a mock server with `latency="x0.1"`.
+        """
+        self.client, self._account, self.recent, self._is_chosen = as_provider(client), None, [], True
         self.pacer, self.time_factor = _pacer_of(self.client), time_factor
         if "history" in vars(self):
-            self.history = self.history.moved(time_factor)
+            self.history = self.history.moved(time_factor, self.client.endpoint)
 
     def set_limits(self, model: str, limits: Limits) -> None:
-        """Set the rate limits of a model and its class. What was learned of other limits is learned anew.
+        """Set the rate limits of a model and its class. Other learned limits are forgotten.
 
         Args:
             model: The model, or its class.
-            limits: What you know of them.
+            limits: The known limits.
         """
         given = {**self.pacer.given, self.client.limit_class(model): limits}
         self.pacer, self._account = _pacer_of(self.client, given), None
 
     async def cancel_batches(self, ids: Iterable[str] = ()) -> list[str]:
-        """Cancel batches of the ledger, such as `ledger.batches.open()` lists. Returns which.
+        """Cancel batches of the ledger, such as those of `ledger.batches.open()`. Return the cancelled ones.
 
-        What was answered by then is billed; `collect_batches` gets it.
+        Answers so far are billed; `collect_batches` gets them.
 
         Args:
-            ids: Their names; none means all that are open.
+            ids: Their names; empty for all open ones of this notebook or script.
 
         Raises:
             CallError: The provider refused.
@@ -213,7 +263,7 @@ class Session:
         The next run that asks the same reuses them. Nothing is sent, and those that have not ended are not waited for.
 
         Args:
-            ids: Their names; none means all that are open.
+            ids: Their names; none means all open ones that this notebook or script has sent.
 
         Raises:
             CallError: The provider cannot be asked, or refused.
@@ -223,7 +273,7 @@ class Session:
 
     def _batch_book(self) -> BatchBook:
         if self.ledger is None:
-            raise PlanError("Without a ledger no batch is known. Give ledger=am.Ledger('FILE').")
+            raise PlanError("Batches need a ledger. Give ledger=am.Ledger('FILE').")
         return self.ledger.batches
 
     def set_price(self, model: str, price: TokenPrice) -> None:
@@ -254,19 +304,19 @@ class Session:
             self.ledger.grades.keep(rows)
 
     def graded(self, job: str) -> list[Graded]:
-        """Return what answers to a job were found to be worth, in earlier sessions too.
+        """Return grades of answers to a job, from earlier sessions too.
 
         Args:
-            job: The fingerprint of what was asked; see `agent_magic.declare.models.job_of`.
+            job: Fingerprint of the job; see `agent_magic.declare.models.job_of`.
         """
         ledger, where = self.ledger, self.client.endpoint
         return self.grades.of_job(job, where) if ledger is None else ledger.grades.of(job, where)
 
     def recall_limits(self) -> None:
-        """Go on from the rate limits that earlier sessions have learned with this key, once for each key.
+        """Restore the rate limits learned by earlier sessions with this key, once for each key.
 
-        So the first run of a returning user has no trial request and is not refused. The ledger keeps a hash of the
-        account and what its limits are, never a key. The next response corrects what has changed since.
+        So the first run of a returning user needs no trial request and is not refused. The ledger keeps a hash of the
+        account and its limits, never a key. The next response corrects changes.
         """
         client = self.client
         account, ledger = client.account, self.ledger
@@ -288,7 +338,7 @@ class Session:
             ledger.remember_limits(self._account, self.client.endpoint, memory)
 
     def sharing(self) -> Sharing | None:
-        """Return what divides the rate limits with other kernels; `None` where no file of a ledger connects them."""
+        """Divides the rate limits with other kernels; `None` without a common ledger file."""
         ledger, account = self.ledger, self.client.account
         if ledger is None or account is None:
             return None
@@ -336,7 +386,7 @@ def _is_running(ask: Callable[[], object]) -> bool:
 
 
 def session_of(session: Session | None, **given: object) -> Session:
-    """Return the session that a call names, or one of its own from `client`, `ledger`, `prices` and `limits`.
+    """Return the given session, or a new one from `client`, `ledger`, `prices` and `limits`.
 
     Raises:
         PlanError: Both are given.

@@ -35,23 +35,23 @@ def share(
     redact: Callable[[str], str] | None = None,
     texts: bool = True,
 ) -> dict[str, Any]:
-    """Scan runs for keys, write them to a cassette, and check that it replays in a clean process.
+    """Scan runs for secrets, write them to a cassette, and check that it replays in a clean process.
 
     Args:
-        runs: What a reader needs.
+        runs: The runs.
         path: Where to write.
-        notebook: The saved notebook, to be scanned too.
+        notebook: The saved notebook, scanned too.
         cells: Texts of cells that may not be saved yet.
-        allow: Marks of findings that are not keys.
-        redact: Returns what is written in place of a text, as in `Run.save`.
-        texts: Whether texts go into the file.
+        allow: Marks of allowed findings.
+        redact: Returns the replacement of a text, as in `Run.save`.
+        texts: False to omit texts.
 
     Returns:
-        The stamp: versions, source, date, sha256. The frames of the runs carry it in `attrs["provenance"]`.
+        The stamp: versions, source, date, sha256. The frames of the runs have it in `attrs["provenance"]`.
 
     Raises:
-        SecretFound: Something looks like a key; nothing was written.
-        AgentMagicError: The cassette does not replay as the run was.
+        SecretFound: A probable secret was found; nothing was written.
+        AgentMagicError: The cassette does not replay as the run.
         OSError: The file cannot be written.
     """
     chosen, cassette = [runs] if isinstance(runs, Run) else runs, given_path(path, AgentMagicError)

@@ -6,7 +6,7 @@ import functools
 from typing import TYPE_CHECKING, Any
 
 from agent_magic.machine import in_browser
-from agent_magic.providers.anthropic.client import SERVED
+from agent_magic.providers.http.transport import SERVED
 from agent_magic.simulator import child
 
 if TYPE_CHECKING:

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
 from agent_magic.api.plan import Plan
 from agent_magic.declare.agent import Agent
 from agent_magic.declare.changes import with_options
 from agent_magic.declare.models import job_of
+from agent_magic.declare.units import plural
 from agent_magic.declare.validation import check_integer, check_positive, is_word, must_be
 from agent_magic.engine.policy import Policy, as_policy
 from agent_magic.errors import DeclarationError, PlanError
 from agent_magic.measure.intervals import stratified
 from agent_magic.measure.judge import Judge, judged
-from agent_magic.measure.scores import FEW, answer_key, answers_of, grade_by, why_not
+from agent_magic.measure.metrics import total_cost
+from agent_magic.measure.scores import FEW, NO_TRUTH, answer_key, answers_of, grade_by, why_not
 from agent_magic.measure.trial import Setting, Stopped, Trial, Tried
 from agent_magic.measure.truths import check_truths, grade_truth, score_answers
 from agent_magic.record.prices import Prices, asking_usd
@@ -27,14 +29,14 @@ if TYPE_CHECKING:
     from agent_magic.api.run import Run
     from agent_magic.api.session import Session
     from agent_magic.measure.scores import Answered, Grade, Grader
-    from agent_magic.record.results import AgentResult
+    from agent_magic.record.results import AgentResult, RunRecord
 
 Until = Literal["decided"]
 
 
 @dataclass(frozen=True, slots=True)
 class TrialOptions:
-    """What a trial is asked for; see `Run.trial`."""
+    """The options of a trial; see `Run.trial`."""
 
     target: str
     settings: tuple[Setting, ...]
@@ -47,7 +49,7 @@ class TrialOptions:
     seed: int = 0
 
     def check(self) -> None:
-        """Raise `DeclarationError` for the first that is not what it must be."""
+        """Raise `DeclarationError` for the first invalid option."""
         check_integer("n", self.n)
         check_positive("margin", self.margin, 1.0)
         check_positive("error_rate", self.error_rate, 0.5)
@@ -58,31 +60,53 @@ class TrialOptions:
 
 
 async def run_trial(run: Run, options: TrialOptions, policy: Policy | None, session: Session) -> Trial:
-    """Run a trial. The rows that the run has answered under a setting are not asked again.
+    """Run a trial. Rows answered by the run under a setting are not asked again.
 
     Args:
         run: The run whose rows are tried.
-        options: What is asked for.
-        policy: How to run; its budget is that of the whole trial.
-        session: Who answers.
+        options: The options.
+        policy: How to run; its budget covers the whole trial.
+        session: The provider.
 
     Raises:
         PlanError: The target has no rows; nothing was sent.
-        DeclarationError: An option is wrong, or scores are not between 0 and 1 and it should stop when decided.
+        DeclarationError: An option is invalid, or scores are not between 0 and 1 with `until="decided"`.
     """
     options.check()
     session.check_models(one.model for one in options.settings)
-    answers = rows_to_try(run, options.target, truth=options.truth, grader=options.grader)
-    return await _Trial(run, options, as_policy(policy), session, answers).run()
+    rows = rows_to_try(run, options.target, truth=options.truth, grader=options.grader)
+    policy = as_policy(policy)
+    for setting in options.settings:  # the later ones too, before the first is paid for
+        session.check_plan(_plan_of(run, setting, rows.all[:1]), policy)
+    return await _Trial(run, options, policy, session, rows).run()
 
 
-def rows_to_try(run: Run, target: str, *, truth: Any = None, grader: Grader | Judge | None = None) -> list[Answered]:
-    """Return the rows of a trial, its grader tried on answers that are there: so none is paid for and then not graded.
+class Rows(NamedTuple):
+    """The rows of a trial.
+
+    Attributes:
+        all: The answers of the run, one per row.
+        gradable: Those that can be graded: with a truth, or by a function or a judge all of them.
+    """
+
+    all: Sequence[Answered]
+    gradable: Sequence[Answered]
+
+    @property
+    def words(self) -> str:
+        """Return the number of rows with a truth in words; empty if all can be graded."""
+        if len(self.gradable) == len(self.all):
+            return ""
+        return f"{len(self.gradable):,} of {plural(len(self.all), 'row')} have a truth: only those are asked."
+
+
+def rows_to_try(run: Run, target: str, *, truth: Any = None, grader: Grader | Judge | None = None) -> Rows:
+    """Return the rows of a trial, after trying its grader on existing answers, so that all paid answers can be graded.
 
     Args:
         run: The run whose rows are tried.
-        target: What is graded.
-        truth: What answers are held against.
+        target: The graded agent or field.
+        truth: The truth.
         grader: A function or a judge.
 
     Raises:
@@ -100,13 +124,16 @@ def rows_to_try(run: Run, target: str, *, truth: Any = None, grader: Grader | Ju
         why = "asks for several rows at once (--group)" if part.asked else "has no answer of a model of its own"
         raise PlanError(f"A trial asks row by row, and {name!r} {why}. Declare it without, run, try, and put it back.")
     if truth is not None:
-        check_truths(grade_truth(answers, target, _by_key(answers, truth)), target)
-    elif grader is not None and not isinstance(grader, Judge):
+        found = grade_truth(answers, target, _by_key(answers, truth))
+        check_truths(found, target)
+        known = zip(answers, found.grades, strict=True)
+        return Rows(answers, [one for one, grade in known if grade.error != NO_TRUTH])
+    if grader is not None and not isinstance(grader, Judge):
         some = [one for one in answers if one.result.status == "succeeded"][:FEW]
         grades = grade_by(some, target, grader)
         if grades and all(one.error is not None for one in grades):
-            raise DeclarationError(f"The grader fails on the answers that are there. {why_not(grades)}")
-    return answers
+            raise DeclarationError(f"The grader fails on the existing answers. {why_not(grades)}")
+    return Rows(answers, answers)
 
 
 class _Trial:
@@ -114,23 +141,25 @@ class _Trial:
 
     Args:
         run: The run whose rows are tried.
-        options: What is asked for.
+        options: The options.
         policy: How to run.
-        session: Who answers.
-        answers: The run's own answers, one per row.
+        session: The provider.
+        rows: The run's own answers, one per row, and which of them can be graded.
     """
 
-    def __init__(
-        self, run: Run, options: TrialOptions, policy: Policy, session: Session, answers: Sequence[Answered]
-    ) -> None:
+    def __init__(self, run: Run, options: TrialOptions, policy: Policy, session: Session, rows: Rows) -> None:
         self._run, self._options, self._policy, self._session = run, options, policy, session
-        self._answers, self._prices = answers, session.price_book(_untold)
+        self._answers, self._gradable = rows
+        self._prices = session.price_book(_untold)
+        self._bought = _bought(run.record, [one.result for one in self._answers])
         self._tried: list[list[Tried]] = [[] for _ in options.settings]
+        self._priced: list[set[str]] = [set() for _ in options.settings]
         self._spent: float | None = 0.0
+        self._committed_usd = 0.0
         self._simulated = self._is_capped = False
 
     async def run(self) -> Trial:
-        """Ask batch by batch, until it is decided or nothing is left to ask. Stopped, the run keeps what was graded."""
+        """Ask batch by batch, until it is decided or complete. If stopped, the run keeps the grades so far."""
         try:
             return self._found(await self._ask_all())
         except asyncio.CancelledError:
@@ -140,7 +169,7 @@ class _Trial:
 
     async def _ask_all(self) -> Stopped:
         options, racing = self._options, list(range(len(self._options.settings)))
-        batches = _batches(self._answers, options)
+        batches = _batches(self._gradable, _with_keys(options, self._answers))
         total = sum(map(len, batches)) * len(racing)
         with Progress("answers") as progress:
             for batch in batches:
@@ -166,6 +195,9 @@ class _Trial:
             options.settings,
             tuple(map(tuple, self._tried)),
             rows=len(self._answers),
+            asked=_asked(self._answers),
+            gradable=len(self._gradable),
+            by_truth=options.truth is not None,
             others_usd=_others_usd(self._run, self._answers, self._prices),
             margin=options.margin,
             error_rate=options.error_rate,
@@ -180,12 +212,16 @@ class _Trial:
         base = self._run
         plan = _plan_of(base, self._options.settings[place], batch)
         done = await plan.run(self._capped(), session=self._session, resume=base)
-        self._pay(done.totals.cost_usd if done.record.attempts else 0.0)
+        self._pay(total_cost(done.record.results) if done.record.attempts else 0.0, done.record.committed_usd)
         self._is_capped = self._is_capped or any(one.kind == "BudgetExceeded" for one in done.record.results)
         self._simulated = self._simulated or done.record.simulated
         done.grades = base.grades
         grades = await self._grades(done)
-        self._tried[place] += [self._tried_one(done, *one) for one in grades]
+        bought = _bought(done.record, [result for result, _ in grades]) | self._bought
+        self._tried[place] += [
+            self._tried_one(answer_key(done.record, result), bought, self._priced[place], result, grade)
+            for result, grade in grades
+        ]
 
     async def _grades(self, done: Run) -> list[tuple[AgentResult, Grade]]:
         options, answers = self._options, answers_of(done.record, self._options.target)
@@ -194,7 +230,7 @@ class _Trial:
                 none = judged(options.grader, options.target, answers, {})
                 return [(one.result, grade) for one, grade in zip(answers, none, strict=True)]
             frame = await done.judge(options.target, options.grader, policy=self._capped(), session=self._session)
-            self._pay(frame.attrs["cost_usd"])
+            self._pay(frame.attrs["cost_usd"], frame.attrs["committed_usd"])
             name = options.grader.name
         else:
             how: Any = {"truth": _by_key(self._answers, options.truth), "grader": options.grader, "part": True}
@@ -208,47 +244,51 @@ class _Trial:
         ]
         return list(zip(answered, grades, strict=True))
 
-    def _tried_one(self, done: Run, result: AgentResult, grade: Grade) -> Tried:
-        """Return an answer with what it cost when the run or the trial bought it, or else what its tokens cost."""
-        if result.status != "succeeded":
+    def _tried_one(
+        self, key: str, bought: Mapping[str, AgentResult], priced: set[str], result: AgentResult, grade: Grade
+    ) -> Tried:
+        """Return an answer with the cost paid by the run or trial, or else the price of its tokens."""
+        if result.status != "succeeded" or key in priced:  # equal rows have the dollars of one
             return Tried(result.name, grade, None, None)
+        priced.add(key)
         if not result.is_served:
             return Tried(result.name, grade, result.cost_usd, result.work_s)
-        base = self._run.record
-        earlier = base.results[base.plan.number(result.name)]
-        bought = earlier if answer_key(base, earlier) == answer_key(done.record, result) else result
-        work_s = None if bought.is_served else bought.work_s  # the ledger does not say how long an answer took
-        cost_usd = asking_usd(bought, self._prices)
-        return Tried(result.name, grade, cost_usd, work_s, by_tokens=bought.is_served)
+        one = bought.get(key, result)
+        work_s = None if one.is_served else one.work_s  # the ledger does not say how long an answer took
+        return Tried(result.name, grade, asking_usd(one, self._prices), work_s, by_tokens=one.is_served)
 
-    def _pay(self, cost_usd: float | None) -> None:
+    def _pay(self, cost_usd: float | None, committed_usd: float | None) -> None:
         self._spent = None if self._spent is None or cost_usd is None else self._spent + cost_usd
+        self._committed_usd += committed_usd or 0.0
 
     def _left(self) -> float | None:
-        """Return the dollars that are left; 0 also where nobody knows what was spent. `None` is without a budget."""
+        """Return the dollars that are left, what may have been billed untold taken off. `None` is without a budget."""
         budget = self._policy.budget_usd
-        return None if budget is None else 0.0 if self._spent is None else max(0.0, budget - self._spent)
+        return None if budget is None else max(0.0, budget - self._committed_usd)
 
     def _capped(self) -> Policy:
         left = self._left()
         return self._policy if left is None else replace(self._policy, budget_usd=max(left, 1e-9))
 
 
-def trial_plans(run: Run, options: TrialOptions) -> list[Plan]:
-    """Return what a trial would run: a plan per setting, of the rows that it takes; with `until`, of all of them.
+def trial_plans(run: Run, options: TrialOptions) -> tuple[list[Plan], str]:
+    """Return the plans of a trial, one per setting, with its sampled rows; with `until`, all rows.
+
+    Also return the number of rows with a truth in words; empty if all can be graded.
 
     Args:
         run: The run whose rows are tried.
-        options: What is asked for.
+        options: The options.
 
     Raises:
         PlanError: The target has no rows that could be asked one by one.
-        DeclarationError: `n` is wrong, or the truth or the function does not fit. Without either there is a price.
+        DeclarationError: `n` is invalid, or the truth or the function does not fit. Without either there is a price.
     """
     check_integer("n", options.n)
-    answers = rows_to_try(run, options.target, truth=options.truth, grader=options.grader)
-    rows = [one for batch in _batches(answers, options) for one in batch]
-    return [_plan_of(run, setting, rows) for setting in options.settings]
+    found = rows_to_try(run, options.target, truth=options.truth, grader=options.grader)
+    batches = _batches(found.gradable, _with_keys(options, found.all))
+    rows = [one for batch in batches for one in batch]
+    return [_plan_of(run, setting, rows) for setting in options.settings], found.words
 
 
 def _plan_of(run: Run, setting: Setting, rows: Sequence[Answered]) -> Plan:
@@ -259,9 +299,9 @@ def _plan_of(run: Run, setting: Setting, rows: Sequence[Answered]) -> Plan:
 
 
 def _batches(answers: Sequence[Answered], options: TrialOptions) -> list[list[Answered]]:
-    """Choose rows: all in a random order where it stops when decided, else a sample with the shares of the whole.
+    """Choose rows: all in random order with `until`, else a sample with the proportions of the whole.
 
-    A confidence sequence needs each next row to be a random one, so there the order is not balanced.
+    A confidence sequence needs each next row to be random, so its order is not balanced.
     """
     if options.until is None:
         return [[answers[place] for place in stratified(_strata(answers, options), options.n, options.seed)]]
@@ -269,9 +309,14 @@ def _batches(answers: Sequence[Answered], options: TrialOptions) -> list[list[An
     return [order[at : at + options.n] for at in range(0, len(order), options.n)]
 
 
+def _with_keys(options: TrialOptions, answers: Sequence[Answered]) -> TrialOptions:
+    """Return the options with truths by row key, if they were listed for all rows."""
+    return replace(options, truth=_by_key(answers, options.truth))
+
+
 def _strata(answers: Sequence[Answered], options: TrialOptions) -> list[str]:
-    """Return the stratum of each row: its truth, or else what the run answered, where these are few words."""
-    truths = _by_key(answers, options.truth)
+    """Return the stratum of each row: its truth, or else the run's answer, if these are few words."""
+    truths = options.truth
     if isinstance(truths, str):
         found = [str(one.row.get(truths)) for one in answers]
     elif truths is not None:
@@ -282,25 +327,36 @@ def _strata(answers: Sequence[Answered], options: TrialOptions) -> list[str]:
 
 
 def _untold(_: str) -> None:
-    """Say nothing of a model without a price: whoever ran it was told."""
+    """Ignore a model without a price: the runner was told."""
+
+
+def _bought(record: RunRecord, results: Sequence[AgentResult]) -> dict[str, AgentResult]:
+    """Return the result that paid for each fingerprint, possibly shared with equal rows."""
+    return {answer_key(record, one): one for one in results if one.status == "succeeded" and not one.is_shared}
+
+
+def _asked(answers: Sequence[Answered]) -> int:
+    """Return how many rows of a run are asked, those left out that share the answer of an equal one."""
+    return sum(not one.result.is_shared for one in answers)
 
 
 def _others_usd(run: Run, answers: Sequence[Answered], prices: Prices) -> float | None:
-    """Return what asking the agents of a run costs whose answers are not tried; `None` is unknown."""
+    """Return the cost of a run's agents whose answers are not tried; `None` if unknown."""
     tried = {one.result.name for one in answers}
-    costs = [asking_usd(one, prices) for one in run.record.results if one.name not in tried and one.attempts]
+    others = [one for one in run.record.results if one.name not in tried and one.attempts and not one.is_shared]
+    costs = [asking_usd(one, prices) for one in others]
     known = [cost for cost in costs if cost is not None]
     return sum(known) if len(known) == len(costs) else None
 
 
 def tried_job(run: Run, target: str) -> str:
-    """Return the fingerprint of what a trial's agents are asked, whatever the model, the effort and the row."""
+    """Return the fingerprint of a trial's requests without model, effort and row."""
     agent = run.plan.agents[run.plan.numbers([target.partition(".")[0]])[0]]
     return "" if not isinstance(agent, Agent) else job_of(replace(agent, effort=None))
 
 
 def trials_before(run: Run) -> list[Trial]:
-    """Return the trials of the session whose agents this run asks the same: they count for its rows.
+    """Return the session's trials with the same requests, which count for this run's rows.
 
     Args:
         run: The run.
@@ -311,7 +367,9 @@ def trials_before(run: Run) -> list[Trial]:
         name = trial.target.partition(".")[0]
         if (name in run.plan.groups or name in run.plan.index) and tried_job(run, trial.target) == job:
             answers = answers_of(run.record, trial.target)
-            found.append(replace(trial, rows=len(answers), others_usd=_others_usd(run, answers, prices)))
+            found.append(
+                replace(trial, rows=len(answers), asked=_asked(answers), others_usd=_others_usd(run, answers, prices))
+            )
     return found
 
 

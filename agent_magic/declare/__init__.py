@@ -1,1 +1,1 @@
-"""What the user says: agents, their prompts, and the plan they make."""
+"""Declarations: agents, prompts, and plans."""

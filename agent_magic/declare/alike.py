@@ -1,12 +1,12 @@
-"""Steps that are alike: the places reserved for the items of one answer, of which most may stay unused.
+"""Equal steps: places reserved for the items of one answer, of which most may stay unused.
 
-They differ in their names and in which item they are for, and in nothing else: who they wait for, who waits for them,
-what they ask and of whom. Whatever prepares a plan or a run asks the first of them, and says of the others the same.
-So thousands of places cost little more than one before they are needed.
+They differ only in their names and item numbers: parents, children and requests are the same. Code that prepares a plan
+or a run handles the first of them, and copies the result to the others. So thousands of unused places cost little.
 """
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _OWN = frozenset({"name", "part", "template"})
-"""What places have of their own; a template is that of the prompt."""
+"""Fields that differ between places; `template` is the prompt's."""
 
 
 class Copied:
@@ -27,10 +27,10 @@ class Copied:
 
 
 class Place:
-    """A step without its fields, but for its name: the first that is asked for fills in all, and it is a step.
+    """A step with only its name: the first access to another field fills all in, and makes it a step.
 
-    Of two thousand places a few are needed, and to fill in all of them cost more than the rest of making a plan.
-    It is a class of its own, since `__getattr__` would make each field of every step cost twice as much.
+    Of two thousand places few are needed, and filling in all of them cost more than the rest of making a plan. It is a
+    separate class, since `__getattr__` would double the cost of each field of every step.
     """
 
     __slots__ = ()
@@ -42,7 +42,7 @@ class Place:
             return getattr(self._filled(), name)
 
     def _filled(self) -> Any:
-        """Fill the fields in. From then on its class is that of the step."""
+        """Fill in the fields. From then on its class is the step's."""
         one: Any = self
         one._fill(one)  # noqa: SLF001 - its own
         return one
@@ -79,22 +79,21 @@ def places_in(steps: Sequence[Step]) -> list[range]:
 
 
 def _is_next(one: Step, first: Step) -> bool:
-    """Tell whether a place is for an item of the same answer as the first one, and differs in nothing else."""
+    """Return True if a place is for an item of the same answer as the first one, and otherwise equal."""
     part, other = one.part, first.part
     if part is None or other is None or type(one) is not type(first):
         return False
     if (part.group, part.source, part.path, part.most) != (other.group, other.source, other.path, other.most):
         return False
-    fields = [name for name in type(one).__slots__ if name not in _OWN]
-    return all(getattr(one, name) == getattr(first, name) for name in fields)
+    return all(getattr(one, each.name) == getattr(first, each.name) for each in fields(one) if each.name not in _OWN)
 
 
 def firsts(every: Sequence[T], alike: Sequence[range]) -> Sequence[T]:
-    """Return one for each step, and of steps that are alike the first one's only.
+    """Return the elements of steps, with only the first of equal ones.
 
     Args:
-        every: One for each step.
-        alike: The numbers of steps that are alike, in order.
+        every: One element per step.
+        alike: The numbers of equal steps, in order.
     """
     if not alike:
         return every
@@ -106,11 +105,11 @@ def firsts(every: Sequence[T], alike: Sequence[range]) -> Sequence[T]:
 
 
 def for_all(some: Sequence[T], alike: Sequence[range]) -> Sequence[T]:
-    """Return one for each step: what `firsts` left out is as the first of its kind.
+    """Return one element per step, copying the first one's to equal steps; the inverse of `firsts`.
 
     Args:
-        some: One for each of `firsts`.
-        alike: The numbers of steps that are alike, in order.
+        some: One element for each of `firsts`.
+        alike: The numbers of equal steps, in order.
     """
     if not alike:
         return some

@@ -1,8 +1,8 @@
-"""The arguments of a function that a model writes: their schema, and how they are read.
+"""Arguments of a function, written by a model: their schema, and how they are read.
 
-The schema is made of the signature, the annotations and the docstring. What the model writes is JSON, read strictly,
-since a call that was cut must never run with half of its arguments: two members of one name, `NaN` and anything behind
-the end are refused. Then pydantic makes of it what the function takes, such as an `Enum` or a model of the user's.
+The schema comes from the signature, the annotations and the docstring. The model's JSON is read strictly, since a
+truncated call must never run with half of its arguments: duplicate members, `NaN` and text after the end are refused.
+Then pydantic converts it to the function's types, such as an `Enum` or a user's model.
 """
 
 from __future__ import annotations
@@ -14,13 +14,14 @@ import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Final, cast
 
-from agent_magic.declare.returns import modern, wrong_fields
-from agent_magic.declare.schema import Schema, narrow, schema_of
-from agent_magic.declare.serialization import sendable
+from agent_magic.declare.answers.lenient import decoded, schemas_of
+from agent_magic.declare.answers.reading import first_fit, wrong_fields
+from agent_magic.declare.answers.returns import modern
+from agent_magic.declare.answers.schema import Schema, narrow, schema_of
 from agent_magic.declare.signature import NOTHING, Parameter, documentation, parameters_of
 from agent_magic.declare.user_code import reason_of, run_user_code
-from agent_magic.declare.values import with_case
-from agent_magic.errors import DeclarationError, InvalidArguments, shown_value
+from agent_magic.declare.values import sendable
+from agent_magic.errors import DeclarationError, InvalidAnswer, InvalidArguments, shown_value
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,21 +30,22 @@ _SIMPLE = frozenset({str, int, float, bool})
 MOST_ECHOED = 2000
 """The characters of a text that was no JSON which the model sees again."""
 NO_JSON = "INVALID_JSON"
-"""The field in which a model finds what it wrote where that was no JSON."""
+"""The field that returns invalid JSON to the model."""
 TYPES = "str, int, float, bool, Literal, Enum, list[...], X | None, a dataclass, TypedDict or pydantic model"
 
 
 @dataclass(frozen=True, slots=True)
 class Arguments:
-    """What a function takes from a model.
+    """The arguments a function takes from a model.
 
     Attributes:
         schema: The JSON schema, as text.
-        description: What the function does, by its docstring.
-        strict: Whether the provider's grammars can hold the schema.
-        reader: The pydantic model of the arguments; `None` where only the schema is known, as in a record.
-        always: Parameters that are always passed, since their default stands in an annotation.
-        simple: Whether nothing of the user's runs while they are read: texts, numbers and the like, and lists of them.
+        description: The function's purpose, from its docstring.
+        strict: True if the provider's grammars support the schema.
+        reader: The pydantic model of the arguments; `None` if only the schema is known, as in a record.
+        always: Parameters that are always passed, since their default is in an annotation.
+        simple: True if reading runs no code of the user: texts, numbers and the like, and lists of them.
+        decimals: The schema with decimals marked, as text; empty without any.
     """
 
     schema: str
@@ -52,17 +54,18 @@ class Arguments:
     reader: Any = None
     always: frozenset[str] = frozenset()
     simple: bool = False
+    decimals: str = ""
 
     @classmethod
     def of(cls, function: Callable[..., Any], what: str) -> Arguments:
-        """Return what a function takes.
+        """Return the arguments of a function.
 
         Args:
             function: The function.
-            what: Whose it is, for errors: `tool 'search'`.
+            what: Its owner, for errors: `tool 'search'`.
 
         Raises:
-            DeclarationError: A parameter has no type, or one that cannot be written as JSON.
+            DeclarationError: A parameter has no type, or one that JSON cannot represent.
         """
         from pydantic.fields import FieldInfo
 
@@ -73,7 +76,7 @@ class Arguments:
                 raise DeclarationError(message, hint=f"Write {one.name}: str, or another type.")
         description, texts = _told(documentation(function))
         reader = _model(parameters, texts, what)
-        schema = _schema_of(reader, what)
+        schema, decimals = _schema_of(reader, what)
         strict = False
         if schema["properties"]:
             try:
@@ -84,7 +87,7 @@ class Arguments:
         always = frozenset(one.name for one in parameters if isinstance(one.default, FieldInfo))
         text = json.dumps(schema, ensure_ascii=False, separators=(",", ":"))
         simple = all(_is_simple(one.kind) for one in parameters)
-        return cls(sendable(text), sendable(description), strict, reader, always, simple)
+        return cls(sendable(text), sendable(description), strict, reader, always, simple, decimals)
 
     def read(self, text: str) -> dict[str, Any]:
         """Read the arguments of a call; see `Tool.arguments`.
@@ -92,31 +95,25 @@ class Arguments:
         Raises:
             InvalidArguments: They do not fit. The message is for the model.
         """
-        data = parsed(text)
+        text, data = _strict(text)
         if self.reader is None:
             return data
-        if self.simple:
-            try:
-                return self._validated(data)
-            except Exception as error:  # noqa: BLE001 - pydantic's
-                raise _invalid(error) from None
-        return run_user_code(lambda: self._validated(data), _invalid)  # validators are the user's code
-
-    def _validated(self, data: dict[str, Any]) -> dict[str, Any]:
-        from pydantic import ValidationError
-
-        found: Any
         try:
-            found = self.reader.model_validate(data)
-        except ValidationError:
-            mended = with_case(schema_of(self.schema), data)
-            if mended == data:
-                raise
-            found = self.reader.model_validate(mended)
+            found = first_fit(schema_of(self.schema), text, self._checked, self.decimals)
+        except InvalidAnswer as error:
+            raise InvalidArguments(str(error)) from None
         fields: dict[str, Any] = self.reader.model_fields
         given, always = found.model_fields_set, self.always
         named = ((field, one.alias) for field, one in fields.items())
         return {name: getattr(found, field) for field, name in named if field in given or name in always}
+
+    def _checked(self, text: str) -> Any:
+        if not self.simple:
+            return run_user_code(lambda: self.reader.model_validate_json(text), _invalid)  # validators are user code
+        try:
+            return self.reader.model_validate_json(text)
+        except Exception as error:  # noqa: BLE001 - pydantic's
+            raise _invalid(error) from None
 
 
 def _is_simple(kind: Any) -> bool:
@@ -128,8 +125,8 @@ def _is_simple(kind: Any) -> bool:
 
 
 def _told(text: str) -> tuple[str, dict[str, str]]:
-    """Return what a docstring says of the function, and of each parameter. Google, NumPy and Sphinx styles all work."""
-    import docstring_parser
+    """Return a docstring's descriptions of the function and each parameter, in Google, NumPy or Sphinx style."""
+    import docstring_parser  # the Anthropic SDK requires it
 
     try:
         found = docstring_parser.parse(text)
@@ -190,17 +187,17 @@ def _checked(parameter: Parameter, what: str) -> Any:
     return run_user_code(read, failed)
 
 
-def _schema_of(model: Any, what: str) -> Schema:
-    """Return the schema that pydantic writes, without a warning for each default that JSON cannot hold."""
+def _schema_of(model: Any, what: str) -> tuple[Schema, str]:
+    """Return the schemas that pydantic writes, without a warning for each default that JSON cannot hold."""
 
     def failed(error: BaseException) -> DeclarationError:
         return DeclarationError(f"The parameters of {what} have no schema: {reason_of(error)}.")
 
-    def write() -> Schema:
+    def write() -> tuple[Schema, str]:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)
-            found: Schema = model.model_json_schema()
-        return {"type": "object", "properties": {}, **found, "additionalProperties": False}
+            found, decimals = schemas_of(model.model_json_schema)
+        return {"type": "object", "properties": {}, **found, "additionalProperties": False}, decimals
 
     return run_user_code(write, failed)
 
@@ -211,8 +208,14 @@ def parsed(text: str) -> dict[str, Any]:
     Raises:
         InvalidArguments: They are something else. The message is for the model.
     """
+    return _strict(text)[1]
+
+
+def _strict(text: str) -> tuple[str, dict[str, Any]]:
+    """Return the JSON of the arguments as the model wrote it, and as data."""
+    text = text.strip() or "{}"
     try:
-        data: Any = _STRICT.decode(text.strip() or "{}")
+        data: Any = _STRICT.decode(text)
     except (ValueError, RecursionError) as error:
         shown = text if len(text) <= MOST_ECHOED else f"{text[:MOST_ECHOED]}…"
         why = "nested too deeply" if isinstance(error, RecursionError) else str(error)
@@ -220,16 +223,18 @@ def parsed(text: str) -> dict[str, Any]:
     if not isinstance(data, dict):
         raise InvalidArguments(f"The arguments must be a JSON object, got {shown_value(data)}.")
     found = cast("dict[str, Any]", data)
-    return parsed(found[NO_JSON]) if [*found] == [NO_JSON] and isinstance(found[NO_JSON], str) else found
+    return _strict(found[NO_JSON]) if [*found] == [NO_JSON] and isinstance(found[NO_JSON], str) else (text, found)
 
 
 def as_input(text: str) -> dict[str, Any]:
-    """Return the arguments of a call as they go back to the model: what is no JSON object stands in a field of one.
+    """Return a call's arguments as sent back to the model; other text than a JSON object becomes a field of one.
+
+    Numbers keep their digits; see `agent_magic.declare.answers.lenient.written`.
 
     Source: the vendor's page on fine-grained tool streaming.
     """
     try:
-        return parsed(text)
+        return decoded(_strict(text)[0])
     except InvalidArguments:
         return {NO_JSON: text}
 
@@ -251,9 +256,9 @@ def _finite(word: str) -> float:
     return number if math.isfinite(number) else _no_number(word)
 
 
-def _invalid(error: BaseException) -> InvalidArguments:
-    """Say what does not fit, as the model is told it."""
-    return InvalidArguments(wrong_fields(error) or f"a type of the arguments raised {reason_of(error)}")
+def _invalid(error: BaseException) -> InvalidAnswer:
+    """Return the error for the model."""
+    return InvalidAnswer(wrong_fields(error) or f"a type of the arguments raised {reason_of(error)}")
 
 
 _STRICT: Final = json.JSONDecoder(object_pairs_hook=_once, parse_constant=_no_number, parse_float=_finite)

@@ -6,8 +6,19 @@ import os
 from typing import TYPE_CHECKING, Any, cast
 
 from agent_magic.declare.content import Attachment, Placed, Prompt, check_sizes
-from agent_magic.declare.pictures import as_attachment, frozen, holds_content, is_one, text_document
-from agent_magic.declare.serialization import RenderError, reader_of, sendable, value_text
+from agent_magic.declare.values import (
+    RenderError,
+    as_attachment,
+    frozen,
+    holds_content,
+    is_frozen,
+    is_lazy,
+    is_one,
+    reader_of,
+    sendable,
+    text_document,
+    value_text,
+)
 from agent_magic.errors import DeclarationError
 
 if TYPE_CHECKING:
@@ -17,21 +28,21 @@ if TYPE_CHECKING:
 
 
 def read_content(steps: Sequence[Step], values: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the values of a plan with the pictures in them as they are now: a later change does not count.
+    """Return a plan's values with pictures and queries read now, so that later changes do not count.
 
-    A figure of which a prompt takes a part, such as `{{ ax.get_title() }}`, stays what it is.
+    A figure or query of which a prompt uses a part, such as `{{ ax.get_title() }}`, is unchanged.
 
     Returns:
-        The values; and those that prompts show in place of them, where a task takes them as they are.
+        The values; and replacements shown in prompts for values that a task takes unchanged.
 
     Raises:
         DeclarationError: A picture cannot be read, or is too large.
     """
-    shown = [name for name, value in values.items() if holds_content(value)]
+    shown = [name for name, value in values.items() if not is_frozen(value)]
     if not shown:
         return values, {}
     taken = {path[0] for step in steps for path in step.template.paths}
-    kept = {name for name in shown if name in taken and is_one(values[name])}
+    kept = {name for name in shown if name in taken and (is_one(values[name]) or is_lazy(values[name]))}
     found = {name: frozen(values[name], name) for name in shown if name not in kept}
     called = {name for step in steps if step.is_task for name in step.parameters}
     instead = {name: one for name, one in found.items() if name in called}
@@ -47,18 +58,18 @@ def shows_content(agent: Step, values: Mapping[str, Any]) -> bool:
 
 
 def render(agent: Step, shared: Sequence[str | Attachment], values: Mapping[str, Any]) -> Prompt:
-    """Return the prompt of an agent: what it shares with others, what it attaches, then its text.
+    """Return the prompt of an agent: its shared parts, its attachments, then its text.
 
-    What it attaches is a document of its text where it is no picture or document. An answer that is not there yet is
-    empty, and is left out.
+    Attached values other than pictures and documents become documents of their text. A missing answer is empty, and
+    omitted.
 
     Args:
         agent: The agent.
-        shared: The parts of its context; none where that is a text.
-        values: What the names in its prompt and those that it attaches stand for.
+        shared: The parts of its context; empty if that is a text.
+        values: Values of the names in its prompt and attachments.
 
     Raises:
-        DeclarationError: The prompt cannot be rendered; or what is attached is a path, or has no text.
+        DeclarationError: The prompt cannot be rendered; or an attachment is a path, or has no text.
     """
     prompt = agent.template.render(values)
     if not agent.attach and not shared:
@@ -124,15 +135,15 @@ def _parts(name: str, value: object, agent: str, does: str = "shares") -> Iterat
 
 
 def checked(prompt: Prompt, agent: Step, *, ahead: bool = False) -> Prompt:
-    """Return a prompt that can be sent.
+    """Return a prompt after checking that it can be sent.
 
     Args:
         prompt: The prompt.
-        agent: Whose it is.
-        ahead: Whether answers are missing, which may become documents.
+        agent: Its agent.
+        ahead: True if answers are missing, which may become documents.
 
     Raises:
-        DeclarationError: It is empty, has more than a request can hold, or nothing to cite.
+        DeclarationError: It is empty, too large for a request, or has nothing to cite.
     """
     if not prompt.text or prompt.text.isspace():
         agent.template.check_not_empty(prompt.text)

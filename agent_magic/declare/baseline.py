@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from agent_magic.declare.agent import DEFAULT_MAX_TOKENS, DEFAULT_MODEL, DEFAULT_TIMEOUT_S, Agent
+from agent_magic.declare.options import SENT
 from agent_magic.errors import PlanError
 
 if TYPE_CHECKING:
@@ -25,21 +26,21 @@ def one_agent(
     max_tokens: int | None = None,
     most_of: Callable[[str], int] | None = None,
 ) -> P:
-    """Write the whole job of a plan as one request.
+    """Return the whole job of a plan as one request.
 
-    The request holds every prompt once, parents first, each under its agent's name with that agent's system prompt or
-    role; where a prompt takes a parent's answer, it says to use the answer written above. A context goes out once,
-    whoever shares it. It may answer as long as all agents together. So it is the same work with the same token cap, and
-    its input is what the agents would send if they shared everything; whether its answer is as good is not measured.
+    The request has every prompt once, parents first, each under its agent's name with its system prompt or role; for a
+    parent's answer, it says to use the answer written above. A shared context is sent once. The answer may be as long
+    as those of all agents together. So it is the same work with the same token cap, and its input is that of agents
+    that share everything; the quality of its answer is not measured.
 
     Args:
         plan: The plan.
-        model: Who does it. By default the model of the last agent in the plan's order, which gives the final answer.
-        max_tokens: The most output tokens; by default the sum of the agents', as far as a model gives so many.
-        most_of: Says how many a model gives; `None` where nobody knows.
+        model: The model; default that of the last agent in the plan's order, which gives the final answer.
+        max_tokens: Maximum output tokens; default the sum of the agents', up to the model's maximum.
+        most_of: Returns a model's maximum, if known.
 
     Returns:
-        A plan of the same kind with one agent, `baseline`.
+        A plan of the same class with one agent, `baseline`.
 
     Raises:
         PlanError: The plan has no agents.
@@ -50,7 +51,12 @@ def one_agent(
     every = {plan.agents[number].context: plan.context_of(number) for number in plan.dag.order}
     contexts = [name for name, one in every.items() if name is not None and isinstance(one, str)]  # others are attached
     alone = contexts[0] if len(contexts) == 1 else None
-    efforts = {agent.effort for agent in order}
+    asked = [agent for agent in order if isinstance(agent, Agent)]
+    same = {
+        name: getattr(asked[0], name)
+        for name in (("effort", *SENT) if len(asked) == len(order) else ())
+        if all(getattr(one, name) == getattr(asked[0], name) for one in asked)
+    }
     values: dict[str, Any] = {TASKS: _tasks(plan, [] if alone is not None else contexts)}
     attached = _attached(plan)
     values |= attached
@@ -66,7 +72,7 @@ def one_agent(
                 model=model,
                 max_tokens=cap,
                 context=None if alone is None else f"context_{alone}",
-                effort=efforts.pop() if len(efforts) == 1 else None,
+                **same,
                 attach=tuple(attached),
                 timeout_s=sum(agent.timeout_s or DEFAULT_TIMEOUT_S for agent in order),
             ),

@@ -2,7 +2,7 @@ r"""Agents as text: the options of a `%%agent` line, and the sections of a `%%ag
 
 ```
 %%agents
-What the plan is for: a comment, sent to nobody.
+The purpose of the plan: a comment, never sent.
 
 ## facts (researcher) --model claude-sonnet-5-5
 What is known about {{ topic }}?
@@ -11,64 +11,75 @@ What is known about {{ topic }}?
 Write a report of these facts: {{ facts }}
 ```
 
-A heading is `## `, a name, a role in brackets if there is one, and options as in `%%agent`. The prompt is what stands
-below, without the empty lines around it. As in Markdown, up to three blanks may stand before a heading. `#` and `###`
-are prompt; a line of a prompt that begins with `## ` is written `\## `.
+A heading is `## `, a name, an optional role in brackets, and options as in `%%agent`. The prompt is the text below it,
+without empty lines around it. As in Markdown, up to three blanks may precede a heading. `#` and `###` are prompt; a
+prompt line that begins with `## ` is written `\## `.
 """
 
 from __future__ import annotations
 
+import json
 import re
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
 
-from agent_magic.declare.agent import NAMES, Agent
-from agent_magic.declare.condition import FLOW
-from agent_magic.declare.each import REPEATS
-from agent_magic.declare.grouping import declared_agent
-from agent_magic.declare.hedge import declared_hedge
+from agent_magic.declare.agent import Agent
+from agent_magic.declare.expansion import declared
+from agent_magic.declare.options import AGENT, flag_of, unescaped
 from agent_magic.errors import DeclarationError, PlanError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable
 
-    from agent_magic.declare.each import Part
+    from agent_magic.declare.options import Form, Option
     from agent_magic.declare.plan import Plan
     from agent_magic.declare.step import Step
 
-FLAGS: Mapping[str, str] = {
-    "model": "--model",
-    "max_tokens": "--max-tokens",
-    "role": "--role",
-    "context": "--context",
-    "each": "--each",
-    "group": "--group",
-    "hedge": "--hedge",
-    "effort": "--effort",
-    "timeout_s": "--timeout",
-    "system": "--system",
-    "max_turns": "--max-turns",
-    "save": "--save",
-    "batch": "--batch",
-    "escalate": "--escalate",
-    **{option: f"--{option.replace('_', '-')}" for option in FLOW},
-}
-"""The options with one value, by the agent's field."""
-WRITTEN: Mapping[str, str] = {"returns": "--returns", "check": "--check", "tools": "--tools"}
-"""The options that name something of the notebook, which the agent remembers as it was written."""
-LISTS: Mapping[str, str] = {
-    **{option: f"--{option}" for option in NAMES},
-    "uses_resources": "--uses",
-    "writes": "--writes",
-    "after": "--after",
-}
+ORDER: Final[tuple[tuple[Form, ...], ...]] = (("value", "texts", "pairs"), ("notebook",), ("names",), ("switch",))
+"""The order in which options stand in a heading, by how they are written."""
 MOST_WRITTEN = 200
 """The letters of a value that is written above a cell."""
-SWITCHES: Mapping[str, str] = {"ask": "--ask", "cite": "--cite", "speculate": "--speculate"}
 
-_HEADING = re.compile(r"##[ \t]+(?P<name>\w+)(?:[ \t]+\((?P<role>[^()]*)\))?(?P<options>[ \t]+-.*|[ \t]+#.*|[ \t]*)")
+_HEADING = re.compile(
+    r"##[ \t]+(?P<name>\w+|\{[^{}]*\}|\$[\w.]+)(?:[ \t]+\((?P<role>[^()]*)\))?(?P<options>[ \t]+[-#\\].*|[ \t]*)"
+)
 _MARK = re.compile(r"( {0,3})(\\*)##[ \t]")
 _NEAR = re.compile(r"[ \t]*##(?!#)[ \t]*(?P<rest>.*)")
+
+
+_TOOL_LINE = re.compile(
+    r"""\#[ \t]*(?:
+        \|                                                         # Quarto, nbdev: #| echo: false
+        | @[A-Za-z_]+\b                                            # Colab forms, hidden cells: #@title Ask
+        | NBVAL_[A-Z_]+\b | PYTEST_VALIDATE_IGNORE_OUTPUT\b        # nbval
+        | %% | [+-][ \t]*(?:\{.*\}|[ \t]*$)                        # jupytext, editors: # %% [markdown], # +
+    | \+[ \t]+[\w.-]+=["'\[{]                                 # jupytext: # + tags=["x"]
+        | In\[[ \d]*\]:                                            # nbconvert
+        | (?:noqa|type|pragma|fmt|ruff|mypy|pylint|flake8|pyright|isort|black|yapf)[ \t]*:  # linters
+        | noqa[ \t]*$ | -\*-.*-\*- | nbqa\b | (?:end)?region\b | COMMAND[ \t]-{5,} | DBTITLE\b | MAGIC\b
+    )""",
+    re.VERBOSE,
+)
+"""A comment that another tool reads at the top of a cell."""
+
+
+def without_tool_lines(text: str) -> tuple[str, list[str]]:
+    """Take the lines off the top of a cell's text that other tools read, such as `#| echo: false`.
+
+    Args:
+        text: What stands below the line of the magic.
+
+    Returns:
+        The text without them and the empty lines around them, and they. Text without such lines is returned as it is.
+    """
+    lines, taken = text.split("\n"), list[str]()
+    for number, line in enumerate(lines):
+        plain = line.strip().lstrip("\ufeff")  # a byte order mark, in a cell that was made of a file
+        if _TOOL_LINE.match(plain):
+            taken.append(plain)
+        elif plain:
+            return "\n".join(lines[number:]) if taken else text, taken
+    return "" if taken else text, taken
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +90,7 @@ class Section:
         name: The agent's name.
         line: Its heading as the line of a `%%agent` cell.
         prompt: Its prompt.
-        number: The line of its heading in the cell; that of the magic is 1.
+        number: The line of its heading in the cell; the magic's line is 1.
     """
 
     name: str
@@ -142,29 +153,43 @@ def _heading(line: str, number: int) -> tuple[str, str]:
 
 
 def options_text(agent: Agent, *, without: str = "") -> str:
-    """Write an agent's options as they stand in its cell.
+    """Return an agent's options as in its cell.
 
     Args:
         agent: The agent.
-        without: A field that is written elsewhere.
+        without: A field to omit.
 
     Raises:
-        PlanError: A line cannot hold what it has.
+        PlanError: They do not fit in a line.
     """
-    held: dict[str, Any] = {name: getattr(agent, name) for name in (*FLAGS, *LISTS, *SWITCHES)}
-    named: dict[str, Any] = {name: one for name in WRITTEN if (one := getattr(agent, name))}
+    rows = [row for row in AGENT.values() if row.help]
+    held: dict[str, Any] = {row.name: getattr(agent, row.name) for row in rows if row.form != "notebook"}
+    named: dict[str, Any] = {row.name: getattr(agent, row.name) for row in rows if row.form == "notebook"}
+    named = {name: value for name, value in named.items() if value}
     kept = {name: one for name, one in named.items() if one.written}
     if Agent(agent.name, agent.prompt, **held, **kept) != agent:
         lost = ", ".join(named.keys() - kept.keys())
         why = f"a cell cannot name its {lost}" if lost else "it has an option without a place there"
         raise PlanError(f"Agent {agent.name!r} cannot be written as a cell: {why}.")
-    held |= {"priority": agent.priority or None}
+    held |= {name: one.written for name, one in kept.items()}
     left_out = {without, "model" if agent.cascade else ""}  # a cascade begins with it
-    words = [(flag, held[name]) for name, flag in FLAGS.items() if name not in left_out]
-    words += [(flag, kept[name].written) for name, flag in WRITTEN.items() if name in kept]
-    words += [(flag, ",".join(held[name]) or None) for name, flag in LISTS.items()]
-    told = [f"{flag} {_quoted(value, agent.name)}" for flag, value in words if value is not None]
-    return " ".join([*told, *(flag for name, flag in SWITCHES.items() if held[name])])
+    words: list[str] = []
+    for row in (row for forms in ORDER for row in rows if row.form in forms and row.name not in left_out):
+        value, flag = held.get(row.name), flag_of(row)
+        if row.form == "switch":
+            words += [flag] * bool(value)
+        elif value is not None and value != row.default:
+            words += [f"{flag} {_quoted(one, agent.name)}" for one in _written(row, value)]
+    return " ".join(words)
+
+
+def _written(row: Option, value: Any) -> list[Any]:
+    """Return what stands behind the flag of an option, each time that it is given."""
+    if row.form == "texts":
+        return [unescaped(one) for one in value]
+    if row.form == "pairs":
+        return [f"{name}={json.dumps(one)}" for name, one in value.items()]
+    return [",".join(value) if row.form == "names" else value]
 
 
 def race_text(step: Step) -> str:
@@ -179,36 +204,6 @@ def _quoted(value: object, agent: str) -> str:
     if "\n" in text or ("'" in text and '"' in text):
         raise PlanError(f"Agent {agent!r} cannot be written as a cell: an option has a line break, or both quotes.")
     return f"'{text}'" if '"' in text else f'"{text}"'
-
-
-def declared(plan: Plan) -> Iterator[Step]:
-    """Yield a plan's steps as they were declared: those for each item, and the rounds of a loop, are one again."""
-    seen: set[str] = set()
-    raced = {one.hedges: one for one in plan.agents if isinstance(one, Agent) and one.hedges is not None}
-    for step in plan.agents:
-        if step.race and step.parameters[0] in raced:
-            again = declared_hedge(raced[step.parameters[0]])
-            if again.name not in seen:
-                seen.add(again.name)
-                yield again
-        elif step.hedges is not None or step.name in raced:  # its race stands for it
-            continue
-        elif step.part is None:
-            yield step
-        elif step.part.group not in seen:
-            seen.add(step.part.group)
-            if step.part.asked:  # its request stands for it
-                continue
-            yield _whole(step, step.part, len(plan.groups[step.part.group]))
-
-
-def _whole(step: Step, part: Part, members: int) -> Step:
-    """Return the step that a member of a group was declared by."""
-    again = part.over.startswith(REPEATS)
-    if isinstance(step, Agent) and part.asks:
-        return declared_agent(step, part)
-    over: dict[str, Any] = {"repeat": members} if again else {} if part.rounds else {"each": part.over}
-    return replace(step, name=part.group, part=None, **over)
 
 
 def to_cell(steps: Iterable[Step], *, name: str = "agents", description: str = "") -> str:
@@ -237,7 +232,7 @@ def to_cell(steps: Iterable[Step], *, name: str = "agents", description: str = "
 
 
 def values_note(plan: Plan) -> str:
-    """Say what to define before the cell of a plan is run: short values as Python, others by their names."""
+    """Return a note of values to define before a plan's cell runs: short values as Python, others by name."""
     values = plan.values
     plain = {name: repr(one) for name, one in values.items() if isinstance(one, str | int | float | bool)}
     short = {name: text for name, text in plain.items() if len(text) <= MOST_WRITTEN}

@@ -1,4 +1,4 @@
-"""A plan with other options for some of its agents: what a trial runs, and what an advice that is taken makes."""
+"""A plan with changed options of some agents, for trials and applied advice."""
 
 from __future__ import annotations
 
@@ -7,20 +7,17 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from agent_magic.declare.cells import declared
-from agent_magic.declare.expansion import declared_names
+from agent_magic.declare.expansion import declared, declared_names
+from agent_magic.declare.options import AGENT
 
 if TYPE_CHECKING:
     from agent_magic.declare.plan import Plan
     from agent_magic.declare.step import Step
 
-CHANGED: Final = (
-    *("model", "cascade", "escalate", "fallback", "effort"),
-    *("max_tokens", "context", "attach", "after", "prompt"),
-)
+CHANGED: Final = (*(name for name, row in AGENT.items() if row.changes), "prompt")
 """The options that may differ: a model that is named takes the place of a cascade."""
 ANEW: Final = ("group", "rounds", "most")
-"""Options that say which steps a plan has: with another value its steps are made anew."""
+"""Options that determine the steps of a plan: a change expands its steps again."""
 P = TypeVar("P", bound="Plan")
 
 

@@ -4,36 +4,36 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from agent_magic.declare.each import OWN
+from agent_magic.declare.options import beside
 from agent_magic.declare.template import Template
 from agent_magic.declare.units import seconds
-from agent_magic.declare.validation import check_integer, check_positive, check_text, must_be
 from agent_magic.errors import DeclarationError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from agent_magic.declare.each import Part
     from agent_magic.declare.step import Step
 
 TRUE = "true"
 _SET = re.compile(r"(?<![=<>!])=(?!=)")
-"""What sets a value, which nobody means in a condition."""
+"""An assignment, never intended in a condition."""
 
 
 @lru_cache(maxsize=1024)
 def condition_of(text: str, agent: str = "", option: str = "when") -> Template:
-    """Return a condition as a template, which is `TRUE` where it holds.
+    """Return a condition as a template that renders `TRUE` if it holds.
 
     Args:
         text: The expression.
-        agent: Whose it is.
+        agent: Its agent.
         option: `when`, `until` or `escalate`.
 
     Raises:
-        DeclarationError: It cannot be read, or is about nothing.
+        DeclarationError: It is invalid, or uses no name.
     """
     title = f"--{option} {text!r} of agent {agent!r}"
     example = "answer.confidence < 0.7" if option == "escalate" else "review.score < 4"
@@ -52,32 +52,12 @@ def condition_of(text: str, agent: str = "", option: str = "when") -> Template:
     return found
 
 
-FLOW = ("most", "repeat", "when", "until", "rounds", "priority", "expect", "expect_out")
-"""The options of steps that decide whether they run, how often, when, and how long that is expected to take."""
-
-
 def check_flow(step: Step) -> None:
-    """Raise `DeclarationError` for the first option of `FLOW` that is not what it must be."""
-    if not step.priority and all(getattr(step, option) is None for option in FLOW if option != "priority"):
-        return
-    of, error = f"of {step.name!r}", partial(DeclarationError, agent=step.name)
-    for option in ("most", "repeat", "rounds", "expect_out"):
-        if (value := getattr(step, option)) is not None:
-            check_integer(f"{option} {of}", value, error=error)
+    """Raise `DeclarationError` for a condition that cannot be read, and for options that need or exclude each other."""
+    error = partial(DeclarationError, agent=step.name)
     for option in ("when", "until"):
         if (text := getattr(step, option)) is not None:
-            check_text(f"{option} {of}", text, error=error)
             condition_of(text, step.name, option)
-    if step.expect is not None:
-        check_positive(f"expect {of}", step.expect, error=error)
-    priority: Any = step.priority
-    if not isinstance(priority, int) or isinstance(priority, bool):
-        raise must_be(f"priority {of}", "an integer", priority, error=error)
-    _check_together(step, error)
-
-
-def _check_together(step: Step, error: Callable[..., DeclarationError]) -> None:
-    """Raise for options that need each other, or exclude each other."""
     if step.until is not None and step.rounds is None:
         raise error(f"{step.name!r} has until and no rounds.", hint="Say how many there may be: --rounds 3.")
     if step.until is None and step.rounds is not None:
@@ -88,18 +68,16 @@ def _check_together(step: Step, error: Callable[..., DeclarationError]) -> None:
         raise error(f"{step.name!r} has most and no each.", hint="Say of what: --each planner.steps --most 40.")
 
 
-_NOT_SPECULATIVE = ("tools", "ask", "save", "writes", "until", "hedge", "group")
-"""What cannot be thrown away, or has a way of its own to begin."""
-
-
 def check_speculate(step: Step) -> None:
-    """Raise `DeclarationError` where a step with `speculate` has no condition, or what cannot be thrown away."""
+    """Raise `DeclarationError` if a step with `speculate` has no condition, or effects that cannot be undone."""
+    if not step.speculate:
+        return
     error = partial(DeclarationError, agent=step.name)
     if step.when is None:
         raise error(
             f"{step.name!r} has speculate and no when.", hint='Say what it need not wait for: --when "review.ok".'
         )
-    other = next((option for option in _NOT_SPECULATIVE if getattr(step, option)), "")
+    other = beside(step, "speculate")
     other = other or ("batch" if step.batch == "on" else "")
     if other:
         hint = "What it does may be thrown away: leave one of them out."
@@ -124,7 +102,7 @@ def flow_notes(step: Step) -> list[str]:
 
 
 def deciding_names(step: Step) -> tuple[str, ...]:
-    """Return the names that decide whether a step runs and how often: of its conditions, and of what it is for."""
+    """Return the names that decide whether and how often a step runs: in its conditions and `each`."""
     conditions = [(step.when, "when"), (step.until, "until")]
     names = [name for text, option in conditions if text for name in condition_of(text, step.name, option).names]
     return tuple(dict.fromkeys([*(() if step.each is None else (step.each.partition(".")[0],)), *names]))

@@ -9,12 +9,12 @@ rules = am.text_file("rules.md")
 
 An `Attachment` holds the bytes once. Requests, ledgers and cassettes name them by their sha256.
 
-A prompt is a text in which each attachment has a label, such as `[image fig]`, and the list of where they stand. While
-a prompt is rendered, an attachment writes a mark with a random number that is drawn for this rendering: it passes
-through loops, joins and filters as text does, and no text that a model or a user wrote can hold it. Afterwards the
-marks become labels. A mark that a filter has cut or changed is an error, and nothing is sent.
+A prompt is a text with a label per attachment, such as `[image fig]`, and the list of their places. During rendering,
+an attachment writes a mark with a random number drawn for this rendering: it passes through loops, joins and filters as
+text does, and no text by a model or user can contain it. Afterwards marks become labels. A mark cut or changed by a
+filter is an error, and nothing is sent.
 
-`agent_magic.declare.pictures` reads them.
+`agent_magic.declare.values` reads them.
 """
 
 from __future__ import annotations
@@ -36,29 +36,29 @@ MOST_BYTES = 10_000_000
 MOST_PX = 8000
 MANY = 20
 MOST_PX_OF_MANY = 2000
-"""The longest edge where a request has more than `MANY` pictures."""
+"""Longest edge in a request with more than `MANY` pictures."""
 MOST_REQUEST_BYTES = 32_000_000
 PLAIN_TEXT = "text/plain"
 _START, _END = "\ufdd0", "\ufdd1"
 """Around a mark. They are no characters, so hardly any text has them."""
 _WINDOW = 12
-"""So many digits in a row that are a part of a mark are the rest of one."""
+"""Digits in a row of a mark that identify its remains."""
 
 
 @dataclass(frozen=True, slots=True)
 class Attachment:
-    """A picture or a document, read. A prompt takes it as `{{ name }}`, and `--attach name` puts it first.
+    """A picture or a document, read. A prompt uses it as `{{ name }}`, and `--attach name` puts it first.
 
     Attributes:
         kind: `image` or `document`.
         media_type: Such as `image/png`, `application/pdf` or `text/plain`.
-        sha256: The fingerprint of its bytes.
-        title: What it is called: the name of the variable or of the file.
-        size: Its bytes.
-        width: Of a picture, in pixels; 0 for a document.
-        height: Of a picture, in pixels; 0 for a document.
-        pages: Of a PDF, as far as they can be counted; 0 where they cannot.
-        data: The bytes; empty where they were left out of a recording.
+        sha256: Fingerprint of its bytes.
+        title: The name of the variable or file.
+        size: Number of bytes.
+        width: Width of a picture in pixels; 0 for a document.
+        height: Height of a picture in pixels; 0 for a document.
+        pages: Pages of a PDF; 0 if unknown.
+        data: The bytes; empty if removed from a recording.
     """
 
     kind: Literal["image", "document"]
@@ -122,8 +122,8 @@ def with_bytes(files: Iterable[Attachment], file_of: Callable[[str], bytes]) -> 
     """Return pictures and documents with their bytes.
 
     Args:
-        files: What a record holds of them.
-        file_of: Returns bytes by their sha256; none where they are lost.
+        files: The files without bytes, from a record.
+        file_of: Returns bytes by their sha256; `None` if lost.
     """
     return tuple(replace(one, data=file_of(one.sha256)) for one in files)
 
@@ -155,7 +155,7 @@ class Prompt(NamedTuple):
 
 
 NO_PROMPT = Prompt("")
-"""What a step sends that asks no model."""
+"""The prompt of a step without requests."""
 
 
 class _Marks:
@@ -235,12 +235,12 @@ def _cut(text: str, begin: int, end: int, at: int) -> list[str]:
 
 
 def check_sizes(attachments: Iterable[Attachment], agent: str, text_bytes: int = 0) -> None:
-    """Raise `DeclarationError` for what one request cannot hold.
+    """Raise `DeclarationError` for attachments that exceed one request.
 
     Args:
-        attachments: What it would hold.
-        agent: Whose request it is; empty while there is none.
-        text_bytes: The size of its text.
+        attachments: The attachments.
+        agent: The agent of the request; empty if unknown.
+        text_bytes: Size of its text.
     """
     every = list(attachments)
     pictures = [one for one in every if one.kind == "image"]
@@ -273,16 +273,16 @@ LEFT_OUT = (
     f"(left out: with more than {MANY} pictures none in a conversation may be longer than {MOST_PX_OF_MANY:,} pixels, "
     "and all of it has 32 MB at most; return fewer or smaller ones)"
 )
-"""Stands where a result's picture or document would make the next request one that is refused."""
+"""Replaces a result's picture or document that would make the next request invalid."""
 
 
 def fitting(sent: Iterable[Attachment], more: Iterable[Attachment], text_bytes: int) -> list[bool]:
-    """Tell which of some attachments can be appended to a conversation, whose earlier ones cannot be taken back.
+    """Return True per attachment that fits in a conversation, whose earlier ones are fixed.
 
     Args:
-        sent: Those that are in it.
-        more: Those that are to come, in order. One that is left out makes room for the next.
-        text_bytes: The size of its text, with what is to come.
+        sent: Earlier attachments.
+        more: New ones, in order. An omitted one leaves room for the next.
+        text_bytes: Size of all text.
     """
     pictures, large, total = 0, False, text_bytes
     found: list[bool] = []
@@ -303,13 +303,13 @@ def _px(one: Attachment) -> str:
 
 
 class TokenRule(NamedTuple):
-    """How many tokens a model makes of pictures and pages.
+    """A model's tokens of pictures and pages.
 
     Attributes:
-        patch_px: A picture has a token for each square of so many pixels an edge.
-        most_px: Longer pictures are made smaller first, to this edge.
-        most_tokens: Those with more tokens too, to this number.
-        page_tokens: What a page of a PDF usually has, with its picture; and at most.
+        patch_px: Edge in pixels of the square that is one token.
+        most_px: Longer pictures are scaled down to this edge.
+        most_tokens: Pictures with more tokens are scaled down to this number.
+        page_tokens: Usual and maximum tokens of a PDF page, with its picture.
     """
 
     patch_px: int
@@ -318,7 +318,7 @@ class TokenRule(NamedTuple):
     page_tokens: tuple[int, int]
 
     def tokens(self, attachment: Attachment) -> tuple[int, int] | None:
-        """Return how many tokens an attachment has, likely and at most; `None` where nobody can say."""
+        """Return the tokens of an attachment, likely and at most; `None` if unknown."""
         if attachment.kind == "image":
             found = self._of_picture(attachment.width, attachment.height)
             return found, found
@@ -341,10 +341,9 @@ class TokenRule(NamedTuple):
 
 
 def tokens_of(attachments: Iterable[Attachment], rule: TokenRule | None) -> tuple[int, int]:
-    """Return how many tokens attachments have together, likely and at most, besides the text in them.
+    """Return the tokens of attachments together, likely and at most, without the text in them.
 
-    Where nobody says, nothing is likely, and at most there is one for each byte and for each 256 pixels: more than any
-    rule that is known.
+    If unknown, the likely number is 0, and the maximum one per byte and per 256 pixels: more than any known rule.
     """
     likely = most = 0
     for one in attachments:

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from agent_magic.declare.content import blocks_of
-from agent_magic.declare.serialization import RenderError, sendable, value_text
 from agent_magic.declare.template import Template
-from agent_magic.declare.validation import check_name
+from agent_magic.declare.validation import check_name, compare_names
+from agent_magic.declare.values import RenderError, check_values, sendable, value_text
 from agent_magic.errors import DeclarationError, PlanError, UndefinedVariable
 
 if TYPE_CHECKING:
@@ -23,16 +23,16 @@ if TYPE_CHECKING:
 class Context:
     """A declared context. Declaring one sends nothing.
 
-    It is rendered once, when a plan is made: the provider's cache can only serve it if it is the same bytes for every
-    agent that shares it. So it may use values, but no agent's answer.
+    It is rendered once, when a plan is made: the provider's cache requires the same bytes for every agent that shares
+    it. So it may use values, but no agent's answer.
 
     Args:
         name: The key: agents share it by `context=NAME`, and `{{ NAME }}` in a prompt is its text.
-        text: A Jinja2 template, with the rules of a prompt. With a picture or a document in it, it is sent in parts,
-            as a list is.
+        text: A Jinja2 template, with the rules of a prompt. With a picture or document in it, it is sent in parts, as a
+            list is.
 
     Raises:
-        DeclarationError: The name or the template cannot be read.
+        DeclarationError: The name or the template is invalid.
     """
 
     name: str
@@ -46,6 +46,7 @@ class Context:
             raise DeclarationError(f"Context {self.name!r} is empty.", hint=hint)
         template = Template.parse(self.text, agent=self.name, title=f"Context {self.name!r}")
         object.__setattr__(self, "template", template)
+        compare_names(self)
 
     @property
     def uses(self) -> tuple[str, ...]:
@@ -68,7 +69,7 @@ class Context:
 
 
 def context_of(agent: Step, values: Mapping[str, Any]) -> str | None:
-    """Return the text that an agent shares with others; `None` where it has no context.
+    """Return the text an agent shares with others, if it has a context.
 
     Raises:
         DeclarationError: It cannot be rendered, or is empty.
@@ -122,4 +123,5 @@ def _rendered(context: Context, agents: Collection[str], contexts: Iterable[str]
             )
         if name not in values:
             raise UndefinedVariable(name, user=f"Context {context.name!r}", known=values)
+    check_values(context.uses, values, f"Context {context.name!r}")
     return context.render(values)

@@ -1,8 +1,8 @@
-"""A goal becomes a plan: the agent that is asked for one, and the reading of its answer.
+"""Plans from goals: the agent that is asked for a plan, and the reading of its answer.
 
-The coordinator is an agent like any other, in a plan of its own: it is priced, recorded, reused and replayed. Its
-answer is data. It is read as a plan and checked like any plan; what is wrong with it is the error of its typed answer,
-so it is asked once more with that. Nothing of the plan runs until somebody runs it.
+The coordinator is an agent in its own plan: it is priced, recorded, reused and replayed. Its answer is data, read and
+checked like any plan; errors are those of its typed answer, so it is asked once more with them. Nothing of the plan
+runs by itself.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from agent_magic.declare.agent import Agent
+from agent_magic.declare.answers.reading import plain
+from agent_magic.declare.answers.returns import look_up
 from agent_magic.declare.plan import Plan
 from agent_magic.declare.plan_json import plan_from_dict
-from agent_magic.declare.returns import look_up
 from agent_magic.declare.roles import ROLES
 from agent_magic.declare.template import Template
 from agent_magic.declare.validation import check_integer, check_text, check_word
-from agent_magic.declare.values import plain
 from agent_magic.errors import DeclarationError, PlanError
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ COORDINATOR: Final = "coordinator"
 MAX_TOKENS: Final = 8192
 """A plan of twenty agents with full prompts takes about five thousand."""
 TEXT: Final = frozenset({"", "text", "str", "string"})
-"""What `returns` of an answer is where the agent answers with text."""
+"""Values of `returns` that mean text."""
 STRATEGIES: Final[Mapping[str, str]] = MappingProxyType(
     {
         "free": "",
@@ -41,7 +41,7 @@ STRATEGIES: Final[Mapping[str, str]] = MappingProxyType(
         "module": "Split the work by module: an agent waits for the agents of the modules that its module imports.",
     }
 )
-"""How a goal is split, by word: what the coordinator is told."""
+"""Strategies of splitting a goal, with the coordinator's instructions."""
 SYSTEM: Final = """You are a coordinator. You turn a goal into a plan of agents that work concurrently.
 
 Maximize concurrency: an agent that can start at once has an empty depends_on.
@@ -90,16 +90,16 @@ def coordinator(
     """Return the plan of one agent that is asked for a plan.
 
     Args:
-        goal: What is to be done: a template, as prompts are.
-        values: What it names, and more. The plan that comes back may name what the goal names.
-        kind: The class to make.
-        agents: The most agents of the plan; `None` leaves it to the coordinator.
+        goal: The goal: a template, as prompts are.
+        values: Variables of the goal, and more. The answered plan may use the goal's.
+        kind: The class of the plan.
+        agents: Maximum agents of the answered plan; `None` leaves it to the coordinator.
         strategy: How to split it: one of `STRATEGIES`.
-        model: Who is asked.
-        max_tokens: The most output tokens; `MAX_TOKENS` by default.
+        model: The model.
+        max_tokens: Maximum output tokens; default `MAX_TOKENS`.
 
     Raises:
-        DeclarationError: An argument is not what it must be.
+        DeclarationError: An argument is invalid.
     """
     check_text("goal", goal)
     if not goal.strip():
@@ -127,7 +127,7 @@ def coordinator(
 
 
 def _wrong_with(answer: object, values: Mapping[str, Any], most: int | None) -> str | None:
-    """Say what is wrong with an answer; `None` if it is a plan."""
+    """Return the error of an answer; `None` if it is a plan."""
     try:
         read_plan(answer, Plan, values, most=most)
     except (PlanError, DeclarationError) as error:
@@ -138,18 +138,18 @@ def _wrong_with(answer: object, values: Mapping[str, Any], most: int | None) -> 
 def read_plan(
     answer: object, kind: type[P], values: Mapping[str, Any], *, name: str = "agents", most: int | None = None
 ) -> P:
-    """Return the plan that a coordinator answered with.
+    """Return the plan in a coordinator's answer.
 
     Args:
         answer: The value of its answer.
-        kind: The class to make.
-        values: What prompts may name beside agents.
+        kind: The class of the plan.
+        values: Variables that prompts may use beside agents.
         name: The name of the plan.
-        most: The most agents; `None` is any number.
+        most: Maximum agents; `None` for any number.
 
     Raises:
-        PlanError: It is no plan, or one that is wrong; the message names the place.
-        DeclarationError: An agent is wrong.
+        PlanError: It is no valid plan; the message names the position.
+        DeclarationError: An agent is invalid.
     """
     data = plain(answer)
     rows: list[dict[str, Any]] = data["agents"]

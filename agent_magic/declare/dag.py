@@ -22,13 +22,13 @@ class Dag:
     """A directed graph without cycles.
 
     Attributes:
-        parents: Per agent, the agents it waits for.
-        children: Per agent, the agents that wait for it.
+        parents: Parents of each agent.
+        children: Children of each agent.
         order: All agents, parents before children, ties in declared order.
-        layer: Per agent, the number of edges on the longest way to it from an agent without parents.
-        priority: Per agent, how urgent it is, or what waits for it: more goes first. Empty where nothing is.
-        alike: The numbers of agents, one after another, that wait for the same, and for which the same wait. In a plan
-            they are places that differ in nothing else; see `agent_magic.declare.alike`.
+        layer: Length of the longest path to each agent from one without parents.
+        priority: Urgency of each agent or its descendants: more goes first. Empty without any.
+        alike: Ranges of agents with the same parents and children. In a plan they are equal places; see
+            `agent_magic.declare.alike`.
     """
 
     parents: tuple[tuple[int, ...], ...]
@@ -42,7 +42,7 @@ class Dag:
         """Return the graph with priorities.
 
         Args:
-            own: Per agent, its priority. What has to be done before it is as urgent.
+            own: Priority of each agent, which its ancestors inherit.
         """
         if not any(own):
             return self
@@ -97,7 +97,7 @@ class Dag:
 
     @cached_property
     def backwards(self) -> Sequence[int]:
-        """All agents, children before parents; of those that are alike the first only."""
+        """All agents, children before parents; of equal ones the first only."""
         others = set[int]().union(*(one[1:] for one in self.alike))
         return [one for one in reversed(self.order) if one not in others] if others else self.order[::-1]
 
@@ -118,9 +118,9 @@ def build_dag(parents: Sequence[Sequence[int]], names: Sequence[str] = (), alike
     """Order the agents of a graph.
 
     Args:
-        parents: Per agent, the numbers of the agents it waits for, each once.
-        names: Per agent, what an error calls it; by default its number.
-        alike: The numbers of agents that wait for the same, and differ in nothing else.
+        parents: Numbers of each agent's parents, each once.
+        names: Name of each agent in errors; default its number.
+        alike: Ranges of agents with the same parents, and otherwise equal.
 
     Raises:
         Cycle: Agents wait for each other.
@@ -159,14 +159,14 @@ def _find_cycle(parents: Sequence[Sequence[int]]) -> list[int]:
 
 
 def by_most(rest: Sequence[float], priority: Sequence[int] = ()) -> tuple[Sequence[int], Sequence[int]]:
-    """Number the agents by what is left to do, most first, equal ones in declared order.
+    """Rank the agents by remaining work, most first, ties in declared order.
 
     Args:
-        rest: Per agent, what is left.
-        priority: Per agent, what counts before that; empty for nothing.
+        rest: Remaining work of each agent.
+        priority: Priority of each agent, which counts first; empty for none.
 
     Returns:
-        Per agent, its place; and the agents by their places.
+        The rank of each agent; and the agents by rank.
     """
     ordered = tuple(sorted(range(len(rest)), key=rest.__getitem__, reverse=True))
     if priority:

@@ -11,6 +11,7 @@ from agent_magic.declare.alike import firsts
 from agent_magic.declare.condition import condition_of
 from agent_magic.declare.dag import Dag, build_dag
 from agent_magic.declare.each import hint_at_item, view_of
+from agent_magic.declare.values import check_values
 from agent_magic.errors import UndefinedVariable, UnknownAgent
 
 if TYPE_CHECKING:
@@ -28,23 +29,24 @@ class Edge:
     Attributes:
         parent: The agent that is waited for.
         child: The agent that waits.
-        kind: `prompt` if the parent's answer goes into the child's prompt, `after` if only the order counts.
+        kind: `prompt` if the parent's answer goes into the child's prompt, `continues` if the child goes on in the
+            parent's conversation, `after` if only the order counts.
     """
 
     parent: str
     child: str
-    kind: Literal["prompt", "after"]
+    kind: Literal["prompt", "continues", "after"]
 
 
 class Edges:
-    """Reads from the agents who waits for whom.
+    """The edges of a plan, from its agents.
 
     Attributes:
-        parents: Per agent, the numbers of its parents: first those in its prompt, then those in its `after`.
-        inputs: Per agent, the names of the parents whose answers its prompt takes.
-        used: The values that prompts and contexts use.
-        dropped: Edges that were dropped, as (agent, missing parent).
-        alike: The numbers of places that wait for the same.
+        parents: Numbers of each agent's parents: first those in its prompt, then those in its `after`.
+        inputs: Names of each agent's parents whose answers its prompt uses.
+        used: Values used by prompts and contexts.
+        dropped: Dropped edges, as (agent, missing parent).
+        alike: Ranges of places with the same parents.
     """
 
     def __init__(
@@ -79,14 +81,14 @@ class Edges:
                 self.parents += self.parents[-1:] * others
 
     def _are_alike(self, place: Step) -> bool:
-        """Tell whether all places for the items of an answer have the same edges: where no group has one for each.
+        """Return True if all places for the items of an answer have the same edges: no group has one per place.
 
-        Thousands may be reserved, of which a few are needed.
+        Thousands may be reserved, of which few are needed.
         """
         return self.groups.keys().isdisjoint((*place.reads, *place.after)) and not self.drops
 
     def _deciding(self, agent: Step, inputs: tuple[str, ...]) -> tuple[tuple[str, ...], list[str]]:
-        """Return the inputs of a step with whose answer holds its item, and what its conditions are about."""
+        """Return the inputs of a step, with the source of its item and the names in its conditions."""
         part, found = agent.part, list[str]()
         if part is not None and part.source:
             inputs = tuple(dict.fromkeys((*inputs, *self._members(agent, (part.source,)))))
@@ -126,10 +128,12 @@ class Edges:
             hint = "" if agent.part is None else hint_at_item(name, agent.part.item)
             task = agent.name if agent.is_task and not what else ""
             raise UndefinedVariable(name, agent=agent.name, task=task, known=known, what=what, hint=hint)
-        self.used[name] = self.values[name]
+        if name not in self.used:
+            check_values([name], self.values, f"{'Task' if agent.is_task else 'Agent'} {agent.name!r}")
+            self.used[name] = self.values[name]
 
     def _is_parent(self, agent: Step, name: str) -> bool:
-        """Return whether a name in `after` is a parent. Drop it, or raise, if nobody has it."""
+        """Return True if a name in `after` is a parent. An unknown one is dropped, or an error."""
         if name in self.index:
             return self._is_other(agent, name)
         if not self.drops:

@@ -1,4 +1,4 @@
-"""From declarations to steps: one for each item, a place for each item that an answer may have, a step for each round.
+"""Expansion of declarations to steps: one per item, a place per possible item of an answer, a step per round.
 
 ```
 %%agent planner --returns list[str]
@@ -14,42 +14,44 @@ Sum up {{ data }}. {% if critic %}Your critic said: {{ critic.notes }}{% endif %
 Is every number of this summary in the data? {{ draft }} {{ data }}
 ```
 
-A plan is frozen before it runs. What is only known later has its places reserved, up to a most that must be named: so
-estimates, budgets, replays and forecasts know all that can happen. Places that turn out not to be needed are unused:
-they cost nothing, and frames have no row for them.
+A plan is frozen before it runs. Places for later items are reserved, up to a required maximum, so estimates, budgets,
+replays and forecasts know all that can happen. Unneeded places are unused: they cost nothing, and have no rows in
+frames.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from agent_magic.declare.agent import DEFAULT_MAX_TOKENS, Agent
 from agent_magic.declare.alike import places_in
 from agent_magic.declare.condition import condition_of
-from agent_magic.declare.each import REPEATS, ROUNDS, Part, levels_of, members_of, places_of, read_items, warn_of_labels
-from agent_magic.declare.grouping import REQUEST, check_names, item_steps, request_steps, size_of
-from agent_magic.declare.hedge import FIRST, HEDGE, hedged_steps
-from agent_magic.declare.pictures import frozen
+from agent_magic.declare.each import REPEATS, ROUNDS, Part, members_of, places_of, warn_of_labels
+from agent_magic.declare.grouping import REQUEST, check_names, declared_agent, item_steps, request_steps, size_of
+from agent_magic.declare.hedge import FIRST, HEDGE, declared_hedge, hedged_steps
 from agent_magic.declare.step import is_step
+from agent_magic.declare.values import frozen, read_items
 from agent_magic.errors import PlanError, UndefinedVariable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from agent_magic.declare.plan import Plan
     from agent_magic.declare.step import Step
+    from agent_magic.declare.values.items import Items
 
 DEEPEST: Final = 2
 """Maps in maps go no deeper."""
 
 
 def expand(agents: Sequence[Step], values: Mapping[str, Any]) -> tuple[tuple[Step, ...], list[range]]:
-    """Return agents, each of those that stand for several replaced by them; and which are places for one answer.
+    """Return the expanded agents, and the ranges of places for one answer.
 
     Raises:
         DeclarationError: A value has no items, or cannot be read twice in the same order.
         UndefinedVariable: There is no such value.
-        PlanError: A loop or a map cannot be what it says.
+        PlanError: A loop or a map is invalid.
     """
     if not any(_stands_for_several(one) for one in agents):
         return tuple(agents), places_in(agents)
@@ -72,7 +74,7 @@ class _Expansion:
         self._rounds = _rounds_of(agents, self.declared)
         self._made: dict[str, list[Step]] = {}
         self._making: list[str] = []
-        self._items: dict[str, list[tuple[Any, Any]]] = {}
+        self._items: dict[str, Items] = {}
         self._shown: dict[str, list[tuple[Any, Any]]] = {}
 
     def steps(self) -> tuple[tuple[Step, ...], list[range]]:
@@ -115,11 +117,11 @@ class _Expansion:
             if over not in self.values:
                 raise UndefinedVariable(over, agent=agent.name, known=self.values, what="each of")
             self._items[over] = read_items(self.values[over], over, agent.name)
-            warn_of_labels(over, self._items[over], self.values[over])
+            warn_of_labels(over, len(self._items[over].found), self._items[over].labels)
         if agent.most is not None:
             message = f"Agent {agent.name!r} has most={agent.most}, and {over!r} is a value, whose items are counted."
             raise PlanError(f"{message} Leave it out.")
-        levels, items = levels_of(self.values[over]), self._items[over]
+        items, levels, _ = self._items[over]
         if not agent.is_task:  # a function takes a picture as it is
             if over not in self._shown:
                 self._shown[over] = [(key, frozen(item, f"{over} {key}")) for key, item in items]
@@ -158,7 +160,7 @@ class _Expansion:
 
 
 def check_places(agent: Step, over: str, source: Step) -> None:
-    """Raise `PlanError` where a step cannot be declared for each item of what another one returns."""
+    """Raise `PlanError` if a step cannot be declared for each item of another one's answer."""
     base = source.name
     for option in ("group", "hedge"):
         if (given := getattr(agent, option)) is not None:
@@ -184,7 +186,7 @@ def _depth(part: Part) -> int:
 
 
 def declared_names(plan: Plan) -> tuple[str, ...]:
-    """Return per step the name it was declared by: of one of a group the group's, of a request that of its agent."""
+    """Return the declared name of each step: for a member the group's, for a request its agent's."""
     hedged = {one.hedges for one in plan.agents}
     found: list[str] = []
     for one in plan.agents:
@@ -212,6 +214,36 @@ def askers(plan: Plan, numbers: Iterable[int]) -> list[int]:
         else:
             found.append(number)
     return list(dict.fromkeys(found))
+
+
+def declared(plan: Plan) -> Iterator[Step]:
+    """Yield a plan's steps as they were declared: those for each item, and the rounds of a loop, are one again."""
+    seen: set[str] = set()
+    raced = {one.hedges: one for one in plan.agents if isinstance(one, Agent) and one.hedges is not None}
+    for step in plan.agents:
+        if step.race and step.parameters[0] in raced:
+            again = declared_hedge(raced[step.parameters[0]])
+            if again.name not in seen:
+                seen.add(again.name)
+                yield again
+        elif step.hedges is not None or step.name in raced:  # its race stands for it
+            continue
+        elif step.part is None:
+            yield step
+        elif step.part.group not in seen:
+            seen.add(step.part.group)
+            if step.part.asked:  # its request stands for it
+                continue
+            yield _whole(step, step.part, len(plan.groups[step.part.group]))
+
+
+def _whole(step: Step, part: Part, members: int) -> Step:
+    """Return the step that a member of a group was declared by."""
+    again = part.over.startswith(REPEATS)
+    if isinstance(step, Agent) and part.asks:
+        return declared_agent(step, part)
+    over: dict[str, Any] = {"repeat": members} if again else {} if part.rounds else {"each": part.over}
+    return replace(step, name=part.group, part=None, **over)
 
 
 def names_before(step: Step) -> set[str]:
@@ -259,7 +291,7 @@ def in_rounds(head: str, before: Mapping[str, set[str]]) -> set[str]:
 
     Args:
         head: That step.
-        before: Per step, what it uses or waits for.
+        before: Names used or awaited by each step.
     """
     return _after(head, _forward(head, before))
 

@@ -1,14 +1,14 @@
-"""What a run decides while it goes on: whether a step whose parents are done is needed at all.
+"""Decisions during a run: whether a step whose parents are done is needed.
 
-A step is left out for one of two reasons. Its condition is false: it is *skipped*, and so is every step that cannot do
-without it. Or it was reserved, and turns out not to be needed: a place for which there is no item, a round after the
-one in which the loop's condition held. That is *unused*, and no row of a frame. Neither is a failure.
+A step is left out for one of two reasons. If its condition is false, it is *skipped*, with every step that depends on
+it. If it was reserved and is not needed (a place without an item, a round after the loop's condition held), it is
+*unused*, and has no row in frames. Neither is a failure.
 
-What a step can do without: members of a group that it takes as a whole, rounds of a loop that it is not in, steps it
-only waits for, and names that its prompt asks for by `default` or `is defined`.
+A step does not depend on: members of a group it uses as a whole, rounds of a loop it is not in, steps it only waits
+for, and names its prompt uses by `default` or `is defined`.
 
-A step that was left out has no answer. Who decides is a function of answers alone, so a replay decides the same, and a
-forecast takes over what a recorded run decided.
+A left-out step has no answer. Decisions are functions of answers alone, so a replay decides the same, and a forecast
+repeats the decisions of the recorded run.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, cast
 
 from agent_magic.declare.alike import firsts
+from agent_magic.declare.answers.reading import Fields
 from agent_magic.declare.condition import condition_of, holds
-from agent_magic.declare.each import ITEM, KEY, read_items, view_of
-from agent_magic.declare.values import Fields
+from agent_magic.declare.each import ITEM, KEY, view_of
+from agent_magic.declare.values import read_items
 from agent_magic.errors import AgentMagicError, PlanError, shown_value
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from agent_magic.declare.template import Template
 
 CONDITION: Final = "Condition"
-"""The kind of what a condition has left out."""
+"""Kind of steps left out by a condition."""
 UNUSED: Final = "Unused"
 """The kind of a place without an item, or of a round that was not needed."""
 
@@ -40,7 +41,7 @@ class _Missing:
 
 
 MISSING: Final = _Missing()
-"""What a name stands for whose step was left out."""
+"""The value of a name whose step was left out."""
 
 
 class Left(NamedTuple):
@@ -155,11 +156,11 @@ class Flow:
         return [plan.index[name]] if name in plan.index else []
 
     def follows(self, step: int, left: Mapping[int, Left]) -> Left | None:
-        """Return why a step does not run that cannot do without one that was left out; `None` where it can.
+        """Return why a step is left out because of others; `None` if it is not.
 
         Args:
             step: The step.
-            left: The steps that were left out.
+            left: The left-out steps.
         """
         optional = self.optional.get(step, ())
         parents = self._plan.dag.parents[step] if left else ()
@@ -172,15 +173,15 @@ class Flow:
         return why._replace(status="unused" if is_reserved(self._plan.agents[step]) else "skipped")
 
     def choose(self, step: int, answers: Mapping[str, Any], left: Mapping[int, Left]) -> Left | None:
-        """Decide whether a step runs, all of whose parents are done.
+        """Decide whether a step runs whose parents are all done.
 
         Args:
             step: The step.
-            answers: What its parents returned, by their names.
-            left: The steps that were left out.
+            answers: Its parents' results, by name.
+            left: The left-out steps.
 
         Returns:
-            Why it does not run; `None` where it does.
+            Why it does not run; `None` if it does.
         """
         if step in self._beside and (spare := self._is_spare(step, answers, left)) is not None:
             return spare
@@ -199,7 +200,7 @@ class Flow:
             return Left("failed", f"{agent.name!r} cannot decide: its condition was stopped", "Stopped")
 
     def _without_round(self, step: int, answers: Mapping[str, Any], left: Mapping[int, Left]) -> Left | None:
-        """Leave out a round after the one that was good."""
+        """Leave out rounds after the one that met the condition."""
         plan, part = self._plan, self._plan.agents[step].part
         if part is None or part.number < 2 or not part.rounds:
             return None
@@ -215,7 +216,7 @@ class Flow:
         return None
 
     def least(self) -> dict[int, Left]:
-        """Return what is left out where as little as possible runs: one round, one item, no condition true."""
+        """Return the left-out steps in the smallest run: one round, one item, no condition true."""
         found: dict[int, Left] = {}
         for step, one in enumerate(self._plan.agents):
             if is_reserved(one) and (one.part is None or one.hedges or one.part.place > 0 or one.part.rounds):
@@ -225,7 +226,7 @@ class Flow:
         return self._following(found)
 
     def _following(self, left: Mapping[int, Left]) -> dict[int, Left]:
-        """Return what is left out with what follows: places for the items of a place, what cannot do without."""
+        """Return left-out steps with their consequences: places for the items of a place, and dependent steps."""
         found = dict(left)
         for step in self._plan.dag.order:
             if step in self.decides and step not in found and (why := self.follows(step, found)) is not None:
@@ -233,11 +234,11 @@ class Flow:
         return found
 
     def at_most(self, rounds: int | None, most: int | None) -> dict[int, Left]:
-        """Return what is left out where loops make at most so many rounds, and maps have at most so many items.
+        """Return the left-out steps with at most these rounds and items.
 
         Args:
-            rounds: The most rounds; `None` is all that are reserved.
-            most: The most items; `None` is all that are reserved.
+            rounds: Maximum rounds; `None` for all reserved ones.
+            most: Maximum items; `None` for all reserved ones.
         """
         found: dict[int, Left] = {}
         for step, one in enumerate(self._plan.agents):
@@ -249,18 +250,18 @@ class Flow:
         return found
 
     def likely(self, answered: Mapping[str, int], rounds: Mapping[str, int]) -> tuple[dict[int, Left], int]:
-        """Return what earlier runs did not need in more than half of the cases.
+        """Return the steps that earlier runs did not need in more than half of the cases.
 
-        A place is likely to be needed where it was answered at least half as often as the first of its kind, and a
-        condition likely to be true where its step was answered at least half as often as what it is about.
+        A place is needed if it was answered at least half as often as the first of its kind, and a condition holds if
+        its step was answered at least half as often as the steps it uses.
 
         Args:
-            answered: How often each step was answered, by its name.
-            rounds: The most rounds that loops had, by the names of their steps: whether a later round is needed nobody
-                knows where most of them got to the last of those, so that it counts as needed.
+            answered: Number of answers of each step, by name.
+            rounds: Maximum rounds of loops, by the names of their steps. If most loops reached that maximum, later
+                rounds count as needed, since nothing is known about them.
 
         Returns:
-            What is left out, and of how many steps something is known.
+            The left-out steps, and the number of steps with evidence.
         """
         agents, found, known = self._plan.agents, dict[int, Left](), 0
         firsts = {_kind(one.part): one.name for one in agents if one.part is not None and _is_first(one.part)}
@@ -288,12 +289,12 @@ class Flow:
         return self._following(found), known
 
     def unmet(self, answers: Mapping[str, Any]) -> list[tuple[str, str]]:
-        """Return the loops whose last round ran without its condition being met: the step that begins each, and that.
+        """Return loops whose last round ran without meeting the condition: the first step of each, and the condition.
 
-        A loop whose last round has not ended, or failed, is not one of them.
+        Loops whose last round has not ended or has failed are excluded.
 
         Args:
-            answers: What the steps returned, by their names.
+            answers: The steps' results, by name.
         """
         plan, found = self._plan, list[tuple[str, str]]()
         for step, one in self._steps:
@@ -325,7 +326,7 @@ class Flow:
         return None
 
     def _items_at(self, step: int, answers: Mapping[str, Any]) -> list[tuple[Any, Any]] | str:
-        """Return the keys and items that the source of a place has; or what it has instead. Each is read once."""
+        """Return the keys and items in the source of a place, or an error in words. Each is read once."""
         agent = self._plan.agents[step]
         part = agent.part
         if part is None:
@@ -339,11 +340,11 @@ class Flow:
         return known[1]
 
     def item_of(self, step: int, answers: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the item of a place and its key. Of a placeholder for an answer, that is one for them.
+        """Return the item of a place and its key. A placeholder for an answer counts as one item.
 
         Args:
             step: The place.
-            answers: What its source returned, by its name.
+            answers: Its source's result, by name.
         """
         part, found = self._plan.agents[step].part, self._items_at(step, answers)
         if part is None or isinstance(found, str) or not found:
@@ -371,7 +372,7 @@ class Flow:
         return why
 
     def _is_spare(self, step: int, answers: Mapping[str, Any], left: Mapping[int, Left]) -> Left | None:
-        """Return why a place has no item where a place before it has none either; `None` where nobody has looked."""
+        """Return why a place has no item if an earlier place has none; `None` if unknown."""
         known = self._spare.get(self._beside[step])
         if known is None or step < known[2] or answers.get(known[0]) is not known[1]:
             return None
@@ -387,13 +388,13 @@ class Flow:
         return Left("skipped", f"condition is false: {agent.when}", CONDITION)
 
     def _values(self, step: int, condition: Template, answers: Mapping[str, Any]) -> dict[str, Any]:
-        """Return what the names of a condition stand for; without those whose step was left out."""
+        """Return the values of the names in a condition, without left-out steps."""
         values = {name: self._plan.meaning(step, name, answers) for name in condition.names}
         return {name: value for name, value in values.items() if value is not MISSING}
 
 
 def is_reserved(step: Step) -> bool:
-    """Tell whether nobody knows before the run if a step is needed: a place, a later round, a second request."""
+    """Return True if the need for a step is unknown before the run: a place, a later round, a hedge."""
     return step.hedges is not None or (step.part is not None and step.part.is_reserved)
 
 
@@ -417,9 +418,9 @@ def _field(value: Any, name: str) -> Any:
 
 
 def _items_of(value: Any, part: Part, agent: str) -> list[tuple[Any, Any]] | str:
-    """Return the keys and items of what an answer has for places; or what is wrong with it."""
+    """Return the keys and items of an answer for places; or its error."""
     if value is None or isinstance(value, str | int | float):
         return f"{part.over} is no list: {shown_value(value)}"
     if isinstance(value, list):
         return list(enumerate(cast("list[Any]", value)))
-    return read_items(value, part.over, agent, may_be_empty=True)
+    return read_items(value, part.over, agent, may_be_empty=True).found

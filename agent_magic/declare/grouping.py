@@ -1,16 +1,19 @@
-"""Several items in one request, and each its own answer again.
+"""Several items in one request, each with its own answer.
 
 ```
 %%agent label --each reviews --returns Label --group 5
 Positive or negative? {{ item.text }}          label_request_0, ...: a request for five rows;  label_0, ...: a row each
 ```
 
-The request is the step that costs: its prompt has that of each item, with a number, and its type is a list of the
-declared one, each with the number of its item. So it is seen what is missing, doubled, out of order or of another
-type; that alone is asked for once more, in the same conversation. Each item then is a step without a request, which
-takes its answer out of the reply, or fails where there is none: the others stay.
+The request is the step with the cost: its prompt has each item's, numbered, and its type is a list of the declared one,
+each with the number of its item. So missing and invalid answers are detected, and only those are asked for once more in
+the same conversation. Each item is a step without a request, which takes its answer from the reply, or fails without
+one; the others stay.
 
-With `--group auto` as many are put together as fit; see `size_of`.
+A model that numbers from 0, repeats a number or adds items has lost count. Nothing of such a reply is used, and all its
+items are asked again: no row ever shows the answer of another.
+
+`--group auto` puts as many together as fit; see `size_of`.
 """
 
 from __future__ import annotations
@@ -18,22 +21,23 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
+from agent_magic.declare.answers.reading import Rows, numbered
+from agent_magic.declare.answers.returns import Returns
+from agent_magic.declare.answers.schema import of_item, schema_of, typical_chars
 from agent_magic.declare.each import OWN, REQUESTS, Part
-from agent_magic.declare.returns import Returns
-from agent_magic.declare.schema import of_item, schema_of, typical_chars
+from agent_magic.declare.options import beside
 from agent_magic.declare.signature import NOTHING, Parameter
 from agent_magic.declare.task import Task
 from agent_magic.declare.validation import listed, must_be
-from agent_magic.declare.values import Fields, as_json, plain
 from agent_magic.errors import DeclarationError, InvalidAnswer, PlanError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from agent_magic.declare.agent import Agent
-    from agent_magic.declare.returns import Check
+    from agent_magic.declare.answers.returns import Check
     from agent_magic.declare.step import Step
 
 REQUEST: Final = "_request"
@@ -41,17 +45,14 @@ _HEAD: Final = (
     "Do what each of these items says, apart from the others. Give exactly one answer for each item, with its number."
 )
 _AGAIN: Final = "Answer again for these items alone, in the same form and with the same numbers; the others are kept."
-_NOT_WITH: Final = ("repeat", "until", "when", "tools", "save", "cascade", "escalate", "ask", "cite")
-"""What is about one answer, and a request has several."""
-
-
+_MISSING: Final = "the reply has no answer for this item"
 AUTO: Final = "auto"
 MOST_TOGETHER: Final = 20
-"""So many items `auto` puts together at most: the longer a list, the more of it a model leaves out. An assumption."""
+"""Maximum items of `auto`: the longer a list, the more a model leaves out. An assumption."""
 MOST_CHARS: Final = 16_000
-"""So long their prompts are together at most."""
+"""Maximum characters of their prompts together."""
 FILL: Final = 0.5
-"""So much of `max_tokens` their answers are to fill: lengths vary, and a reply that is cut loses all of them."""
+"""Share of `max_tokens` to fill: lengths vary, and a truncated reply loses all."""
 CHARS_PER_TOKEN: Final = 4
 AROUND: Final = 40
 """The characters that a reply has around each answer: its number, and brackets."""
@@ -78,6 +79,16 @@ def size_of(agent: Agent, parts: Sequence[Part], max_tokens: int) -> int:
     return max(1, math.ceil(len(parts) / requests))
 
 
+def asks_for_length(agent: Agent) -> bool:
+    """Return True if the group size depends on an unknown length of answers."""
+    return agent.group == AUTO and agent.expect_out is None
+
+
+def with_length(agent: Agent, tokens: int) -> Agent:
+    """Return an agent with this expected length of one item's answer."""
+    return replace(agent, expect_out=tokens)
+
+
 def asking(prompt: str) -> str:
     """Return the template of a request for several items, by the prompt for one."""
     inside = f'<item number="{{{{ number }}}}">\n{prompt}\n</item>'
@@ -85,7 +96,9 @@ def asking(prompt: str) -> str:
 
 
 def check_group(agent: Agent) -> None:
-    """Raise `DeclarationError` where an agent with `group` cannot be asked for several items at once."""
+    """Raise `DeclarationError` if an agent with `group` cannot be asked for several items at once."""
+    if agent.group is None:
+        return
     group: Any = agent.group
     if group != AUTO and (not isinstance(group, int) or isinstance(group, bool) or group < 1):
         error = partial(DeclarationError, agent=agent.name)
@@ -96,7 +109,7 @@ def check_group(agent: Agent) -> None:
     if agent.returns is None:
         hint = "Give the type of one answer, --returns str or a class of yours: texts could not be told apart."
         raise DeclarationError(f"{what} and answers with text.", agent=agent.name, hint=hint)
-    other = next((option for option in _NOT_WITH if getattr(agent, option)), "")
+    other = beside(agent, "group")
     other = other or next(("attach" for name in listed(agent.attach) if name in OWN), "")
     if other:
         hint = "It is for one answer, and a request has several: leave one of them out."
@@ -104,7 +117,7 @@ def check_group(agent: Agent) -> None:
 
 
 def check_names(agent: Agent, declared: Mapping[str, Step]) -> None:
-    """Raise `PlanError` where a prompt takes what another agent answers for the same item: each has its own."""
+    """Raise `PlanError` if a prompt uses another agent's answer for the same item, since each item differs."""
     same = [name for name in agent.uses if name in declared and declared[name].each == agent.each]
     if same:
         message = f"Agent {agent.name!r} has group={agent.group} and takes {same[0]!r}, which has an answer per item."
@@ -160,44 +173,66 @@ def item_step(part: Part, request: Agent) -> Task:
     """
     asks = request.part.asks if request.part is not None else 1
     returns = _one_of(request)
-    take = partial(_take, part.number % asks + 1, returns, request.check)
+    numbers = range(1, 1 + (len(request.part.item) if request.part is not None else 1))
+    take = partial(_take, part.number % asks + 1, numbers, returns, request.check)
     takes = (Parameter(part.asked, NOTHING, NOTHING),)
     name = f"{part.group}_{part.number}"
     return Task(name, take, priority=request.priority, part=part, returns=returns, takes=takes)
 
 
-def _take(number: int, one: Returns, check: Check | None, /, **reply: list[Fields]) -> Any:
-    """Return the answer for the item with a number, as plain data.
+def _take(number: int, numbers: Sequence[int], one: Returns, check: Check | None, /, **reply: Rows) -> Any:
+    """Return the answer for the item with a number, as the model wrote it: the JSON of one answer.
 
     Raises:
         InvalidAnswer: The reply has none, or none that fits.
     """
-    (found,) = reply.values()
-    answer, wrong = _chosen(number, found, one, check)
-    if wrong:
-        raise InvalidAnswer(f"{wrong}; it was asked for twice")
-    return plain(answer)
+    (rows,) = reply.values()
+    kept, wrong = _settled(rows.text, numbers, one, check, only=number)
+    if number not in kept:
+        raise InvalidAnswer(f"{wrong[number]}; it was asked for twice")
+    return kept[number]
 
 
-def _chosen(number: int, found: Sequence[Fields], one: Returns, check: Check | None) -> tuple[Any, str]:
-    """Return the first answer for an item that fits; or what is wrong with the last that does not.
+def _settled(
+    text: str, numbers: Sequence[int], one: Returns, check: Check | None, only: int | None = None
+) -> tuple[dict[int, str], dict[int, str]]:
+    """Return the JSON of the accepted answers by item number, and the errors of the others.
 
-    Never a later one in place of one that fits: asked for what is missing, a model may number anew.
+    A reply is read if each of its numbers occurs once and was asked for: in the first request all, later the ones with
+    errors. A later reply may also answer all; accepted answers stay.
+
+    Args:
+        text: The replies.
+        numbers: The numbers of the items.
+        one: The type of one answer.
+        check: The check of one answer.
+        only: The only number that matters; with one reply, the others need not be checked.
     """
-    wrong = "the reply has no answer of its type for this item"
-    for answer in (each.answer for each in found if each.item == number):
-        wrong = _wrong_with(answer, one, check)
-        if not wrong:
-            return answer, ""
-    return None, wrong
+    kept, wrong = dict[int, str](), dict.fromkeys(numbers, _MISSING)
+    replies = numbered(text)
+    for reply in replies:
+        given = [number for number, _ in reply]
+        if len({*given}) < len(given) or not ({*given} <= wrong.keys() or {*given} == {*numbers}):
+            asked = ", ".join(map(str, wrong))
+            said = ", ".join("?" if number is None else str(number) for number in given)
+            wrong = dict.fromkeys(wrong, f"asked for {asked}, the reply numbers its answers {said}")
+            continue
+        for number, answer in cast("list[Any]", reply):
+            if not wrong and kept[number] != answer:  # nothing was to be asked any more
+                wrong[number] = "the reply has two different answers for this item"
+                del kept[number]
+            elif number in wrong and (len(replies) > 1 or only in {None, number}):
+                wrong[number] = _wrong_with(answer, one, check)
+                if not wrong[number]:
+                    kept[number] = answer
+                    del wrong[number]
+    return kept, wrong
 
 
-def _wrong_with(answer: Any, one: Returns, check: Check | None) -> str:
-    """Say what the class of an answer, or its check, does not like; empty where both take it."""
-    value = answer
+def _wrong_with(answer: str, one: Returns, check: Check | None) -> str:
+    """Return the error of an answer by its class or check; empty if both accept it."""
     try:
-        if one.adapter is not None:
-            value = one.value(as_json(answer if isinstance(answer, Fields) else {"value": answer}))
+        value = one.of_row(answer)
         if check is not None:
             check.run(value)
     except InvalidAnswer as error:
@@ -206,12 +241,20 @@ def _wrong_with(answer: Any, one: Returns, check: Check | None) -> str:
 
 
 def taken_apart(agent: Step, text: str) -> tuple[int, InvalidAnswer | None]:
-    """Return for how many items a reply has an answer that fits, and what is wrong with the others, if any."""
-    items = agent.part.item if agent.part is not None else ()
-    returns: Returns = agent.returns
-    found: list[Fields] = returns.value(text) if text.strip() else []
-    one = _one_of(agent)
-    chosen = {number: _chosen(number, found, one, agent.check)[1] for number, *_ in items}
-    wrong = "; ".join(f"item {number}: {why}" for number, why in chosen.items() if why)
-    again = f"{_AGAIN} What is wrong: {wrong}."
-    return sum(not why for why in chosen.values()), InvalidAnswer(wrong, again=again) if wrong else None
+    """Return the number of accepted answers in a reply, and the error of the others, if any.
+
+    Raises:
+        InvalidAnswer: It has no JSON.
+    """
+    numbers = [number for number, *_ in (agent.part.item if agent.part is not None else ())]
+    kept, faults = _settled(text, numbers, _one_of(agent), agent.check)
+    if not faults:
+        return len(kept), None
+    reasons = {*faults.values()}
+    items = ", ".join(map(str, faults))
+    wrong = (
+        f"items {items}: {reasons.pop()}"
+        if len(reasons) == 1 and len(faults) > 1
+        else "; ".join(f"item {number}: {why}" for number, why in faults.items())
+    )
+    return len(kept), InvalidAnswer(wrong, again=f"{_AGAIN} What is wrong: {wrong}.")

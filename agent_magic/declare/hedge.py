@@ -1,14 +1,14 @@
-"""A hedge: an agent whose answer is overdue is asked a second time, and the first answer counts.
+"""A hedge: an agent with an overdue answer is asked a second time, and the first answer counts.
 
 ```
 %%agent label --each reviews --hedge p95
 Positive or negative? {{ item.text }}
 ```
 
-It is a race between the request that each such agent makes, `label_first_0`, and a place that is reserved for a
-second one, `label_hedge_0`; `label_0` takes the first answer. See `agent_magic.declare.race`. Where the answer comes in
-time the place stays unused, and costs nothing. When one is overdue is said in seconds, or as a share of the answers
-that this run has had: with `p95`, after what 95 of 100 of them took.
+It is a race between each agent's request, `label_first_0`, and a reserved place for a second one, `label_hedge_0`;
+`label_0` takes the first answer. See `agent_magic.declare.race`. If the answer is in time, the place stays unused and
+costs nothing. The delay is a number of seconds, or a share of this run's answers: with `p95`, the time that 95 of 100
+of them took.
 
 Source: J. Dean, L. A. Barroso, "The Tail at Scale", Communications of the ACM 56 (2013), on hedged requests.
 """
@@ -20,6 +20,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from agent_magic.declare.options import beside
 from agent_magic.declare.task import Task, first_of
 from agent_magic.declare.validation import check_positive, must_be
 from agent_magic.errors import DeclarationError
@@ -33,25 +34,25 @@ if TYPE_CHECKING:
 FIRST: Final = "_first"
 HEDGE: Final = "_hedge"
 _SHARE: Final = re.compile(r"p([5-9]\d)")
-_NOT_WITH: Final = ("tools", "ask", "save", "cite", "cascade", "repeat", "until", "group")
-"""What must not be done twice, or is about one conversation."""
 
 
 def share_of(hedge: str | float) -> float | None:
-    """Return the share of answers after whose time one is overdue; `None` where that is a number of seconds."""
+    """Return the share of answers after whose time one is overdue; `None` for a number of seconds."""
     return int(hedge[1:]) / 100 if isinstance(hedge, str) else None
 
 
 def check_hedge(agent: Agent) -> None:
-    """Raise `DeclarationError` where the `hedge` of an agent cannot be what it is, or not with its other options."""
+    """Raise `DeclarationError` if the `hedge` of an agent is invalid, or conflicts with its other options."""
+    if agent.hedge is None:
+        return
     hedge, error = agent.hedge, partial(DeclarationError, agent=agent.name)
     of = f"hedge of agent {agent.name!r}"
     if isinstance(hedge, str):
         if _SHARE.fullmatch(hedge) is None:
             raise must_be(of, "'p50' to 'p99', or seconds", hedge, error=error)
-    elif hedge is not None:
+    else:
         check_positive(of, hedge, error=error)
-    other = next((option for option in _NOT_WITH if getattr(agent, option)), "")
+    other = beside(agent, "hedge")
     other = other or ("batch" if agent.batch == "on" else "")
     if other:
         hint = "A second request would do it twice, or has no time to win: leave one of them out."
@@ -59,11 +60,11 @@ def check_hedge(agent: Agent) -> None:
 
 
 def hedged_steps(agent: Agent, steps: Sequence[Agent]) -> list[Step]:
-    """Return the steps of an agent with a hedge: those that take the first answer, those that ask, and the places.
+    """Return the steps of an agent with a hedge: those with the first answer, the requests, and the places.
 
     Args:
         agent: The agent.
-        steps: What it would be without: itself, or one for each of its items.
+        steps: Its steps without the hedge: itself, or one for each of its items.
     """
     first = [_apart(one, agent.name, FIRST) for one in steps]
     places = [
@@ -74,7 +75,7 @@ def hedged_steps(agent: Agent, steps: Sequence[Agent]) -> list[Step]:
 
 
 def _apart(step: Agent, group: str, end: str, **options: Any) -> Agent:
-    """Return a step under a name, and in a group, of its own."""
+    """Return a step with its own name and group."""
     part = None if step.part is None else replace(step.part, group=f"{group}{end}")
     name = f"{group}{end}" if part is None else f"{part.group}_{part.number}"
     return replace(step, name=name, part=part, **{"hedge": None, **options})

@@ -1,12 +1,12 @@
-"""The models that an agent may ask besides its own: in its place when it cannot answer, or after it when it is unsure.
+"""Alternative models of an agent: fallbacks if its own cannot answer, and cascades if it is unsure.
 
 ```
 %%agent label --cascade claude-haiku-5-5,claude-sonnet-5-5 --escalate "answer.confidence < 0.7" --returns Label
 %%agent report --model claude-sonnet-5-5 --fallback claude-opus-5-5
 ```
 
-Both are rules of an agent's attempts, not steps of their own: an agent keeps one row and one answer, and each attempt
-says which model it asked.
+Both are rules of an agent's attempts, not separate steps: an agent keeps one row and one answer, and each attempt names
+its model.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ import json
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
+from agent_magic.declare.answers.schema import lacking, schema_of
 from agent_magic.declare.condition import condition_of
-from agent_magic.declare.schema import lacking, schema_of
+from agent_magic.declare.options import AUTO, NEEDS
 from agent_magic.declare.validation import check_text, check_word, listed
 from agent_magic.errors import DeclarationError, UndefinedField
 
@@ -28,11 +29,7 @@ if TYPE_CHECKING:
 ANSWER = "answer"
 """The name of the answer in the condition of `escalate`."""
 FEWEST = 2
-"""So many models make a cascade, or a choice."""
-AUTO = "auto"
-"""In place of a model: one is chosen when the plan is frozen, `auto:A,B` among these."""
-NEEDS = ("reasoning", "vision")
-"""What an agent may need of the model that is chosen."""
+"""Minimum models of a cascade, or a choice."""
 
 
 def candidates_of(model: str | None) -> tuple[str, ...] | None:
@@ -52,21 +49,22 @@ def models_text(step: Step, model: str) -> str:
 
 
 def job_of(agent: Agent) -> str:
-    """Return the fingerprint of what an agent asks, whatever the model and the row: grades of one job compare."""
-    return _fingerprint(agent, agent.effort)
+    """Return the fingerprint of an agent's request without model and row: grades of one job compare."""
+    return _fingerprint(agent, agent.effort, agent.sent)
 
 
 def prompt_of(step: Step) -> str:
-    """Return the fingerprint of what an agent is told, whatever model, effort and row: how long answers are, that says.
+    """Return the fingerprint of an agent's instructions without model, effort and row, for the length of answers.
 
     It is empty for a task.
     """
-    return "" if step.is_task else _fingerprint(cast("Agent", step), None)
+    return "" if step.is_task else _fingerprint(cast("Agent", step), None, "")
 
 
-def _fingerprint(agent: Agent, effort: str | None) -> str:
+def _fingerprint(agent: Agent, effort: str | None, sent: str) -> str:
     asked = [agent.prompt, agent.system_text, agent.context, effort, agent.schema, agent.tools_text]
-    return hashlib.sha256(json.dumps([*asked, agent.cite, agent.attach]).encode()).hexdigest()
+    asked += [agent.cite, agent.attach, *([sent] if sent else [])]
+    return hashlib.sha256(json.dumps(asked).encode()).hexdigest()
 
 
 def _check_choice(agent: Agent) -> None:
@@ -96,7 +94,7 @@ def each_once(agent: Agent) -> dict[str, Any]:
 
 
 def check_models(agent: Agent) -> None:
-    """Raise `DeclarationError` where a cascade or a choice is none, or nothing says when it escalates."""
+    """Raise `DeclarationError` if a cascade or a choice is invalid, or a cascade has no condition to escalate."""
     if agent.needs or agent.other_models or ":" in (agent.model or ""):
         _check_choice(agent)
     error = partial(DeclarationError, agent=agent.name)

@@ -1,7 +1,7 @@
-"""A plan without what people wrote: its steps, edges and options, and no prompt, value, item, schema or function.
+"""A plan without the user's texts: steps, edges and options, and no prompts, values, items, schemas or functions.
 
-A forecast stands on the recorded run and on the shape of its plan, so an outline is enough to ask a run what-ifs where
-its texts shall not be, and where Jinja2 is not: but for conditions, its prompts are names and dots.
+A forecast needs the recorded run and the shape of its plan, so an outline suffices for what-ifs without texts and
+without Jinja2: except for conditions, its prompts are names and dots.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from agent_magic.declare.agent import Agent
 from agent_magic.declare.condition import condition_of
+from agent_magic.declare.options import AGENT, to_plain
 from agent_magic.declare.plan_json import part_to_dict
 
 if TYPE_CHECKING:
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
     from agent_magic.declare.plan import Plan
     from agent_magic.declare.step import Step
 
-KEPT: Final = ("model", "max_tokens", "effort", "timeout_s", "context", "rounds", "priority", "hedge", "hedges")
-"""The options of agents that an outline has as they are."""
 TEXT: Final = "."
 """What stands for a text."""
 
@@ -29,9 +28,9 @@ def outline_of(plan: Plan, replaced: Callable[[str], str], prompts: Mapping[int,
     """Return the outline of a plan as plain data, which `plan_from_dict` reads.
 
     Args:
-        plan: The plan. The names of its agents, contexts and of what it maps over stay.
-        replaced: Returns what stands for the text of a context.
-        prompts: What stands for prompts, by the number of the agent, beside the answers they take; `TEXT` for others.
+        plan: The plan. The names of its agents, contexts and mapped values stay.
+        replaced: Returns the replacement of a context's text.
+        prompts: Replacements of prompts by agent number, beside the answers they use; `TEXT` for others.
     """
     prompts = prompts or {}
     conditions = [text for one in plan.agents for text in (one.when, one.until) if text is not None]
@@ -78,14 +77,14 @@ def _step(plan: Plan, step: Step, prompt: str) -> dict[str, Any]:
     can_miss = step.can_miss if plan.flow is not None else frozenset[str]()
     if _has_context(step) and step.schema:  # agents of other types share no cache
         schemas = sorted({one.schema for one in plan.agents if isinstance(one, Agent)})
-        found["returns"] = {"type": "string", "enum": [f"type {schemas.index(step.schema)}"]}
+        # Shorter than any other: what a prompt lacks can be filled up, what is too long cannot be taken away.
+        found["returns"] = {"type": "object", "properties": {str(schemas.index(step.schema)): {"enum": [1]}}}
     if step.cascade:
         found["escalate"] = "answer"
     batch = step.batch or ("off" if step.tools.functions else None)
     answers = "".join(f"{{{{ {name} }}}}" for name in _asked(uses, can_miss))
-    known = {**{option: getattr(step, option) for option in KEPT}, "batch": batch}
-    known |= {"fallback": [*step.fallback], "cascade": [*step.cascade], "speculate": step.speculate}
-    return {**found, **_said(known), "prompt": prompt + answers}
+    known = {name: value for name, value in to_plain(step).items() if AGENT[name].outlined}
+    return {**found, **_said({**known, "batch": batch}), "prompt": prompt + answers}
 
 
 def _asked(names: Iterable[str], can_miss: frozenset[str]) -> list[str]:

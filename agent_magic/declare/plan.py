@@ -11,23 +11,23 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Self, get_args
 
 from agent_magic.declare.agent import DEFAULT_MODEL
 from agent_magic.declare.alike import firsts, for_all
+from agent_magic.declare.answers.fields import answers_of, check_plan
 from agent_magic.declare.attaching import checked, documents_of, read_content, render, shows_content
 from agent_magic.declare.content import NO_PROMPT, Prompt
 from agent_magic.declare.context import Context, context_of, with_contexts
+from agent_magic.declare.conversation import conversation_notes, with_conversations
 from agent_magic.declare.dag import Dag, build_dag
 from agent_magic.declare.each import OWN, Answers, groups_of, view_of
 from agent_magic.declare.edges import Edge, Edges
 from agent_magic.declare.expansion import expand
-from agent_magic.declare.fields import answers_of, check_plan
 from agent_magic.declare.flow import MISSING, Flow, is_reserved
 from agent_magic.declare.race import check_races
 from agent_magic.declare.resources import Held, conflicts, held_by_all
 from agent_magic.declare.saving import saved_paths
-from agent_magic.declare.serialization import python_notes
 from agent_magic.declare.step import steps_of
 from agent_magic.declare.subplan import join
 from agent_magic.declare.validation import check_mapping, check_text, check_word, instances_of, names_of
-from agent_magic.declare.values import read
+from agent_magic.declare.values import same_name, value_notes, with_same_names
 from agent_magic.errors import (
     Cycle,
     DeclarationError,
@@ -60,36 +60,35 @@ class Plan:
 
     Args:
         agents: The agents in declared order.
-        values: A value for each `{{ name }}` that is not an agent. Only the names in use are kept. The steps of a value
-            that is a plan join this one; see `agent_magic.declare.subplan`.
+        values: A value for each `{{ name }}` that is not an agent. Only used names are kept. The steps of a value that
+            is a plan join this one; see `agent_magic.declare.subplan`.
         name: The title of the graph.
-        description: What the plan is for.
-        on_cycle: What to do if agents wait for each other: `error`, or `sequential`: they run one after another in
-            declared order, and edges that point backwards are dropped with a warning each.
-        on_missing: What to do with edges to agents that do not exist, or to the agent itself: `error`, or `drop`: they
-            are dropped with a warning each, and their `{{ name }}` becomes empty.
-        on_conflict: What to do where a step writes what another one writes or uses, and none of them waits for the
-            other: `wait`: they run one after the other, which a note says; or `error`.
-        contexts: Texts that agents share. Those in use are rendered now, with these values, and become values.
-        notes: What a reader of the plan should know, one line each.
+        description: The purpose of the plan.
+        on_cycle: If agents wait for each other: `error`, or `sequential`: they run one after another in declared order,
+            and edges that point backwards are dropped with a warning each.
+        on_missing: For edges to agents that do not exist, or to the agent itself: `error`, or `drop`: they are dropped
+            with a warning each, and their `{{ name }}` becomes empty.
+        on_conflict: If a step writes what another one writes or uses, and neither waits for the other: `wait`: they run
+            one after the other, with a note; or `error`.
+        contexts: Shared texts of agents. Used ones are rendered now, with these values, and become values.
+        notes: Notes for readers of the plan, one line each.
 
     Attributes:
         index: The number of each agent by name.
-        groups: Per name of an agent that was declared for each item of a value, the numbers of the agents it became, by
-            the numbers of the items.
-        shown: What prompts show of values that tasks take as they are: pictures of figures.
-        dag: Who waits for whom.
-        inputs: Per agent, the names of the parents whose answers its prompt takes.
-        dropped: The edges that were dropped, as (agent, missing parent).
-        holds: Per step that holds something while it runs, what that is.
-        saves: Per agent whose answer is saved, the file.
+        groups: Numbers of a group's agents, by the group's declared name and the numbers of the items.
+        shown: Replacements in prompts for values that tasks receive unchanged: pictures of figures.
+        dag: The dependencies.
+        inputs: Names of each agent's parents whose answers its prompt uses.
+        dropped: The dropped edges, as (agent, missing parent).
+        holds: Resources per step.
+        saves: File of each agent whose answer is saved.
 
     Raises:
         DuplicateAgent: Two agents have one name.
         UnknownAgent: `after` names an agent that is not in the plan.
-        UndefinedVariable: A prompt names something that is neither an agent nor a value.
+        UndefinedVariable: A prompt uses a name that is neither an agent nor a value.
         Cycle: Agents wait for each other.
-        PlanError: A context uses an agent's answer, or has its name; or an argument is of a wrong type.
+        PlanError: A context uses an agent's answer, or has its name; or an argument has a wrong type.
     """
 
     agents: Sequence[Step]
@@ -116,12 +115,13 @@ class Plan:
             check_text(option, getattr(self, option), error=PlanError)
         shared, values = (
             instances_of("contexts", () if contexts is None else contexts, Context),
-            dict(self.values or {}),
+            with_same_names(self.values or {}),
         )
         agents = steps_of(self.agents)
         if plans := {name: value for name, value in values.items() if isinstance(value, Plan)}:
             agents, values = join(agents, values, plans)
         agents, places = expand(agents, values)
+        agents = with_conversations(agents, places, values)
         self._put(agents=agents)
         for option, words in PLAN_WORDS.items():
             check_word(option, getattr(self, option), words, error=PlanError)
@@ -148,7 +148,7 @@ class Plan:
             check_plan(self, lambda one: one.returns)
 
     def _hold(self) -> None:
-        """Say who holds what, and what follows where two could change one thing at once."""
+        """Record the resources of each step, and resolve conflicts."""
         saves, held = saved_paths(self.agents, self.dag.alike), ()
         if saves or any(one.uses_resources or one.writes for one in self.firsts):
             held = held_by_all(self.agents, saves)
@@ -163,12 +163,12 @@ class Plan:
         self._put(notes=(*self.notes, *(f"{one}: they run one after the other" for one in said)))
 
     def _put(self, **fields: object) -> None:
-        """Set fields while the plan is being made. It is frozen afterwards."""
+        """Set fields during construction; the plan is frozen afterwards."""
         for name, value in fields.items():
             object.__setattr__(self, name, value)
 
     def __getstate__(self) -> dict[str, object]:
-        """Return the fields in a form that can be pickled: mapping proxies cannot."""
+        """Return the fields in a picklable form: mapping proxies cannot be pickled."""
         plain = {"index": dict(self.index), "values": dict(self.values)}
         kept = {name: value for name, value in vars(self).items() if name != "flow"}  # it is made again
         return {**kept, **plain, "groups": {name: dict(numbers) for name, numbers in self.groups.items()}}
@@ -185,7 +185,7 @@ class Plan:
 
     @cached_property
     def firsts(self) -> Sequence[Step]:
-        """The steps, and of places that are alike the first only; see `agent_magic.declare.alike`."""
+        """The steps, with only the first of equal places; see `agent_magic.declare.alike`."""
         return firsts(self.agents, self.dag.alike)
 
     @property
@@ -207,10 +207,19 @@ class Plan:
     def edges(self) -> tuple[Edge, ...]:
         """Every edge, ordered by child."""
         return tuple(
-            Edge(self.agents[parent].name, agent.name, "prompt" if self.agents[parent].name in used else "after")
-            for agent, used, before in zip(self.agents, map(set, self.inputs), self.dag.parents, strict=True)
+            Edge(self.agents[parent].name, agent.name, self._kind(number, parent, used))
+            for number, (agent, used, before) in enumerate(
+                zip(self.agents, map(set, self.inputs), self.dag.parents, strict=True)
+            )
             for parent in before
         )
+
+    def _kind(self, number: int, parent: int, used: set[str]) -> Literal["prompt", "continues", "after"]:
+        """Return the kind of an edge."""
+        agent, before = self.agents[number], self.agents[parent]
+        if agent.continues is not None and agent.continues in {before.name, before.part and before.part.group}:
+            return "continues"
+        return "prompt" if before.name in used else "after"
 
     def number(self, name: str) -> int:
         """Return the number of an agent in declared order, from 0.
@@ -222,8 +231,8 @@ class Plan:
             UnknownAgent: There is no such agent.
         """
         try:
-            return self.index[name]
-        except (KeyError, TypeError):  # a list cannot be a key
+            return self.index[name] if name in self.index else self.index[same_name(name)]
+        except (KeyError, TypeError, AttributeError):  # a list cannot be a key
             raise UnknownAgent(name, known=self.index, groups=self.groups) from None
 
     def numbers(self, names: str | Iterable[str]) -> list[int]:
@@ -235,7 +244,7 @@ class Plan:
         Raises:
             UnknownAgent: There is no such agent.
         """
-        names = names_of(names)
+        names = [same_name(str(one)) for one in names_of(names)]
         found = (self.groups[name].values() if name in self.groups else (self.number(name),) for name in names)
         return list(dict.fromkeys(number for each in found for number in each))
 
@@ -385,10 +394,10 @@ class Plan:
         return checked(found, agent)
 
     def prompt_ahead(self, number: int, answers: Mapping[str, Any]) -> Prompt:
-        """Return a prompt with placeholders for answers that do not exist yet.
+        """Return a prompt with placeholders for missing answers.
 
         A placeholder may lack what the prompt takes of an answer, as `{{ name.splitlines()[1] }}` does, or make the
-        prompt empty. That says nothing about the answer to come, so the template itself is returned then.
+        prompt empty. That says nothing about the future answer, so the template itself is returned then.
 
         Args:
             number: The agent's number in declared order.
@@ -428,16 +437,16 @@ class Plan:
         )
 
     def meaning(self, number: int, name: str, answers: Mapping[str, Any]) -> Any:
-        """Return what a name in a step stands for: its item, an answer, the answers of a group, or a value.
+        """Return the value of a name in a step: its item, an answer, the answers of a group, or a value.
 
         Args:
             number: The step's number in declared order.
             name: A name that it uses.
-            answers: What its parents returned, by their names; without those that were left out.
+            answers: Its parents' results, by name, without left-out ones.
 
         Returns:
-            `agent_magic.declare.flow.MISSING` for a step that was left out. A group has only those that were not, and a
-            loop the last round that ran; in the first round, what comes from the one before is `None`.
+            `agent_magic.declare.flow.MISSING` for a left-out step. A group has only the others, and a loop the last
+            round that ran; in the first round, values from the round before are `None`.
         """
         agent, part = self.agents[number], self.agents[number].part
         if part is not None and name in OWN and part.has_item:
@@ -446,7 +455,7 @@ class Plan:
             if name in answers and name != agent.name and (agent.name, name) not in self.dropped:
                 return answers[name]
             is_left = self.flow is not None and name in self.index and name not in self.values
-            return MISSING if is_left else self.shown.get(name) or self.values.get(name, "")
+            return MISSING if is_left else self.shown[name] if name in self.shown else self.values.get(name, "")
         view = view_of(self.agents, self.groups[name], agent)
         members = [self.agents[one].name for one in view.members]
         kept = [one for one in members if one in answers and (agent.name, one) not in self.dropped]
@@ -459,7 +468,7 @@ class Plan:
 
     @cached_property
     def flow(self) -> Flow | None:
-        """What decides, while a run goes on, which steps are needed; `None` where all are."""
+        """Decides during a run which steps are needed; `None` if all are."""
         unsure = any(one.when is not None or one.race or is_reserved(one) for one in self.firsts)
         return Flow(self) if unsure else None
 
@@ -471,16 +480,16 @@ class Plan:
             text: The text of its answer. One that cannot be read, since it was left out of a recording, has a
                 placeholder.
         """
-        returns = self.agents[number].returns
+        returns, part = self.agents[number].returns, self.agents[number].part
         if returns is None:
             return text
         try:
-            return read(returns.schema, text)
+            return returns.as_written(text, is_row=part is not None and bool(part.asked))
         except InvalidAnswer:
             return returns.placeholder(text)
 
     def context_of(self, number: int) -> str | Parts | None:
-        """Return what the agent with a number shares with others: a text, or parts of other kinds; `None` if nothing.
+        """Return the context an agent shares with others: a text, or parts of other kinds, if any.
 
         Args:
             number: The agent's number in declared order.
@@ -492,11 +501,11 @@ class Plan:
         return self.documents.get(agent.context) or context_of(agent, self.values)
 
     def check_prompts(self) -> None:
-        """Render every prompt and context, with a placeholder for each answer, so that errors come before any spend.
+        """Render every prompt and context, with a placeholder for each answer, so that errors come before any spending.
 
         Raises:
             DeclarationError: One cannot be rendered, whatever the answers will be, or a condition cannot be decided.
-            UndefinedField: One takes a field of an answer that is a text.
+            UndefinedField: One uses a field of an answer that is a text.
         """
         if self._has_conditions:
             check_plan(self, answers_of)
@@ -523,7 +532,7 @@ class Plan:
 
     @cached_property
     def has_contexts(self) -> bool:
-        """Whether any step shares a context with others."""
+        """True if any step shares a context with others."""
         return any(one.context is not None for one in self.firsts)
 
     @cached_property
@@ -533,9 +542,9 @@ class Plan:
 
     @cached_property
     def _to_check(self) -> tuple[int, ...]:
-        """The agents whose prompt or context can fail: not those whose text has nothing in it but answers.
+        """The agents whose prompt or context can fail: not those with nothing but answers in it.
 
-        Of places that are reserved for an item each it is the first: nobody knows the items, so their prompts are one.
+        Of reserved places it is the first: the items are unknown, so their prompts are equal.
         """
         numbers = firsts(range(len(self)), self.dag.alike)
         of_group: dict[str, int] = {}
@@ -555,7 +564,7 @@ class Plan:
         )
 
     def _has_answers_only(self, agent: Step, inputs: tuple[str, ...]) -> bool:
-        """Tell whether all that a prompt writes are answers: of those that it waits for."""
+        """Return True if a prompt writes only answers of its parents."""
         names = agent.template.names
         return names == inputs or (bool(inputs) and all(name in inputs or name in self.groups for name in names))
 
@@ -567,7 +576,7 @@ class Plan:
 
     @cached_property
     def asked(self) -> frozenset[str]:
-        """The models that its agents may ask."""
+        """The models that the plan's agents may ask."""
         others = (self.agents[number].other_models for number in self.special)
         return frozenset(self.models).union(*others) - {""}
 
@@ -585,13 +594,14 @@ class Plan:
         """Return a line for each model that was chosen, and each value that is sent in a form which few people mean."""
         told = {one.part.group if one.part else one.name: one for one in self.agents if one.chosen}
         found = [f"{name}: auto is {one.model}: {one.chosen}" for name, one in told.items()]
+        found += conversation_notes(self)
         for agent, answers in zip(self.agents, self.inputs, strict=True):
             if agent.is_task:
                 continue
             values = {**self.values, **(agent.part.values if agent.part is not None and not agent.part.asks else {})}
             names = [name for name in agent.template.whole if name not in answers and name not in self.groups]
             shared = [agent.context] if agent.context and agent.context not in self.documents else []
-            found += python_notes([*names, *shared], values)
+            found += value_notes([*names, *shared], values)
         return list(dict.fromkeys(found))
 
     def _names(self, numbers: Iterable[int]) -> tuple[str, ...]:

@@ -38,21 +38,19 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
-from agent_magic.declare.agent import NAMES, OPTIONS, Agent
-from agent_magic.declare.condition import FLOW
+from agent_magic.declare.agent import Agent
+from agent_magic.declare.answers.schema import schema_of
 from agent_magic.declare.content import Attachment
 from agent_magic.declare.context import Context
-from agent_magic.declare.each import Part, Row, as_item
+from agent_magic.declare.each import Part
 from agent_magic.declare.grouping import item_step
-from agent_magic.declare.packing import SCALARS, packed_key, unpacked
-from agent_magic.declare.pictures import holds_content
+from agent_magic.declare.options import from_plain, to_plain
 from agent_magic.declare.roles import BUILT_IN
-from agent_magic.declare.schema import schema_of
-from agent_magic.declare.serialization import RenderError, as_text
 from agent_magic.declare.task import Task
 from agent_magic.declare.tool import FLAGS, ServerTool, Tool, Tools, recorded_tools
 from agent_magic.declare.user_code import reason_of, run_user_code
 from agent_magic.declare.validation import must_be
+from agent_magic.declare.values import SCALARS, RenderError, Row, as_item, as_text, holds_content, packed_key, unpacked
 from agent_magic.errors import DeclarationError, PlanError
 
 if TYPE_CHECKING:
@@ -62,7 +60,6 @@ if TYPE_CHECKING:
     from agent_magic.declare.step import Step
 
 P = TypeVar("P", bound="Plan")
-HELD = ("uses_resources", "writes")
 PREVIOUS = re.compile(r"\{\{\s*previous_outputs\s*\}\}")
 
 
@@ -151,7 +148,7 @@ def _wrong(what: str, must: str, value: object, hint: str = "") -> Exception:
 def _agent_to_dict(plan: Plan, agent: Step) -> dict[str, Any]:
     if isinstance(agent, Task):
         return {**agent.to_dict(), **_edges_to_dict(plan, agent)}
-    options = {key: getattr(agent, key) for key in OPTIONS if getattr(agent, key) is not None}
+    options = {name: value for name, value in to_plain(agent).items() if name not in {"each", "after"}}
     if agent.role and BUILT_IN.get(agent.role) != agent.role_text:  # of the user's: another reader may not have it
         options["system"] = agent.role_text
         del options["role"]
@@ -161,11 +158,6 @@ def _agent_to_dict(plan: Plan, agent: Step) -> dict[str, Any]:
         **options,
         **({} if agent.returns is None else {"returns": agent.schema}),
         **({"tools": [_tool_to_dict(one) for one in agent.tools]} if agent.tools else {}),
-        **({"ask": True} if agent.ask else {}),
-        **{key: list(value) for key in (*HELD, *NAMES) if (value := getattr(agent, key))},
-        **{key: value for key in FLOW if (value := getattr(agent, key))},
-        **{switch: True for switch in ("cite", "speculate") if getattr(agent, switch)},
-        **({"chosen": agent.chosen} if agent.chosen else {}),
         **_edges_to_dict(plan, agent),
     }
 
@@ -176,7 +168,7 @@ def _edges_to_dict(plan: Plan, step: Step) -> dict[str, Any]:
 
 
 def _tool_to_dict(tool: Tool | ServerTool) -> dict[str, Any]:
-    """Write what a model is told of a tool, with its flags. Its function is not written."""
+    """Return a tool's description for the model, with its flags, without its function."""
     if isinstance(tool, ServerTool):
         return tool.definition()
     flags = {flag: True for flag in FLAGS if getattr(tool, flag)}
@@ -258,20 +250,20 @@ def _agent_from_dict(
     prompt = row.get("prompt", row.get("task"))
     if not isinstance(prompt, str):
         raise _wrong(f"The prompt of agents[{place}] ({names[place]!r})", "a str", prompt)
-    options = {key: row[key] for key in OPTIONS if row.get(key) is not None}
-    each, returns = row.get("each"), row.get("returns")
+
+    def wrong(option: str, must: str, value: object) -> Exception:
+        return _wrong(f"{option!r} of agents[{place}]", must, value)
+
+    options = from_plain(Agent, {**row, "after": None}, wrong)
+    returns = row.get("returns")
     if isinstance(returns, str):  # as text, which keeps the order of fields
         returns = schema_of(returns)
     if returns is not None and not isinstance(returns, dict):
         raise _wrong(f"'returns' of agents[{place}]", "a JSON schema", returns)
-    held = {key: tuple(_list(row, key, place) or ()) for key in (*HELD, *NAMES)}
-    more: dict[str, Any] = {**held, "ask": row.get("ask") is True, "part": _part_from_dict(row, place)}
-    more |= {switch: row.get(switch) is True for switch in ("cite", "speculate")}
-    more["chosen"] = str(row.get("chosen") or "")
+    more: dict[str, Any] = {"part": _part_from_dict(row, place)}
     if row.get("tools"):
         more["tools"] = _tools_from_list(row["tools"], place)
-    more |= {key: row[key] for key in FLOW if row.get(key) is not None}
-    agent = Agent(names[place], prompt, **options, each=each, returns=returns, **more)
+    agent = Agent(names[place], prompt, **options, returns=returns, **more)
     after = _list(row, "after", place)
     if after is not None:
         return replace(agent, after=tuple(after))
@@ -299,7 +291,7 @@ def _task_from_dict(row: dict[str, Any], place: int) -> Task:
 
 
 def _with_answers(prompt: str, parents: Sequence[str]) -> str:
-    """Return a prompt with the answers of parents where it says `{{ previous_outputs }}`, or at its end."""
+    """Return a prompt with the parents' answers at `{{ previous_outputs }}`, or at its end."""
     answers = "\n\n".join(f"## {name}\n{{{{ {name} }}}}" for name in parents)
     if PREVIOUS.search(prompt):
         return PREVIOUS.sub(lambda _: answers, prompt)

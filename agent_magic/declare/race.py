@@ -1,11 +1,11 @@
-"""A race: a step whose value is the first answer of several agents. The others are cancelled when it is there.
+"""A race: a step whose value is the first answer of several agents. The others are then cancelled.
 
 ```
 %%agent quick --first-of fast,careful
 ```
 
-What was sent of those is paid for. An agent that fails has lost, and the next answer counts; where all fail, the race
-has failed. Nobody but the race may use its agents, so that nothing is cancelled that somebody waits for.
+Sent requests are paid for. A failed agent has lost, and the next answer counts; if all fail, the race has failed. Only
+the race may use its agents, so that nothing is cancelled that another step waits for.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 BEATEN: Final = "Beaten"
 """The kind of an end because another one has answered first."""
 NO_ANSWER: Final = "NoAnswer"
-"""The kind of an end of a race that nobody has won."""
+"""Kind of a race without an answer."""
 
 
 async def first_answer(**answers: Any) -> Any:
@@ -33,18 +33,18 @@ async def first_answer(**answers: Any) -> Any:
 
 
 def is_in_race(plan: Plan, agent: int) -> bool:
-    """Tell whether an agent may lose a race."""
+    """Return True if an agent may lose a race."""
     return any(plan.agents[child].race for child in plan.dag.children[agent])
 
 
 def check_races(
     agents: Sequence[Step], index: Mapping[str, int], groups: Mapping[str, Mapping[int, int]], dag: Dag
 ) -> None:
-    """Raise for the first race that cannot be one.
+    """Raise for the first invalid race.
 
     Raises:
         UnknownAgent: There is no such agent.
-        PlanError: It is between several at once, or somebody else needs one of them.
+        PlanError: It uses a group, or another step uses one of its agents.
     """
     for number, race in enumerate(agents):
         for name in race.parameters if race.race else ():

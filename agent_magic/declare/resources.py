@@ -1,4 +1,4 @@
-"""What steps and tools hold while they run: resources that only so many may hold at once, and things that are written.
+"""Resources of steps and tools: limited ones, and things that are written.
 
 ```
 am.resource("db", 2)                                # two connections, no more
@@ -6,7 +6,7 @@ am.resource("db", 2)                                # two connections, no more
 @am.tool(uses="db")
 def run_sql(query: str) -> str: ...
 
-%%agent note --writes report.md                     # nobody else writes or uses report.md meanwhile
+%%agent note --writes report.md                     # no other step writes or uses report.md meanwhile
 ```
 """
 
@@ -14,6 +14,8 @@ from __future__ import annotations
 
 import math
 import os.path
+from functools import cache, lru_cache
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from agent_magic.declare.validation import check_integer, check_text
@@ -43,14 +45,14 @@ def resource(name: str, most: int) -> str:
     """Limit how many steps and calls may hold a resource at once, in this process.
 
     Args:
-        name: The resource, as `uses` of tools and tasks and `--uses` of agents name it.
-        most: How many.
+        name: The resource, as named in `uses` of tools and tasks and `--uses` of agents.
+        most: The limit.
 
     Returns:
         The name.
 
     Raises:
-        DeclarationError: An argument is not what it must be.
+        DeclarationError: An argument is invalid.
     """
     check_text("name of a resource", name)
     check_integer("most of a resource", most)
@@ -59,7 +61,7 @@ def resource(name: str, most: int) -> str:
 
 
 def held_by(uses: Iterable[str], writes: Iterable[str]) -> tuple[Held, ...]:
-    """Return what is held by who uses and writes these. What is no resource is read, by as many as like.
+    """Return the resources of a step that uses and writes these. Names other than resources are read, by any number.
 
     Args:
         uses: Names of resources, and paths that are read.
@@ -70,11 +72,11 @@ def held_by(uses: Iterable[str], writes: Iterable[str]) -> tuple[Held, ...]:
 
 
 def held_by_all(steps: Iterable[Step], saves: Mapping[int, str]) -> list[tuple[Held, ...]]:
-    """Return per step what it holds while it runs.
+    """Return the resources of each step.
 
     Args:
         steps: The steps of a plan.
-        saves: The file that the answer of a step is saved at, by its number.
+        saves: The file of each saved answer, by step number.
     """
     found: list[tuple[Held, ...]] = []
     for number, one in enumerate(steps):
@@ -85,26 +87,46 @@ def held_by_all(steps: Iterable[Step], saves: Mapping[int, str]) -> list[tuple[H
 
 
 def conflicts(holds: Sequence[tuple[Held, ...]], dag: Dag) -> list[tuple[str, int, int]]:
-    """Return who could write or use a thing while somebody writes it: the thing, and two steps without an order.
+    """Return possible conflicts of writing: the thing, and two steps without an order.
 
-    A thing that only one step writes, and nobody else uses, is never in it.
+    Using a folder uses all files in it; the thing is then the inner one. A thing used by only one step is never in
+    conflict.
 
     Args:
-        holds: Per step, what it holds.
-        dag: Who waits for whom.
+        holds: Resources per step.
+        dag: The dependencies.
     """
-    users: dict[str, list[tuple[int, float]]] = {}
+    users: dict[str, list[tuple[int, bool]]] = {}
     for step, held in enumerate(holds):
         for one in held:
-            users.setdefault(one.name, []).append((step, one.most))
+            if one.name not in _LIMITS:
+                users.setdefault(one.name, []).append((step, one.most == 1.0))
+
+    @cache
+    def ordered(step: int) -> set[int]:
+        return {*dag.ancestors([step]), *dag.descendants([step])}
+
     found: list[tuple[str, int, int]] = []
     for name, steps in users.items():
-        writers = [step for step, most in steps if most == 1.0 and name not in _LIMITS]
-        for writer in writers:
-            ordered = dag.ancestors([writer]) | dag.descendants([writer])
-            others = [one for one, _ in steps if one != writer and one not in ordered]
-            found += [(name, writer, other) for other in others if other not in writers or writer < other]
-    return found
+        around = [one for folder in _folders(name) for one in users.get(folder, ())]
+        for number, (step, writes) in enumerate(steps):
+            others = [one for one, also in (*steps[number + 1 :], *around) if (writes or also) and one != step]
+            found += [(name, min(step, one), max(step, one)) for one in others if one not in ordered(step)]
+    return list(dict.fromkeys(found))
+
+
+def overlap(name: str, other: str) -> bool:
+    """Return True if two things are equal, or one is a folder of the other. A resource is no folder."""
+    if name == other:
+        return True
+    return not (name in _LIMITS or other in _LIMITS) and (name in _folders(other) or other in _folders(name))
+
+
+@lru_cache(maxsize=4096)
+def _folders(path: str) -> frozenset[str]:
+    """Return the folders that a path lies in."""
+    inside = PurePath(path)
+    return frozenset() if os.pardir in inside.parts else frozenset(map(str, inside.parents))
 
 
 def _plain(name: str) -> str:

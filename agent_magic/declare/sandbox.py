@@ -1,13 +1,13 @@
-"""The Jinja2 sandbox in which prompts are rendered, and how much text they may make.
+"""The Jinja2 sandbox that renders prompts, and the limits of their text.
 
-The sandbox keeps expressions from Python's internals and from changing lists and dicts: a prompt may come from a
-notebook of somebody else's. It is no protection against the values: their methods run, so `{{ frame.to_csv("f") }}`
+The sandbox keeps expressions from Python's internals and from changing lists and dicts, since a prompt may come from
+another person's notebook. It is no protection against the values: their methods run, so `{{ frame.to_csv("f") }}`
 writes a file, as the same line in a cell would.
 
-A request has at most 32 MB, so no prompt may be longer, and no text made on the way to one. Python cannot limit the
-memory of one call, so whatever can make a long text of short ones is measured before it runs.
+A request has at most 32 MB, so no prompt, and no intermediate text, may be longer. Python cannot limit the memory of
+one call, so operations that make long texts of short ones are measured before they run.
 
-Importing Jinja2 takes longer than all the rest of a load: import this module only where it is used.
+Importing Jinja2 takes longer than all the rest of a load: import this module lazily.
 """
 
 from __future__ import annotations
@@ -18,12 +18,24 @@ from functools import lru_cache, partial, wraps
 from types import BuiltinMethodType
 from typing import Any, cast
 
-from jinja2 import StrictUndefined, TemplateSyntaxError, meta, nodes
+from jinja2 import StrictUndefined, TemplateSyntaxError, Undefined, meta, nodes
 from jinja2.sandbox import ImmutableSandboxedEnvironment
+from jinja2.utils import missing
 from jinja2.visitor import NodeTransformer
 
-from agent_magic.declare.each import Row
-from agent_magic.declare.serialization import MOST_CHARS, as_json, as_text, check_size, text_size, whole
+from agent_magic.declare.values import (
+    MOST_CHARS,
+    Row,
+    as_json,
+    as_text,
+    check_size,
+    find_name,
+    is_table,
+    same_name,
+    text_size,
+    whole,
+)
+from agent_magic.errors import did_you_mean
 
 LARGE = 100_000
 MOST_MADE = 10 * MOST_CHARS
@@ -32,6 +44,16 @@ GLOBALS = frozenset({"range", "dict"})
 """The functions a prompt may call."""
 NO_COMMENT = ("\x00{#", "#}\x00")
 """Jinja2 insists on comment marks. With these no prompt has comments, so `${#list[@]}` stays as it is."""
+CALLED = "()"
+"""Behind the name of a method that is called."""
+SELF = "self_"
+"""Jinja2's name of a value named `self`, which is reserved."""
+MOST_NAMES = 12
+TEXTUAL = (
+    "capitalize center e escape forceescape format indent lower replace safe string striptags title trim truncate "
+    "upper urlencode urlize wordcount wordwrap"
+).split()
+"""The filters that take a text."""
 LOADING = (nodes.Include, nodes.Import, nodes.FromImport, nodes.Extends)
 _REPEATED: tuple[type, ...] = (str, bytes, list, tuple)
 _FIELDS = {
@@ -61,8 +83,8 @@ def renamed(text: str, names: Mapping[str, str]) -> str:
         behind = found[code[at + 1]][1] if at + 1 < len(code) else ""
         depth += (value == "(") - (value == ")") if kind == "operator" else 0
         is_variable = before not in {".", "|", "is"} and not (behind == "=" and depth)
-        if kind == "name" and value in names and is_variable:
-            made[place] = names[value]
+        if kind == "name" and same_name(value) in names and is_variable:
+            made[place] = names[same_name(value)]
     return "".join(made)
 
 
@@ -77,7 +99,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
 
     def __init__(self) -> None:
         super().__init__(
-            undefined=StrictUndefined,
+            undefined=_Undefined,
             keep_trailing_newline=True,
             autoescape=False,
             comment_start_string=NO_COMMENT[0],
@@ -88,7 +110,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
         filters = cast("dict[str, Any]", self.filters)  # pyright: ignore[reportUnknownMemberType]
         filters["tojson"] = as_json
         filters["join"] = _whole_first(filters["join"])
-        filters["string"] = _string
+        filters.update({name: _of_text(filters[name]) for name in TEXTUAL})
         filters.update({name: self._measured(filters[name], partial(filter_size, name)) for name in MEASURED})
         known = cast("dict[str, Any]", self.globals)  # pyright: ignore[reportUnknownMemberType]
         for name in set(known) - GLOBALS:
@@ -102,16 +124,35 @@ class Sandbox(ImmutableSandboxedEnvironment):
             check_size(self.made - MOST_MADE + MOST_CHARS)
 
     def getattr(self, obj: Any, attribute: str) -> Any:
-        """Return what a name behind a dot means. A column of a row wins over a method that dicts have."""
-        return obj[attribute] if isinstance(obj, Row) and attribute in obj else super().getattr(obj, attribute)
+        """Return the value of an attribute: for a dict the value under that key, unless its method is called."""
+        name = attribute.removesuffix(CALLED)
+        if _is_missing(obj):
+            return obj
+        if isinstance(obj, Mapping) and name == attribute and name in obj:
+            return cast("Mapping[str, Any]", obj)[name]
+        obj = cast("Any", obj)
+        is_missing = is_table(obj) and not hasattr(obj, name) and name not in getattr(obj, "columns", ())
+        found = self.undefined(obj=obj, name=name) if is_missing else super().getattr(obj, name)
+        if not isinstance(found, Undefined):
+            return found
+        if isinstance(obj, Mapping):
+            known = find_name(name, cast("Mapping[str, Any]", obj))
+            return found if known is None else cast("Mapping[str, Any]", obj)[known]
+        return super().getattr(obj, same_name(name)) if same_name(name) != name else found
+
+    def getitem(self, obj: Any, argument: Any) -> Any:
+        """Return what stands in brackets behind a value."""
+        return obj if _is_missing(obj) else super().getitem(obj, argument)
 
     def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
         """Return the result of an operator."""
+        if operator == "%" and isinstance(left, str):
+            right = whole(right)
         self.take(operator_size(operator, left, right))
         return super().call_binop(context, operator, left, right)
 
     def call(self, context: Any, function: Any, /, *args: Any, **kwargs: Any) -> Any:
-        """Return what a function returns."""
+        """Return the result of a function."""
         if isinstance(function, BuiltinMethodType):
             self.take(method_size(function.__self__, function.__name__, *args, **kwargs))
         return super().call(context, function, *args, **kwargs)
@@ -119,9 +160,13 @@ class Sandbox(ImmutableSandboxedEnvironment):
     def wrap_str_format(self, value: Any) -> Callable[..., str] | None:
         """Return the safe form of `str.format` and `str.format_map`; `None` for any other method."""
         safe = super().wrap_str_format(value)
-        return safe and self._measured(
-            safe, lambda *args, **named: format_size(value.__self__, "{", [*args, *named.values()])
-        )
+        if safe is None:
+            return None
+
+        def filled(*args: Any, **named: Any) -> str:
+            return safe(*map(whole, args), **{name: whole(one) for name, one in named.items()})
+
+        return self._measured(filled, lambda *args, **named: format_size(value.__self__, "{", [*args, *named.values()]))
 
     def concat(self, parts: Iterable[str]) -> str:
         """Join the parts of a macro or block. Jinja2 calls this like `"".join`."""
@@ -130,7 +175,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
         return "".join(parts)
 
     def _measured(self, function: Callable[..., Any], size: Callable[..., float]) -> Callable[..., Any]:
-        """Return a function or filter that counts the size of what it makes, before it makes it."""
+        """Return a function or filter that counts the size of its result before it computes it."""
         own = 1 if hasattr(function, "jinja_pass_arg") else 0  # Jinja2's first argument, before the template's
 
         @wraps(function)
@@ -141,9 +186,46 @@ class Sandbox(ImmutableSandboxedEnvironment):
         return measured
 
 
-def _string(value: Any) -> str:
-    """Return the text of a value, nothing in it left out."""
-    return str(whole(value))
+def _of_text(work: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a filter of texts that takes a value by the text it has alone: `str`, which Jinja2 takes, may cut."""
+    own = 1 if hasattr(work, "jinja_pass_arg") else 0  # Jinja2's first argument, before the template's
+
+    @wraps(work)
+    def filtered(*args: Any, **named: Any) -> Any:
+        before, value = args[:own], args[own]
+        known = isinstance(value, str | Undefined) or type(value) in {int, float, bool, type(None)}
+        return work(*before, value if known else as_text(value), *map(whole, args[own + 1 :]), **named)
+
+    return filtered
+
+
+def _is_missing(value: object) -> bool:
+    """Return whether a name has no value: then a field of it has none either, which a test may ask for."""
+    return isinstance(value, _Undefined) and value.is_missing
+
+
+class _Undefined(StrictUndefined):
+    """A missing value: an error with existing names, except for optional names, which are false in a test."""
+
+    @property
+    def is_missing(self) -> bool:
+        return self._undefined_obj is missing
+
+    def __bool__(self) -> bool:
+        return False if self.is_missing else super().__bool__()
+
+    @property
+    def _undefined_message(self) -> str:
+        owner, name = self._undefined_obj, self._undefined_name
+        known: list[Any] = list(getattr(owner, "columns", ())) if is_table(owner) else []
+        what = f"the {type(owner).__name__} has no column"
+        if isinstance(owner, Mapping):
+            what = "the row has no column" if isinstance(owner, Row) else "the dict has no key"
+            known = list(cast("Mapping[Any, Any]", owner))
+        elif not known or not isinstance(name, str):
+            return super()._undefined_message
+        listed = ", ".join(map(str, known[:MOST_NAMES])) + (", …" if len(known) > MOST_NAMES else "")
+        return f"{what} {name!r}; it has {listed or 'none'}.{did_you_mean(name, known)}".rstrip(".")
 
 
 def _whole_first(join: Callable[..., str]) -> Callable[..., str]:
@@ -164,8 +246,22 @@ def sandbox() -> Sandbox:
     return Sandbox()
 
 
-class _Joins(NodeTransformer):
-    """Makes `a ~ b` a filter, which can be measured."""
+class _Names(NodeTransformer):
+    """Writes names as Python compares them."""
+
+    def visit_Name(self, node: nodes.Name) -> nodes.Node:  # noqa: N802 - Jinja2's name
+        node.name = SELF if node.name == "self" else same_name(node.name)
+        return node
+
+
+class _Calls(NodeTransformer):
+    """Makes `a ~ b` a filter, which can be measured, and tells a method that is called."""
+
+    def visit_Call(self, node: nodes.Call) -> nodes.Node:  # noqa: N802 - Jinja2's name
+        self.generic_visit(node)
+        if isinstance(node.node, nodes.Getattr):
+            node.node.attr += CALLED
+        return node
 
     def visit_Concat(self, node: nodes.Concat) -> nodes.Node:  # noqa: N802 - Jinja2's name
         self.generic_visit(node)
@@ -174,16 +270,16 @@ class _Joins(NodeTransformer):
 
 
 class Compiled:
-    """A template that Jinja2 has read.
+    """A template parsed by Jinja2.
 
     Attributes:
         names: The names it reads and does not set itself.
-        whole: Those it writes whole, not a part of them or what a filter makes of them.
-        apart: Those with which it does more than to write them whole, or to ask whether they are there.
-        paths: What it takes of names, step by step; an item of a list, or of a loop over it, is a number.
-        numbers: What it compares with a number, as `paths` say it.
-        can_miss: The names that need not be there: only asked for by `default` and `is defined`, or behind that.
-        template: What renders it.
+        whole: Names written whole, not a part or a filter's result.
+        apart: Names used otherwise than written whole or tested for existence.
+        paths: Used paths of names, step by step; an item of a list, or of a loop over it, is a number.
+        numbers: Paths compared with a number.
+        can_miss: Optional names: only used by `default` and `is defined`, or after such a test.
+        template: Renders it.
 
     Raises:
         TemplateSyntaxError: It is not a template, or would load another one.
@@ -191,10 +287,11 @@ class Compiled:
     """
 
     def __init__(self, text: str) -> None:
-        tree = sandbox().parse(text)
+        tree = _Names().visit(sandbox().parse(text))
         for node in tree.find_all(LOADING):
             raise TemplateSyntaxError("a prompt stands alone and cannot load other templates", node.lineno)
-        self.names = frozenset(meta.find_undeclared_variables(tree) - GLOBALS)
+        names = frozenset(meta.find_undeclared_variables(tree) - GLOBALS)
+        self.names = frozenset("self" if name == SELF else name for name in names)
         written = [child for node in tree.find_all(nodes.Output) for child in node.nodes]
         asked = [node.test for node in tree.find_all(nodes.If)]
         self.whole = frozenset(one.name for one in written if isinstance(one, nodes.Name)) & self.names
@@ -205,17 +302,17 @@ class Compiled:
         self.numbers = frozenset(_compared(tree))
         needed = set[str]()
         _find_needed(tree, frozenset(), needed)
-        self.can_miss = self.names - needed
-        self.template = sandbox().from_string(_Joins().visit(tree))
+        self.can_miss = self.names - {"self" if name == SELF else name for name in needed}
+        self.template = sandbox().from_string(_Calls().visit(tree))
 
     def parts(self, values: Mapping[str, Any]) -> Iterable[str]:
         """Render it, piece by piece."""
         sandbox().made = 0
-        return self.template.generate(values)
+        return self.template.generate({SELF if name == "self" else name: value for name, value in values.items()})
 
 
 def _paths(tree: nodes.Template, loops: list[nodes.For], names: Collection[str]) -> Iterable[tuple[str | int, ...]]:
-    """Yield what a template takes of names. A loop's own name stands for an item, unless it is used twice."""
+    """Yield the paths a template uses. A loop variable stands for an item, unless it is used twice."""
     items: dict[str, list[nodes.Node]] = {}
     for loop in loops:
         items.setdefault(cast("nodes.Name", loop.target).name, []).append(loop.iter)
@@ -240,7 +337,7 @@ def _paths(tree: nodes.Template, loops: list[nodes.For], names: Collection[str])
 
 
 def _compared(tree: nodes.Template) -> Iterable[tuple[str | int, ...]]:
-    """Yield what a template compares with a number."""
+    """Yield the paths a template compares with a number."""
 
     def path(node: nodes.Node) -> tuple[str | int, ...]:
         match node:
@@ -261,45 +358,57 @@ def _compared(tree: nodes.Template) -> Iterable[tuple[str | int, ...]]:
                     yield found
 
 
-def _find_needed(node: nodes.Node, known: frozenset[str], needed: set[str]) -> None:
-    """Collect the names that have to be there.
+def _find_needed(node: nodes.Node, known: frozenset[str], needed: set[str], *, asked: bool = False) -> None:
+    """Collect the required names. A name that is only tested for truth is optional.
 
     Args:
-        node: What is rendered.
-        known: The names that are there where it is rendered.
+        node: The rendered node.
+        known: Names defined there.
         needed: The names found so far.
+        asked: True if the node is only tested for truth.
     """
     match node:
         case nodes.Name(name=name):
-            needed.update({name} - known)
-        case nodes.Filter(node=nodes.Name(), name="default" | "d"):
+            needed.update(() if asked else {name} - known)
+        case nodes.Not(node=one):
+            _find_needed(one, known, needed, asked=True)
+        case nodes.Getattr(node=one) | nodes.Getitem(node=one, arg=nodes.Const()) if asked:
+            _find_needed(one, known, needed, asked=True)
+        case nodes.Filter(node=owner, name="default" | "d") if _owner(owner) is not None:
             for one in (*node.args, *node.kwargs):
                 _find_needed(one, known, needed)
-        case nodes.Test(node=nodes.Name(), name="defined" | "undefined"):
+        case nodes.Test(node=one, name="defined" | "undefined") if _owner(one) is not None:
             pass
         case nodes.If() | nodes.CondExpr() | nodes.And() | nodes.Or():
-            for one, more in _branches(node):
-                _find_needed(one, known | more, needed)
+            for one, more, is_test in _branches(node, asked=asked):
+                _find_needed(one, known | more, needed, asked=is_test)
         case _:
             for one in node.iter_child_nodes():
                 _find_needed(one, known, needed)
 
 
-def _branches(node: nodes.Node) -> Iterable[tuple[nodes.Node, frozenset[str]]]:
-    """Yield the parts of a node that chooses, each with the names that are there if it comes to that part."""
+def _owner(node: nodes.Node | None) -> str | None:
+    """Return the name of which a node is a field, or a field of a field; its own if it is a name."""
+    while isinstance(node, nodes.Getattr) or (isinstance(node, nodes.Getitem) and isinstance(node.arg, nodes.Const)):
+        node = node.node
+    return node.name if isinstance(node, nodes.Name) else None
+
+
+def _branches(node: nodes.Node, *, asked: bool) -> Iterable[tuple[nodes.Node, frozenset[str], bool]]:
+    """Yield the parts of a node that chooses, each with the names that are there, and whether it is only tested."""
     match node:
         case nodes.If(test=test, body=body, elif_=others, else_=last):
-            yield test, frozenset()
-            yield from ((one, _defined(test, yes=True)) for one in body)
-            yield from ((one, _defined(test, yes=False)) for one in (*others, *last))
+            yield test, frozenset(), True
+            yield from ((one, _defined(test, yes=True), False) for one in body)
+            yield from ((one, _defined(test, yes=False), False) for one in (*others, *last))
         case nodes.CondExpr(test=test, expr1=first, expr2=second):
-            yield test, frozenset()
-            yield first, _defined(test, yes=True)
+            yield test, frozenset(), True
+            yield first, _defined(test, yes=True), asked
             if second is not None:
-                yield second, _defined(test, yes=False)
+                yield second, _defined(test, yes=False), asked
         case nodes.And(left=left, right=right) | nodes.Or(left=left, right=right):
-            yield left, frozenset()
-            yield right, _defined(left, yes=isinstance(node, nodes.And))
+            yield left, frozenset(), asked or isinstance(node, nodes.Or)  # `a and b` may be `a`
+            yield right, _defined(left, yes=isinstance(node, nodes.And)), asked
         case _:
             pass
 
@@ -307,8 +416,9 @@ def _branches(node: nodes.Node) -> Iterable[tuple[nodes.Node, frozenset[str]]]:
 def _defined(test: nodes.Node, *, yes: bool) -> frozenset[str]:
     """Return the names that are there if a test is true, or if it is false."""
     match test:
-        case nodes.Test(node=nodes.Name(name=name), name="defined"):
-            return frozenset({name}) if yes else frozenset()
+        case nodes.Name() | nodes.Getattr() | nodes.Getitem() | nodes.Test(name="defined"):
+            name = _owner(test.node if isinstance(test, nodes.Test) else test)
+            return frozenset({name}) if yes and name is not None else frozenset()
         case nodes.Test(node=nodes.Name(name=name), name="undefined"):
             return frozenset() if yes else frozenset({name})
         case nodes.Not(node=node):

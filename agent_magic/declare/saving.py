@@ -1,6 +1,6 @@
-"""Where answers are saved: `%%agent NAME --save FILE`, a path inside the folder of the notebook.
+"""Saved answers: `%%agent NAME --save FILE`, a path inside the folder of the notebook.
 
-The path is a template with a few names, so that each row of an `--each` has a file of its own:
+The path is a template with a few names, so that each row of an `--each` has its own file:
 
 ```
 %%agent letter --each customers --save "letters/{{ item.id }}.md"
@@ -10,6 +10,7 @@ The path is a template with a few names, so that each row of an `--each` has a f
 from __future__ import annotations
 
 import os
+import re
 from pathlib import PurePath, PureWindowsPath
 from typing import TYPE_CHECKING, Any
 
@@ -24,12 +25,22 @@ if TYPE_CHECKING:
     from agent_magic.declare.agent import Agent
     from agent_magic.declare.step import Step
 
+CODE = frozenset({".ipynb", ".py", ".pyw", ".pyc", ".pyd", ".so", ".pth"})
+"""Endings of files that a kernel opens, imports or runs."""
+SETTINGS = re.compile(r"(?:jupyter|ipython)\w*_config\.|(?:sitecustomize|usercustomize|conftest)\.", re.IGNORECASE)
+"""Files that Jupyter, IPython, Python or pytest read from the folder by themselves."""
+SHOWN = 60
+"""Characters of a path in a message."""
+LONGEST_NAME = 255
+"""Bytes of a name that file systems take."""
 NAME = "name"
-"""What a path calls the agent: `letter_0` for the first row of `letter`."""
+"""The agent's name in a path: `letter_0` for the first row of `letter`."""
 
 
 def check_save(agent: Agent) -> None:
-    """Raise `DeclarationError` where the path of an agent cannot be one."""
+    """Raise `DeclarationError` if an agent's path is invalid."""
+    if agent.save is None:
+        return
     template = _template(agent)
     item = (ITEM, KEY) if agent.each is not None or agent.part is not None else ()
     for name in template.names:
@@ -41,15 +52,15 @@ def check_save(agent: Agent) -> None:
                 hint="" if item else f"{{{{ {ITEM} }}}} is there for agents with each.",
             )
     if not template.names:
-        checked_path(agent.save or "", f"save of agent {agent.name!r}")
+        checked_path(agent.save, f"save of agent {agent.name!r}")
 
 
 def saved_paths(agents: Sequence[Step], alike: Sequence[range] = ()) -> dict[int, str]:
-    """Return the paths that answers are saved at, by the number of the agent.
+    """Return the paths of saved answers, by the number of the agent.
 
     Args:
         agents: The agents of a plan.
-        alike: The numbers of those that differ in nothing but their item.
+        alike: Ranges of places, which differ only in their item.
 
     Raises:
         DeclarationError: One leads out of the folder, or the rows of a group have one file.
@@ -90,7 +101,19 @@ def checked_path(path: str, what: str) -> str:
         )
     if not parts or path.endswith(("/", os.sep)) or "\0" in path or "\n" in path:
         raise DeclarationError(f"{what} must be the name of a file, got {path!r}.")
+    encoded = [one.encode("utf-8", "replace") for one in parts]
+    if any(len(one) > LONGEST_NAME for one in encoded) or "".join(parts) != b"".join(encoded).decode():
+        raise DeclarationError(
+            f"{what} is {excerpt_of(path)!r}, which no file can be called: a name has at most {LONGEST_NAME} bytes.",
+            hint="Name the files by something shorter, such as {{ key }}.",
+        )
     return PurePath(plain).as_posix()
+
+
+def excerpt_of(path: str) -> str:
+    """Return the beginning of a path, to show it."""
+    shown = path.encode("utf-8", "replace").decode()
+    return shown if len(shown) <= SHOWN else f"{shown[:SHOWN]}…"
 
 
 def _template(agent: Step) -> Template:
@@ -108,4 +131,43 @@ def _path(agent: Step) -> str:
             agent=agent.name,
             hint=f"Use {{{{ {NAME} }}}}, or am.save(name, value) in a task.",
         )
-    return checked_path(template.render(values).text, f"save of agent {agent.name!r}")
+    path = checked_path(template.render(values).text, f"save of agent {agent.name!r}")
+    return _checked_data(agent, path) if template.names else path
+
+
+def _checked_data(agent: Step, path: str) -> str:
+    """Return a path with items, unless it names a file that only the declaration itself may name.
+
+    An item may come from anyone, and an answer in such a file would be run, or read as settings.
+
+    Raises:
+        DeclarationError: It leads into a hidden folder or file, or is code by its ending.
+    """
+    written = (agent.save or "").replace("\\", "/")
+    for part in PurePath(path).parts:
+        if part.startswith(".") and part not in written.split("/"):
+            raise DeclarationError(
+                f"save of agent {agent.name!r} gives {path!r}, and an item must not name what is hidden: {part!r}.",
+                agent=agent.name,
+                hint="Write the folder itself into save, or put the items into a folder: 'out/{{ key }}.md'.",
+            )
+    if SETTINGS.match(name := PurePath(path).name) and not SETTINGS.match(PurePath(written).name):
+        raise DeclarationError(
+            f"save of agent {agent.name!r} gives {path!r}, and an item must not name a file of settings: {name!r}.",
+            agent=agent.name,
+            hint="Write the name itself into save, or something before it: 'answer_{{ key }}.json'.",
+        )
+    ending = ending_of(path)
+    if ending in CODE and not written.lower().endswith(ending):
+        raise DeclarationError(
+            f"save of agent {agent.name!r} gives {path!r}, and an item must not name a file of code.",
+            agent=agent.name,
+            hint=f"Write the ending into save: '{{{{ key }}}}{ending}'.",
+        )
+    return path
+
+
+def ending_of(path: str) -> str:
+    """Return the ending of a file's name, as the least careful file system reads it."""
+    named = PurePath(path).name.partition(":")[0]  # a stream of a file, on Windows
+    return PurePath(named.rstrip(". ")).suffix.lower()

@@ -1,7 +1,7 @@
-"""What a function says of itself: its name, its parameters with their types, its documentation, its source.
+"""Metadata of functions: name, typed parameters, documentation, source.
 
-Tools and tasks are both made of functions, and read them here. A function may be a plain one, a bound method, a
-`functools.partial`, whose bound arguments are nobody's to give any more, or an object with `__call__`.
+Used by tools and tasks. A function may be plain, a bound method, a `functools.partial`, whose bound arguments are
+fixed, or an object with `__call__`.
 """
 
 from __future__ import annotations
@@ -51,24 +51,24 @@ def check_function(function: object, what: str) -> None:
     """Raise `DeclarationError` unless this is a function, or works like one.
 
     Args:
-        function: What was given.
-        what: Whose it is, as an error begins: `tool 'search'`.
+        function: The value.
+        what: Its owner, as an error begins: `tool 'search'`.
     """
     if not callable(function) or isinstance(function, type):
         kind = "a class" if isinstance(function, type) else shown_value(function)
         raise DeclarationError(f"The function of {what} must be a function, got {kind}.")
     if inspect.isgeneratorfunction(defined(function)) or inspect.isasyncgenfunction(defined(function)):
-        message = f"The function of {what} yields: whoever takes first what it makes leaves nothing to the others."
+        message = f"The function of {what} yields. Only the first step that reads a generator gets its values."
         raise DeclarationError(message, hint="Collect it in a list, and return that.")
 
 
 def parameters_of(function: Callable[..., Any], what: str, *, lenient: bool = False) -> tuple[Parameter, ...]:
-    """Return the parameters of a function that can be given by name; those that a partial has bound are left out.
+    """Return the parameters of a function that can be given by name, without those bound by a partial.
 
     Args:
         function: The function.
-        what: Whose it is, for errors.
-        lenient: Whether a type that cannot be looked up counts as none: it may be imported for type checkers only.
+        what: Its owner, for errors.
+        lenient: True to ignore a type that cannot be looked up, which may be imported for type checkers only.
 
     Raises:
         DeclarationError: It has others, or none can be read.
@@ -85,7 +85,7 @@ def parameters_of(function: Callable[..., Any], what: str, *, lenient: bool = Fa
             continue
         if one.kind in _REFUSED:
             why, hint = (text.format(name) for text in _REFUSED[one.kind])
-            raise DeclarationError(f"The function of {what} {why}, which nobody can give it.", hint=f"{hint}.")
+            raise DeclarationError(f"The function of {what} {why}, which a plan cannot pass.", hint=f"{hint}.")
         try:
             kind = run_user_code(partial(_kind, one.annotation, variables), failed)
         except DeclarationError:
@@ -97,7 +97,7 @@ def parameters_of(function: Callable[..., Any], what: str, *, lenient: bool = Fa
 
 
 def _kind(annotation: Any, variables: dict[str, Any]) -> Any:
-    """Return the type that an annotation means, one that is written as a text too."""
+    """Return the type of an annotation, even if written as a text."""
     if annotation is NOTHING:
         return NOTHING
     written = SimpleNamespace(__annotations__={"it": annotation})
@@ -109,7 +109,7 @@ def _bound(function: Any) -> set[str]:
 
 
 def defined(function: Any) -> Any:
-    """Return the function that somebody wrote with `def`: behind a partial, a method, an object with `__call__`."""
+    """Return the function defined by `def`: behind a partial, a method, an object with `__call__`."""
     if isinstance(function, partial):
         return defined(function.func)
     function = inspect.unwrap(function)
@@ -119,14 +119,14 @@ def defined(function: Any) -> Any:
 
 
 def name_of(function: Any) -> str:
-    """Return the name of a function; that of its class for an object with `__call__`."""
+    """Return the name of a function, or the class name of an object with `__call__`."""
     if isinstance(function, partial):
         return name_of(function.func)
     return str(getattr(function, "__name__", type(function).__name__))
 
 
 def documentation(function: Any) -> str:
-    """Return what a function says it does; empty where it says nothing."""
+    """Return the docstring of a function; empty without one."""
     if isinstance(function, partial):
         return documentation(function.func)
     if inspect.isroutine(function):
@@ -146,7 +146,7 @@ def is_async(function: Any) -> bool:
 
 
 def source_sha(function: Any) -> str:
-    """Return a hash of the source of a function; empty where it has none, as in C."""
+    """Return a hash of the source of a function; empty without any, as in C."""
     try:
         source = textwrap.dedent(inspect.getsource(defined(function)))
     except (OSError, TypeError, IndentationError, SyntaxError):

@@ -1,4 +1,4 @@
-"""What a plan is made of."""
+"""The steps of a plan."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from agent_magic.declare.task import Task
 from agent_magic.declare.validation import instances_of
 
 Step = Agent | Task
-"""An agent asks a model, a task calls a Python function. Each has what the other has; what does not apply is empty."""
+"""An agent asks a model, a task calls a Python function. Both have the same fields; inapplicable ones are empty."""
 
 
 def is_step(value: object) -> bool:

@@ -8,9 +8,9 @@ research = am.Plan([am.Agent("sources", "Name three."), am.Agent("notes", "Sum u
 Write a letter about this: {{ research }}
 ```
 
-The joined plan is flat: one pacer, one budget and one record, and whatever runs, forecasts or replays a plan knows
-nothing of boxes. A step's name says its box, as in `scikit-learn`: `research__sources`. All names that the steps of a
-plan use are its own, of steps and of values, so two plans never mean each other's.
+The joined plan is flat: one pacer, one budget and one record, and code that runs, forecasts or replays a plan does not
+know nesting. A step's name has its plan's as prefix, as in `scikit-learn`: `research__sources`. All names used by the
+steps of a plan, of steps and of values, are local to it, so two plans never mean each other's.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ if TYPE_CHECKING:
 MAX_DEPTH: Final = 3
 """Plans in plans go no deeper."""
 BOX: Final = "__"
-"""Between the name of a plan and that of its step."""
+"""Separates the name of a plan from that of its step."""
 _EXPRESSION = re.compile(r"\A\{\{ (.*) \}\}\Z", re.DOTALL)
 
 
 def box_of(name: str) -> str:
-    """Return the name of the outermost plan that a step is in; empty where it is in none."""
+    """Return the name of the outermost nested plan of a step; empty without one."""
     box, inside, step = name.partition(BOX)
     return box if inside and box and step else ""
 
 
 def last_step(steps: Sequence[Step]) -> Step:
-    """Return the step whose answer a plan is: the last that was declared, not a request that is made for it.
+    """Return the step whose answer is the plan's: the last declared one, not a request made for it.
 
     Args:
         steps: The steps of the plan, at least one.
@@ -59,7 +59,7 @@ def last_step(steps: Sequence[Step]) -> Step:
 
 
 def last_in(steps: Iterable[Step], box: str) -> Step | None:
-    """Return the step whose answer a plan in a plan is; `None` where there is no such plan.
+    """Return the step whose answer is a nested plan's, if there is such a plan.
 
     Args:
         steps: The steps of the outer plan.
@@ -100,7 +100,7 @@ def join(
 
 
 def _names_in(plan: Plan, box: str) -> dict[str, str]:
-    """Return what each name in a plan is called in the plan that it joins."""
+    """Return the joined name of each name in a plan."""
     for name in plan.names:
         boxes = [box, *name.split(BOX)[:-1]]
         if box in boxes[1:]:
@@ -138,6 +138,7 @@ def renamed(step: Step, names: Mapping[str, str]) -> Step:
     changes["prompt"] = renamed_names(written, names)
     changes["attach"] = tuple(names.get(name, name) for name in step.attach)
     changes["hedges"] = None if step.hedges is None else names.get(step.hedges, step.hedges)
+    changes["continues"] = None if step.continues is None else names.get(step.continues, step.continues)
     changes["context"] = None if step.context is None else names.get(step.context, step.context)
     return replace(step, **changes)
 
@@ -172,11 +173,11 @@ def _part(part: Part, names: Mapping[str, str]) -> Part:
 
 @dataclass(frozen=True, slots=True)
 class _Renamed:
-    """Calls a function by the names of its own parameters. It can be pickled where the function can.
+    """Calls a function by the names of its own parameters. It can be pickled if the function can.
 
     Attributes:
         function: The function.
-        names: The name of a parameter, by what it is given as.
+        names: The name of a parameter, by the given name.
     """
 
     function: Callable[..., Any]

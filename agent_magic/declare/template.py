@@ -1,9 +1,9 @@
-"""Prompt templates: which names a prompt uses, and the text it becomes.
+"""Prompt templates: the names a prompt uses, and its rendered text.
 
-Most prompts are plain text with a few `{{ name }}`. One regular expression reads and renders those, at a hundredth of
-the cost of a template engine. Everything else goes to Jinja2's sandbox. Both ways give the same text.
+Most prompts are plain text with a few `{{ name }}`. One regular expression parses and renders those, at a hundredth of
+the cost of a template engine. Others use Jinja2's sandbox. Both ways give the same text.
 
-What a model answered is inserted as a value. It is never read as a template.
+A model's answer is inserted as a value. It is never parsed as a template.
 """
 
 from __future__ import annotations
@@ -12,11 +12,22 @@ import functools
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from agent_magic.declare.content import Marking, Prompt
-from agent_magic.declare.serialization import MOST_CHARS, TOO_LONG, RenderError, check_size, sendable, value_text
 from agent_magic.declare.user_code import reason_of, run_user_code
+from agent_magic.declare.values import (
+    HOLDS_ITSELF,
+    MOST_CHARS,
+    TOO_DEEP,
+    TOO_LONG,
+    RenderError,
+    check_size,
+    is_too_deep,
+    same_name,
+    sendable,
+    value_text,
+)
 from agent_magic.errors import DeclarationError
 
 if TYPE_CHECKING:
@@ -42,8 +53,6 @@ _RETURN = "\ud800\udbff"
 """Stands for a carriage return, which Jinja2 would make a line feed of. Two surrogates that are no text together."""
 _NO_TAG = "\ud801\udbfe"
 """Stands for a `{%` that begins no tag, while names are changed."""
-_NO_COLUMN = "'agent_magic.declare.each.Row object' has no attribute"
-"""What Jinja2 says of a cell that is not there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,16 +60,16 @@ class Template:
     """A prompt's text with the names it uses.
 
     Attributes:
-        text: As the user wrote it.
-        title: What errors call it.
-        agent: The name of the agent whose prompt it is, or of the context.
+        text: The text as written.
+        title: Its name in errors.
+        agent: The name of its agent or context.
         names: The names it reads, in order of first appearance.
-        pieces: Literal text and names in turn, if it holds nothing but `{{ name }}`; empty if Jinja2 renders it.
-        whole: The names that it writes whole, not a part of them or what a filter makes of them.
-        apart: The names with which it does more than to write them whole, or to ask whether they are there.
-        paths: What it takes of names, such as `('label', 'quotes', 0, 'text')`; numbers are items of lists.
-        can_miss: The names that need not be there, as in `{{ fix | default(draft) }}`.
-        numbers: What it compares with a number, as `paths` say it.
+        pieces: Literal text and names in turn, if it has nothing but `{{ name }}`; empty if Jinja2 renders it.
+        whole: Names written whole, not a part or a filter's result.
+        apart: Names used otherwise than written whole or tested for existence.
+        paths: Used paths, such as `('label', 'quotes', 0, 'text')`; numbers are items of lists.
+        can_miss: Optional names, as in `{{ fix | default(draft) }}`.
+        numbers: Paths compared with a number.
     """
 
     text: str
@@ -76,13 +85,13 @@ class Template:
 
     @classmethod
     def parse(cls, text: str, *, agent: str, title: str = "", hint: str = "") -> Template:
-        """Parse a prompt, or other text that goes out.
+        """Parse a prompt, or another text that is sent.
 
         Args:
-            text: What the user wrote.
-            agent: Whose it is.
-            title: What errors call it, if it is not the prompt of an agent.
-            hint: What to write, where the text is not as the user wrote it: errors then quote the title only.
+            text: The text as written.
+            agent: Its agent.
+            title: Its name in errors, if it is not the prompt of an agent.
+            hint: Advice if the text is not the user's own: errors then quote the title only.
 
         Raises:
             DeclarationError: It is not a template; the message names the line.
@@ -91,9 +100,11 @@ class Template:
         if "{{" not in text and "{%" not in text:
             return cls(text, title, agent, pieces=(text,))
         rest = _SIMPLE.sub("", text)
-        names = tuple(dict.fromkeys(_SIMPLE.findall(text)))
+        names = tuple(dict.fromkeys(map(same_name, _SIMPLE.findall(text))))
         if "{{" not in rest and "{%" not in rest and not _WORDS.intersection(names):
-            return cls(text, title, agent, names, tuple(_SIMPLE.split(text)), names)
+            pieces = _SIMPLE.split(text)
+            pieces[1::2] = map(same_name, pieces[1::2])
+            return cls(text, title, agent, names, tuple(pieces), names)
         read = _parsed(text, agent, title, hint)
         order = tuple(sorted(read.names, key=lambda name: (_first_use(text, name), name)))
         whole = tuple(name for name in order if name in read.whole)
@@ -101,16 +112,16 @@ class Template:
 
     @property
     def simple(self) -> bool:
-        """Whether it holds nothing but text and `{{ name }}`."""
+        """True if it has nothing but text and `{{ name }}`."""
         return bool(self.pieces)
 
     @property
     def is_bare(self) -> bool:
-        """Whether it is simple and without text of its own, so that it may become empty."""
+        """True if it is simple and without literal text, so that it may become empty."""
         return self.simple and not "".join(self.pieces[::2]).strip()
 
     def takes_apart(self, names: Collection[str]) -> bool:
-        """Tell whether it does more with one of these names than write it whole, or ask whether it is there."""
+        """Return True if it uses one of these names otherwise than written whole or tested for existence."""
         return not self.apart.isdisjoint(names)
 
     def render(self, values: Mapping[str, Any]) -> Prompt:
@@ -164,7 +175,9 @@ class Template:
             raise self._error(f"{{{{ {name} }}}}: {TOO_LONG}")
 
     def _error(self, error: Exception | str) -> DeclarationError:
-        return DeclarationError(f"{self.title} cannot be rendered: {error}.", agent=self.agent)
+        said = str(error)
+        end = "" if said.endswith("?") else "."
+        return DeclarationError(f"{self.title} cannot be rendered: {said}{end}", agent=self.agent)
 
     def check_not_empty(self, text: str) -> str:
         """Return a rendered text. Raise `DeclarationError` if it is empty or white space, which the API rejects."""
@@ -178,19 +191,19 @@ class Template:
 
 
 def renamed_names(template: Template, names: Mapping[str, str]) -> str:
-    """Return the text of a template with other names for what it uses.
+    """Return the text of a template with renamed variables.
 
     Args:
         template: The template.
         names: New names by old ones; others stay.
 
     Raises:
-        DeclarationError: It cannot be renamed: a name is also something else in it, such as a macro's argument.
+        DeclarationError: It cannot be renamed: a name has another role in it too, such as a macro's argument.
     """
     if names.keys().isdisjoint(template.names):
         return template.text
     if template.pieces:
-        return _SIMPLE.sub(lambda found: f"{{{{ {names.get(found[1], found[1])} }}}}", template.text)
+        return _SIMPLE.sub(lambda found: f"{{{{ {names.get(same_name(found[1]), found[1])} }}}}", template.text)
     from agent_magic.declare.sandbox import renamed  # noqa: PLC0415 - it imports Jinja2
 
     text = renamed(_guarded(template.text, _NO_TAG), names).replace(_RETURN, "\r").replace(_NO_TAG, "{%")
@@ -219,7 +232,7 @@ def _compiled(text: str) -> Compiled:
 
 
 def _parsed(text: str, agent: str, title: str, hint: str) -> Compiled:
-    """Let Jinja2 read a prompt, and say what is wrong with it."""
+    """Parse a prompt with Jinja2, converting its errors."""
     from jinja2 import TemplateSyntaxError
 
     try:
@@ -238,7 +251,7 @@ def _parsed(text: str, agent: str, title: str, hint: str) -> Compiled:
 
 
 def _first_use(text: str, name: str) -> int:
-    match = re.search(rf"\b{re.escape(name)}\b", text)
+    match = re.search(rf"\b{re.escape(name)}\b", same_name(text))
     return match.start() if match else len(text)
 
 
@@ -260,17 +273,17 @@ def _rendered(text: str, values: dict[str, Any]) -> str:
 def _failed(error: BaseException, text: str, values: Mapping[str, Any]) -> RenderError:
     from jinja2 import TemplateError
 
-    why = str(error).replace(_NO_COLUMN, "the row has no column").rstrip(".") or type(error).__name__
+    why = str(error).rstrip(".") or type(error).__name__
     if not isinstance(error, (TemplateError, *_PLAIN_FAILURES)):
         why = reason_of(error)
-    row = values.get("item")
-    if _NO_COLUMN in str(error) and isinstance(row, Mapping):
-        why += f"; it has {', '.join(map(str, cast('dict[str, Any]', row)))}"
+    if isinstance(error, RecursionError) or HOLDS_ITSELF in why:
+        deep = [name for name, value in values.items() if is_too_deep(value)]
+        why = f"{', '.join(deep) or 'a value'} {TOO_DEEP}"
     return RenderError(f"{_place_of(error, text)}{why}")
 
 
 def _place_of(error: BaseException, text: str) -> str:
-    """Say in which line of a prompt an error was raised, and by which expression if the line has only one."""
+    """Return the line of a prompt with an error, and its expressions if short."""
     trace, line = error.__traceback__, 0
     while trace is not None:
         if trace.tb_frame.f_code.co_filename == "<template>":
@@ -280,4 +293,5 @@ def _place_of(error: BaseException, text: str) -> str:
     if not line:
         return ""
     found = _EXPRESSION.findall(text.split("\n")[line - 1])
-    return f"line {line}, {found[0]}: " if len(found) == 1 and len(found[0]) <= _LONGEST_SHOWN else f"line {line}: "
+    shown = " ".join(found)
+    return f"line {line}, {shown}: " if 0 < len(shown) <= _LONGEST_SHOWN else f"line {line}: "

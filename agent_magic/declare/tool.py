@@ -1,13 +1,13 @@
-"""Tools: functions of the user's that a model may ask for, and tools that the provider runs.
+"""Tools: the user's functions that a model may call, and tools run by the provider.
 
 ```
-def run_sql(query: str) -> str: ...     # its docstring tells the model what it does
+def run_sql(query: str) -> str: ...     # its docstring tells the model its purpose
 
 %%agent analyst --tools run_sql,web_search
 ```
 
-A tool is made of a function when an agent is declared: what the model is told of it is fixed from then on. Flags stand
-at the function, `@am.tool(ask=True)`; the function stays the one that it is, to be called and tested.
+A tool is made of a function when an agent is declared: its description for the model is fixed from then on. Flags are
+set at the function, `@am.tool(ask=True)`; the function is unchanged, to be called and tested.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast, overload, runtime_checkable
 
+from agent_magic.declare.answers.schema import MOST_OPTIONAL, MOST_UNIONS, counted, schema_of
 from agent_magic.declare.arguments import Arguments
-from agent_magic.declare.schema import MOST_OPTIONAL, MOST_UNIONS, counted, schema_of
 from agent_magic.declare.signature import check_function, defined, name_of, source_sha
 from agent_magic.declare.validation import check_positive, check_text, listed, must_be
 from agent_magic.errors import DeclarationError, did_you_mean, shown_value
@@ -46,24 +46,24 @@ _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """A function that a model may ask for. A value: two are equal if the model is told the same and the code is.
+    """A function that a model may call. An immutable value: two are equal if description and code are.
 
     Attributes:
-        name: What the model calls it.
-        description: What it does, for the model.
+        name: Its name for the model.
+        description: Its purpose, for the model.
         schema: The JSON schema of its arguments, as text.
-        function: What is called; `None` where it was read from a record.
-        ask: Whether a person has to agree to each call.
-        main: Whether it runs on the main thread, one call at a time: sqlite3, pyplot, widgets.
-        process: Whether it runs in a process of its own, for long computing; see `Task`.
-        alone: Whether no other tool of the agent runs beside it.
-        pure: Whether its result depends on its arguments only: it may be served again.
-        safe: Whether a call that may have happened can be repeated without harm.
-        timeout_s: Seconds until a call is given up; `None` waits.
-        source_sha: Hash of the function's source; empty where unknown.
-        uses: The names of the resources it holds while it runs.
-        writes: What it changes: names or paths.
-        strict: Whether the provider can hold the model to the schema while it writes the arguments.
+        function: The function; `None` if read from a record.
+        ask: True if a person must approve each call.
+        main: True to run on the main thread, one call at a time: sqlite3, pyplot, widgets.
+        process: True to run in a separate process, for long computations; see `Task`.
+        alone: True if no other tool of the agent may run beside it.
+        pure: True if its result depends on its arguments only and may be reused.
+        safe: True if a call that may have happened can be repeated without harm.
+        timeout_s: Seconds until a call is given up; `None` for no limit.
+        source_sha: Hash of the function's source; empty if unknown.
+        uses: Names of the resources it holds while it runs.
+        writes: Names or paths it changes.
+        strict: True if the provider can enforce the schema while the model writes the arguments.
     """
 
     name: str
@@ -85,14 +85,14 @@ class Tool:
 
     @classmethod
     def of(cls, given: Any, name: str | None = None) -> Tool:
-        """Return the tool that a function is.
+        """Return the tool of a function.
 
         Args:
-            given: A function, a bound method, a partial, an object with `__call__`; or a tool, as it is.
-            name: What the model calls it; by default the function's name.
+            given: A function, a bound method, a partial, an object with `__call__`; or a tool, returned unchanged.
+            name: Its name for the model; default the function's name.
 
         Raises:
-            DeclarationError: The model could not call it: a parameter has no type, or one that no JSON can hold.
+            DeclarationError: The model could not call it: a parameter has no type, or one that JSON cannot represent.
         """
         if isinstance(given, Tool):
             return given if name is None else replace(given, name=_checked_name(name))
@@ -123,7 +123,7 @@ class Tool:
         return self
 
     def definition(self) -> dict[str, Any]:
-        """Write what the model is told: a member of the array that `Request.tools` holds."""
+        """Return its description for the model: an element of `Request.tools`."""
         found = {"name": self.name, "description": self.description, "input_schema": schema_of(self.schema)}
         return found | ({"strict": True} if self.strict else {})
 
@@ -131,10 +131,10 @@ class Tool:
         """Read the arguments of a call.
 
         Args:
-            text: What the model wrote, complete. Nothing stands for no arguments.
+            text: The model's complete text; empty for no arguments.
 
         Returns:
-            The arguments by name, as the function takes them: those that were given.
+            The given arguments by name, converted to the function's types.
 
         Raises:
             InvalidArguments: They do not fit. The message is for the model.
@@ -154,12 +154,12 @@ def _checked_name(name: str) -> str:
 
 
 class ServerTool:
-    """A tool that the provider runs: `ServerTool("web_search", max_uses=3)`.
+    """A tool run by the provider: `ServerTool("web_search", max_uses=3)`.
 
     Args:
         family: Its plain name, such as `web_search`, `web_fetch` or `code_execution`. The provider chooses the version
-            that fits the model.
-        **options: What the provider's page on the tool names, such as `max_uses` or `allowed_domains`.
+            for the model.
+        **options: Options from the provider's page on the tool, such as `max_uses` or `allowed_domains`.
 
     Raises:
         DeclarationError: An option cannot be written as JSON.
@@ -181,7 +181,7 @@ class ServerTool:
 
     @property
     def name(self) -> str:
-        """What the model calls it."""
+        """Its name for the model."""
         return self.family
 
     @property
@@ -190,7 +190,7 @@ class ServerTool:
         return json.loads(self._options)
 
     def definition(self) -> dict[str, Any]:
-        """Write what is asked for, by its plain name: the provider puts the version in that fits the model."""
+        """Return the tool by its plain name: the provider adds the version for the model."""
         return {"type": self.family, "name": self.family, **self.options}
 
     def __eq__(self, other: object) -> bool:
@@ -232,22 +232,22 @@ def tool(
     writes: str | Iterable[str] = (),
 ) -> Callable[[F], F]: ...
 def tool(function: Any = None, /, *, name: str | None = None, timeout: float | None = None, **flags: Any) -> Any:
-    """Say how a function is called as a tool. The function itself stays as it is.
+    """Set the flags of a function as a tool. The function itself is unchanged.
 
-    A function needs this only where a flag is wanted: `--tools NAME` takes any.
+    A function needs this only for a flag: `--tools NAME` accepts any.
 
     Args:
         function: The function.
-        name: What the model calls it; by default the function's name.
+        name: Its name for the model; default the function's name.
         timeout: Seconds until a call is given up.
-        **flags: `ask`: a person has to agree to each call. `main`: on the main thread, one at a time, for sqlite3,
-            pyplot and widgets. `process`: in a process of its own, for long computing. `alone`: no other tool of the
-            agent beside it. `pure`: the same arguments give the same result, which may be served again. `safe`: a call
-            that may have happened can be repeated. `uses`: names of resources that it holds while it runs. `writes`:
-            names or paths that it changes.
+        **flags: `ask`: a person must approve each call. `main`: on the main thread, one at a time, for sqlite3, pyplot
+            and widgets. `process`: in a separate process, for long computations. `alone`: no other tool of the agent
+            beside it. `pure`: equal arguments give the same result, which may be reused. `safe`: a call that may have
+            happened can be repeated. `uses`: names of resources it holds while it runs. `writes`: names or paths it
+            changes.
 
     Raises:
-        DeclarationError: An option is not what it must be.
+        DeclarationError: An option is invalid.
     """
     options: dict[str, Any] = {}
     for flag, value in flags.items():
@@ -288,25 +288,25 @@ def _flags_of(function: Any) -> Mapping[str, Any]:
 
 
 MOST_SEARCHES = 10
-"""What a request without `max_uses` may make before it pauses. Source: the vendor's page on server tools."""
+"""Maximum searches of a request without `max_uses` before it pauses. Source: the vendor's page on server tools."""
 
 
 class Tools(tuple["Tool | ServerTool", ...]):  # noqa: SLOT001 - it has an attribute
     """The tools of an agent, each name once.
 
     Attributes:
-        written: The names as a cell wrote them; empty where they were given otherwise.
+        written: The names as in a cell; empty if given otherwise.
     """
 
     written: str = ""
 
     @cached_property
     def functions(self) -> tuple[Tool, ...]:
-        """Those that are functions: their calls are made here, and each needs another turn."""
+        """The functions: their calls run here, and each needs another turn."""
         return tuple(one for one in self if isinstance(one, Tool))
 
     def named(self, name: str) -> Tool | None:
-        """Return its function of this name; `None` where it has none."""
+        """Return its function with this name, if any."""
         return next((one for one in self.functions if one.name == name), None)
 
     @cached_property
@@ -317,18 +317,18 @@ class Tools(tuple["Tool | ServerTool", ...]):  # noqa: SLOT001 - it has an attri
 
     @cached_property
     def text(self) -> str:
-        """What a model is told of them: the array that `Request.tools` holds. Empty for none."""
+        """Their description for the model, as in `Request.tools`; empty without any."""
         return json.dumps([one.definition() for one in self], ensure_ascii=True) if self else ""
 
 
 def recorded_tools(definitions: Sequence[Mapping[str, Any]]) -> Tools:
-    """Return tools as a record has them: what the model was told of them, without their functions.
+    """Return tools from a record: descriptions for the model, without functions.
 
     Args:
-        definitions: The array that `Request.tools` held, each with its flags if they were kept.
+        definitions: The array in `Request.tools`, each with its flags if they were kept.
 
     Raises:
-        KeyError: Something is missing.
+        KeyError: A field is missing.
     """
     found: list[Tool | ServerTool] = []
     for one in definitions:
@@ -356,16 +356,16 @@ class Toolbox(Protocol):
 def tools_of(
     given: object, names: Mapping[str, Any] = MappingProxyType({}), *, agent: str = "", schema: str = ""
 ) -> Tools:
-    """Return the tools that an agent was given.
+    """Return the tools of an agent.
 
     Args:
         given: `run_sql,web_search`, or a list of names, functions and tools.
-        names: What names stand for: the notebook's variables.
-        agent: Whose they are.
-        schema: The schema of the agent's typed answers: the provider counts it together with the tools'.
+        names: Values of names: the notebook's variables.
+        agent: The agent.
+        schema: The schema of the agent's typed answers, which shares limits with the tools'.
 
     Raises:
-        DeclarationError: A name stands for nothing, a function cannot be a tool, or two have one name.
+        DeclarationError: A name is undefined, a function cannot be a tool, or two have one name.
     """
     if not isinstance(given, Iterable):
         raise must_be(f"tools of agent {agent!r}", "names: 'a,b', or a list of functions", given)
@@ -384,7 +384,7 @@ def tools_of(
 
 def _warn_of_silence(name: str, function: Any) -> None:
     """Warn that a tool has no docstring, once for each function: its name stands in many cells."""
-    hint = "Its docstring is all that the model is told of it."
+    hint = "The model knows a tool only by its docstring."
     with suppress(AttributeError, TypeError):  # some functions take no attributes
         if getattr(function, _SAID, False):
             return
@@ -402,7 +402,7 @@ def _as_tools(given: Any) -> Sequence[Tool | ServerTool]:
 
 
 def _looked_up(written: str, names: Mapping[str, Any], agent: str) -> Sequence[Tool | ServerTool]:
-    """Return what a name stands for: a function, a server tool, `server.*`, `server.tool`, `object.method`."""
+    """Return the value of a name: a function, a server tool, `server.*`, `server.tool`, `object.method`."""
     name, _, rest = written.partition(".")
     if name not in names:
         if written in FAMILIES:
@@ -422,7 +422,7 @@ def _looked_up(written: str, names: Mapping[str, Any], agent: str) -> Sequence[T
         if wrong and written in FAMILIES:
             return [ServerTool(written)]
         if wrong or (rest and not isinstance(value, Toolbox)):
-            message = f"--tools of agent {agent!r}: {written!r} is no tool but {shown_value(value)}."
+            message = f"--tools of agent {agent!r}: {written!r} is not a tool: {shown_value(value)}."
             raise DeclarationError(message, agent=agent, hint="Give the names of functions.")
         return _as_tools(value)
     if rest.startswith("_") or not rest.isidentifier() or not hasattr(value, rest):

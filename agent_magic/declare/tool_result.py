@@ -8,10 +8,20 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from agent_magic.declare.content import PLAIN_TEXT, Attachment, check_sizes
-from agent_magic.declare.pictures import frozen, holds_content
-from agent_magic.declare.serialization import as_json, as_text, sendable
-from agent_magic.declare.user_code import reason_of, run_user_code
-from agent_magic.errors import AgentMagicError, DeclarationError
+from agent_magic.declare.user_code import run_user_code
+from agent_magic.declare.values import (
+    as_json,
+    as_text,
+    count_cells,
+    frozen,
+    holds_content,
+    is_array,
+    is_table,
+    plain_reason,
+    read_table,
+    sendable,
+)
+from agent_magic.errors import AgentMagicError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,13 +31,13 @@ MOST_CHARS = 100_000
 
 
 class ToolResult(NamedTuple):
-    """What goes back to the model for one call.
+    """The result of one call, as sent to the model.
 
     Attributes:
-        content: The text; where there are files, content blocks as JSON, with a sha256 in the place of bytes.
-        is_error: Whether the model is told that the call failed.
-        chars: How many characters the whole result has, or what is known of them.
-        files: The pictures and PDFs in it.
+        content: The text; with files, content blocks as JSON, with a sha256 instead of bytes.
+        is_error: True if the model is told that the call failed.
+        chars: Characters of the whole result, as far as known.
+        files: Pictures and PDFs in it.
     """
 
     content: str
@@ -41,31 +51,33 @@ class _NoText(AgentMagicError):
 
 
 def result_text(value: object, most: int = MOST_CHARS) -> ToolResult:
-    """Return what a model is sent of what a tool returned.
+    """Return a tool's result for the model.
 
     Args:
-        value: What it returned. A text goes as it is, a frame as CSV, a figure as a picture, `None` as a remark, other
-            things as JSON, or as their `str` where JSON has no form for them. Lists and dicts may hold pictures.
-        most: The characters that go out. The model is told what was left out.
+        value: The result. A text is unchanged, a frame becomes CSV, a figure a picture, `None` a remark, other values
+            JSON, or `str` without a JSON form. Lists and dicts may contain pictures.
+        most: Maximum characters. The model is told of omissions.
     """
     if type(value) is str:
         text = sendable(value)
         return ToolResult(text, is_error=False, chars=len(text)) if len(text) <= most else _written(value, most)
     try:
-        write = _with_files if holds_content(value) else _written
-        return run_user_code(lambda: write(value, most), _failed)  # `__str__` and its like are the user's code
-    except (_NoText, DeclarationError) as error:  # the latter of a picture
+        return run_user_code(lambda: _told(value, most), _failed)  # `__str__` and its like are the user's code
+    except AgentMagicError as error:  # such a method may raise one of ours
         return error_text(str(error))
 
 
+def _told(value: object, most: int) -> ToolResult:
+    return _with_files(value, most) if holds_content(value) else _written(value, most)
+
+
 def error_text(message: str, most: int = MOST_CHARS) -> ToolResult:
-    """Return what a model is told of a call that failed, or that was not made."""
+    """Return the message to the model about a failed or omitted call."""
     return ToolResult(sendable(message)[:most], is_error=True, chars=len(message))
 
 
 def _failed(error: BaseException) -> _NoText:
-    why = str(error) if type(error) in {ValueError, OverflowError} else reason_of(error)
-    return _NoText(f"The tool ran, but what it returned cannot be sent: {why}.")
+    return _NoText(f"The tool ran, but what it returned cannot be sent: {plain_reason(error)}.")
 
 
 def _with_files(value: Any, most: int) -> ToolResult:
@@ -89,7 +101,7 @@ def _with_files(value: Any, most: int) -> ToolResult:
 
 
 def _parts(value: Any) -> Iterator[Any]:
-    """Yield what a value holds, in order: what stands under a name has the name in front."""
+    """Yield the parts of a value in order, named ones with their names."""
     if isinstance(value, dict):
         for name, one in cast("dict[Any, Any]", value).items():
             yield f"{name}:"
@@ -113,17 +125,13 @@ def _written(value: Any, most: int) -> ToolResult:
 
 
 def _start_of(value: Any, most: int) -> tuple[str, Any]:
-    """Return a remark on the size of a frame or an array that is too long anyway, and as much of it as can go out."""
-    library = type(value).__module__.partition(".")[0]
-    if _is_frame(value) and len(value) > (rows := most // (2 * max((1, *value.shape[1:]))) + 1):
-        return f" There are {len(value):,} rows.", value.iloc[:rows]
-    if library == "numpy" and getattr(value, "size", 0) > most:
-        return f" There are {value.size:,} values.", value.reshape(-1)[:most]
+    """Return a remark on the size of a table or an array that is too long anyway, and as much of it as can go out."""
+    table = read_table(value)
+    if table is not None and len(table) > (rows := most // (2 * max((1, *table.shape[1:]))) + 1):
+        return f" There are {len(table):,} rows.", table.iloc[:rows]
+    if table is None and is_array(value) and (count := count_cells(value)) > most:
+        return f" There are {count:,} values.", value.reshape(-1)[:most] if hasattr(value, "reshape") else value[:most]
     return "", value
-
-
-def _is_frame(value: Any) -> bool:
-    return type(value).__module__.partition(".")[0] == "pandas" and hasattr(value, "to_csv")
 
 
 def _text(value: Any) -> str:
@@ -136,9 +144,9 @@ def _text(value: Any) -> str:
             return value.decode()
         except UnicodeDecodeError:
             raise ValueError(f"{len(value):,} bytes that are no text") from None
-    if _is_frame(value) or isinstance(value, Decimal):
+    if is_table(value) or isinstance(value, Decimal):
         return as_text(value)
     try:
-        return as_json(value.value if isinstance(value, enum.Enum) else value)
-    except (TypeError, ValueError, RecursionError):  # keys that are no text, things that contain themselves
+        return as_json(value)
+    except (TypeError, ValueError):  # keys that are no text, what holds itself
         return as_text(value)

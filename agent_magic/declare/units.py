@@ -9,9 +9,11 @@ UNKNOWN = "–"
 AT_LEAST = "≥"
 """What stands before a lower bound."""
 _MINUTE_S, _HOUR_S = 60, 3600
+_UNITS_S = {"s": 1, "m": _MINUTE_S, "h": _HOUR_S}
+"""The letters that may stand behind a time that is read."""
 _LEAST_USD = 0.0001
 _LEAST_S = 0.05
-"""Half of the last digit that is written: what is closer to a minute, or to 0, is written as that."""
+"""Half of the last written digit: values this close to a minute, or to 0, are rounded to it."""
 
 
 def known(value: float | None) -> float | None:
@@ -32,6 +34,16 @@ def seconds(value: float | None) -> str:
     if whole < _HOUR_S:
         return f"{whole // _MINUTE_S} min {whole % _MINUTE_S:02d} s"
     return f"{whole // _HOUR_S} h {whole % _HOUR_S // _MINUTE_S:02d} min"
+
+
+def duration(text: str) -> float:
+    """Read seconds: `90`, `90s`, `30m`, `8h`.
+
+    Raises:
+        ValueError: It is none.
+    """
+    unit = text[-1:] if text[-1:] in _UNITS_S else ""
+    return float(text.removesuffix(unit)) * _UNITS_S.get(unit, 1)
 
 
 def count(value: float | None) -> str:

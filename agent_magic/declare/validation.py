@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar, cast
 
+from agent_magic.declare.names import same_name
 from agent_magic.errors import DeclarationError, PlanError, did_you_mean, shown_value
 
 T = TypeVar("T")
@@ -33,6 +34,20 @@ def check_name(name: str, what: str = "an agent") -> None:
     if name in RESERVED:
         message = f"{name!r} cannot be the name of {what}: it is a word of the template language."
         raise DeclarationError(message, agent=name, hint=f"Try '{name}_{kind}'.")
+
+
+NAMING = ("name", "each", "context", "continues", "after", "attach")
+"""The options that are names of steps and values, or lists of them."""
+
+
+def compare_names(step: Any) -> None:
+    """Put the names that a step has, and those that its options say, in the form in which Python compares them."""
+    for option in NAMING:
+        given = getattr(step, option, None)
+        same = tuple(map(same_name, cast("tuple[str, ...]", given))) if isinstance(given, tuple) else given
+        same = same_name(same) if isinstance(same, str) else same
+        if same != given:
+            object.__setattr__(step, option, same)
 
 
 def is_number(value: object) -> bool:

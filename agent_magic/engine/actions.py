@@ -1,4 +1,4 @@
-"""What the engine says: actions for its driver, and decisions of the conductor that become events. Plain values."""
+"""Outputs of the engine: actions for its driver, and decisions that become events. Plain values."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ class Send(NamedTuple):
     """Send the next request of a step now.
 
     Attributes:
-        number: 1 for its first attempt.
-        held_by: What it waited for: `slot`, `barrier`, `backoff`, a limit, `paused`, `retry`, or an empty string.
+        number: 1 for the first attempt.
+        held_by: What it waited for: `slot`, `barrier`, `backoff`, a limit, `paused`, `retry`, or empty.
     """
 
     step: int
@@ -26,33 +26,33 @@ class Send(NamedTuple):
 
 
 class Begin(NamedTuple):
-    """Call a function, and report its end by `Engine.call_ended`."""
+    """Call a function, and report its result with `Engine.call_ended`."""
 
     call: Call
 
 
 class Ask(NamedTuple):
-    """Ask a person whether this may be done, and report the answer by `Engine.decided`.
+    """Ask a person for approval, and report the decision with `Engine.decided`.
 
     Attributes:
-        call: A call that is to begin; for an answer that is to be passed on, a call without a function.
+        call: The call to begin; a call without a function to approve an answer.
     """
 
     call: Call
 
 
 class Count(NamedTuple):
-    """Have the input of a request counted, and report it by `Engine.counted`."""
+    """Count the input of a request, and report it with `Engine.counted`."""
 
     step: int
     request: Request
 
 
 class Abort(NamedTuple):
-    """Stop what is under way for a step, and report its end.
+    """Abort a step's request or call, and report its end.
 
     Attributes:
-        why: `late` where the step's deadline has passed, `over` the run's, `stopped` where somebody asked.
+        why: `late` for the step's deadline, `over` for the run's, `stopped` on demand.
     """
 
     step: int
@@ -60,19 +60,27 @@ class Abort(NamedTuple):
 
 
 class WakeAt(NamedTuple):
-    """Call `wake` at this time, if not called before."""
+    """Call `wake` at this time, unless it is called earlier."""
 
     at_s: float
 
 
 class Done(NamedTuple):
-    """Nothing runs and nothing waits. `cut` where somebody stopped the run."""
+    """The run is over. `cut` if a person stopped it."""
 
     cut: bool
 
 
+class Take(NamedTuple):
+    """The step takes the answer of an identical step, `leader`; nothing is sent."""
+
+    step: int
+    leader: int
+    held_by: str
+
+
 class Backoff(NamedTuple):
-    """The attempt failed; another follows at `until_s`, not sooner."""
+    """The attempt failed; the next may start at `until_s`."""
 
     step: int
     until_s: float
@@ -80,24 +88,24 @@ class Backoff(NamedTuple):
 
 
 class Skipped(NamedTuple):
-    """The step will not run, because an ancestor, `cause`, did not succeed. This is its last status."""
+    """The step is skipped because an ancestor, `cause`, did not succeed. Final."""
 
     step: int
     cause: int
 
     @property
     def status(self) -> Status:
-        """As `AgentEnded` has one."""
+        """The status, as in `AgentEnded`."""
         return "skipped"
 
 
 class Reopened(NamedTuple):
-    """The step had ended without success and is to run again. It waits for its parents as at first."""
+    """The step failed and runs again, after its parents."""
 
     step: int
 
 
 Action = Send | Begin | Ask | Count | Abort | WakeAt | Done
-"""What a driver does."""
-Decision = Send | Abort | WakeAt | Done | AgentReady | AgentEnded | Skipped | Backoff | Reopened
-"""What the conductor decides."""
+"""Actions of a driver."""
+Decision = Send | Take | Abort | WakeAt | Done | AgentReady | AgentEnded | Skipped | Backoff | Reopened
+"""Decisions of the conductor."""

@@ -1,8 +1,8 @@
-"""Alerts: rules such as `p95 > 30`, judged by the events of a run. Events in, episodes out.
+"""Alerts: rules such as `p95 > 30`, evaluated on the events of a run.
 
-A rule is judged at each event, by what happened up to there: over a run under way, a recorded one or a forecast, with
-the same result. An episode begins when a rule is broken, and ends when it has held for `CALM_S`; so a number that
-crosses its threshold back and forth is one alert, not fifty.
+A rule is evaluated at each event, from the events so far. A live run, a recording and a forecast give the same result.
+An episode begins when a rule is broken, and ends when the rule has held for `CALM_S`, so a value that oscillates
+around its threshold is one alert.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ if TYPE_CHECKING:
 OnAlert = Literal["tell", "pause", "stop"]
 ON_ALERT: Final[tuple[OnAlert, ...]] = ("tell", "pause", "stop")
 LATELY_S: Final = 60.0
-"""Dollars a minute and utilization are of the last minute."""
+"""Window in seconds of spending and utilization."""
 RECENT: Final = 100
-"""Percentiles are of so many agents, and errors of so many requests: the last ones."""
+"""Number of agents for percentiles, and of requests for error rates."""
 LEAST: Final = 20
-"""Fewer requests tell no share of errors."""
+"""Minimum requests for an error rate."""
 CALM_S: Final = 10.0
 METRICS: Final = {
     "p50": "the median of total_s, waiting included, of the last 100 agents that finished",
@@ -58,11 +58,11 @@ _RULE = re.compile(r"\s*([A-Za-z_]\w*)\s*>\s*(\d+(?:\.\d+)?|\.\d+)\s*(%|s)?\s*")
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """What must not happen.
+    """A limit on a metric.
 
     Attributes:
         metric: One of `METRICS`.
-        most: The value it must not be above; of a share from 0 to 1.
+        most: Maximum value; shares are from 0 to 1.
     """
 
     metric: str
@@ -72,7 +72,7 @@ class Rule:
         return f"{self.metric} > {self.write(self.most)}"
 
     def write(self, value: float) -> str:
-        """Write a value of its metric."""
+        """Format a value of the metric."""
         if self.metric in SHARES:
             return f"{100 * value:.3g}%"
         if self.metric == "usd_per_min":
@@ -81,10 +81,10 @@ class Rule:
 
     @staticmethod
     def read(text: object) -> Rule:
-        """Read a rule such as `p95 > 30`, `errors > 2%`.
+        """Parse a rule such as `p95 > 30` or `errors > 2%`.
 
         Raises:
-            DeclarationError: It is none; the error says what to write.
+            DeclarationError: Not a rule; the error shows the form.
         """
         found = _RULE.fullmatch(text.replace("$", "")) if isinstance(text, str) else None
         if found is None:
@@ -93,7 +93,7 @@ class Rule:
         metric, number, unit = found.groups()
         if metric not in METRICS:
             hint = f"It can be {', '.join(METRICS)}.{did_you_mean(metric, METRICS)}"
-            raise DeclarationError(f"An alert knows no {metric!r}.", hint=hint)
+            raise DeclarationError(f"Alerts have no metric {metric!r}.", hint=hint)
         if metric in SHARES and unit != "%":
             raise DeclarationError(f"{metric} is a share, got {number!r}.", hint=f"Write '{metric} > {number}%'.")
         if unit == "%" and metric not in SHARES:
@@ -103,14 +103,14 @@ class Rule:
 
 @dataclass(slots=True)
 class Episode:
-    """A time in which a rule was broken.
+    """A period in which a rule was broken.
 
     Attributes:
         rule: The rule.
-        at_s: When it began, in seconds since the run began.
-        measured: What was measured then.
-        worst: The most that was measured.
-        ended_s: From when on the rule held again; `None` while the episode goes on.
+        at_s: Its start, in seconds since the run began.
+        measured: The value at its start.
+        worst: The highest value.
+        ended_s: When the rule held again; `None` while it is broken.
     """
 
     rule: Rule
@@ -125,15 +125,15 @@ class Episode:
 
 @dataclass(frozen=True, slots=True, init=False)
 class Alerts:
-    """What a run is watched for: `am.Alerts("p95 > 30", "errors > 2%", on_alert="pause")`.
+    """Alerts of a run: `am.Alerts("p95 > 30", "errors > 2%", on_alert="pause")`.
 
     Args:
-        rules: Rules; without any `p95 > 30`, `errors > 2%`, `queue > 500` and `utilization > 90%`.
+        rules: Rules; default `p95 > 30`, `errors > 2%`, `queue > 500` and `utilization > 90%`.
         on_alert: `tell` only shows it, `pause` starts nothing more, `stop` ends the run.
-        tell: Called with each `Episode` when it begins, on the loop of the run.
+        tell: Called with each `Episode` at its start, on the loop of the run.
 
     Attributes:
-        rules: As they were read.
+        rules: The parsed rules.
         on_alert: The same.
         tell: The same.
     """
@@ -154,12 +154,12 @@ class Alerts:
 
 
 def rules_of(texts: Iterable[str]) -> tuple[Rule, ...]:
-    """Read rules, each once; without any the defaults."""
+    """Parse rules, without duplicates; the defaults if empty."""
     return tuple(dict.fromkeys(map(Rule.read, tuple(texts) or DEFAULT_RULES)))
 
 
 def episodes_of(record: RunRecord, rules: Sequence[Rule]) -> list[Episode]:
-    """Return what would have been an alert in a run: recorded, under way or a forecast."""
+    """Return the episodes of a run: recorded, under way or forecast."""
     watch = AlertWatch(rules, slots_of(record))
     watch.read(record.events)
     watch.settle()
@@ -167,19 +167,19 @@ def episodes_of(record: RunRecord, rules: Sequence[Rule]) -> list[Episode]:
 
 
 def slots_of(record: RunRecord) -> int | None:
-    """Return how many requests of a run can be under way at once; `None` where nobody kept it."""
+    """Return the concurrency of a run, or `None` if unknown."""
     return None if record.terms is None else record.terms.policy.get("concurrency")
 
 
 class AlertWatch:
-    """Reads the events of a run and keeps the episodes.
+    """Reads the events of a run and tracks the episodes.
 
     Args:
         rules: The rules.
-        slots: How many requests can be under way at once; without it there is no utilization.
+        slots: The concurrency; without it there is no utilization.
 
     Attributes:
-        episodes: What was found so far, in order of their beginning.
+        episodes: Episodes so far, by start.
     """
 
     def __init__(self, rules: Sequence[Rule], slots: int | None) -> None:
@@ -190,11 +190,11 @@ class AlertWatch:
 
     @property
     def open(self) -> list[Episode]:
-        """The episodes that go on."""
+        """Open episodes."""
         return list(self._open.values())
 
     def read(self, events: Sequence[Event]) -> list[Episode]:
-        """Read the events since the last time. Returns the episodes that began."""
+        """Read new events. Return the episodes that began."""
         before, last = len(self.episodes), len(events) - 1
         for place in range(self._seen, len(events)):
             at_s = events[place].at_s
@@ -218,17 +218,17 @@ class AlertWatch:
                 del self._open[rule]
 
     def settle(self) -> None:
-        """Nothing follows: end the episodes whose rule holds."""
+        """End the episodes whose rule holds, after the last event."""
         for rule, since_s in self._held_s.items():
             self._open.pop(rule).ended_s = since_s
         self._held_s.clear()
 
 
 class Gauges:
-    """What alerts look at, at any moment of a run. An event costs the same however long the run is.
+    """Current metrics of a run, at constant cost per event.
 
     Args:
-        slots: How many requests can be under way at once; `None` where it is unknown.
+        slots: The concurrency; `None` if unknown.
     """
 
     def __init__(self, slots: int | None) -> None:
@@ -277,7 +277,7 @@ class Gauges:
             self._spent.append((event.at_s, event.price.cost_usd))
 
     def _pass_time(self, at_s: float) -> None:
-        """Add up the seconds of requests under way; what is older than a minute is forgotten."""
+        """Add the seconds of running requests; forget what is older than a minute."""
         before_s, used = self._used[-1]
         if at_s > before_s:
             self._used.append((at_s, used + (at_s - before_s) * len(self._under_way)))
@@ -286,16 +286,16 @@ class Gauges:
 
     @property
     def running(self) -> int:
-        """Requests under way."""
+        """Number of running requests."""
         return len(self._under_way)
 
     @property
     def waited_s(self) -> float | None:
-        """The median time from ready to the first request, of the last 100 agents; `None` before the first."""
+        """Median seconds from ready to first request over the last 100 agents, or `None`."""
         return percentile(self._waited, 50)
 
     def value(self, metric: str, at_s: float) -> float | None:
-        """Return a number of `METRICS` at a moment; `None` where too little is known."""
+        """Return a metric at a moment; `None` if too little is known."""
         match metric:
             case "errors":
                 n = len(self._failed)

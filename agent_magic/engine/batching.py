@@ -1,7 +1,7 @@
-"""Which requests go by batch: at half the price, and hours later.
+"""Which requests are sent in batches: half the price, hours later.
 
-A request that goes by batch takes no slot and waits for no rate limit, cache leader or key: whatever is ready goes
-together. It counts toward the budget. Its deadline is the vendor's, who ends a batch after a day.
+A batched request takes no slot and waits for no rate limit, cache leader or key. It counts toward the budget. Its
+deadline is the vendor's: a batch ends after a day.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ if TYPE_CHECKING:
     from agent_magic.engine.policy import Policy
 
 BATCH_S = 3600.0
-"""How long a batch takes. Source: the vendor's page on batches: most finish in less than an hour."""
+"""Expected seconds of a batch. Source: the vendor's page on batches: most finish in less than an hour."""
 BATCH_MOST_S = 86_400.0
 """Source: the same page: a batch expires after 24 hours."""
 LIVE_SHARE = 0.25
-"""The part of a deadline that is kept for asking live what no batch has answered by then."""
+"""Share of a deadline reserved for asking live what no batch has answered."""
 
 
 class Batching:
-    """Decides, whenever a step gets into line, whether its next request goes by batch.
+    """Decides for each queued step whether its next request is batched.
 
     Args:
-        policy: How to run: its `batch`, `batch_fallback` and `deadline_s`.
-        steps: Those whose requests may go by batch.
-        layers_left: Per step, how many requests one after the other lead from it to the end, itself included.
-        batch_s: How long a batch is expected to take.
+        policy: Its `batch`, `batch_fallback` and `deadline_s` count.
+        steps: Steps whose requests may be batched.
+        layers_left: Number of sequential requests from each step to the end, itself included.
+        batch_s: Expected seconds of a batch.
 
     Attributes:
         steps: The same.
-        now: The steps whose next request, or the one under way, goes by batch.
+        now: Steps whose next or current request is batched.
     """
 
     def __init__(
@@ -55,25 +55,25 @@ class Batching:
         (self.now.add if by_batch else self.now.discard)(step)
 
     def ahead(self, layers: Sequence[int]) -> set[int]:
-        """Return the steps that will go by batch if each batch takes as long as expected, by the layer of each."""
+        """Return the steps that will be batched if each batch takes its expected time, by the layer of each."""
         return {one for one in self.steps if self._is_in_time(one, layers[one] * self._batch_s)}
 
     def failed(self, step: int) -> None:
-        """Record that a request has failed: one that went by batch is asked live next, where the policy says so."""
+        """Record a failed request: after a batch it is asked live, if the policy says so."""
         if self._falls_back and step in self.now:
             self._live.add(step)
 
     def _is_in_time(self, step: int, now: float) -> bool:
-        """Tell whether batches are expected to answer it, and all that waits for it, before the deadline."""
+        """Return True if batches should answer the step and its descendants before the deadline."""
         left_s = self._layers_left[step] * self._batch_s
         return self._by_deadline is None or now + left_s <= self._by_deadline
 
 
 def batching_of(plan: Plan, policy: Policy) -> Batching | None:
-    """Return who decides which requests of a plan go by batch; `None` where none may.
+    """Return the batching of a plan, or `None` if nothing may be batched.
 
     Raises:
-        PlanError: The policy and the plan do not go together.
+        PlanError: The policy and the plan contradict each other.
     """
     if policy.batch == "off":  # but for those that say `batch` themselves
         may = {number for number in plan.special if plan.agents[number].batch == "on"}
@@ -85,10 +85,10 @@ def batching_of(plan: Plan, policy: Policy) -> Batching | None:
 
 
 def _may(step: Step, policy: Policy) -> bool:
-    """Tell whether the requests of a step may go by batch.
+    """Return True if the requests of a step may be batched.
 
     Raises:
-        PlanError: The policy says so, and the step has tools of the user and does not say so itself.
+        PlanError: The policy demands it, but the step has tools of the user and no `batch` of its own.
     """
     if not isinstance(step, Agent) or step.batch is not None:
         return isinstance(step, Agent) and step.batch == "on"

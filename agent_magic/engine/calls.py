@@ -1,13 +1,15 @@
-"""Calls of functions: which of those that steps ask for may begin now.
+"""Scheduling of function calls: which of the requested calls may begin now.
 
-A call holds no slot and none of the provider's limits. It waits for a person where one has to agree, for the calls
-beside it where it runs alone, and for what it holds: a resource that only so many may hold at once, or a thing that it
-writes and others read. Calls begin in the order in which they were asked for, each as soon as it can.
+A call uses no slot and no rate limit. It may wait for approval, for the calls beside it if it must run alone, and for
+resources: a semaphore with limited units, or a path that it writes and others read. Calls begin in the order in which
+they were requested, each as soon as it can.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+from agent_magic.declare.resources import overlap
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -22,16 +24,16 @@ T = TypeVar("T")
 
 
 class Wanted(NamedTuple):
-    """A call that a response asks for, or that a task is.
+    """A tool call requested by a response, or the call of a task.
 
     Attributes:
-        id: The provider's id of it; empty for a task.
-        tool: The name of the function.
-        arguments: What the model gave it, as JSON text; empty for a task.
-        alone: Whether no other call of its response runs beside it.
-        ask: Whether a person has to agree first.
-        holds: What it holds while it runs.
-        code: The fingerprint of the function's source; empty where nobody knows it.
+        id: The provider's id; empty for a task.
+        tool: Name of the function.
+        arguments: The model's arguments as JSON text; empty for a task.
+        alone: True if no other call of the response may run beside it.
+        ask: True if a person must approve it first.
+        holds: Resources held while it runs.
+        code: Fingerprint of the function's source; empty if unknown.
     """
 
     id: str
@@ -47,8 +49,8 @@ class Call(NamedTuple):
     """A call of a step.
 
     Attributes:
-        number: 1 for the step's first.
-        turn: The number of the attempt whose response asked for it; 0 for a task.
+        number: 1 for the step's first call.
+        turn: Number of the attempt whose response requested it; 0 for a task.
     """
 
     step: int
@@ -58,25 +60,25 @@ class Call(NamedTuple):
 
 
 class Result(NamedTuple):
-    """What came of a call, as its driver reports it.
+    """The result of a call, as the driver reports it.
 
     Attributes:
         status: See `agent_magic.record.events.CallEnded`.
-        text: What the model gets; a task's value as text.
-        error: What went wrong, in one line.
-        kind: The class of the error.
+        text: The result sent to the model; a task's value as text.
+        error: The error in one line.
+        kind: Class name of the error.
         source: Where the result came from.
         value: A task's value.
-        packed: The same as JSON; `None` where it cannot be written.
-        prints: What the function printed.
-        trace: The traceback of an error, from the user's own line on.
-        blocks: Whether `text` is content blocks as JSON.
-        attempts: How many tries a failure of a task is worth.
-        ends: Whether the agent cannot go on with it: it has failed.
-        takes: What a task took; see `agent_magic.record.taken`.
-        artifacts: The files it wrote.
-        files: The pictures and PDFs in `text`; see `CallEnded.files`.
-        worker: The worker process that made the call; empty where the kernel's machine did.
+        packed: The value as JSON; `None` if it cannot be serialised.
+        prints: Printed output of the function.
+        trace: Traceback of an error, from the user's own line on.
+        blocks: True if `text` is content blocks as JSON.
+        attempts: Maximum attempts after a failure of a task.
+        ends: True if the agent fails with this call.
+        takes: Inputs of a task; see `agent_magic.record.taken`.
+        artifacts: Files it wrote.
+        files: Pictures and PDFs in `text`; see `CallEnded.files`.
+        worker: The worker process that made the call; empty for the kernel's machine.
     """
 
     status: CallStatus
@@ -98,12 +100,12 @@ class Result(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """What a person said of a call, or of an answer.
+    """A person's decision about a call or an answer.
 
     Attributes:
-        approved: Whether it may go on.
-        text: What was changed: the arguments as JSON, or the answer; `None` leaves it as it was.
-        why: Why it may not.
+        approved: True to go on.
+        text: The edited arguments as JSON, or the edited answer; `None` if unchanged.
+        why: The reason of a denial.
     """
 
     approved: bool
@@ -112,35 +114,40 @@ class Verdict(NamedTuple):
 
 
 class Resources:
-    """Knows who holds what: for each name, how many others each of its holders bears."""
+    """Tracks resource holders: per name, how many others each holder tolerates."""
 
     def __init__(self) -> None:
         self._held: dict[str, list[float]] = {}
 
     def are_free(self, holds: Sequence[Held]) -> bool:
-        """Tell whether all of these can be held beside those who hold them now."""
+        """Return True if all of these can be held beside the current holders."""
         if not holds:
             return True
-        beside = [(one.most, self._held.get(one.name, ())) for one in holds]
-        return all(len(held) < min([most, *held]) for most, held in beside)
+        for one in holds:
+            beside = [most for name, held in self._held.items() if overlap(one.name, name) for most in held]
+            if len(beside) >= min([one.most, *beside]):
+                return False
+        return True
 
     def take(self, holds: Iterable[Held]) -> None:
-        """Hold these."""
+        """Acquire these."""
         for one in holds:
             self._held.setdefault(one.name, []).append(one.most)
 
     def give_back(self, holds: Iterable[Held]) -> None:
-        """Hold these no longer."""
+        """Release these."""
         for one in holds:
             self._held[one.name].remove(one.most)
+            if not self._held[one.name]:
+                del self._held[one.name]
 
 
 class Holding:
-    """What the steps of a run hold while they run. One that goes on with another turn keeps what it has.
+    """Resources that the steps of a run hold while they run. They are kept between turns.
 
     Args:
-        holds: Per step that holds something, what that is.
-        resources: Who holds what; calls of tools count there too.
+        holds: Resources per step.
+        resources: Shared with the calls of tools.
     """
 
     def __init__(self, holds: Mapping[int, tuple[Held, ...]], resources: Resources) -> None:
@@ -148,42 +155,42 @@ class Holding:
         self._holding: set[int] = set()
 
     def line(self, step: int) -> str:
-        """Name what a step holds, as a part of the name of its line; empty for one that holds nothing."""
+        """Return the part of a queue's name that stands for the step's resources; empty without any."""
         return f" {self._holds[step]}" if step in self._holds else ""
 
     def is_free(self, step: int) -> bool:
-        """Tell whether a step could have what it holds now."""
+        """Return True if a step's resources are available now."""
         return step in self._holding or self._resources.are_free(self._holds.get(step, ()))
 
     def take(self, step: int) -> None:
-        """Let a step have what it holds, if it has it not."""
+        """Acquire a step's resources, unless it holds them already."""
         if step in self._holds and step not in self._holding:
             self._resources.take(self._holds[step])
             self._holding.add(step)
 
     def give_back(self, step: int) -> None:
-        """Take from a step what it has."""
+        """Release a step's resources."""
         if step in self._holding:
             self._holding.discard(step)
             self._resources.give_back(self._holds[step])
 
 
 class _Asked:
-    """A call that waits, with the word for what it waits for."""
+    """A waiting call, with the reason it waits."""
 
     __slots__ = ("call", "free", "held_by")
 
     def __init__(self, call: Call, held_by: str) -> None:
         self.call, self.held_by = call, held_by
         self.free = not call.wanted.ask
-        """Whether no person has to agree to it any more."""
+        """True if no approval is needed any more."""
 
 
 class Calls:
-    """The calls of a run that wait or run, by step: the calls of a turn are asked for together.
+    """Waiting and running calls of a run by step. The calls of a turn are requested together.
 
     Args:
-        resources: Who holds what, steps included.
+        resources: Resource holders, steps included.
     """
 
     def __init__(self, resources: Resources) -> None:
@@ -195,21 +202,21 @@ class Calls:
         """Add the calls of a turn.
 
         Args:
-            step: Whose they are.
-            turn: The number of the attempt whose response asked for them; 0 for a task.
-            first: The number of the first of them.
+            step: The step.
+            turn: Number of the attempt whose response requested them; 0 for a task.
+            first: Number of the first call.
             wanted: The calls.
-            held_by: What they have waited for already.
+            held_by: What they have waited for so far.
         """
         asked = {number: _Asked(Call(step, number, turn, one), held_by) for number, one in enumerate(wanted, first)}
         self._waiting.setdefault(step, {}).update(asked)
 
     def questions(self, steps: Iterable[int]) -> list[Call]:
-        """Return the calls of these steps that a person has to agree to."""
+        """Return the calls of these steps that need approval."""
         return [one.call for step in steps for one in self._waiting.get(step, {}).values() if not one.free]
 
     def agree(self, call: Call, wanted: Wanted) -> Call | None:
-        """Record that a person has agreed to a call, as it is now; `None` where it does not wait any more."""
+        """Record the approval of a call in its current form. Return `None` if it no longer waits."""
         asked = self._waiting.get(call.step, {}).get(call.number)
         if asked is None:
             return None
@@ -217,7 +224,7 @@ class Calls:
         return asked.call
 
     def next(self) -> tuple[Call, str] | None:
-        """Begin the first call that may: return it, and what it had waited for; `None` where none may."""
+        """Begin the first call that may begin. Return it with the reason it waited, or `None`."""
         for turn in self._waiting.values():
             for asked in turn.values():
                 if (held := self._held(asked)) is None:
@@ -230,7 +237,7 @@ class Calls:
         return None
 
     def _held(self, asked: _Asked) -> Reason | None:
-        """Return what a call waits for; `None` where it may begin."""
+        """Return the reason a call waits, or `None` if it may begin."""
         if not asked.free:
             return "person"
         call = asked.call
@@ -240,35 +247,35 @@ class Calls:
         return None if self._resources.are_free(call.wanted.holds) else "resource"
 
     def take_out(self, call: Call) -> bool:
-        """Forget a call that has not begun; `False` where it has."""
+        """Remove a waiting call. Return False if it has begun."""
         return _take(self._waiting, call)
 
     def ended(self, call: Call) -> None:
-        """Record that a call has ended."""
+        """Remove a finished call."""
         _take(self._running, call)
         self._resources.give_back(call.wanted.holds)
 
     def drop(self, step: int) -> None:
-        """Forget the calls of a step that have not begun."""
+        """Remove the waiting calls of a step."""
         self._waiting.pop(step, None)
 
     def running(self, step: int) -> list[Call]:
-        """Return the calls of a step that run."""
+        """Return the running calls of a step."""
         return [*self._running.get(step, {}).values()]
 
     def has(self, step: int) -> bool:
-        """Tell whether a step has calls that wait or run."""
+        """Return True if a step has waiting or running calls."""
         return step in self._waiting or step in self._running
 
     def held_by(self, step: int) -> str:
-        """Return what a step waits for whose calls all wait; an empty string where one runs, or there is none."""
+        """Return the reason all calls of a step wait; empty if one runs or there are none."""
         if step in self._running:
             return ""
         return next((asked.held_by for asked in self._waiting.get(step, {}).values()), "")
 
 
 def _take(calls: dict[int, dict[int, T]], call: Call) -> bool:
-    """Take a call out of those of its step; `False` where it is not among them."""
+    """Remove a call from its step. Return False if it is not there."""
     of_step = calls.get(call.step, {})
     found = of_step.pop(call.number, None) is not None
     if found and not of_step:

@@ -1,4 +1,4 @@
-"""What the engine asks of whoever writes its requests, and what its driver reports of each."""
+"""Interfaces of the engine: the writer of requests, and the driver that reports outcomes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 from agent_magic.record.answer import NOT_BILLED, NOTHING_USED
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Mapping, Sequence
+    from collections.abc import Container, Hashable, Mapping, Sequence
 
     from agent_magic.declare.flow import Left
     from agent_magic.declare.resources import Held
@@ -26,188 +26,192 @@ NO_STEPS: Final = frozenset[int]()
 
 
 class Choices(Protocol):
-    """Whoever decides, while a run goes on, which steps are left out; see `agent_magic.declare.flow`."""
+    """Decides during a run which steps are skipped; see `agent_magic.declare.flow`."""
 
     @property
     def decides(self) -> Container[int]:
-        """The steps it is asked about when their parents are done."""
+        """Steps to decide about once their parents are done."""
         ...
 
     @property
     def ahead_of(self) -> Mapping[int, frozenset[int]]:
-        """The steps that begin before they are decided, each with the parents it does not wait for."""
+        """Steps that start before their decision, each with the parents it does not wait for."""
         ...
 
     def choose(self, step: int, left: Mapping[int, Left]) -> Left | None:
-        """Return why a step does not run, whose parents are done; `None` where it does.
+        """Return the reason to skip a step whose parents are done, or `None` to run it.
 
         Args:
             step: The step.
-            left: The steps that were left out so far.
+            left: Steps skipped so far.
         """
         ...
 
 
 class Requests(Protocol):
-    """What the steps of a run ask, and what each request may use."""
+    """Writes the requests of a run's steps and bounds their use."""
 
     @property
     def models(self) -> Sequence[str]:
-        """Per step, the model it asks."""
+        """The model of each step."""
         ...
 
     @property
     def limit_classes(self) -> Sequence[str]:
-        """Per step, the models whose rate limits its model shares, as the provider names them."""
+        """The rate limit class of each step's model, as the provider names it."""
         ...
 
     @property
     def prefixes(self) -> Prefixes | None:
-        """Who shares a cached context with whom; `None` shares none."""
+        """Steps that share a cached context, or `None` if caching is off."""
         ...
 
     @property
     def batching(self) -> Batching | None:
-        """Decides which requests go by batch; `None` where none does."""
+        """Decides which requests are sent in batches, or `None` if none are."""
         ...
 
     def max_turns(self, step: int) -> int:
-        """Return the most requests for one answer of a step."""
+        """Return the maximum number of requests per answer of a step."""
         ...
 
     def write(self, step: int) -> Request:
         """Return the request of a step whose parents are done.
 
         Raises:
-            DeclarationError: Its prompt cannot be filled in.
+            DeclarationError: The prompt cannot be filled in.
         """
         ...
 
     def need(self, step: int) -> Need:
-        """Return what the step's next request may use."""
+        """Return the most that the step's next request may use."""
+        ...
+
+    def identity(self, step: int) -> Hashable:
+        """Return a key of the step's first request: equal keys share one answer, `None` shares none."""
         ...
 
     def count(self, step: int) -> bool:
-        """Have the input of the step's next request counted. Tells whether to wait for that."""
+        """Queue the step's next request for token counting. Return True if it must wait for the count."""
         ...
 
     def to_count(self) -> Sequence[tuple[int, Request]]:
-        """Return the requests to have counted since the last call."""
+        """Return the requests queued for counting since the last call."""
         ...
 
     def counted(self, step: int, tokens: int | None) -> None:
-        """Record how much input the step's next request has; `None` where nobody says."""
+        """Record the input tokens of the step's next request; `None` means the count failed."""
         ...
 
-    def used(self, step: int, usage: Usage) -> None:
-        """Record what a request has used, which may be more than was thought possible."""
+    def used(self, step: int, usage: Usage, model: str) -> None:
+        """Record the usage of a request, which may exceed its estimate, and the model that answered."""
         ...
 
     def close(self, step: int) -> bool:
-        """Make the step's next request the last of its conversation. Tells whether it was not yet."""
+        """Make the step's next request the last of its conversation. Return True if this is a change."""
         ...
 
     @property
     def checked(self) -> Mapping[int, bool]:
-        """The steps whose answers have to fit something; whether such an answer stands in its last turn alone."""
+        """Steps with a check of the answer; True if only the last turn is checked."""
         ...
 
     def fault(self, step: int, answer: Answer) -> CallError | None:
-        """Return what is wrong with the answer of such a step; `None` where it fits.
+        """Return the error in an answer, or `None` if it is valid.
 
-        `Escalated` is nothing wrong, but says that the next model of its cascade is to answer.
+        `Escalated` is not an error: it asks for the next model of the cascade.
         """
         ...
 
     @property
     def falls_back(self) -> bool:
-        """Whether any step has a model to fall back to."""
+        """True if any step has a fallback model."""
         ...
 
     def fall_back(self, step: int) -> bool:
-        """Have the step ask its next fallback model. `False` where it has none, or its conversation has begun."""
+        """Switch the step to its next fallback model. Return False if it has none or its conversation has begun."""
         ...
 
     def shares(self, step: int) -> bool:
-        """Tell whether the step's next request can still read the context that others had cached."""
+        """Return True if the step's next request can still read the shared cached context."""
         ...
 
     def ease(self, step: int) -> bool:
-        """Make the step's next request cheaper, as the policy allows. `False` where it is, or a conversation goes on.
+        """Make the step's next request cheaper, as the policy allows. Return False if nothing changed.
 
-        Its line may be another one then: `fall_back` is called next, and is `True` once.
+        The model, and so the queue, may change: `fall_back` is called next and returns True once.
         """
         ...
 
     def escalate(self, step: int) -> None:
-        """Have the step ask the next model of its cascade. Called where `fault` was `Escalated`."""
+        """Switch the step to the next model of its cascade, after `fault` returned `Escalated`."""
         ...
 
     def is_silent(self, answer: Answer) -> bool:
-        """Tell whether an answer that goes on from calls says nothing, so that it is asked for once more."""
+        """Return True if the answer after tool calls is empty, so that it is asked for once more."""
         ...
 
     def continue_turn(self, step: int, answer: Answer | None, reply: str = "") -> None:
-        """Record what the step's next request goes on from; `None` begins a new conversation.
+        """Record the turn that the step's next request continues; `None` starts a new conversation.
 
         Args:
             step: The step.
             answer: The response.
-            reply: What is said to it; nothing where it goes on by itself.
+            reply: The user message that follows; empty to continue without one.
         """
         ...
 
     def answered(self, step: int, text: str) -> None:
-        """Record the text of a step, which its children use."""
+        """Record the text of a step for its children."""
         ...
 
     @property
     def tasks(self) -> Mapping[int, Wanted]:
-        """The steps that are tasks, each with the call it makes in place of requests."""
+        """Steps that are tasks, each with the call it makes instead of requests."""
         ...
 
     @property
     def flow(self) -> Choices | None:
-        """Decides which steps are left out; `None` leaves none out."""
+        """Decides which steps are skipped, or `None` if none are."""
         ...
 
     @property
     def holds(self) -> Mapping[int, tuple[Held, ...]]:
-        """What steps hold while they run."""
+        """Resources that steps hold while they run."""
         ...
 
     @property
     def asked_of(self) -> Container[int]:
-        """The steps whose answers a person has to agree to before they are passed on."""
+        """Steps whose answers need approval before they are passed on."""
         ...
 
     @property
     def saved(self) -> Container[int]:
-        """The steps whose answers are written to files before they are passed on."""
+        """Steps whose answers are saved to files before they are passed on."""
         ...
 
     def calls(self, step: int, answer: Answer) -> Sequence[Wanted]:
-        """Return the calls that a response asks for before the conversation goes on; nothing for an answer."""
+        """Return the tool calls in a response; empty for a final answer."""
         ...
 
     def called(self, call: Call, result: Result) -> None:
-        """Record what came of a call. After the last of a turn, the next request goes on from them."""
+        """Record the result of a call. After the last call of a turn, the next request includes the results."""
         ...
 
 
 class Outcome(NamedTuple):
-    """What came of one request, as its driver reports it.
+    """The outcome of one request, as the driver reports it.
 
     Attributes:
-        answer: The complete response; `None` where there is none.
-        failure: Why there is none; `None` for an answer, and where the request was aborted.
-        status: The HTTP status; `None` where no reply came.
-        usage: Its tokens; `None` is unknown.
-        source: Who answered; `None` where nobody did.
-        partial: The text that had arrived where there is no complete response.
-        readings: What the reply said of rate limits; `None` where it said nothing.
-        price: What it cost, if the driver knows that; `None` has it priced by its usage.
-        worker: The worker process that made it; empty where the kernel did.
+        answer: The complete response, if any.
+        failure: The error; `None` for an answer or an aborted request.
+        status: HTTP status; `None` without a reply.
+        usage: Tokens; `None` if unknown.
+        source: Who answered, if anyone.
+        partial: Text received before an incomplete response broke off.
+        readings: Rate limit headers of the reply, if any.
+        price: The cost if the driver knows it; `None` to compute it from usage.
+        worker: The worker process that made the request; empty for the kernel.
     """
 
     answer: Answer | None = None
@@ -222,15 +226,15 @@ class Outcome(NamedTuple):
 
 
 UNSENT = Outcome(usage=NOTHING_USED, price=NOT_BILLED)
-"""Of a request that never left."""
+"""The outcome of a request that was never sent."""
 
 
 UNBOUNDED = 1_000_000
-"""So many turns no conversation has."""
+"""More turns than any conversation has."""
 
 
 class WithoutCalls:
-    """The part of `Requests` that is about calls and other models, of requests that have none."""
+    """Defaults of `Requests` for steps without tools and alternative models."""
 
     tasks: Mapping[int, Wanted] = {}
     holds: Mapping[int, tuple[Held, ...]] = {}
@@ -240,13 +244,18 @@ class WithoutCalls:
     batching: Batching | None = None
     falls_back = False
 
+    def identity(self, step: int) -> Hashable:
+        """Return `None`: no answers are shared."""
+        del step
+        return None
+
     def close(self, step: int) -> bool:
         """Do nothing."""
         del step
         return False
 
     def calls(self, step: int, answer: Answer) -> Sequence[Wanted]:
-        """Return nothing."""
+        """Return no calls."""
         del step, answer
         return ()
 
@@ -254,29 +263,29 @@ class WithoutCalls:
         """Do nothing."""
 
     def fall_back(self, step: int) -> bool:
-        """Return `False`: there is no other model."""
+        """Return False: there is no fallback model."""
         del step
         return False
 
     def shares(self, step: int) -> bool:
-        """Return `True`: it asks what was planned."""
+        """Return True: requests never change."""
         del step
         return True
 
     def ease(self, step: int) -> bool:
-        """Return `False`: no request becomes cheaper."""
+        """Return False: requests never become cheaper."""
         del step
         return False
 
     def escalate(self, step: int) -> None:
-        """Do nothing: no answer is escalated."""
+        """Do nothing: there is no cascade."""
 
     def is_silent(self, answer: Answer) -> bool:
-        """Return `False`: there were no calls."""
+        """Return False: there are no tool calls."""
         del answer
         return False
 
     def max_turns(self, step: int) -> int:
-        """Return no bound."""
+        """Return the unbounded number of turns."""
         del step
         return UNBOUNDED

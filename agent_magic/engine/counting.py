@@ -1,4 +1,4 @@
-"""How much input requests can have: bounded by their bytes, counted by the provider, and corrected by what they had."""
+"""Input tokens of requests: bounded by bytes, counted by the provider, corrected by usage."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class Counting:
-    """What is known of the input of a run's requests."""
+    """Knows the input tokens of a run's requests."""
 
     def __init__(self) -> None:
         self._counted: dict[int, int | None] = {}
@@ -21,7 +21,7 @@ class Counting:
         self._excess: dict[bool, dict[str, int]] = {False: {}, True: {}}  # of bounds by bytes, and by counts
 
     def ask(self, step: int, request: Request) -> bool:
-        """Have the input of a step's next request counted. Tells whether to wait for that."""
+        """Queue a step's next request for counting. Return True if it must wait for the count."""
         if step in self._asked:
             return True
         if self._countless:
@@ -31,27 +31,27 @@ class Counting:
         return True
 
     def to_count(self) -> list[tuple[int, Request]]:
-        """Return the requests to have counted since the last call."""
+        """Return the requests queued for counting since the last call."""
         found, self._uncounted = self._uncounted, []
         return found
 
     def counted(self, step: int, tokens: int | None) -> None:
-        """Record how much input a request has; `None` where nobody says, and nobody is asked again."""
+        """Record the input tokens of a request; after `None` no request is counted any more."""
         self._asked.discard(step)
         self._countless = self._countless or tokens is None
         self._counted[step] = tokens
 
     def forget(self, step: int) -> None:
-        """Record that a step's next request is another one."""
+        """Forget the count of a step whose next request has changed."""
         self._counted.pop(step, None)
 
     def bound(self, step: int, model: str, size: int) -> tuple[int, bool]:
-        """Return the most input a request can have, and whether its count was asked for.
+        """Return the maximum input tokens of a request, and True if its count was requested.
 
         Args:
-            step: Whose it is.
-            model: The model asked.
-            size: The most by its bytes.
+            step: The step.
+            model: The model.
+            size: The bound by bytes.
         """
         counted, excess = self._counted.get(step), self._excess[False].get(model, 0)
         self._expected[step] = model, size, counted
@@ -60,7 +60,7 @@ class Counting:
         return counted + self._excess[True].get(model, 0), True
 
     def used(self, step: int, usage: Usage) -> None:
-        """Record how much input a request had. Where it was more than its bound, later ones may be so as well."""
+        """Record the input tokens of a request. If they exceed the bound, later bounds are raised."""
         if step not in self._expected:
             return
         model, most, counted = self._expected.pop(step)

@@ -1,4 +1,4 @@
-"""How long steps are expected to work, by what earlier answers took: who goes first among ready ones stands on it."""
+"""Expected work of steps from earlier answers. It decides the order of ready steps."""
 
 from __future__ import annotations
 
@@ -17,30 +17,30 @@ if TYPE_CHECKING:
     from agent_magic.record.history import Past
 
 _Key = tuple[str, str, str]
-"""Whose answers: an agent's name, or else its group's, and the model."""
+"""Agent or group name, and model."""
 
 
 class Factors:
-    """How far off expectations were: by kind, what steps took that have ended, over what was expected of them."""
+    """Ratios of actual to expected work, by kind of step."""
 
     def __init__(self) -> None:
         self._seen: dict[str, tuple[float, float]] = {}
         self._took = self._expected = 0.0
 
     def add(self, kind: str, took: float, expected: float) -> None:
-        """Count a step that has ended."""
+        """Add a finished step."""
         before = self._seen.get(kind, (0.0, 0.0))
         self._seen[kind] = before[0] + took, before[1] + expected
         self._took, self._expected = self._took + took, self._expected + expected
 
     def of(self, kind: str) -> float:
-        """Return the factor of a kind; one of which none has ended takes that of all, and 1 where none has at all."""
+        """Return the ratio of a kind, of all kinds if it has none yet, or 1."""
         took, expected = self._seen.get(kind, (self._took, self._expected))
         return took / expected if expected > 0 else 1.0
 
 
 def kinds_of(plan: Plan) -> list[str]:
-    """Return per step what it is alike in: the group that was declared, or else the model it asks, or its own name."""
+    """Return the kind of each step: its group, its model, or its own name."""
     found = [
         one.part.group if one.part is not None else one.name if one.is_task else one.model or DEFAULT_MODEL
         for one in plan.firsts
@@ -49,22 +49,22 @@ def kinds_of(plan: Plan) -> list[str]:
 
 
 def expected_work_s(agents: Sequence[Step], models: Sequence[str], history: History) -> list[float] | None:
-    """Say how long each agent will work.
+    """Return the expected seconds of work of each agent.
 
-    1. An agent that was answered by the same model before, or else one of its group: the median of what that took.
-    2. One with `expect`: that; with `expect_out`: so many tokens at the model's median pace.
-    3. One that names its `max_tokens`: so much of them as such answers use, at that pace.
-    4. Any other: the median answer of its model, or of all models where it has none, or else of what is declared.
+    1. An agent, or its group, with earlier answers of the same model: their median.
+    2. An agent with `expect`: that; with `expect_out`: that many tokens at the model's median pace.
+    3. An agent with `max_tokens`: the share of it that such answers use, at that pace.
+    4. Any other: the median answer of its model, of all models, or of the declared values.
 
-    Simulated answers and real ones are never mixed: the kind of the latest answer counts.
+    Simulated and real answers are never mixed: the kind of the latest answer counts.
 
     Args:
         agents: The agents of a plan.
-        models: Per agent, the model it asks.
-        history: What earlier answers took.
+        models: Model per agent.
+        history: Earlier answers.
 
     Returns:
-        Seconds per agent, all above 0; `None` where nothing at all is known, so that every agent counts the same.
+        Seconds per agent, all above 0; `None` if nothing is known and all agents count the same.
     """
     latest = history.latest
     made_up = latest is not None and latest.simulated
@@ -100,7 +100,7 @@ def expected_work_s(agents: Sequence[Step], models: Sequence[str], history: Hist
 def _answers_of(
     agents: Sequence[Step], models: Sequence[str], history: History, *, simulated: bool
 ) -> dict[_Key, list[Past]]:
-    """Return the answers that agents had by their models, and once for all those of their groups where one had none."""
+    """Return earlier answers by agent and model, or by group for agents without any."""
     found: dict[_Key, list[Past]] = {}
     for agent, model in zip(agents, models, strict=True):
         own, kin = (agent.name, "", model), ("", kin_of(agent.name), model)
@@ -121,13 +121,13 @@ def _usable(rows: Sequence[Past], *, simulated: bool) -> list[Past]:
 
 
 def _pace_s(rows: Sequence[Past]) -> float | None:
-    """Return the median seconds per output token; `None` where no row knows."""
+    """Return the median seconds per output token, or `None` if unknown."""
     paces = [row.api_s / row.output_tokens for row in rows if row.output_tokens]
     return median(paces) if paces else None
 
 
 def _share_used(agents: Sequence[Step], keys: Sequence[_Key], rows: Mapping[_Key, list[Past]]) -> float:
-    """Return how much of its `max_tokens` an answer uses, by the agents of which both are known; 1 where none is."""
+    """Return the median share of `max_tokens` that answers use, or 1 if unknown."""
     capped = {key: agent.max_tokens for agent, key in zip(agents, keys, strict=True) if agent.max_tokens}
     shares = [row.output_tokens / most for key, most in capped.items() for row in rows[key] if row.output_tokens]
     return median(shares) if shares else 1.0

@@ -1,7 +1,7 @@
-"""How a run fares with the provider: what is used of each limit, refusals, retries, latency, open breakers.
+"""Health of a run with its provider: use of limits, refusals, retries, latency, open breakers.
 
-The thresholds are those by which people watch an API: under 60 % of a limit is good and over 70 % is not, first tokens
-within 2 seconds are good, and any refusal of late is a sign of load.
+Thresholds follow common practice for APIs: under 60 % of a limit is good, over 70 % is not; first tokens within 2
+seconds are good; any recent refusal is a sign of load.
 """
 
 from __future__ import annotations
@@ -11,8 +11,10 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import TYPE_CHECKING, Final, Literal
 
+from agent_magic.declare.race import BEATEN
 from agent_magic.declare.units import seconds
-from agent_magic.record.answer import ESCALATED, PAID_BEFORE
+from agent_magic.errors import InvalidAnswer
+from agent_magic.record.answer import ESCALATED, PAID_BEFORE, SHARED
 from agent_magic.record.events import AttemptEnded, AttemptStarted, FirstToken
 
 if TYPE_CHECKING:
@@ -25,27 +27,33 @@ if TYPE_CHECKING:
 Level = Literal["ok", "warn", "bad"]
 LEVELS: Final[tuple[Level, ...]] = ("ok", "warn", "bad")
 RECENT: Final = 10
-"""How many answers are recent; the trend compares their median with that of as many before them."""
+"""Number of recent answers; the trend compares their median with the same number before them."""
 LEAST: Final = 4
-"""A trend needs at least so many on either side."""
+"""Minimum answers on either side of a trend."""
 LATELY_S: Final = 60.0
+UNJUDGED: Final = frozenset({ESCALATED, BEATEN, InvalidAnswer.__name__, "cancelled"})
+"""Ends of attempts that say nothing about the provider."""
 
 
 @dataclass(frozen=True, slots=True)
 class Thresholds:
-    """From where on something is not good.
+    """Thresholds of `warn` and `bad`.
 
     Attributes:
-        warn_share: Of a limit.
-        bad_share: Of a limit.
-        warn_latency_s: Of the median time to the first token.
+        warn_share: Share of a limit.
+        bad_share: Share of a limit.
+        warn_latency_s: Median seconds to the first token.
         bad_refusals: Refusals (429) within a minute; a single one is a warning.
+        warn_failed_share: Share of requests within a minute that failed for another reason.
+        bad_failed_share: The same, with at least two failures.
     """
 
     warn_share: float = 0.6
     bad_share: float = 0.7
     warn_latency_s: float = 2.0
     bad_refusals: int = 5
+    warn_failed_share: float = 0.2
+    bad_failed_share: float = 0.5
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -54,13 +62,13 @@ class Health:
 
     Attributes:
         level: `ok`, `warn` or `bad`.
-        reason: Why, in words; an empty string where all is well.
-        limits: Each limit of each model class in use.
-        refusals: How many requests were answered by 429.
-        retries: How many requests repeated a failed one.
-        latency_s: The median time to the first token, of recent answers; `None` without any.
-        latency_trend_s: How much longer that is than before; `None` with too few answers.
-        breakers: What lets nobody go, in words: open breakers, and a provider that has said to wait.
+        reason: The reason in words; empty if ok.
+        limits: Use of each limit per model class.
+        refusals: Number of requests refused by 429.
+        retries: Number of retries.
+        latency_s: Median seconds to the first token of recent answers; `None` without any.
+        latency_trend_s: Change of that against earlier answers; `None` if there are too few.
+        breakers: Current stops in words: open breakers, and a provider's demand to wait.
     """
 
     level: Level
@@ -93,11 +101,12 @@ class Health:
 
 
 class Watch:
-    """Counts what a run's events say of its health. It reads them when it is asked, not before."""
+    """Health metrics of a run's events, read on demand."""
 
     def __init__(self) -> None:
         self._seen = 0
         self._refused_s: deque[float] = deque()
+        self._ended: deque[tuple[float, bool]] = deque()  # when, and whether it failed
         self._sent_s: dict[int, float] = {}
         self._first_s: dict[int, float] = {}
         self._failed: set[int] = set()
@@ -106,7 +115,7 @@ class Watch:
         self.retries = 0
 
     def read(self, events: Sequence[Event]) -> None:
-        """Record the events since the last time."""
+        """Read new events."""
         for event in events[self._seen :]:
             match event:
                 case AttemptStarted():
@@ -126,17 +135,25 @@ class Watch:
         if event.kind == "RateLimited":
             self.refusals += 1
             self._refused_s.append(event.at_s)
+        elif event.kind not in UNJUDGED and event.price not in {PAID_BEFORE, SHARED}:
+            self._ended.append((event.at_s, event.kind is not None))
         if event.answer is not None and first_s is not None and event.price != PAID_BEFORE:
             self._latencies.append(first_s)
 
     def refused_lately(self, now: float) -> int:
-        """Count the refusals of the last minute."""
+        """Return the refusals of the last minute."""
         while self._refused_s and self._refused_s[0] < now - LATELY_S:
             self._refused_s.popleft()
         return len(self._refused_s)
 
+    def failed_lately(self, now: float) -> tuple[int, int]:
+        """Return the failed requests of the last minute, without refusals, and all that ended."""
+        while self._ended and self._ended[0][0] < now - LATELY_S:
+            self._ended.popleft()
+        return sum(failed for _, failed in self._ended), len(self._ended)
+
     def latency_s(self) -> tuple[float | None, float | None]:
-        """Return the median time to the first token of recent answers, and how much longer that is than before."""
+        """Return the median seconds to the first token of recent answers, and its change."""
         known = list(self._latencies)
         if not known:
             return None, None
@@ -153,14 +170,14 @@ class Watch:
 def health_of(
     watch: Watch, now: float, *, limits: Sequence[LimitUse], breakers: tuple[str, ...], thresholds: Thresholds
 ) -> Health:
-    """Judge how a run fares.
+    """Return the health of a run.
 
     Args:
-        watch: What its events say.
-        now: The time, on the run's clock.
-        limits: The limits of the model classes in use.
-        breakers: What lets nobody go, in words: open breakers, and a provider that has said to wait.
-        thresholds: From where on something is not good.
+        watch: Metrics of its events.
+        now: The time on the run's clock.
+        limits: Limits of the model classes in use.
+        breakers: Current stops in words.
+        thresholds: Thresholds of `warn` and `bad`.
     """
     latency_s, trend_s = watch.latency_s()
     signs: list[tuple[int, str]] = [(2, words) for words in breakers]
@@ -172,6 +189,10 @@ def health_of(
     refused = watch.refused_lately(now)
     if refused:
         signs.append((1 + (refused >= thresholds.bad_refusals), f"{refused} refused (429) within a minute"))
+    failed, ended = watch.failed_lately(now)
+    if ended and failed / ended > thresholds.warn_failed_share:
+        is_bad = failed > 1 and failed / ended >= thresholds.bad_failed_share
+        signs.append((1 + is_bad, f"{failed} of {ended} requests failed within a minute"))
     if latency_s is not None and latency_s > thresholds.warn_latency_s:
         signs.append((1, f"first tokens take {seconds(latency_s)}"))
     worst = max((grade for grade, _ in signs), default=0)
@@ -188,7 +209,7 @@ def health_of(
 
 
 def record_health(record: RunRecord) -> Health:
-    """Judge a run by its record alone: a replayed one, whose limits nobody knows."""
+    """Return the health of a replayed run from its record alone, without limits."""
     watch = Watch()
     watch.read(record.events)
     now = record.events[-1].at_s if record.events else 0.0

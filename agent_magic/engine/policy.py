@@ -1,4 +1,4 @@
-"""A policy: how to run a plan. A value."""
+"""The policy of a run: an immutable value."""
 
 from __future__ import annotations
 
@@ -8,29 +8,33 @@ from dataclasses import dataclass, field, fields, replace
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
+from agent_magic.declare.options import known_keywords
 from agent_magic.declare.validation import check_integer, check_positive, check_word, listed, must_be
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 Schedule = Literal["ready", "layers", "sequential"]
-"""`ready`: an agent starts when its own parents are done. `layers`: when every agent of the earlier layers is done, to
-measure what such a barrier costs. `sequential`: one agent at a time."""
+"""`ready`: an agent starts when its own parents are done. `layers`: when all earlier layers are done, to measure what
+such a barrier costs. `sequential`: one agent at a time.
+"""
 
 TimeoutCounts = Literal["work", "total"]
 CacheMode = Literal["auto", "on", "off"]
 CacheTtl = Literal["auto", "5m", "1h"]
 Shared = Literal["on", "off"]
 OnDoubt = Literal["ask", "again", "error"]
-"""What to do with a tool call that a killed kernel had begun, and that may have happened: ask a person, and fail the
-agent where nobody is there; call it again; or tell the model that it failed."""
+"""What to do with a tool call that was begun before a kill and may have happened: ask a person, failing the agent if
+nobody answers; call it again; or report a failure to the model.
+"""
 DEGRADES: Final = ("effort", "model")
 Batch = Literal["off", "on", "auto"]
+Equal = Literal["once", "each"]
+"""Identical rows of one declaration: buy one answer and share it, or buy each."""
 BatchFallback = Literal["batch", "live"]
-"""How a request is asked again that a batch did not answer: in the next batch, or at once and at full price."""
+"""How to retry requests a batch did not answer: in the next batch, or live at full price."""
 OnLimit = Literal["fail", "warn", "allow"]
-"""What to do with an answer that was cut at `max_tokens`, or refused: fail its agent, pass it on with a warning, or
-pass it on without one."""
+"""What to do with a truncated or refused answer: fail its agent, pass it on with a warning, or without one."""
 
 POLICY_WORDS: Final[Mapping[str, tuple[str, ...]]] = {
     "schedule": get_args(Schedule),
@@ -41,55 +45,60 @@ POLICY_WORDS: Final[Mapping[str, tuple[str, ...]]] = {
     "timeout_counts": get_args(TimeoutCounts),
     "on_doubt": get_args(OnDoubt),
     "shared": get_args(Shared),
+    "identical": get_args(Equal),
     "batch": get_args(Batch),
     "batch_fallback": get_args(BatchFallback),
 }
-"""Per option, the words it takes."""
+"""Allowed words per option."""
 
 
+@known_keywords
 @dataclass(frozen=True, slots=True)
 class Policy:
     """How to run a plan.
 
     Args:
-        concurrency: The most requests under way at once.
-        schedule: Who may start when; see `Schedule`.
-        max_attempts: The most requests for one agent. Only failures that a retry can mend are retried.
-        timeout_s: The deadline of agents that have none of their own: seconds from their first request to their last.
-        deadline_s: Seconds after the run's start at which all of it stops; `None` is no deadline.
-        budget_usd: The most dollars of the run. The worst case of each request is reserved before it is sent, so the
-            cap cannot be crossed. It needs a known price.
-        budget_tokens: The most tokens of the run, input and output together.
-        cache: `auto` caches contexts that agents share if it pays: one agent leads, the others follow when its answer
-            begins. `on` marks every context, `off` none.
-        cache_ttl: How long a cached context lives: `5m`, `1h`, or `auto`, by when the agents that share it are
-            expected to start. Writing for an hour costs 2 times the input, for five minutes 1.25 times.
-        on_max_tokens: What to do with an answer that was cut at its `max_tokens`; see `OnLimit`.
-        on_refusal: What to do with an answer in which the model declined. Such an answer is never served again.
-        max_turns: The most requests for one answer. An answer that the API pauses (`pause_turn`) is continued; after
-            so many requests its agent is `capped`, and the partial answer is passed on as `on_max_tokens` says.
+        concurrency: Maximum number of requests at once.
+        schedule: When steps may start; see `Schedule`.
+        max_attempts: Maximum attempts per agent. Only failures that a retry can mend are retried.
+        timeout_s: Default deadline of an agent: seconds from its first request to its last.
+        deadline_s: Seconds after its start at which the run stops; `None` for no deadline.
+        budget_usd: Maximum dollars of the run. The worst case of each request is reserved before it is sent, so the
+            cap cannot be crossed. Needs known prices.
+        budget_tokens: Maximum tokens of the run, input and output together.
+        cache: `auto` caches shared contexts if it pays: one agent leads, the others start once its answer begins.
+            `on` caches every context, `off` none.
+        cache_ttl: Lifetime of a cached context: `5m`, `1h`, or `auto`, by the expected starts of the agents that share
+            it. Writing costs 1.25 times the input price for five minutes and 2 times for an hour.
+        on_max_tokens: What to do with an answer truncated at `max_tokens`; see `OnLimit`.
+        on_refusal: What to do with a refusal; see `OnLimit`. Refusals are never served from the ledger.
+        max_turns: Maximum requests per answer. After them an agent is `capped`, and its partial answer is handled as
+            `on_max_tokens` says.
         on_doubt: What to do with a tool call that may have happened before a kill; see `OnDoubt`.
-        ask_s: Seconds that a person has to answer a question; then it counts as denied.
-        timeout_counts: `work` counts `timeout_s` from an agent's first request, retries and backoff included; `total`
-            from the moment its parents are done, waiting for a slot or a rate limit included.
-        breaker_share: The circuit breaker opens when this share of the last 20 attempts failed by the fault of the
-            service or the network: requests then go one at a time until one succeeds. `None` is no breaker.
-        max_usd_per_min: The most dollars within any minute; `None` is no limit. It needs a known price.
-        shared: `on` divides the rate limits with other kernels that keep the same ledger and use the same key; `off`
-            leaves that to the provider's headers.
-        batch: `on`, or `True`, sends requests as batches: half the price, and answers within hours, at most a day. What
-            is ready at the same time is one batch. `auto` does so as far as `deadline_s` allows. An agent whose tools
-            are yours goes by batch only if it says `batch="on"` itself. `concurrency`, rate limits, `timeout_s`,
-            `max_usd_per_min` and the cache are for other requests.
-        batch_fallback: How to ask again what a batch did not answer; see `BatchFallback`. With `live` and a
-            `deadline_s`, a batch that has not ended after three quarters of it is cancelled, and its rest asked live.
-        degrade: What a request that has not left gives up where the budget has no room for it, or the time until
-            `deadline_s` is expected to be too short: `effort` sends it with the effort `low` where it has more,
-            `model` asks the cheapest model of the provider. Both: `"effort,model"`. Nothing by default.
-        seed: Makes the jitter of backoff repeatable.
+        ask_s: Seconds a person has to answer a question before it counts as denied.
+        timeout_counts: `work` counts `timeout_s` from the first request, retries and backoff included; `total` from
+            the moment the parents are done, waiting included.
+        breaker_share: Share of failures among the last 20 attempts, by the service or network, that opens the circuit
+            breaker: requests then go one at a time until one succeeds. `None` for no breaker.
+        max_usd_per_min: Maximum dollars within any minute; `None` for no limit. Needs known prices.
+        shared: `on` divides rate limits with other kernels that use the same ledger and key; `off` relies on the
+            provider's headers.
+        batch: `on` or `True` sends requests as batches: half the price, answers within a day. Steps ready at the same
+            time form one batch. `auto` does so as far as `deadline_s` allows. An agent with your own tools is batched
+            only if it says `batch="on"` itself. `concurrency`, rate limits, `timeout_s`, `max_usd_per_min` and the
+            cache apply to live requests only.
+        batch_fallback: How to retry what a batch did not answer; see `BatchFallback`. With `live` and a `deadline_s`,
+            a batch is cancelled after three quarters of it, and the rest is asked live.
+        degrade: What to give up if the budget or the time until `deadline_s` is too short: `effort` lowers the effort
+            to `low`, `model` uses the cheapest of the agent's fallbacks and the provider's models, `"effort,model"`
+            both. Default: nothing.
+        identical: `once` buys one of several identical rows of an agent, which share its answer, cost and failure.
+            `each` buys each. Separate declarations, repetitions, rounds of a loop, hedges, races, and rows with tools
+            that may act are always bought each.
+        seed: Seed of the backoff's jitter.
 
     Raises:
-        DeclarationError: A value is not what it must be.
+        DeclarationError: A value is invalid.
     """
 
     concurrency: int = 8
@@ -113,6 +122,7 @@ class Policy:
     batch: Batch | bool = field(default="off", kw_only=True)
     batch_fallback: BatchFallback = field(default="batch", kw_only=True)
     degrade: str | Sequence[str] | None = field(default="", kw_only=True)
+    identical: Equal = field(default="once", kw_only=True)
     seed: int | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
@@ -137,7 +147,7 @@ class Policy:
         object.__setattr__(self, "degrade", ",".join(words))  # as a text it is the same in a file
 
     def to_dict(self) -> dict[str, Any]:
-        """Return its fields by name, as plain data."""
+        """Return the fields by name, as plain data."""
         return dict(zip(self.__slots__, _values(self), strict=True))
 
 
@@ -145,14 +155,14 @@ _values: Final[Callable[[Policy], tuple[Any, ...]]] = attrgetter(*Policy.__slots
 
 
 def as_policy(given: object, room: int | None = None) -> Policy:
-    """Return a policy as it was given, or the default one for `None`.
+    """Return the given policy, or the default for `None`.
 
     Args:
         given: The policy.
-        room: The most requests that whoever answers makes at once: what exceeds them waits for a slot.
+        room: Maximum requests the provider makes at once; caps the default concurrency.
 
     Raises:
-        DeclarationError: It is something else.
+        DeclarationError: `given` is not a policy.
     """
     if given is None or isinstance(given, Policy):
         policy = given or Policy()
@@ -161,10 +171,10 @@ def as_policy(given: object, room: int | None = None) -> Policy:
 
 
 def policy_from(kept: Mapping[str, Any]) -> Policy:
-    """Return the policy with these fields. Fields of a later version are left out.
+    """Return the policy with these fields, ignoring fields of later versions.
 
     Raises:
-        DeclarationError: A value is not what it must be.
+        DeclarationError: A value is invalid.
     """
     known = {one.name for one in fields(Policy)}
     return Policy(**{name: value for name, value in kept.items() if name in known})

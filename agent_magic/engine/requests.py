@@ -9,25 +9,29 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
 from agent_magic.declare.agent import DEFAULT_MAX_TOKENS, DEFAULT_MODEL, Agent
 from agent_magic.declare.alike import for_all
+from agent_magic.declare.answers.lenient import decoded, written
 from agent_magic.declare.condition import condition_of, holds
 from agent_magic.declare.content import LEFT_OUT, fitting, tokens_of
+from agent_magic.declare.conversation import continued_by, continued_steps
 from agent_magic.declare.grouping import taken_apart
 from agent_magic.declare.models import ANSWER
-from agent_magic.declare.resources import held_by
-from agent_magic.engine.admission.budget import Worst
+from agent_magic.declare.resources import held_by, overlap
+from agent_magic.engine.admission.budget import NOTHING, Worst
 from agent_magic.engine.admission.prefix import context_tokens, shared_prefixes
 from agent_magic.engine.admission.room import Need
 from agent_magic.engine.batching import batching_of
 from agent_magic.engine.calls import Wanted
 from agent_magic.engine.counting import Counting
+from agent_magic.engine.turns import CUT
 from agent_magic.errors import AgentMagicError, Capped, DeclarationError, Escalated, InvalidAnswer, Refused
 from agent_magic.record.answer import CHARS_PER_TOKEN, PAUSED, TOOL_USE, TURNS, Usage
+from agent_magic.record.identical import rows_of, same_of
 from agent_magic.record.made import made
 from agent_magic.record.prices import of_batch
-from agent_magic.record.request import Message, Request, continued, read_blocks, said
+from agent_magic.record.request import Message, Request, continued, going_on, read_blocks, said
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Mapping, Sequence
+    from collections.abc import Callable, Container, Hashable, Mapping, Sequence
 
     from agent_magic.declare.content import Attachment
     from agent_magic.declare.flow import Flow, Left
@@ -43,26 +47,24 @@ if TYPE_CHECKING:
     from agent_magic.record.terms import ModelFacts
 
 OVERHEAD_TOKENS = 16
-"""What the API adds to a message around its text, at most a few tokens."""
+"""Tokens the API adds around a message's text, at most a few."""
 LONGEST_TOKEN = 16
-"""Tokens are a few bytes long. Where no room would be for them if they were as long as this, nobody counts them."""
-NOTHING = Worst(0.0, 0)
+"""Bytes per token, generously. If the text does not fit a budget even at this ratio, counting cannot help."""
 HALF = {
-    "max_tokens": "Give it more with --max-tokens.",
-    "model_context_window_exceeded": "Give it a shorter prompt.",
+    **CUT,
     PAUSED: "Raise --max-turns.",
     TOOL_USE: "Raise --max-turns.",
 }
-"""The stop reasons of half a document, and what helps."""
+"""Stop reasons of a truncated document, and the remedy."""
 
 
 def model_of(agent: Step) -> str:
-    """Return the model an agent asks; a task asks none."""
+    """Return the model of an agent; empty for a task."""
     return "" if agent.is_task else agent.model or DEFAULT_MODEL
 
 
 def timeouts_of(plan: Plan, policy: Policy) -> list[float]:
-    """Return per step, the seconds from its first request to its deadline. A task of its own has none."""
+    """Return per step the seconds from its first request to its deadline; infinite for a task without its own."""
     found = [one.timeout_s or (math.inf if one.is_task else policy.timeout_s) for one in plan.firsts]
     return [*for_all(found, plan.dag.alike)]
 
@@ -76,18 +78,18 @@ def ask(
     ttl: Ttl | None = None,
     ahead: bool = False,
 ) -> Request:
-    """Write the request of the agent with this number.
+    """Write the request of an agent.
 
     Args:
         plan: The plan.
         number: The agent.
-        answers: What its parents answered, text or value.
-        timeout_s: The deadline if it names none.
-        ttl: For how long its context is to be cached; `None` does not ask for it.
-        ahead: Whether answers are missing, placeholders in their place; see `Plan.prompt_ahead`.
+        answers: Answers of its parents, text or value.
+        timeout_s: The default deadline.
+        ttl: Lifetime of the cached context; `None` for no caching.
+        ahead: True to use placeholders for missing answers; see `Plan.prompt_ahead`.
 
     Raises:
-        DeclarationError: Its prompt cannot be filled in.
+        DeclarationError: The prompt cannot be filled in.
     """
     agent = plan.agents[number]
     prompt = plan.prompt_ahead(number, answers) if ahead else plan.prompt_of(number, answers)
@@ -111,24 +113,26 @@ def ask(
         False,
         (),
         prompt.shared,
+        agent.sent,
+        0,
     )
     return made(Request, asked)
 
 
 def _content(answer: Answer, *, keeps: bool) -> str:
-    """Return the blocks of an answer as they go back: all as they came, or its text where that is all there was."""
+    """Return the answer's blocks to send back, or its text if it has no blocks."""
     if answer.content is not None or keeps:
         return answer.content or "[]"
     return json.dumps([{"type": "text", "text": answer.text}]) if answer.text.strip() else ""
 
 
 class _Turn(NamedTuple):
-    """A response that asks for calls.
+    """A response with tool calls.
 
     Attributes:
         answer: The response.
-        calls: How many there are.
-        ended: Those that have ended, by number, with what came of each.
+        calls: Number of calls.
+        ended: Results of finished calls, by number.
     """
 
     answer: Answer
@@ -137,12 +141,12 @@ class _Turn(NamedTuple):
 
 
 def _last(request: Request) -> Request:
-    """Return a request as one after which no tool is called: nothing reads what it would write to the cache."""
+    """Return the last request of a conversation: no tools, and no cache writes that nothing would read."""
     return request._replace(tool_choice="none", cached_turns=False) if request.tools else request
 
 
 def _broken_off(answer: Answer) -> CallError | None:
-    """Return why a response is no value, whatever its text: it was cut, or declined."""
+    """Return the error of a truncated or refused response, whatever its text."""
     if answer.stop_reason in HALF:
         return Capped(f"The answer was cut ({answer.stop_reason}), so it is no value. {HALF[answer.stop_reason]}")
     if answer.stop_reason == "refusal":
@@ -151,19 +155,19 @@ def _broken_off(answer: Answer) -> CallError | None:
 
 
 def calls_in(answer: Answer) -> list[dict[str, Any]]:
-    """Return the blocks of a response that ask for a call of a tool of ours, in order."""
-    blocks: Any = json.loads(answer.content or "[]")
+    """Return the blocks of a response that call our tools, in order."""
+    blocks: Any = decoded(answer.content or "[]")
     return [one for one in blocks if isinstance(one, dict) and cast("dict[str, Any]", one).get("type") == "tool_use"]
 
 
 def _without(block: dict[str, Any], sha: str) -> dict[str, Any]:
-    """Return a block of a result, a text in its place where it is the picture or document of a sha256."""
+    """Return a result's block, with a text in place of the picture or document with this sha256."""
     is_it = block.get("source", {}).get("data") == sha
     return {"type": "text", "text": LEFT_OUT} if is_it else block
 
 
 def _result_block(id_: str, result: Result) -> dict[str, Any]:
-    """Write what the model gets of a call: each has exactly one result, a failed one too."""
+    """Return the result block of a call. Each call has exactly one, failed calls too."""
     block: dict[str, Any] = {"type": "tool_result", "tool_use_id": id_}
     if result.text:
         block["content"] = read_blocks(result.text) if result.blocks else result.text
@@ -171,19 +175,27 @@ def _result_block(id_: str, result: Result) -> dict[str, Any]:
 
 
 class Bought(Protocol):
-    """Whoever knows which answers need not be bought again."""
+    """Knows which answers need not be bought again."""
 
     def is_there(self, agent: int, request: Request) -> bool:
-        """Tell whether the answer is there already."""
+        """Return True if the answer is available."""
+        ...
+
+    def taken_over(self, agent: int, request: Request) -> Answer | None:
+        """Return the agent's answer in an earlier run, if its request is the same."""
+        ...
+
+    def is_fresh(self, agent: int) -> bool:
+        """Return True if the agent must ask again even if its answer is available."""
         ...
 
 
 class PlanChoices:
-    """Decides by what has been answered.
+    """Decides by the answers so far.
 
     Args:
-        flow: The conditions of a plan.
-        answers: What agents and tasks returned so far, by their names.
+        flow: Conditions of a plan.
+        answers: Answers and task values by name.
     """
 
     def __init__(self, flow: Flow, answers: dict[str, Any]) -> None:
@@ -191,7 +203,7 @@ class PlanChoices:
         self.decides, self.ahead_of = flow.decides, flow.ahead_of
 
     def choose(self, step: int, left: Mapping[int, Left]) -> Left | None:
-        """Return why a step does not run, whose parents are done; `None` where it does."""
+        """Return the reason to skip a step whose parents are done, or `None` to run it."""
         found = self._flow.choose(step, self._answers, left)
         if found is not None and step in self.ahead_of:  # its answer may be there, and is thrown away
             self._answers.pop(self._flow.names[step], None)
@@ -199,7 +211,7 @@ class PlanChoices:
 
 
 def escalation_of(plan: Plan, step: int, answer: Answer) -> CallError | None:
-    """Return why the next model of a cascade is to answer, by its condition alone; `None` where this answer will do."""
+    """Return the reason to escalate, by the cascade's condition alone, or `None` to accept the answer."""
     agent = plan.agents[step]
     if agent.escalate is None:
         return None
@@ -211,21 +223,22 @@ def escalation_of(plan: Plan, step: int, answer: Answer) -> CallError | None:
 
 
 class PlanRequests:
-    """Writes the requests of a plan's agents, and says what each may use.
+    """Writes the requests of a plan's agents and bounds what each may use.
 
-    No token is shorter than a byte. That bounds a request before anybody has counted it, but about four times too high:
-    where a budget has no room for so much, the provider is asked to count.
+    No token is shorter than a byte. That bounds a request before it is counted, but about four times too high. If a
+    budget has no room for the bound, the provider is asked to count.
 
     Args:
-        plan: What runs.
-        policy: How; its caps decide whether anything is bounded at all.
-        models: Per agent, the model it asks.
-        facts: What the provider says of each model.
-        prices: What tokens cost.
-        bought: Answers that are there already and need no room; `None` has none.
-        work_s: Per agent, expected seconds of work; `None` is unknown.
-        texts: What agents answered before the run, text or value, by their names.
-        cheaper: The model that requests ask which become cheaper, if there is one.
+        plan: The plan.
+        policy: Its caps decide whether anything is bounded at all.
+        models: Model per agent.
+        facts: Provider's facts about each model.
+        prices: Token prices.
+        bought: Answers that are available and need no budget, if any.
+        work_s: Expected seconds of work per agent; `None` if unknown.
+        texts: Answers from before the run by name, text or value.
+        cheaper: The provider's cheapest model, for requests that degrade, if it lists models.
+        said: Returns the conversation of a step up to its answer, or `None` without an answer.
     """
 
     def __init__(  # noqa: PLR0913 - all that a request stands on
@@ -240,8 +253,10 @@ class PlanRequests:
         work_s: Sequence[float] | None = None,
         texts: Mapping[str, Any] | None = None,
         cheaper: Sequence[str] = (),
+        said: Callable[[int], Request | None] = lambda _: None,
     ) -> None:
         self._plan, self._policy, self._prices, self._bought = plan, policy, prices, bought
+        self._said, self._continued = said, continued_steps(plan)
         self.models, self._facts, self._planned = list(models), facts, tuple(models)
         self.limit_classes = [facts[model].limit_class if model else "" for model in models]
         self.batching = batching_of(plan, policy)
@@ -271,40 +286,41 @@ class PlanRequests:
                 self._cascades[number] = dearer = [*one.cascade[1:]]
                 if dearer:
                     self.checked.setdefault(number, False)
-        self._cheapest = "".join(cheaper)
+        self._cheaper = cheaper
         self._eased: dict[int, str | None] = {}  # the effort of those whose requests were made cheaper
         self._eased_now: set[int] = set()
         self._by_item: dict[int, list[str]] = {}  # what was answered so far where several items are asked for
         self._turn: dict[int, _Turn] = {}
         self._turns: dict[int, int] = {}  # how many turns a conversation has had
+        self._answered_by: dict[str, set[str]] = {}  # per model that was asked, others in whose name answers came
         uncapped = policy.budget_usd is policy.budget_tokens is policy.max_usd_per_min is None
         self._counting = None if uncapped else Counting()
 
     @property
     def holds(self) -> Mapping[int, tuple[Held, ...]]:
-        """What steps hold while they run."""
+        """Resources that steps hold while they run."""
         return self._plan.holds
 
     @property
     def saved(self) -> Container[int]:
-        """The steps whose answers are written to files before they are passed on."""
+        """Steps whose answers are saved to files before they are passed on."""
         return self._plan.saves
 
     @property
     def falls_back(self) -> bool:
-        """Whether any step has a model to fall back to."""
+        """True if any step has a fallback model."""
         return any(self._fallbacks.values())
 
     def max_turns(self, step: int) -> int:
-        """Return the most requests for one answer of an agent."""
+        """Return the maximum number of requests per answer of an agent."""
         return self._plan.agents[step].max_turns or self._policy.max_turns
 
     def write(self, step: int) -> Request:
         """Return the request of an agent whose parents are done.
 
         Raises:
-            DeclarationError: Its prompt cannot be filled in.
-            CancelledError: The user stopped it while its prompt was rendered.
+            DeclarationError: The prompt cannot be filled in.
+            CancelledError: The user stopped the run while the prompt was rendered.
         """
         if step in self._stopped:
             raise CancelledError
@@ -316,18 +332,24 @@ class PlanRequests:
             first = first._replace(model=self.models[step])
         if step in self._eased:
             first = first._replace(effort=self._eased[step])
-        if first.tools and self._policy.cache != "off" and not self._goes_by_batch(step):
+        name = continued_by(self._plan, step, self._texts)
+        if name is not None and (before := self._said(self._plan.index[name])) is not None:
+            first = going_on(first, before)
+        if (first.tools or step in self._continued) and self._policy.cache != "off" and not self._goes_by_batch(step):
             first = first._replace(cached_turns=True)
         if step in self._so_far:
-            first = first._replace(messages=self._so_far[step], returned=self._returned.get(step, ()))
+            messages, returned = self._so_far[step], self._returned.get(step, ())
+            first = first._replace(messages=(*first.messages, *messages), returned=(*first.returned, *returned))
         elif not (first.tools and self._plan.agents[step].tools.functions):
             return first  # what a server does with its tools needs no second turn
-        return _last(first) if self._turns.get(step, 0) + 1 >= self.max_turns(step) else first
+        if self._turns.get(step, 0) + 1 < self.max_turns(step):
+            return first
+        return _last(first)._replace(cached_turns=first.cached_turns and step in self._continued)
 
     def fall_back(self, step: int) -> bool:
-        """Have the agent ask its next fallback model. `False` where it has none, or its conversation has begun.
+        """Switch the agent to its next fallback model. Return False if it has none or its conversation has begun.
 
-        A model cannot go on in a conversation of another one: it would lose its reasoning, silently.
+        A model cannot continue another model's conversation: it would silently lose the reasoning.
         """
         if step in self._eased_now:
             self._eased_now.discard(step)
@@ -339,22 +361,22 @@ class PlanRequests:
         return True
 
     def shares(self, step: int) -> bool:
-        """Tell whether an agent's next request can still read the context that others had cached.
+        """Return True if an agent's next request can still read the shared cached context.
 
-        A cache is that of a model. With another effort what stands before the messages is read all the same: a text
-        that is a context, and not a picture or document. Source: the vendor's page on prompt caching.
+        A cache belongs to a model. With another effort, a text context before the messages is still read; pictures and
+        documents are not. Source: the vendor's page on prompt caching.
         """
         context = self._plan.agents[step].context
         in_messages = context is not None and context in self._plan.documents
         return self.models[step] == self._planned[step] and not (step in self._eased and in_messages)
 
     def ease(self, step: int) -> bool:
-        """Make the next request of an agent cheaper, as the policy allows. `False` where it is, or has begun."""
+        """Make an agent's next request cheaper, as the policy allows. Return False if nothing changed."""
         if step in self._eased or step in self._so_far or self._goes_by_batch(step):
             return False
         allowed, model, before = self._policy.degrade or "", self.models[step], self._plan.agents[step].effort
         effort = "low" if "effort" in allowed and before not in {None, "low"} else before
-        cheapest = self._cheapest if self._cheapest and self._is_cheaper(step) else model
+        cheapest = self._cheapest(step) if "model" in allowed else model
         if (cheapest, effort) == (model, before):
             return False
         self._eased[step] = effort
@@ -362,14 +384,16 @@ class PlanRequests:
         self._eased_now.add(step)
         return True
 
-    def _is_cheaper(self, step: int) -> bool:
-        """Tell whether the cheapest model is cheaper than the one that the agent asks."""
-        usage = Usage(1000, output_tokens=1000)
-        cheap, dear = (self._prices.of(model, usage).cost_usd for model in (self._cheapest, self.models[step]))
-        return cheap is not None and dear is not None and cheap < dear
+    def _cheapest(self, step: int) -> str:
+        """Return the cheapest of the agent's model, its fallbacks and the provider's cheapest model."""
+        agent, usage = self._plan.agents[step], Usage(1000, output_tokens=1000)
+        cheaper = () if agent.sent else self._cheaper  # what it sends besides, only its own models are known to take
+        models = (self.models[step], *agent.fallback, *cheaper)
+        costs = {model: cost for model in models if (cost := self._prices.of(model, usage).cost_usd) is not None}
+        return min(costs, key=costs.__getitem__) if self.models[step] in costs else self.models[step]
 
     def escalate(self, step: int) -> None:
-        """Have the agent ask the next model of its cascade."""
+        """Switch the agent to the next model of its cascade."""
         self._ask_other(step, self._cascades[step].pop(0))
 
     def _ask_other(self, step: int, model: str) -> None:
@@ -379,7 +403,7 @@ class PlanRequests:
             self._counting.forget(step)
 
     def need(self, step: int) -> Need:
-        """Return what the agent's next request may use. One that cannot be written needs nothing: it will fail."""
+        """Return the most the agent's next request may use; nothing if it cannot be written and will fail."""
         try:
             request = self._written.setdefault(step, self.write(step))
         except (DeclarationError, CancelledError) as error:
@@ -392,39 +416,57 @@ class PlanRequests:
         worst, least = (NOTHING, None) if counting is None else self._worst(step, request, counting)
         tokens = sum(map(len, request.texts())) // CHARS_PER_TOKEN + OVERHEAD_TOKENS + self._attached(request)[0]
         shared = self._shared(step, request)[0]
-        keeps = bool(request.messages) and step not in self.checked and step not in self.asked_of
+        keeps = request.goes_on and step not in self.checked and step not in self.asked_of
         keeps = keeps and self._policy.on_max_tokens != "fail"
         return Need(request.model, tokens, request.max_tokens, worst, shared_tokens=shared, least=least, keeps=keeps)
+
+    def identity(self, step: int) -> Hashable:
+        """Return a key of the agent's first request, or `None` if its answer is available or not shared."""
+        if step in self._so_far or not rows_of(self._plan, step):
+            return None
+        try:
+            request = self._written.setdefault(step, self.write(step))
+        except (DeclarationError, CancelledError) as error:  # told when it is sent
+            if isinstance(error, CancelledError):
+                self._stopped.add(step)
+            return None
+        if self._bought is None:
+            return same_of(self._plan, step, request)
+        if self._bought.taken_over(step, request) is not None:
+            return None
+        return same_of(self._plan, step, request, fresh=self._bought.is_fresh(step))
 
     def _goes_by_batch(self, step: int) -> bool:
         return self.batching is not None and step in self.batching.now
 
     def count(self, step: int) -> bool:
-        """Have the input of an agent's next request counted. Tells whether to wait for that."""
+        """Queue the agent's next request for counting. Return True if it must wait for the count."""
         return self._counting is not None and self._counting.ask(step, self._written[step])
 
     def close(self, step: int) -> bool:
-        """Make the agent's next request one after which no tool is called. Tells whether it was none yet."""
+        """Make the agent's next request one without tool calls. Return True if this is a change."""
         request = self._written[step]
-        self._written[step] = _last(request)
+        self._written[step] = _last(request)._replace(cached_turns=request.cached_turns and step in self._continued)
         return request != self._written[step]
 
     def to_count(self) -> list[tuple[int, Request]]:
-        """Return the requests to have counted since the last call."""
+        """Return the requests queued for counting since the last call."""
         return [] if self._counting is None else self._counting.to_count()
 
     def counted(self, step: int, tokens: int | None) -> None:
-        """Record how much input a request has; `None` where nobody says, and nobody is asked again."""
+        """Record the input tokens of a request; after `None` no request is counted any more."""
         if self._counting is not None:
             self._counting.counted(step, tokens)
 
-    def used(self, step: int, usage: Usage) -> None:
-        """Record how much input a request had. Where it was more than its bound, later ones may be so as well."""
+    def used(self, step: int, usage: Usage, model: str) -> None:
+        """Record a request's input tokens and model, as a lower bound for later requests."""
         if self._counting is not None:
             self._counting.used(step, usage)
+            if model not in {"", self.models[step]}:
+                self._answered_by.setdefault(self.models[step], set()).add(model)
 
     def continue_turn(self, step: int, answer: Answer | None, reply: str = "") -> None:
-        """Record what the agent's next request goes on from; `None` begins a new conversation."""
+        """Record the turn that the agent's next request continues; `None` starts a new conversation."""
         if answer is None:
             self._so_far.pop(step, None)
             self._returned.pop(step, None)
@@ -440,15 +482,18 @@ class PlanRequests:
             self._counting.forget(step)
 
     def is_silent(self, answer: Answer) -> bool:
-        """Tell whether an answer that goes on from calls says nothing: that happens, and asked once more it speaks."""
+        """Return True if the answer after tool calls is empty. Asked once more, models usually speak."""
         return not answer.text.strip()
 
     def fault(self, step: int, answer: Answer) -> CallError | None:
-        """Return what is wrong with an answer, by the type that its agent returns and by its check.
+        """Return the error in an answer, by the agent's return type and check.
 
-        Where its agent has a dearer model left, `Escalated` says why that is to answer.
+        If the agent's cascade has another model left, `Escalated` carries the reason instead.
         """
         found = self._fault(step, answer)
+        if answer.edited:  # the user has decided, and no model is asked to mend it
+            why = f"the edited answer does not fit: {found}. %agents edit changes it, or --undo takes it back"
+            return None if found is None else InvalidAnswer(why, mendable=False)
         if not self._cascades.get(step) or not (found is None or (isinstance(found, InvalidAnswer) and found.mendable)):
             return found
         if found is not None:
@@ -474,7 +519,7 @@ class PlanRequests:
         return None
 
     def _fault_by_item(self, step: int, answer: Answer) -> CallError | None:
-        """Return which of several items an answer lacks. Asked for them once more, what there is will do."""
+        """Return the items missing from a group's answer. After one repeat, an incomplete answer is accepted."""
         before = self._by_item.get(step, []) if step in self._so_far else []  # else it is a new conversation
         agent, good, fault = self._plan.agents[step], 0, _broken_off(answer)
         if fault is None:
@@ -488,13 +533,13 @@ class PlanRequests:
         return None if before and good else fault
 
     def answered(self, step: int, text: str) -> None:
-        """Record what an agent answered, which its children use."""
+        """Record the answer of an agent for its children."""
         if self._by_item:
             text = "".join(self._by_item.pop(step, (text,)))
         self._texts[self._plan.agents[step].name] = self._plan.meaning_of(step, text) if step in self.checked else text
 
     def calls(self, step: int, answer: Answer) -> Sequence[Wanted]:
-        """Return the calls of the agent's tools that a response asks for."""
+        """Return the calls of the agent's tools in a response."""
         agent = self._plan.agents[step]
         if answer.stop_reason not in TURNS or not isinstance(agent, Agent) or not agent.tools:
             return ()
@@ -504,22 +549,25 @@ class PlanRequests:
         return found
 
     def _wanted(self, step: int, agent: Agent, one: Mapping[str, Any]) -> Wanted:
-        """Return a call, with what its tool says of when it may run."""
+        """Return a call with its tool's rules about when it may run."""
         id_, name = str(one.get("id", "")), str(one.get("name", ""))
-        arguments = json.dumps(one.get("input", {}), ensure_ascii=True)
+        arguments = written(one.get("input", {}), ", ", ": ")
         tool = agent.tools.named(name)
         if tool is None:
             return Wanted(id_, name, arguments)
-        own = {held.name for held in self.holds.get(step, ())}  # what the agent holds its tools may use
-        holds = tuple(held for held in held_by(tool.uses, tool.writes) if held.name not in own)
+        own = self.holds.get(step, ())  # what the agent holds its tools may use
+        wanted = held_by(tool.uses, tool.writes)
+        holds = tuple(held for held in wanted if not any(overlap(held.name, one.name) for one in own))
         return Wanted(id_, name, arguments, tool.alone, tool.ask, holds, tool.source_sha)
 
     def called(self, call: Call, result: Result) -> None:
-        """Record what came of a call. After the last of a turn, the next request goes on from all of them."""
+        """Record the result of a call. After the last call of a turn, the next request includes all results."""
         step = call.step
         if step in self.tasks:
             if result.status == "succeeded":
-                self._texts[self._plan.agents[step].name] = result.value
+                agent = self._plan.agents[step]
+                is_row = agent.part is not None and agent.part.asked
+                self._texts[agent.name] = self._plan.meaning_of(step, result.value) if is_row else result.value
             return
         turn = self._turn[step]
         turn.ended[call.number] = call.wanted.id, result
@@ -533,7 +581,7 @@ class PlanRequests:
             self._so_far[step] = (*self._so_far[step], Message("user", json.dumps(results, ensure_ascii=True)))
 
     def _take_files(self, step: int, ended: Sequence[tuple[str, Result]], results: list[dict[str, Any]]) -> None:
-        """Append what calls returned to the conversation. What a request cannot hold is left out, and told."""
+        """Append files returned by calls to the conversation, and tell the model what did not fit."""
         sent = [one.attachment for one in self._plan.prompt_of(step, self._texts).attachments]
         sent += self._returned.get(step, ())
         written = sum(len(one.content) for one in self._so_far[step]) + len(json.dumps(results))
@@ -547,9 +595,9 @@ class PlanRequests:
         self._returned[step] = (*self._returned.get(step, ()), *kept)
 
     def _worst(self, step: int, request: Request, counting: Counting) -> tuple[Worst, Worst | None]:
-        """Return the most a request can use; and the most if its input is as short as its bytes allow.
+        """Return a request's worst case, and a tighter one for tokens of the longest length.
 
-        The latter is `None` where the request was counted.
+        The latter is `None` if the request was counted.
         """
         by_batch = self._goes_by_batch(step)
         least, most = self._attached(request)
@@ -566,13 +614,13 @@ class PlanRequests:
         return tokens_of(request.files, self._facts[request.model].token_rule) if request.files else (0, 0)
 
     def _shared(self, step: int, request: Request) -> tuple[int, int]:
-        """Return the tokens that a request asks to have cached for others, estimated and at most."""
+        """Return the tokens a request writes to the shared cache, estimated and at most."""
         if not request.cached:
             return 0, 0
         return context_tokens(request.context or self._plan.context_of(step), self._facts[request.model].token_rule)
 
     def _cost(self, step: int, request: Request, size: int, *, by_batch: bool) -> Worst:
-        """Return what a request uses that has this much input and fills its answer."""
+        """Return the use of a request with this much input and a full answer."""
         written = min(size, self._shared(step, request)[1])
         long = written if request.ttl == "1h" else 0
         if request.cached_turns:
@@ -585,4 +633,8 @@ class PlanRequests:
             searches=self._plan.agents[step].tools.most_searches if request.tools else 0,
         )
         price = self._prices.of(request.model, usage)
+        for answered in self._answered_by.get(request.model, ()):
+            other = self._prices.of_answer(request.model, answered, usage)
+            if price.cost_usd is not None and (other.cost_usd or 0.0) > price.cost_usd:
+                price = other
         return Worst((of_batch(price, usage) if by_batch else price).cost_usd, size + request.max_tokens)

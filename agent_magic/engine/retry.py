@@ -1,4 +1,4 @@
-"""Which failures another attempt can mend, and how long to wait before it."""
+"""Which failures a retry can mend, and how long to wait before it."""
 
 from __future__ import annotations
 
@@ -22,31 +22,31 @@ if TYPE_CHECKING:
 FIRST_BACKOFF_S = 0.5
 LONGEST_BACKOFF_S = 8.0
 JITTER = 0.25
-"""A wait is made up to this much longer, so that agents refused together do not come back together."""
+"""Waits are lengthened by up to this share, so that agents refused together do not return together."""
 TWICE = 2
-"""A reply that was cut or garbled may be paid for again once, not more."""
+"""Maximum attempts after a truncated or garbled reply, which may have been billed."""
 GONE = 404
-"""The model is retired, or there never was one of that name."""
+"""The model is retired or unknown."""
 STOPS_RUN = frozenset({401, 402})
-"""The key or the account is refused: no other agent can fare better."""
+"""The key or account is refused, for every agent."""
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """How an attempt failed, as far as the conductor cares.
+    """A failed attempt, as the conductor sees it.
 
     Attributes:
-        why: One line for people.
-        attempts: The most attempts a failure of this kind is worth; 1 means it is final.
-        retry_after_s: The server's own demand, in seconds.
-        counts: Whether it uses up one of the agent's attempts. Being told how long to wait does not.
-        stops_run: Whether no other agent can fare better.
-        crowded: Whether too many requests at once could be the cause.
-        kind: The class of the error, such as `RateLimited`.
-        fault: Whether it is the fault of the service or of the network.
-        reached: Whether a connection had been found.
-        limit: Which limit of the provider a 429 names.
-        falls_back: Whether another model could answer where this one does not.
+        why: The error in one line.
+        attempts: Maximum attempts for this kind of failure; 1 is final.
+        retry_after_s: Seconds to wait, as the server demands.
+        counts: True if it uses up an attempt. A demand to wait does not.
+        stops_run: True if every other agent would fail too.
+        crowded: True if too many concurrent requests may be the cause.
+        kind: Class of the error, such as `RateLimited`.
+        fault: True if the service or network is to blame.
+        reached: True if a connection was made.
+        limit: The limit named by a 429.
+        falls_back: True if another model might answer.
     """
 
     why: str
@@ -63,19 +63,19 @@ class Failure:
 
 
 def failure_of(error: BaseException, max_attempts: int) -> Failure:
-    """Sort an error into what the conductor has to know.
+    """Classify an error for the conductor.
 
     Args:
-        error: What ended the attempt.
-        max_attempts: The most attempts per agent that the policy allows.
+        error: The error of the attempt.
+        max_attempts: Maximum attempts per agent by the policy.
     """
     kind = type(error).__name__
     why = " ".join(f"{kind}: {error}".split()).strip(": ")
     match error:
-        case RateLimited(final=True):
-            return Failure(why, kind=kind, stops_run=True, limit=error.limit)
-        case RateLimited(retry_after_s=wait):  # told how long to wait, the agent's deadline is the end of it
-            counts = not wait or max_attempts == 1
+        case RateLimited(final=True) | RateLimited(again=False):
+            return Failure(why, kind=kind, stops_run=error.final, limit=error.limit)
+        case RateLimited(retry_after_s=wait):  # the pacer slows down to the limit: only the deadline is the end of it
+            counts = wait == 0 or max_attempts == 1
             return Failure(why, max_attempts, kind=kind, retry_after_s=wait, counts=counts, limit=error.limit)
         case Overloaded(retry_after_s=wait):
             return Failure(why, max_attempts, kind=kind, retry_after_s=wait, crowded=True, fault=True, falls_back=True)
@@ -93,15 +93,15 @@ def failure_of(error: BaseException, max_attempts: int) -> Failure:
 
 
 def backoff_s(failure: Failure, attempt: int, random: Random) -> float:
-    """Return how long to wait before the next attempt, in seconds.
+    """Return the seconds to wait before the next attempt.
 
-    A server's `retry-after` is a promise that earlier attempts fail, so it is only ever lengthened: by jitter, and to
-    the ordinary wait where it is shorter, such as a date that our clock says is past.
+    A server's `retry-after` says that earlier attempts fail, so it is only lengthened: by jitter, and to the ordinary
+    backoff if that is longer, for example if our clock runs ahead of a date.
 
     Args:
-        failure: How the attempt failed.
-        attempt: The number of the attempt that failed, from 1.
-        random: The source of the jitter.
+        failure: The failure.
+        attempt: Number of the failed attempt, from 1.
+        random: Source of the jitter.
     """
     wait = min(LONGEST_BACKOFF_S, FIRST_BACKOFF_S * 2 ** min(attempt - 1, 10))
     if failure.retry_after_s is not None and failure.retry_after_s >= wait:

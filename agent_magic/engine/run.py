@@ -1,11 +1,12 @@
-"""The whole life of a run, without clock, tasks or network.
+"""The life of a run, without clock, tasks or network.
 
-What happens goes in with its time, actions for a driver come out, and the record grows. See the package's docstring for
-the states and the laws.
+Events go in with their times, actions for a driver come out, and the record grows. The package's docstring lists the
+states and laws.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -22,6 +23,7 @@ from agent_magic.engine.actions import (
     Reopened,
     Send,
     Skipped,
+    Take,
     WakeAt,
 )
 from agent_magic.engine.admission.breaker import Breakers
@@ -32,16 +34,18 @@ from agent_magic.engine.calls import Call, Calls, Resources, Result, Wanted
 from agent_magic.engine.conductor.speculating import conductor_for
 from agent_magic.engine.contract import NO_STEPS, UNSENT
 from agent_magic.engine.expected import kinds_of
+from agent_magic.engine.identical import Identical
 from agent_magic.engine.retry import Failure, failure_of
 from agent_magic.engine.settlement import Settlement, skipped
 from agent_magic.engine.turns import judge
 from agent_magic.errors import Escalated, InvalidAnswer, Late
-from agent_magic.record.answer import PAUSED, TOOL_USE, TURNS, Usage
+from agent_magic.record.answer import NOTHING_USED, PAUSED, SHARED, TOOL_USE, TURNS, Usage
 from agent_magic.record.call import APPROVAL, SAVE
 from agent_magic.record.events import (
     AgentEnded,
     AgentReady,
     AgentReopened,
+    AttemptEnded,
     AttemptStarted,
     BackoffStarted,
     CallEnded,
@@ -74,36 +78,36 @@ SPEAK = "Give your answer now."
 CANCELLED = "cancelled"
 HTTP_ERROR = 400
 CUT = Result("cancelled", error="stopped; it may have finished", kind="Stopped")
-"""Of a call whose end nobody waited for."""
+"""The result of a call whose end was not awaited."""
 LATE, OVER = "late", "over"
-"""Why a request is aborted: the step's deadline has passed, or the run's."""
+"""Reasons to abort a request: the step's deadline, or the run's."""
 
 
 class Engine:
     """Runs one plan: decides what happens next, and records what happened.
 
     Args:
-        record: Grows with everything that happens.
+        record: Receives the events.
         policy: How to run.
-        requests: What the steps ask.
-        timeouts_s: Per step, seconds from its first request to its deadline.
-        price: Says what tokens of a model cost.
-        dag: Who waits for whom; the plan's by default.
-        pacer: Keeps the provider's rate limits, for every run that shares it; `None` keeps none.
-        slots: What all runs of a session share; `None` leaves the run its own slots.
-        key: Whether the provider has accepted the key; `None` where nobody asks for one.
-        work_s: Per step, expected seconds of work: those with more before the end of the plan go first.
-        seed: Makes the jitter of waiting times repeatable, where the policy names none.
-        done: Steps that have ended before the run begins, each with its status: recorded ones.
+        requests: Writes the requests of steps.
+        timeouts_s: Seconds from a step's first request to its deadline, per step.
+        price: Prices the tokens of a model.
+        dag: The dependencies; the plan's by default.
+        pacer: Rate limits shared by runs, if any.
+        slots: Slots shared by the session; `None` for the run's own slots.
+        key: True once the provider has accepted the key; `None` if no key is needed.
+        work_s: Expected seconds of work per step. The longest remaining path goes first.
+        seed: Seed of the jitter if the policy names none.
+        done: Steps that ended before the run, with their status, in a completed recording.
 
     Attributes:
-        record: What has happened so far.
-        conductor: Decides who goes next.
-        admission: Says whether there is room; `None` where nothing limits the run.
-        calls: The calls of functions that wait or run.
-        budget: What the run may use; `None` sets no cap.
-        batched: The steps whose request under way goes by batch.
-        aborting: The steps whose requests are being aborted, each with the reason.
+        record: Events so far.
+        conductor: Decides which step goes next.
+        admission: Checks limits and budget; `None` if nothing limits the run.
+        calls: Waiting and running function calls.
+        budget: The caps of the run, if any.
+        batched: Steps whose current request is in a batch.
+        aborting: Steps whose request is being aborted, each with the reason.
     """
 
     def __init__(  # noqa: PLR0913 - all that a run stands on
@@ -137,6 +141,9 @@ class Engine:
         self.admission = self._gate(requests, timeouts_s, pacer, untried) if limited else None
         resources = Resources()
         self.calls = Calls(resources)
+        once = policy.identical == "once" and len(record.plan) > 1
+        self._identical = Identical(requests.identity, record) if once else None
+        self._shares, self._is_sharing = deque[Take](), False
         self.conductor = conductor_for(record.plan, requests)(
             dag or record.plan.dag,
             policy,
@@ -152,12 +159,14 @@ class Engine:
             flow=requests.flow,
             left=record.left_out if done else None,
             batching=requests.batching,
+            identical=self._identical,
             fall_back=partial(_fall_back, requests, self.admission),  # not of self: what holds itself is freed late
         )
         learners = [one.learn for one in (self._pressure, self.conductor) if one is not None and one.learn is not None]
         self._settlement = Settlement(record, requests, self.admission, price, learners)
         self.batched: AbstractSet[int] = NO_STEPS if requests.batching is None else requests.batching.now
         self.aborting: dict[int, str] = {}
+        self._recorded = dict(done or {})
         self._tasks, self._asked_of, self._saved = requests.tasks, requests.asked_of, requests.saved
         self._ending: dict[int, Result] = {}  # why an agent cannot go on after its calls
         self._saving: set[int] = set()  # whose answer is being written to its file
@@ -187,13 +196,15 @@ class Engine:
     # what the driver says
 
     def start(self, now: float, *, began_s: float = 0.0, wake: Callable[[], bool] | None = None) -> list[Action]:
-        """Begin. Call it once.
+        """Start the run. Call this once.
 
         Args:
             now: The time.
-            began_s: When the run began on the clock that all runs of a session share.
-            wake: Called when there is a slot of the session, or news for all its runs; see `admission.pool`.
+            began_s: The start of the run on the session's clock.
+            wake: Called when a session slot is free, or to wake its runs; see `admission.pool`.
         """
+        if self._identical is not None and self._recorded:
+            self._identical.recorded(self._recorded)
         if self.admission is not None:
             most = 1 if self._policy.schedule == "sequential" else self._policy.concurrency
             seat = None if self._slots is None or wake is None else self._slots.join(most, wake)
@@ -201,21 +212,38 @@ class Engine:
         return self._take(self.conductor.start(now), now)
 
     def settle_recorded(self, now: float) -> list[Action]:
-        """Skip what waits for a recorded failure, before the run begins. Ends a run of which nothing is left to do."""
+        """Skip descendants of recorded failures before the run starts. Ends a run that has nothing left to do."""
         return self._take(self.conductor.settle_done(now), now)
 
     def leave_out(self, step: int, why: str) -> None:
-        """End a step before the run begins: it is skipped, and nobody waits for it. Call it before `start`."""
+        """Skip a step before `start`. Its children do not wait for it."""
         self.conductor.leave_out(step)
         self.record.add(AgentEnded(0.0, step, "skipped", why, "Skipped"))
 
-    def send(self, step: int, now: float) -> Request:
-        """Record that the request of a step leaves, and return it.
+    def write(self, step: int) -> Request:
+        """Return the request of a step that was admitted.
 
         Raises:
-            DeclarationError: Its prompt cannot be filled in. Report that as the `ended` of the step.
+            DeclarationError: The prompt cannot be filled in. Report this as the `ended` of the step.
         """
-        request, gate = self._requests.write(step), self.admission
+        return self._requests.write(step)
+
+    def waits_elsewhere(self, step: int, now: float) -> None:
+        """Record that an admitted step waits for another run that is buying the same answer."""
+        self._settlement.granted[step] = now, "ledger"
+
+    def send(self, step: int, now: float, request: Request | None = None) -> Request:
+        """Record that a step's request is sent, and return it.
+
+        Args:
+            step: The step.
+            now: The time.
+            request: The result of `write`, if it was called.
+
+        Raises:
+            DeclarationError: The prompt cannot be filled in. Report this as the `ended` of the step.
+        """
+        request, gate = request or self._requests.write(step), self.admission
         granted_s, held_by = self._settlement.granted.pop(step)
         number = len(self.record.results[step].attempts) + 1
         endpoint = "" if gate is None else gate.endpoint(step)
@@ -223,16 +251,16 @@ class Engine:
         return request
 
     def endpoint(self, step: int) -> str:
-        """Return to which of several endpoints the request of a step goes; empty where there is one."""
+        """Return the endpoint of a step's request; empty if there is only one."""
         return "" if self.admission is None else self.admission.endpoint(step)
 
     def replied(self, step: int, status: int, readings: Readings | None, now: float) -> list[Action]:
-        """Record that a reply has begun, an error too.
+        """Record the start of a reply, errors included.
 
         Args:
-            step: Whose.
-            status: Its HTTP status.
-            readings: What it says of rate limits.
+            step: The step.
+            status: HTTP status.
+            readings: Its rate limit headers.
             now: The time.
         """
         if self.admission is None or status == TOO_MANY_REQUESTS:
@@ -243,18 +271,18 @@ class Engine:
         return self._take(self.conductor.room_changed(now), now)
 
     def began(self, step: int, now: float) -> list[Action]:
-        """Record that the answer itself has begun: what it wrote to the prompt cache can be read."""
+        """Record the start of the answer itself: from now on, its prompt cache entry can be read."""
         if self.admission is None or self._requests.prefixes is None:
             return []
         self.admission.began(step)
         return self._take(self.conductor.room_changed(now), now)
 
     def first_token(self, step: int, now: float) -> None:
-        """Record that the first token of an answer came."""
+        """Record the first token of an answer."""
         self.record.add(FirstToken(now, step, self.record.results[step].attempts[-1].number))
 
     def ended(self, step: int, outcome: Outcome, now: float) -> list[Action]:
-        """Record what came of a request, and decide what follows."""
+        """Record the outcome of a request, and decide what follows."""
         why = self.aborting.pop(step, None) if self.aborting else None
         answer, failure = outcome.answer, outcome.failure
         if failure is not None:
@@ -272,14 +300,14 @@ class Engine:
         return self._succeeded(step, answer, now) if not self._asked_of else self._passed_on(step, answer, now)
 
     def call_ended(self, call: Call, result: Result, now: float) -> list[Action]:
-        """Record what came of a call. After the last of a turn the step's next request waits for its turn."""
+        """Record the result of a call. After the last call of a turn, the step queues for its next request."""
         self.calls.ended(call)
         self._call_over(call, result, now)
         actions = self._after_call(call.step, result, now)
         return [*actions, *self._begin_calls(now), *self.room_changed(now)]  # what it held is free
 
     def decided(self, call: Call, verdict: Verdict, now: float) -> list[Action]:
-        """Record what a person said of what was asked by `Ask`. A question that is no longer open is left alone."""
+        """Record a person's decision about a question of `Ask`. Decisions on closed questions are ignored."""
         step = call.step
         if step in self._to_agree and not call.wanted.tool:
             return self._agreed(step, verdict, now)
@@ -295,7 +323,7 @@ class Engine:
         return [*self._after_call(step, result, now), *self._begin_calls(now)]
 
     def counted(self, step: int, tokens: int | None, now: float) -> list[Action]:
-        """Record how much input a request has, that was to be counted; `None` where nobody says."""
+        """Record the input tokens of a counted request; `None` if the count failed."""
         self._requests.counted(step, tokens)
         return self._take(self.conductor.room_changed(now), now) if self.record.ended_s is None else []
 
@@ -304,11 +332,11 @@ class Engine:
         return self._take(self.conductor.wake(now), now)
 
     def room_changed(self, now: float) -> list[Action]:
-        """Record that there may be more room than before."""
+        """Record that more slots or limits may be free."""
         return self._take(self.conductor.room_changed(now), now) if self.record.ended_s is None else []
 
     def close(self, now: float) -> None:
-        """End a run whose driver has stopped, whatever was still under way."""
+        """End a run whose driver has stopped, with requests still open."""
         for step in list(self.aborting):
             for call in self.calls.running(step):
                 self.call_ended(call, CUT, now)
@@ -317,24 +345,30 @@ class Engine:
         if self.admission is not None:
             self.admission.leave()
         if self.record.ended_s is None:
-            self.record.add(RunEnded(now, cut=True))
+            self._end(now, cut=True)
+
+    def _end(self, now: float, *, cut: bool) -> None:
+        """Record the end of the run."""
+        if self.budget is not None:
+            self.record.committed_usd = self.budget.spent_usd
+        self.record.add(RunEnded(now, cut=cut))
 
     # what the user does
 
     def stop(self, now: float, steps: Iterable[int] | None = None) -> list[Action]:
-        """Stop these steps, or the run."""
+        """Stop these steps, or the whole run."""
         return self._take(self.conductor.cancel(now, steps), now) if self.record.ended_s is None else []
 
     def skip(self, now: float, steps: Iterable[int], why: str = "") -> list[Action]:
-        """Leave these steps out, and what waits for them."""
+        """Skip these steps and their descendants."""
         return self._take(self.conductor.skip(now, steps, why), now) if self.record.ended_s is None else []
 
     def retry(self, now: float, steps: Iterable[int] | None = None) -> list[Action]:
-        """Run these steps again that did not succeed, or all of them, with what was skipped because of them."""
+        """Run failed steps again, these or all, with the steps skipped because of them."""
         return self._take(self.conductor.retry(now, steps), now) if self.record.ended_s is None else []
 
     def pause(self, now: float) -> list[Action]:
-        """Let nobody go until `resume`. What is under way goes on."""
+        """Start nothing new until `resume`. Requests under way go on."""
         if self.record.ended_s is not None:
             return []
         actions = self._take(self.conductor.pause(now), now)
@@ -343,19 +377,22 @@ class Engine:
         return actions
 
     def resume(self, now: float) -> list[Action]:
-        """Let steps go again."""
+        """Start steps again after `pause`."""
         return self._take(self.conductor.resume(now), now) if self.record.ended_s is None else []
 
     def held_by(self, step: int) -> str:
-        """Return what holds a step that is ready: `slot`, `requests`, `budget`, ...; an empty string for others."""
+        """Return what a ready step waits for: `slot`, `requests`, `budget`, ...; empty for other steps."""
         if step in self._to_agree:
             return "person"
+        granted = self._settlement.granted.get(step)
+        if granted is not None and granted[1] == "ledger":
+            return "ledger"
         return self.calls.held_by(step) or self.conductor.held_by(step)
 
     # what follows from it
 
     def _take(self, decisions: Sequence[Decision], now: float) -> list[Action]:
-        """Record what the conductor decided; return what the driver has to do."""
+        """Record the conductor's decisions, and return the driver's actions."""
         record = self.record
         out: list[Action] = []
         for one in decisions:
@@ -371,17 +408,42 @@ class Engine:
                     self._forget_turns(one.agent)
             else:
                 self._do(one, now, out)
+        if self._shares and not self._is_sharing:
+            self._share_all(now, out)
         if self._counts:
             out.extend(Count(step, request) for step, request in self._requests.to_count())
         return out
 
+    def _share_all(self, now: float, out: list[Action]) -> None:
+        """Share answers with waiting steps, one by one, since their children may take answers as well."""
+        self._is_sharing = True
+        while self._shares:
+            out.extend(self._share(self._shares.popleft(), now))
+        self._is_sharing = False
+
+    def _share(self, take: Take, now: float) -> list[Action]:
+        """Give a step the answer of an identical one. Nothing is sent or billed."""
+        step, leader, result = take.step, self.record.results[take.leader], self.record.results[take.step]
+        found = leader.answer
+        if found is None or result.finished_s is not None:  # it was stopped meanwhile
+            return []
+        answer = replace(found, source="shared", usage=NOTHING_USED, content=None, batch="")
+        number, request = len(result.attempts) + 1, self._requests.write(step)
+        self.record.add(made(AttemptStarted, (now, step, number, now, take.held_by, request, "")))
+        ended = (now, step, number, answer, None, None, "", NOTHING_USED, SHARED, "shared", None, "")
+        self.record.add(made(AttemptEnded, ended))
+        if leader.status == "capped" and step not in self._asked_of:
+            self._requests.answered(step, answer.text)
+            return self._take(self.conductor.capped(step, leader.error or "", now), now)
+        return self._passed_on(step, answer, now)
+
     def offer(self) -> None:
-        """Offer what is left of the session's slots to its other runs. Call it when actions have been done."""
+        """Offer unused session slots to other runs. Call this after the actions are done."""
         if self._slots is not None and self.admission is not None:
             self.admission.offer()
 
     def _do(self, decision: Decision, now: float, out: list[Action]) -> None:
-        """Record what is less common."""
+        """Record the less common decisions."""
         match decision:
             case WakeAt():
                 out.append(decision)
@@ -392,10 +454,12 @@ class Engine:
                 if not self.calls.has(step) and not self._settlement.is_sent(step):
                     out.extend(self._call_aborted(step, now))  # it waits for a person, or what others hold
             case Done(cut):
-                self.record.add(RunEnded(now, cut=cut))
+                self._end(now, cut=cut)
                 out.append(decision)
             case Skipped(step, cause):
                 self.record.add(skipped(self.record, step, cause, now))
+            case Take():
+                self._shares.append(decision)
             case Backoff(step, until_s, why):
                 self.record.add(BackoffStarted(now, step, on_grid(until_s), why))
             case Reopened(step):
@@ -404,7 +468,7 @@ class Engine:
                 raise TypeError(decision)
 
     def _judged(self, step: int, outcome: Outcome, answer: Answer, now: float) -> list[Action]:
-        """Decide what a response is that did not simply end: a turn, a part of an answer, or a failure."""
+        """Decide what follows a response that is not a plain answer: another turn, a partial answer or a failure."""
         turns, result = self._turns.get(step, ()), self.record.results[step]
         is_last = bool(result.attempts[-1].request.tool_choice)
         if not is_last and (wanted := self._requests.calls(step, answer)):
@@ -435,12 +499,12 @@ class Engine:
         return self._passed_on(step, answer, now)
 
     def _may_speak(self, step: int, turns: int) -> bool:
-        """Tell whether a step may be asked once more for an answer that is empty. That happens after calls."""
+        """Return True if a step with an empty answer after calls may be asked once more."""
         called = self.record.results[step].calls
         return bool(called) and step not in self._asked_again and turns < self._requests.max_turns(step)
 
     def _keep_turn(self, step: int, answer: Answer) -> None:
-        """Keep the text of a turn, which is what there is of the answer where no other turn follows."""
+        """Keep the text of a turn; it is the answer if no other turn follows."""
         before = self._turns.get(step, ())
         if step not in self._checked:
             self._requests.answered(step, "".join([*before, answer.text]))
@@ -448,7 +512,7 @@ class Engine:
         self._turns[step] = [*before, said]
 
     def _ask_again(self, step: int, outcome: Outcome, fault: CallError, now: float) -> list[Action]:
-        """Record that an answer does not fit, and say so in its conversation: once, then the step has failed."""
+        """Record an invalid answer, and ask once more with the error. A second invalid answer is a failure."""
         failure = failure_of(fault, 1)
         self._settlement.settle(step, outcome, failure, now)
         if isinstance(fault, Escalated):
@@ -469,13 +533,13 @@ class Engine:
     # calls of functions, and what people say of them
 
     def _begin_task(self, send: Send, now: float) -> list[Action]:
-        """Have a task do what it is, in place of a request."""
+        """Start a task's call instead of a request."""
         first = len(self.record.results[send.step].calls) + 1
         self.calls.want(send.step, 0, first, [self._tasks[send.step]], send.held_by)
         return self._begin_calls(now)
 
     def _begin_calls(self, now: float) -> list[Action]:
-        """Begin the calls that may."""
+        """Start the calls that may begin."""
         out: list[Action] = []
         while (found := self.calls.next()) is not None:
             self._started(*found, now)
@@ -488,7 +552,7 @@ class Engine:
         self.record.add(made(CallStarted, began))
 
     def _call_over(self, call: Call, result: Result, now: float) -> None:
-        """Record the end of a call, and tell who writes the next request."""
+        """Record the end of a call, and tell the writer of requests."""
         ended = (*result[:5], result.packed, result.prints, result.trace, result.blocks, result.takes, *result[-3:])
         self.record.add(made(CallEnded, (now, call.step, call.number, *ended)))
         if call.step in self._tasks and result.status == "succeeded":
@@ -497,7 +561,7 @@ class Engine:
             self._requests.called(call, result)
 
     def _after_call(self, step: int, result: Result, now: float) -> list[Action]:
-        """Decide what follows the end of a step's call, if it was the last of its turn."""
+        """Decide what follows the last call of a turn."""
         if result.ends:
             self._ending[step] = result
         if self.calls.has(step):
@@ -518,7 +582,7 @@ class Engine:
         return self._take(self.conductor.failed(step, failure, now), now)
 
     def _call_aborted(self, step: int, now: float) -> list[Action]:
-        """End a step that was stopped between its requests, or a task."""
+        """End a step that was stopped between requests, or a task."""
         why = self.aborting.pop(step)
         self._to_agree.pop(step, None)
         if why in {LATE, OVER}:
@@ -526,7 +590,7 @@ class Engine:
         return self._take(self.conductor.cancelled(step, now), now)
 
     def _passed_on(self, step: int, answer: Answer, now: float) -> list[Action]:
-        """Pass an answer on, when a person has agreed to it where one has to."""
+        """Pass an answer on, after approval if it needs one."""
         if step not in self._asked_of:
             return self._succeeded(step, answer, now)
         result = self.record.results[step]
@@ -536,7 +600,7 @@ class Engine:
         return [asked, *self._take(self.conductor.step_out(step, now), now)]
 
     def _agreed(self, step: int, verdict: Verdict, now: float) -> list[Action]:
-        """Go on with an answer that a person has looked at."""
+        """Continue after a person's decision about an answer."""
         answer = self._to_agree.pop(step)
         turn = self.record.results[step].attempts[-1].number
         number = len(self.record.results[step].calls) + 1
@@ -559,7 +623,7 @@ class Engine:
         return [*self._begin_calls(now), *self._take(self.conductor.step_out(step, now), now)]
 
     def _whole_text(self, step: int, answer: Answer) -> str:
-        """Return the text of an answer, all turns of it, and forget the turns."""
+        """Return the text of all turns of an answer, and forget them."""
         before = () if self._checked.get(step) else self._turns.get(step, ())
         text = "".join([*before, answer.text])
         self._forget_turns(step)
@@ -571,8 +635,8 @@ class Engine:
             self._requests.continue_turn(step, None)
 
     def _aborted(self, step: int, outcome: Outcome, why: str | None, now: float) -> list[Action]:
-        """Record that a request was cut: at a deadline that is a failure, else what was asked for."""
-        if self._settlement.under_way(step) and why in {LATE, OVER}:
+        """Record an aborted request: a failure at a deadline, else a cancellation."""
+        if self._settlement.is_sent(step) and why in {LATE, OVER}:
             failure = self._late(step, why)
             self._settlement.settle(step, outcome, failure, now)
             return self._take(self.conductor.failed(step, failure, now), now)
@@ -585,7 +649,7 @@ class Engine:
 
 
 def _fall_back(requests: Requests, admission: Gate | None, step: int) -> bool:
-    """Have a step ask its next fallback model; `False` where it has none."""
+    """Switch a step to its next fallback model. Return False if it has none."""
     if not requests.fall_back(step):
         return False
     if not requests.shares(step):
@@ -594,6 +658,6 @@ def _fall_back(requests: Requests, admission: Gate | None, step: int) -> bool:
 
 
 def _moved(admission: Gate | None, step: int) -> None:
-    """Tell the admission that a step asks another model from now on."""
+    """Tell admission that the step's model changed."""
     if admission is not None:
         admission.moved(step)

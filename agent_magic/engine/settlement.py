@@ -1,4 +1,4 @@
-"""The end of a request, or of a step that makes none: what was reserved goes back, what was used is counted."""
+"""Settlement of finished requests: return the reserve and count the use."""
 
 from __future__ import annotations
 
@@ -23,20 +23,22 @@ if TYPE_CHECKING:
     from agent_magic.record.results import RunRecord
 
 CANCELLED = "cancelled"
+FREE = frozenset({PAID_BEFORE, NOT_BILLED})
+"""Price sources that cost nothing now, whatever the tokens."""
 
 
 class Settlement:
     """Settles the requests of one run.
 
     Args:
-        record: Grows with the end of each.
-        requests: What the steps ask.
-        gate: Holds what is reserved; `None` where nothing limits the run.
-        price: Says what tokens of a model cost.
-        learners: Are told how long an answer took, in seconds.
+        record: Receives the end of each request.
+        requests: Told about usage.
+        gate: Holds the reserves; `None` if nothing limits the run.
+        price: Prices the tokens of a model.
+        learners: Called with the seconds an answer took.
 
     Attributes:
-        granted: The steps that were let go and have not sent anything yet: when, and what they had waited for.
+        granted: Admitted steps that have not sent yet: time, and what they waited for.
     """
 
     def __init__(
@@ -52,16 +54,16 @@ class Settlement:
         self.granted: dict[int, tuple[float, str]] = {}
 
     def is_sent(self, step: int) -> bool:
-        """Tell whether a request of a step is under way, or about to be."""
+        """Return True if a step's request is under way or about to be sent."""
         return step in self.granted or self.under_way(step) is not None
 
     def under_way(self, step: int) -> Attempt | None:
-        """Return the attempt of a step that was sent and has not ended."""
+        """Return the open attempt of a step, if any."""
         attempts = self._record.results[step].attempts
         return attempts[-1] if attempts and attempts[-1].ended is None else None
 
     def settle(self, step: int, outcome: Outcome, failure: Failure | None, now: float) -> None:
-        """Give back what was reserved for a request, and record how it ended."""
+        """Return the reserve of a request, and record its end."""
         answer, usage = outcome.answer, outcome.usage
         attempts = self._record.results[step].attempts
         attempt = attempts[-1] if attempts else None
@@ -69,14 +71,15 @@ class Settlement:
             self.granted.pop(step, None)
             if self._gate is not None:
                 self._gate.turned_back(step)
-                self._give_back(step, NOTHING_USED, 0.0, None, now)
+                self._give_back(step, NOTHING_USED, NOT_BILLED, None, now)
             return
         model = attempt.begun.request.model
         price = outcome.price or (NOT_BILLED if usage is NOTHING_USED else self._priced(step, model, usage))
         if self._gate is not None:
             if failure is not None and failure.kind == "RateLimited":
                 self._gate.refused(step, failure.retry_after_s, failure.limit, outcome.readings, now)
-            self._give_back(step, usage, price.cost_usd, _blame(outcome, failure), now)
+            by = "" if answer is None else answer.model
+            self._give_back(step, usage, price, _blame(outcome, failure), now, model=by)
             self._gate.ended(step, outcome.status, answered=failure is not None)  # lets other runs go, so it comes last
         why, kind = (None, None) if answer is not None else ("stopped", CANCELLED)
         if failure is not None:
@@ -106,22 +109,25 @@ class Settlement:
         price, batching = self._price(model, usage), self._requests.batching
         return of_batch(price, usage) if batching is not None and step in batching.now else price
 
-    def _give_back(self, step: int, usage: Usage | None, cost_usd: float | None, bad: Blame, now: float) -> None:
-        known = usage or Usage()
-        self._requests.used(step, known)
+    def _give_back(
+        self, step: int, usage: Usage | None, price: Price, bad: Blame, now: float, *, model: str = ""
+    ) -> None:
+        """Replace the reserve by the use; without a final count the reserve stays, since all of it may be billed."""
+        known, is_final = usage or Usage(), price in FREE or (usage is not None and usage.is_final)
+        self._requests.used(step, known, model)
         if self._gate is not None:
-            self._gate.settle(step, known, cost_usd, bad, now)
+            self._gate.settle(step, known, price.cost_usd if is_final else None, bad, now, is_final=is_final)
 
 
 def _blame(outcome: Outcome, failure: Failure | None) -> Blame:
-    """Return what an attempt says of the service and the network."""
+    """Return whether the service, the network or neither is to blame for an attempt."""
     if failure is not None and failure.fault:
         return Fault(failure.why, reached=failure.reached)
     return None if outcome.status is None else False  # what refuses a request with a reason is alive
 
 
 def skipped(record: RunRecord, step: int, cause: int, now: float) -> AgentEnded:
-    """Return the end of a step because others did not succeed: any one of them, or of a race all."""
+    """Return the end of a step skipped because of others: any failed parent, or all parents of a race."""
     if not record.plan.agents[step].race:
         return AgentEnded(now, step, "skipped", f"{record.results[cause].name!r} did not succeed", "Skipped")
     others = [one for parent in record.plan.dag.parents[step] if (one := record.results[parent]).status != "unused"]

@@ -1,4 +1,4 @@
-"""What a complete response means that did not simply end: another turn, a part of an answer, or a failure."""
+"""Judgement of complete responses that are not plain answers: another turn, a partial answer or a failure."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from agent_magic.engine.retry import Failure, failure_of
 from agent_magic.errors import Capped, Refused, UnexpectedToolUse
 from agent_magic.record.answer import PAUSED, TOOL_USE
-from agent_magic.record.results import CAPPED
 
 if TYPE_CHECKING:
     from agent_magic.engine.policy import Policy
@@ -15,12 +14,12 @@ if TYPE_CHECKING:
 
 
 class Verdict(NamedTuple):
-    """What follows from a response. With nothing set it is passed on as an answer.
+    """What follows a response. The default is to pass it on as an answer.
 
     Attributes:
-        failure: Why it is not passed on.
-        continues: Whether another request goes on from it.
-        capped: Why it does not go on although it could: the part there is is passed on.
+        failure: The reason not to pass it on.
+        continues: True if another request continues it.
+        capped: The reason it may not continue; the partial answer is passed on.
     """
 
     failure: Failure | None = None
@@ -28,19 +27,24 @@ class Verdict(NamedTuple):
     capped: str = ""
 
 
+CUT = {
+    "max_tokens": "Give it more with --max-tokens.",
+    "model_context_window_exceeded": "Give it a shorter prompt.",
+}
+"""Stop reasons of truncated answers, and remedies."""
 PASSED_ON = Verdict()
-KEPT = "what came is kept"
+KEPT = "the text so far is kept"
 
 
 def judge(answer: Answer, turns: int, policy: Policy, most: int, *, is_last: bool = False) -> Verdict:
-    """Return what follows from a response.
+    """Return what follows a response.
 
     Args:
         answer: The response.
-        turns: How many the conversation has had, this one included.
-        policy: Whether answers that were cut or refused are passed on.
-        most: How many turns it may have.
-        is_last: Whether it was told to ask for no more tools.
+        turns: Turns of the conversation so far, this one included.
+        policy: How to handle truncated and refused answers.
+        most: Maximum turns.
+        is_last: True if this request allowed no more tool calls.
     """
     if answer.stop_reason == PAUSED:
         return _paused(answer, turns, policy, most)
@@ -53,13 +57,13 @@ def judge(answer: Answer, turns: int, policy: Policy, most: int, *, is_last: boo
     if answer.stop_reason == "refusal" and policy.on_refusal == "fail":
         category = f" ({answer.refusal})" if answer.refusal else ""
         return Verdict(failure_of(Refused(f"The model declined to answer{category}.", category=answer.refusal), 1))
-    if answer.stop_reason in CAPPED and policy.on_max_tokens == "fail":
-        return Verdict(failure_of(Capped("The answer was cut at max_tokens. Give it more with --max-tokens."), 1))
+    if answer.stop_reason in CUT and policy.on_max_tokens == "fail":
+        return Verdict(failure_of(Capped(f"The answer was cut ({answer.stop_reason}). {CUT[answer.stop_reason]}"), 1))
     return PASSED_ON
 
 
 def _paused(answer: Answer, turns: int, policy: Policy, most: int) -> Verdict:
-    """Let a paused answer go on, as often as the policy allows."""
+    """Continue a paused answer, as often as the policy allows."""
     if answer.content is None:
         return _capped(f"The answer was paused (pause_turn) with nothing in it to go on from; {KEPT}.", policy)
     if turns >= most:
@@ -68,7 +72,7 @@ def _paused(answer: Answer, turns: int, policy: Policy, most: int) -> Verdict:
 
 
 def _capped(why: str, policy: Policy) -> Verdict:
-    """Pass on what there is, or nothing."""
+    """Return a verdict that passes on the partial answer, or a failure, as the policy says."""
     if policy.on_max_tokens == "fail":
         return Verdict(failure_of(Capped(why), 1))
     return Verdict(capped=f"Capped: {why}")

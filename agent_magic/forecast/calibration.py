@@ -1,4 +1,4 @@
-"""How far forecasts were off: each beside what a later run of the same thing measured."""
+"""Accuracy of forecasts: each beside what a later run measured."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ COLUMNS: Final[Mapping[str, str]] = {
 OWN: Final = frozenset({"live", "simulated"})
 """The sources of answers that were made in a run itself: only those took the time that was forecast."""
 CHANGED: Final = frozenset({"model", "cascade", "escalate", "effort"})
-"""The options of a step that a forecast may change; they are compared by what it asked for."""
+"""Options of a step that a forecast may change; they are compared by their requested values."""
 
 
 class Prediction(NamedTuple):
@@ -58,8 +58,8 @@ class Prediction(NamedTuple):
 
     Attributes:
         record: The run it was made from.
-        forecast: What it said.
-        made: `before` the run that it is compared with, or `afterwards`.
+        forecast: The forecast.
+        made: `before` the compared run, or `afterwards`.
     """
 
     record: RunRecord
@@ -87,7 +87,7 @@ class Forecasts:
         self._runs.append(record)
 
     def matched(self, runs: Iterable[RunRecord] = ()) -> list[tuple[Prediction, RunRecord]]:
-        """Return each forecast with each later run of what it asked for."""
+        """Return each forecast with each later run of the same settings."""
         return [
             (one, record)
             for record in (*self._runs, *runs)
@@ -97,27 +97,28 @@ class Forecasts:
 
 
 class Holder(Protocol):
-    """Whoever has a record and made forecasts: a run."""
+    """A run with its forecasts."""
 
     record: RunRecord
     forecasts: Forecasts
 
 
 def calibration(*runs: Holder) -> pd.DataFrame:
-    """Put forecasts beside what was measured: one row per forecast and run.
+    """Compare forecasts with measurements: one row per forecast and run.
 
-    Columns: `plan`, `model` and how it ran: `concurrency`, `schedule`, `cache`, `cache_ttl`, `batch`, `limits`, `drop`;
-    `predicted_`, `measured_` and the error of `wall_s` and `cost_usd`, and `wall_in_range`; 429s, `predicted_` and
-    `measured_rate_limited`; `basis`, `made`, `simulated` and `left_out`.
+    Columns: `plan`, `model` and the settings `concurrency`, `schedule`, `cache`, `cache_ttl`, `batch`, `limits`,
+    `drop`; `predicted_`, `measured_` and the error of `wall_s` and `cost_usd`, and `wall_in_range`; 429s, `predicted_`
+    and `measured_rate_limited`; `basis`, `made`, `simulated` and `left_out`.
 
-    A run that nobody forecast with `run.whatif` before is forecast now, from the earliest of the runs that it repeats
-    under another policy, model or effort: `made` is `afterwards`.
+    A run without an earlier `run.whatif` is forecast now, from the earliest run it repeats under another policy, model
+    or effort: `made` is `afterwards`.
 
-    Errors are relative to what was measured: 0.02 is 2 % too long or too dear. A run that was stopped, or whose answers
-    came from the ledger or a cassette, measures nothing: `left_out` says so, and what it measured is `NA`.
+    Errors are relative to the measurement: 0.02 is 2 % too long or too expensive. A run that was stopped, or whose
+    answers came from the ledger or a cassette, measures nothing: `left_out` gives the reason, and its measurements are
+    `NA`.
 
     Args:
-        *runs: The runs that forecasts were made from, and those that were run afterwards, in any order.
+        *runs: The original and the later runs, in any order.
 
     Raises:
         DeclarationError: One of them is no run.
@@ -138,7 +139,7 @@ def calibration(*runs: Holder) -> pd.DataFrame:
 
 
 def _forecast_now(earlier: Iterable[RunRecord], record: RunRecord) -> Prediction | None:
-    """Forecast a run from the first earlier one that it repeats, by what that one alone could tell."""
+    """Forecast a run from the first earlier one that it repeats, using only that one."""
     for base in earlier:
         scenario = _scenario_of(base, record)
         if scenario is not None and _is_of(base, scenario, record):
@@ -147,7 +148,7 @@ def _forecast_now(earlier: Iterable[RunRecord], record: RunRecord) -> Prediction
 
 
 def _scenario_of(base: RunRecord, record: RunRecord) -> Scenario | None:
-    """Return what a what-if of `base` would have asked to get `record`; `None` where the agents are others."""
+    """Return the what-if of `base` that leads to `record`; `None` if the agents differ."""
     if record.terms is None or base.terms is None or not set(record.plan.names) <= set(base.plan.names):
         return None
     number = base.plan.index
@@ -207,16 +208,16 @@ def _row(prediction: Prediction, record: RunRecord) -> dict[str, Any]:
 
 
 def _left_out(record: RunRecord) -> str | None:
-    """Say why a run measures nothing; `None` where it does."""
+    """Return why a run measures nothing; `None` if it does."""
     if record.cut:
         return "it was stopped"
-    others = [one for one in record.results if one.is_served or one.source not in {*OWN, None}]
+    others = [one for one in record.results if not one.is_shared and (one.is_served or one.source not in {*OWN, None})]
     served = ["run before" if one.source in OWN else one.source for one in others]
     return f"{len(served)} of {len(record.results)} answers from the {served[0]}" if served else None
 
 
 def _is_of(base: RunRecord, scenario: Scenario, record: RunRecord) -> bool:
-    """Tell whether a run is what a forecast from `base` asked for, and came after it."""
+    """Return True if a run has the settings of a forecast from `base`, and came later."""
     if record is base or record.began_at < base.began_at or record.terms is None or scenario.policy is None:
         return False
     ran = policy_from(record.terms.policy)
@@ -232,7 +233,7 @@ def _is_of(base: RunRecord, scenario: Scenario, record: RunRecord) -> bool:
 
 
 def _same(base: RunRecord, scenario: Scenario, number: int, agent: Step, model: str) -> bool:
-    """Tell whether an agent that ran is one that was forecast. Where others are dropped, prompts have to differ."""
+    """Return True if an agent that ran is the forecast one. If others are dropped, prompts have to differ."""
     asked, other = base.plan.agents[number], scenario.models.get(number)
     effort = scenario.efforts.get(number, asked.effort)
     models = _models_of(asked, base.results[number].model) if other is None else ((other,), None)
@@ -247,9 +248,9 @@ def _models_of(agent: Step, model: str) -> tuple[Sequence[str], str | None]:
 
 
 def _same_but_for_model(one: Step, other: Step) -> bool:
-    """Tell whether two steps are of one kind and equal in all that a forecast does not change.
+    """Return True if two steps are equal except for options a forecast may change.
 
-    They are compared field by field: a copy with another model is no step that can be declared beside a cascade.
+    They are compared field by field, since a copy with another model may be an invalid step beside a cascade.
     """
     if one.is_task != other.is_task:
         return False
@@ -258,7 +259,7 @@ def _same_but_for_model(one: Step, other: Step) -> bool:
 
 
 def _keeps(after: Ceilings, asked: Mapping[str, Limits]) -> bool:
-    """Tell whether a run found the limits that were asked for."""
+    """Return True if a run had the requested limits."""
     if not asked:
         return not after
     for pool, found in _limits_of(after).items():

@@ -39,11 +39,12 @@ class Capacity:
     """What limits carry.
 
     Attributes:
-        jobs_per_s: The most jobs a second that every given limit lets pass; `None` where no limit is given.
+        jobs_per_s: The most jobs a second that every given limit lets pass; `None` if no limit is given.
         limited_by: The limit that binds, or an empty string.
-        concurrent: Jobs under way at once at that rate, by Little's law; `None` without `latency_s`.
-        usd_per_job: Dollars of a job; `None` where not given.
-        usd_per_hour: Dollars of an hour at `jobs_per_s`; `None` where unknown.
+        concurrent: Requests under way at once at `jobs_per_s`, by Little's law; `None` without `latency_s`. Where no
+            limit is given, at the rate that is wanted.
+        usd_per_job: Dollars of a job; `None` if not given.
+        usd_per_hour: Dollars of an hour at the same rate as `concurrent`; `None` if unknown.
         rows: The rows of `frame`.
     """
 
@@ -87,10 +88,11 @@ def capacity(
         output_tokens: Output tokens of one job.
         latency_s: Seconds of one request.
         usd_per_job: Dollars of one job.
-        wanted_jobs_per_s: The rate that is wanted, to see what it needs. Dollars an hour are then those of this rate.
+        wanted_jobs_per_s: The rate that is wanted: `frame` says what it needs of each limit. Without any limit, the
+            requests under way and the dollars are those of this rate.
 
     Raises:
-        AgentMagicError: Something is no number from 0.
+        AgentMagicError: Something is not a number >= 0.
     """
     of_job = {"requests": requests, "input_tokens": input_tokens, "output_tokens": output_tokens}
     more = {"concurrent_requests": concurrent_requests, "latency_s": latency_s, "usd_per_job": usd_per_job}
@@ -106,13 +108,13 @@ def capacity(
     rates = {name: limit / MINUTE_S / used for name, limit, used in binding}
     limited_by = min(rates, key=lambda name: rates[name], default="")
     rate = rates.get(limited_by)
-    paid = rate if wanted_jobs_per_s is None else wanted_jobs_per_s
+    load = wanted_jobs_per_s if rate is None else rate  # all figures are of one load
     return Capacity(
         rate,
         limited_by,
-        concurrent=None if paid is None or latency_s is None else paid * requests * latency_s,
+        concurrent=None if load is None or latency_s is None else load * requests * latency_s,
         usd_per_job=usd_per_job,
-        usd_per_hour=None if paid is None or usd_per_job is None else paid * HOUR_S * usd_per_job,
+        usd_per_hour=None if load is None or usd_per_job is None else load * HOUR_S * usd_per_job,
         rows=tuple(_limit_row(name, limit, used, wanted_jobs_per_s) for name, limit, used in binding),
     )
 
@@ -131,7 +133,7 @@ def read_limits(limits: object) -> Limits:
 
 
 def check_numbers(given: Mapping[str, Any], *, optional: Mapping[str, Any] | None = None) -> None:
-    """Raise `AgentMagicError` for the first that is no number from 0; what is optional may be `None`."""
+    """Raise `AgentMagicError` for the first that is not a number >= 0; what is optional may be `None`."""
     said = {name: value for name, value in (optional or {}).items() if value is not None}
     for name, value in {**given, **said}.items():
         if not (is_number(value) and 0 <= value < MOST):
@@ -160,8 +162,8 @@ class Monthly:
         runs_a_day: The same by day, of 30.
         runs_left: Whole runs with what is left.
         tokens_left: What is left of the budget.
-        days_left: Until the budget is used up at the pace so far; `None` where nothing was used yet.
-        usd: Dollars of all runs of a month; `None` where not given.
+        days_left: Until the budget is used up at the pace so far; `None` if nothing was used yet.
+        usd: Dollars of all runs of a month; `None` if not given.
     """
 
     runs: int
@@ -261,11 +263,11 @@ class Roi:
 
     Attributes:
         accepted: Answers that can be used.
-        cost_per_accepted_usd: Dollars of one of those, review included; `None` where there is none.
+        cost_per_accepted_usd: Dollars of one of those, review included; `None` if there is none.
         value_usd: What they are worth.
         cost_usd: What all answers cost, review included.
         net_usd: The difference.
-        roi: `net_usd / cost_usd`; `None` where nothing was spent.
+        roi: `net_usd / cost_usd`; `None` if nothing was spent.
         break_even_share: The share that has to be accepted so that nothing is lost; above 1 it never pays.
     """
 
@@ -296,7 +298,7 @@ def roi(
         review_usd_per_answer: Dollars to look at one answer, where somebody does.
 
     Raises:
-        AgentMagicError: Something is no number from 0, there are no answers, or the share is above 1.
+        AgentMagicError: Something is not a number >= 0, there are no answers, or the share is above 1.
     """
     given = {"value_per_answer": value_per_answer, "cost_usd": cost_usd, "answers": answers}
     check_numbers(

@@ -1,9 +1,9 @@
-"""What a run would have decided with fewer rounds or items: its conditions, about what it had then.
+"""Decisions of a run with fewer rounds or items: its conditions, evaluated on the remaining values.
 
-A forecast takes over what the recorded run decided. Where a loop ends sooner, or a map has fewer items, that no longer
-holds for whoever asks about them: `when="not critic"` is decided by the critic of the last round that is left, whose
-value is in the record. What nobody can know, such as a condition about a step that never ran, is assumed to hold, so
-that the forecast says too much rather than too little.
+A forecast repeats the decisions of the recorded run. If a loop ends sooner, or a map has fewer items, conditions that
+use them change: `when="not critic"` is decided by the critic of the last remaining round, whose value is in the record.
+Unknown conditions, such as those on a step that never ran, are assumed to hold, so that the forecast is too high rather
+than too low.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
 
 class Decided(NamedTuple):
-    """What is left out of a forecast.
+    """Steps left out of a forecast.
 
     Attributes:
-        left: The steps, and why; those that the scenario leaves out too.
-        words: What was decided otherwise than in the record, and by what.
-        assumed: Whether some of it is not known.
+        left: The steps with reasons, those of the scenario included.
+        words: Decisions that differ from the record, in words.
+        assumed: True if some are unknown.
     """
 
     left: Mapping[int, Left]
@@ -37,7 +37,7 @@ class Decided(NamedTuple):
 
 
 class _Without(Mapping[str, Any]):
-    """What the steps of a run returned, without some of them."""
+    """Results of a run's steps, without some of them."""
 
     def __init__(self, record: RunRecord, without: Mapping[int, Left]) -> None:
         self._all, self._without = Returned(record), {record.plan.names[one] for one in without}
@@ -92,7 +92,7 @@ class _Deciding:
         self._assumed = False
 
     def all(self) -> Decided:
-        """Return what is left out."""
+        """Return all left-out steps."""
         for step in self._plan.dag.order:
             why = self._beyond[step] if step in self._beyond else self._one(step)
             if why is not None:
@@ -100,7 +100,7 @@ class _Deciding:
         return Decided(self._left, tuple(self._words), self._assumed)
 
     def _one(self, step: int) -> Left | None:
-        """Return why a step does not run; `None` where it does."""
+        """Return why a step does not run; `None` if it does."""
         agent, before, parents = self._plan.agents[step], self._before.get(step), set(self._plan.dag.parents[step])
         if parents & (self._after | self._changed):
             self._after.add(step)

@@ -1,8 +1,9 @@
-"""What a record says of each agent, read once, so that a thousand forecasts can stand on it."""
+"""Evidence in a record about each agent, read once for many forecasts."""
 
 from __future__ import annotations
 
 from statistics import median
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from agent_magic.declare.agent import DEFAULT_MAX_TOKENS
@@ -16,13 +17,16 @@ from agent_magic.engine.retry import FIRST_BACKOFF_S, JITTER, LONGEST_BACKOFF_S,
 from agent_magic.forecast.terms import facts_of, policy_of
 from agent_magic.record.answer import CHARS_PER_TOKEN, ESCALATED, NOTHING_USED, TOOL_USE
 from agent_magic.record.call import stretches
+from agent_magic.record.exchanges import TIMED
 from agent_magic.record.history import Told
+from agent_magic.record.identical import sharers_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping, Sequence
 
     from agent_magic.declare.content import Attachment
     from agent_magic.declare.plan import Plan
+    from agent_magic.measure.server import Needs
     from agent_magic.record.answer import Price, Usage
     from agent_magic.record.call import Stretch, ToolCall
     from agent_magic.record.history import Past
@@ -31,7 +35,7 @@ if TYPE_CHECKING:
 MANY: Final = 1_000_000
 """A failure that was repeated is worth as many attempts as the policy allows."""
 NO_REQUEST: Final = (False, False, None, None, None)
-"""What a call of a task has of an attempt: it is no 429, is not cut, uses and costs nothing, has no status."""
+"""Fields of an attempt that a task's call does not have: no 429, not aborted, no usage, cost or status."""
 NOTHING_SENT: Final[dict[str, Any]] = {
     "output_tokens": None,
     "input_tokens": None,
@@ -46,20 +50,19 @@ NOTHING_SENT: Final[dict[str, Any]] = {
     "context_size": 0,
     "warm": False,
 }
-"""What a task has of what agents send."""
+"""The request fields of a task."""
+NOTHING_ALONE: Final = MappingProxyType[int, "Needs"]({})
 CONTINUES: Final = Failure("the answer was paused, and goes on", MANY)
 """Stands for the turn of an answer that went on."""
 BEATEN_BY_OTHERS: Final = Failure("others of its race answered first", kind=BEATEN)
 """Stands for the end of a request that was aborted when another agent of its race had answered."""
-TIMED: Final = frozenset({"live", "simulated", "replay", "forecast"})
-"""The sources whose seconds are those of a model at work. What the ledger served took none."""
 
 NOT_IN_BATCH: Final = "NotInBatch"
 """The kind of failure that only a request of a batch has: the batch ended without an answer to it."""
 FAULTS: Final = frozenset({"Overloaded", "Truncated", "Unreachable", "Unreadable"})
 """The kinds of failure that are the fault of the service or of the network, as a live run's breaker takes them."""
 REFUSAL_S: Final = 0.05
-"""How long a 429 takes to come where the run has seen none."""
+"""Seconds until a 429 arrives, if the run has seen none."""
 LOCAL_REFUSAL_S: Final = 0.01
 """The same from the mock server on the same machine, over HTTP and with the SDK."""
 
@@ -68,19 +71,19 @@ class Tried(NamedTuple):
     """One recorded attempt.
 
     Attributes:
-        local_s: From being let go to being sent.
-        first_s: From being sent to the first token; `None` where none came.
-        takes_s: From being sent to the end.
-        failure: How it failed, as the engine has to know; `None` for an answer.
-        refused: Whether it was a 429.
-        late: Whether it was cut at its deadline.
+        local_s: From admission to sending.
+        first_s: From sending to the first token, if any.
+        takes_s: From sending to the end.
+        failure: The failure, as for the engine; `None` for an answer.
+        refused: True for a 429.
+        late: True if it was aborted at its deadline.
         usage: Its tokens.
-        price: What they cost.
-        status: The HTTP status of its reply; `None` where none came.
-        tools: The functions that were called after it, in words; empty for none.
-        tools_s: The seconds in which any of them ran.
-        model: The model that was asked, where the agent asked several, or another one than its own; else empty.
-        by_batch: Whether it went by batch: its seconds are those of the batch.
+        price: Its cost.
+        status: HTTP status, if any.
+        tools: Functions called after it, in words; empty for none.
+        tools_s: Seconds in which any of them ran.
+        model: The requested model, if it differs between the agent's attempts or from its own; else empty.
+        by_batch: True for a batch, whose seconds it has.
     """
 
     local_s: float
@@ -99,28 +102,28 @@ class Tried(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """What a record says of one agent.
+    """Evidence about one agent.
 
     Attributes:
-        tries: Its attempts, those left out that somebody stopped.
-        answered: Whether the last of them has an answer that was passed on.
-        timed: Whether their seconds are those of a model at work.
-        output_tokens: The length of its answer; `None` where there is none.
-        input_tokens: Its whole input; `None` where unknown.
-        characters: What it sends, in characters.
-        size: The same in bytes, which is the most tokens it can be.
-        per_character: Tokens per character of it.
-        text_characters: The length of its answer in characters.
-        context: The name of its context.
-        prefix: The tokens of that.
-        prefix_counted: Whether the provider counted them, or they are a share by characters.
-        shared: The tokens of its context, as a run estimates them before it asks.
-        context_size: How many they are at most.
-        warm: Whether it found its context in the cache when the run began.
-        is_task: Whether it is a task; its tries are calls of its function.
-        asked_s: The seconds in which it waited for a person.
-        attached: The pictures and documents that it sends.
-        attached_tokens: The tokens of those that are no text, likely and at most.
+        tries: Its attempts, without those stopped by a person.
+        answered: True if the last one has an answer that was passed on.
+        timed: True if their seconds are a model's work.
+        output_tokens: Length of its answer; `None` without one.
+        input_tokens: Its whole input; `None` if unknown.
+        characters: Characters sent.
+        size: Bytes sent, the upper bound of its tokens.
+        per_character: Tokens per character.
+        text_characters: Characters of its answer.
+        context: Name of its context.
+        prefix: Tokens of its context.
+        prefix_counted: True if counted by the provider, False if estimated by characters.
+        shared: Tokens of its context, as estimated before asking.
+        context_size: Upper bound of these.
+        warm: True if its context was in the cache when the run began.
+        is_task: True for a task; its tries are calls of its function.
+        asked_s: Seconds it waited for a person.
+        attached: Pictures and documents sent.
+        attached_tokens: Tokens of attachments other than text, likely and at most.
     """
 
     name: str
@@ -149,7 +152,7 @@ class Seen(NamedTuple):
 
     @property
     def moved(self) -> bool:
-        """Whether it asked several models, or another one than its own."""
+        """True if it asked several models, or another one than its own."""
         return bool(self.tries) and bool(self.tries[-1].model)
 
 
@@ -162,6 +165,9 @@ def seen_of(record: RunRecord) -> list[Seen]:
         _seen(record, number, number in batched, falls_back=policy.batch_fallback == "live")
         for number in range(len(record.results))
     ]
+    for number, leader in enumerate(sharers_of(record)):
+        if leader is not None and record.results[number].is_shared:  # without it, it would have asked itself
+            found[number] = found[leader]._replace(name=found[number].name)
     wrote = {(one.model, one.context) for one in found if any(_wrote(step) for step in one.tries)}
     found = [one._replace(warm=one.warm and (one.model, one.context) not in wrote) for one in found]
     counted = {(one.model, one.context): one.prefix for one in found if one.prefix_counted}
@@ -173,8 +179,30 @@ def seen_of(record: RunRecord) -> list[Seen]:
     ]
 
 
+def seen_alone(record: RunRecord, seen: Sequence[Seen], alone: Mapping[int, Needs]) -> list[Seen]:
+    """Return the evidence with the seconds each request would take alone on its server.
+
+    Args:
+        record: The run.
+        seen: Evidence about each agent.
+        alone: Seconds alone, by `id` of an attempt.
+    """
+    policy, _ = policy_of(record)
+    batching = batching_of(record.plan, policy)
+    batched = frozenset[int]() if batching is None else frozenset(batching.steps)
+    live = policy.batch_fallback == "live"
+    return [
+        one
+        if one.is_task or not one.tries
+        else one._replace(
+            tries=tuple(_tries(record.results[number], alone, may_batch=number in batched, falls_back=live))
+        )
+        for number, one in enumerate(seen)
+    ]
+
+
 def _is_timed(attempt: Attempt) -> bool:
-    """Tell whether the seconds of an attempt are those of a model at work."""
+    """Return True if the seconds of an attempt are a model's work."""
     by_batch = attempt.answer is not None and attempt.answer.batch
     return attempt.source in TIMED and not attempt.is_served and not by_batch
 
@@ -184,8 +212,8 @@ def _wrote(step: Tried) -> bool:
 
 
 def rows_of(record: RunRecord) -> Iterator[Past]:
-    """Yield the complete answers of a run whose seconds count, replayed ones too."""
-    simulated, told = record.simulated, Told(record.plan)  # looks at every result
+    """Yield the complete answers of a run whose seconds count, replayed ones included."""
+    simulated, told = record.simulated, Told(record)  # looks at every result
     for attempt in record.attempts:
         if _is_timed(attempt) and (row := told.past(attempt, simulated=simulated)) is not None:
             yield row
@@ -213,7 +241,7 @@ def _seen(record: RunRecord, number: int, may_batch: bool, *, falls_back: bool) 
         result.model,
         asked.request.effort if asked else agent.effort,
         agent.max_tokens or DEFAULT_MAX_TOKENS,
-        tuple(_tries(result, may_batch=may_batch, falls_back=falls_back)),
+        tuple(_tries(result, NOTHING_ALONE, may_batch=may_batch, falls_back=falls_back)),
         answered=answer is not None,
         timed=answer is not None and asked is not None and _is_timed(asked),
         output_tokens=usage.output_tokens if usage else None,
@@ -261,7 +289,7 @@ def _size(text: str) -> int:
 
 
 def _sent(record: RunRecord, number: int) -> tuple[str, tuple[Attachment, ...]]:
-    """Return all that an agent sends, text and the rest; where it never was asked, as far as it can be written."""
+    """Return text and attachments sent by an agent, or as far as known if it was never asked."""
     result = record.results[number]
     if not result.attempts:
         return sent_ahead(record.plan, record, number)
@@ -274,7 +302,7 @@ def _sent(record: RunRecord, number: int) -> tuple[str, tuple[Attachment, ...]]:
 
 
 def sent_ahead(plan: Plan, record: RunRecord, number: int) -> tuple[str, tuple[Attachment, ...]]:
-    """Return what an agent would send that never was asked, as far as it can be written."""
+    """Return the text and attachments an agent that was never asked would send, as far as known."""
     parts = {name: plan[name].part for name in plan.inputs[number]}
     taken = [name for name, part in parts.items() if not (part and part.rounds and record[name].is_left_out)]
     answers = {name: plan.meaning_of(plan.index[name], record[name].text) for name in taken}
@@ -286,13 +314,14 @@ def sent_ahead(plan: Plan, record: RunRecord, number: int) -> tuple[str, tuple[A
     return "".join([prompt, after, *(one.text for one in attached)]), attached
 
 
-def _tries(result: AgentResult, *, may_batch: bool, falls_back: bool) -> Iterator[Tried]:
+def _tries(result: AgentResult, alone: Mapping[int, Needs], *, may_batch: bool, falls_back: bool) -> Iterator[Tried]:
     """Read the attempts of an agent.
 
     Args:
         result: The agent.
-        may_batch: Whether its requests may go by batch, so that one without an answer did.
-        falls_back: Whether what a batch did not answer was asked live then.
+        alone: As in `seen_alone`.
+        may_batch: True if its requests may be batched, so that one without an answer was.
+        falls_back: True if requests without a batch answer were then asked live.
     """
     attempts = result.attempts
     moved = any(one.model != result.model for one in attempts)
@@ -310,10 +339,13 @@ def _tries(result: AgentResult, *, may_batch: bool, falls_back: bool) -> Iterato
         away = stretches(calls, attempt.ended_s) if calls else ()
         by_batch = _went_by_batch(attempt, may_batch=may_batch)
         may_batch = may_batch and not (falls_back and attempt.answer is None)
+        first_s, takes_s = attempt.ttft_s, attempt.ended_s - attempt.started_s
+        if (needs := alone.get(id(attempt))) is not None:
+            first_s, takes_s = None if first_s is None else needs.before_s, needs.before_s + needs.after_s
         yield Tried(
             attempt.started_s - attempt.granted_s,
-            attempt.ttft_s,
-            attempt.ended_s - attempt.started_s,
+            first_s,
+            takes_s,
             CONTINUES
             if went_on
             else BEATEN_BY_OTHERS
@@ -334,7 +366,7 @@ def _tries(result: AgentResult, *, may_batch: bool, falls_back: bool) -> Iterato
 
 
 def _went_by_batch(attempt: Attempt, *, may_batch: bool) -> bool:
-    """Tell whether an attempt went by batch. An answer says so; of a failure it follows from the policy."""
+    """Return True if an attempt was batched. An answer says so; for a failure it follows from the policy."""
     if attempt.answer is not None:
         return bool(attempt.answer.batch) and attempt.source in TIMED and not attempt.is_served
     return may_batch or attempt.kind == NOT_IN_BATCH
@@ -375,5 +407,5 @@ def refusal_s_of(record: RunRecord) -> float:
 
 
 def needed_tokens(characters: int) -> int:
-    """Return the input that the pacer is told of, before anybody has counted it."""
+    """Return the input reported to the pacer before it is counted."""
     return characters // CHARS_PER_TOKEN + OVERHEAD_TOKENS

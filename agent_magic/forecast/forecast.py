@@ -1,13 +1,14 @@
-"""What a run would have taken and cost under another policy: the engine of the live run, on virtual time.
+"""Forecasts of a run under another policy: the live engine on virtual time.
 
-Nothing is sent, and no chance is drawn that was not drawn before: the same question has the same answer. What comes of
-it is a run record like any other, which says in its `forecast` what it stands on.
+Nothing is sent and no new random numbers are drawn: the same question has the same answer. The result is a run record
+whose `forecast` describes its basis.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, cast
 
 from agent_magic.declare.agent import DEFAULT_MAX_TOKENS
 from agent_magic.declare.dag import Dag, build_dag
@@ -21,10 +22,13 @@ from agent_magic.forecast.deciding import Decided, decide
 from agent_magic.forecast.estimate.agents import batch_span
 from agent_magic.forecast.pace import RANK
 from agent_magic.forecast.provider import Outage
+from agent_magic.forecast.servers import open_s, server_words
 from agent_magic.forecast.service import Pricing, play
 from agent_magic.forecast.terms import ceilings_for, facts_of, known_to, policy_of
-from agent_magic.forecast.work import Evidence
+from agent_magic.forecast.work import Evidence, Works
 from agent_magic.measure.metrics import Summary, summarize
+from agent_magic.measure.server import OURS, limit_of_run, shortest_s
+from agent_magic.record.identical import sharers_of
 from agent_magic.record.prices import Prices
 from agent_magic.record.request import Request
 from agent_magic.record.results import ForecastNote, RunRecord
@@ -37,13 +41,17 @@ if TYPE_CHECKING:
     from agent_magic.engine.pacing.limits import Limits
     from agent_magic.engine.policy import Policy
     from agent_magic.forecast.pace import Basis
-    from agent_magic.forecast.work import End, Rewritten, Work, Works
+    from agent_magic.forecast.service import Played
+    from agent_magic.forecast.work import End, Fits, Rewritten, Work
+    from agent_magic.measure.server import At, Fit, Server
     from agent_magic.record.answer import Price
     from agent_magic.record.history import History
     from agent_magic.record.terms import Ceilings
 
 MEASURED_RANGE: Final = 0.05
 """How far a forecast from measured durations may be off: what `benchmarks/forecast.py` finds is less."""
+SHARED_RANGE: Final = 0.1
+"""The same for shared servers, beside the uncertainty of their model."""
 REFUSED_RANGE: Final = 0.2
 """The same where 429s are forecast: who is refused is a matter of milliseconds, and when he comes back is drawn by lot.
 Runs of one policy that were refused differ by up to 16 % among themselves (29 scenarios on the virtual clock of
@@ -55,29 +63,31 @@ ENDS: Final[Mapping[End, int]] = {"low": 0, "likely": 1, "high": 2}
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """What is asked of a forecast. What is left out stays as it was recorded.
+    """The question of a forecast. Omitted values stay as recorded.
 
     Attributes:
-        policy: How to run; `None` is the recorded policy.
-        models: Per agent's number, its model.
-        efforts: Per agent's number, its effort.
-        dropped: The numbers of agents left out.
-        limits: Rate limits by model class, `*` for all others; an empty mapping is no limits at all.
-        prices: What tokens cost.
-        faster: Per agent's number, the factor by which its answers take longer; below 1 they are faster.
-        max_tokens: Per agent's number, its `max_tokens`; the answer is as long as it was.
-        rewritten: Per agent's number, how its prompt is written otherwise; the answer is as long as it was.
-        cut: Edges left out, as (parent's number, child's number): that child no longer waits for that parent.
-        rounds: The most rounds of each loop; `None` is as recorded.
-        most: The most items of each map over an answer; `None` is as recorded.
-        route: How requests are given to several endpoints; empty is as recorded.
-        outages: When endpoints cannot be reached, by name; all of them where the name is empty.
-        paced: Whether requests wait for rate limits; without, the provider refuses them.
+        policy: The policy; `None` for the recorded one.
+        models: Model by agent number.
+        efforts: Effort by agent number.
+        sent: Pass-through options by agent number, such as `temperature`; the answer keeps its length.
+        dropped: Numbers of dropped agents.
+        limits: Rate limits by model class, `*` for all others; an empty mapping for no limits.
+        prices: Token prices.
+        faster: Factor on an answer's duration by agent number; below 1 is faster.
+        max_tokens: `max_tokens` by agent number; the answer keeps its length.
+        rewritten: Changed prompt by agent number; the answer keeps its length.
+        cut: Removed edges, as (parent's number, child's number).
+        rounds: Maximum rounds of each loop; `None` as recorded.
+        most: Maximum items of each map over an answer; `None` as recorded.
+        route: Routing between endpoints; empty as recorded.
+        outages: Outages of endpoints by name; the empty name is all of them.
+        paced: True if requests wait for rate limits; otherwise the provider refuses them.
     """
 
     policy: Policy | None = None
     models: Mapping[int, str] = field(default_factory=dict[int, str], kw_only=True)
     efforts: Mapping[int, str | None] = field(default_factory=dict[int, "str | None"], kw_only=True)
+    sent: Mapping[int, Mapping[str, Any]] = field(default_factory=dict[int, "Mapping[str, Any]"], kw_only=True)
     dropped: frozenset[int] = field(default=frozenset(), kw_only=True)
     limits: Mapping[str, Limits] | None = field(default=None, kw_only=True)
     prices: Prices | None = field(default=None, kw_only=True)
@@ -94,19 +104,21 @@ class Scenario:
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """What a run would have taken and cost. All in seconds, tokens and USD; `None` is unknown.
+    """A run's forecast in seconds, tokens and USD; `None` means unknown.
 
     Attributes:
-        scenario: What was asked, its policy filled in.
-        record: The run as it would have been; `None` where only its numbers were kept.
+        scenario: The question, with its policy.
+        record: The forecast run; `None` if only its numbers were kept.
         totals: Its numbers.
-        note: What it stands on.
+        note: Its basis.
+        most_seen: Highest concurrency seen at a server, if the forecast exceeds it.
     """
 
     scenario: Scenario
     record: RunRecord | None
     totals: Summary
     note: ForecastNote
+    most_seen: int | None = None
 
     @property
     def wall_s(self) -> float:
@@ -122,16 +134,94 @@ class Forecast:
 Range = tuple[float, float]
 
 
+class Answering(Protocol):
+    """Whoever answers what-ifs: a `Forecaster` of a run, or an `Ahead` of a plan that has not run."""
+
+    @property
+    def subject(self) -> str:
+        """What is asked, in words."""
+        ...
+
+    @property
+    def record(self) -> RunRecord:
+        """The run; before there is one, the likely run."""
+        ...
+
+    @property
+    def totals(self) -> Summary:
+        """Its numbers."""
+        ...
+
+    @property
+    def evidence(self) -> Evidence:
+        """What is known of its agents."""
+        ...
+
+    @property
+    def policy(self) -> Policy:
+        """How it runs."""
+        ...
+
+    @property
+    def prices(self) -> Prices:
+        """What tokens cost."""
+        ...
+
+    @property
+    def route(self) -> str:
+        """How requests are given to several endpoints; empty where there is one."""
+        ...
+
+    @property
+    def endpoints(self) -> tuple[str, ...]:
+        """The endpoints; none where there is one, without a name."""
+        ...
+
+    def forecast(self, scenario: Scenario, *, ranges: bool = True) -> Forecast:
+        """Answer one what-if."""
+        ...
+
+
+class Imagined(NamedTuple):
+    """What is known of a run that was drawn, not recorded.
+
+    Attributes:
+        works: Per agent, what it does, its requests alone on their server.
+        servers: How its servers bear load.
+        held: The agents whose answers are there already, unless they are asked otherwise.
+        ends: The same run at its low and at its high end; `None` for one of these.
+    """
+
+    works: Sequence[Work]
+    servers: Mapping[At, Fit]
+    held: frozenset[int]
+    ends: tuple[Forecaster, Forecaster] | None = None
+
+    def without(self, dropped: frozenset[int], base: tuple[Basis, str] | None) -> Works:
+        """Return the work of the agents that are not dropped, with what it stands on."""
+        basis: Basis = "assumed" if base is None else base[0]
+        left = [None if step in dropped else work for step, work in enumerate(self.works)]
+        there = [work and work.there if step in self.held else work for step, work in enumerate(left)]
+        return Works(tuple(there), basis, ())
+
+
 class Forecaster:
-    """Answers many what-ifs of one record: what does not change between them is read once.
+    """Answers many what-ifs of one record, and reads their common part once.
 
     Args:
         record: The run.
         history: Earlier answers.
-        prices: What tokens cost, unless a scenario says otherwise.
-        batch_times_s: How long earlier batches took; see `agent_magic.forecast.estimate.agents`.
-        base: What the record stands on, and that in words, where it is no run; by default what its own note says.
+        prices: Token prices, unless a scenario names others.
+        batch_times_s: Seconds of earlier batches; see `agent_magic.forecast.estimate.agents`.
+        base: Basis of a record that is no run, with words; default its own note.
+        fits: Cache of server models, shared by forecasters of the same run.
+        imagined: The rest of what is known of a run that was drawn, not recorded.
+
+    Attributes:
+        subject: What is asked, in words.
     """
+
+    subject = "the run"
 
     def __init__(
         self,
@@ -140,36 +230,48 @@ class Forecaster:
         prices: Prices | None = None,
         batch_times_s: Sequence[float] = (),
         base: tuple[Basis, str] | None = None,
+        fits: Fits | None = None,
+        imagined: Imagined | None = None,
     ) -> None:
-        note = record.forecast
+        note, self._imagined = record.forecast, imagined
         self._base = base or (None if note is None else (cast("Basis", note.basis), note.assumed))
-        self.record, self.evidence = record, Evidence(record, history)
+        self.record, self.evidence = (
+            record,
+            Evidence(record, history, fits, None if imagined is None else imagined.servers),
+        )
         self.policy, self._policy_words = policy_of(record)
         self.prices = prices or Prices()
         self._batch_s, self._batch_words = batch_span(batch_times_s)
         self._costs: dict[tuple[object, ...], Price] = {}
         self._known: dict[tuple[object, ...], tuple[int, Forecast]] = {}
         self._decisions: dict[tuple[int | None, int | None], Decided] = {}
+        self._walls_s: dict[tuple[object, ...], float] = {}
         self._dags: dict[tuple[frozenset[int], frozenset[tuple[int, int]]], Dag] = {}
+        self._same = sharers_of(record)
         self._requests = [_request_of(record, agent) for agent in range(len(record.plan))]
 
     @property
+    def totals(self) -> Summary:
+        """The numbers of the run."""
+        return summarize(self.record)
+
+    @property
     def route(self) -> str:
-        """How the run gave requests to its endpoints; empty where there was one."""
+        """Routing of the run between endpoints; empty if there was only one."""
         terms = self.record.terms
         return terms.route if terms is not None and terms.endpoints else ""
 
     @property
     def endpoints(self) -> tuple[str, ...]:
-        """The endpoints of the run; none where there was one, without a name."""
+        """Names of the run's endpoints; empty if there was only one."""
         return () if self.record.terms is None else tuple(self.record.terms.endpoints)
 
     def forecast(self, scenario: Scenario, *, ranges: bool = True) -> Forecast:
         """Answer one what-if.
 
         Args:
-            scenario: What changes.
-            ranges: Whether to say the low and the high end too. Without, they are the likely values.
+            scenario: The changes.
+            ranges: True to compute low and high ends; otherwise they equal the likely values.
         """
         policy = scenario.policy or self.policy
         scenario = replace(scenario, policy=policy)
@@ -178,33 +280,52 @@ class Forecaster:
         if known is not None and policy.concurrency > peak:
             return replace(known, scenario=scenario)
         setting, words, basis = self._setting(scenario, policy)
-        most_at_once, record = self._play(setting, "likely")
+        played, record = self._play(setting, "likely")
         totals = summarize(record)
+        loads = self._loads(played) if setting.changed else {}
+        if loads:
+            basis = "assumed"
+        if setting.changed:
+            words += server_words(self.evidence.servers, played.most)
         if later_s := first_wait_s(record):
             words.append(f"waits for the first reply; a later run of a session may be up to {seconds(later_s)} faster")
+        limit = played.limited_by if setting.changed else limit_of_run(self.record)
+        limit = limit if totals.limited_by in OURS else ""
+        totals = replace(totals, limited_by=limit or totals.limited_by)
         wall_s = totals.wall_s or 0.0
         wall, cost = (wall_s, wall_s), _point(totals.cost_usd)
-        peak = 0 if policy.schedule == "sequential" else most_at_once  # those ask for no slots
+        peak = 0 if policy.schedule == "sequential" else played.peak  # those ask for no slots
         if ranges:
             wall, cost, ends_peak = self._ranges(setting, totals, later_s)
             peak = max(peak, ends_peak)
+            if setting.changed:
+                less_s, more_s = self._open_s(setting, played)
+                wall = max(0.0, wall[0] - less_s), wall[1] + more_s
         simulated = self.evidence.simulated
-        note = ForecastNote(basis, "; ".join(filter(None, dict.fromkeys(words))), wall, cost, simulated=simulated)
+        note = ForecastNote(
+            basis, "; ".join(filter(None, dict.fromkeys(words))), wall, cost, simulated=simulated, limited_by=limit
+        )
         record.label_forecast(note)
-        found = Forecast(scenario, record, totals, note)
+        found = Forecast(scenario, record, totals, note, min(loads.values(), default=None))
         if peak < policy.concurrency:  # nobody ever waited for a slot, so with more of them nothing changes
             self._known[key] = peak, found
         return found
 
     def _setting(self, scenario: Scenario, policy: Policy) -> tuple[_Setting, list[str], Basis]:
-        """Return all that follows from a scenario, what was assumed for it, and the weakest thing that stands on."""
+        """Return the setting of a scenario, its assumptions, and the weakest basis."""
         words = list(self._policy_words)
         ceilings, limit_words = ceilings_for(self.record, scenario.limits, self._pools(scenario))
         limited = frozenset(ceilings) if scenario.limits != {} else self._pools(scenario)  # no limits refuse nobody
         without, decided = scenario.dropped | frozenset(self._beyond(scenario)), self._decided(scenario)
         by_batch = self._by_batch(policy).difference(without, decided.left)
         changes = scenario.models, scenario.efforts, without, limited
-        works = self.evidence.works(*changes, by_batch, frozenset(decided.left))
+        changed = self._is_changed(scenario, policy)
+        shared = changed and self.evidence.is_shared
+        works = (
+            self.evidence.works(*changes, by_batch, frozenset(decided.left), alone=shared)
+            if self._imagined is None
+            else self._imagined.without(without, self._base)
+        )
         works = self._changed(works, scenario)
         basis = "assumed" if decided.assumed else works.basis
         if self._base is not None:  # what is forecast from a forecast stands on no more than that does
@@ -216,11 +337,24 @@ class Forecaster:
             words.append(f"by batch at half the price, {self._batch_words}; no cache hits")
             basis = "assumed"
         words += [*(limit_words if live else ()), *works.words]
+        if scenario.sent:
+            names = dict.fromkeys(name for options in scenario.sent.values() for name in options)
+            words.append(f"{', '.join(names)}: answers as long as recorded, which nobody has tried")
+            basis = "assumed"
         if scenario.outages:
             words.append("in an outage what is under way breaks off, and a new request fails at once")
         if live and policy.cache != "off" and self._context_estimated(scenario):
             words.append("the shared context's tokens are its share of the prompt by characters")
-        return _Setting(scenario, policy, ceilings, works, unknown), words, basis
+        servers: Mapping[At, Fit] = self.evidence.servers if shared else {}
+        likely = {at: one.likely for at, one in servers.items()}
+        return _Setting(scenario, policy, ceilings, works, unknown, likely, changed), words, basis
+
+    def _is_changed(self, scenario: Scenario, policy: Policy) -> bool:
+        """Return True if a scenario changes how requests run, so that unseen behaviour matters."""
+        if self.evidence.is_forecast:
+            return True
+        as_recorded = Scenario(policy, prices=scenario.prices, paced=scenario.paced)
+        return policy != self.policy or scenario != as_recorded
 
     def _changed(self, works: Works, scenario: Scenario) -> Works:
         """Return the work of agents that answer faster, or are asked otherwise for the same answer."""
@@ -243,30 +377,85 @@ class Forecaster:
         batching = batching_of(self.record.plan, policy)
         return frozenset(() if batching is None else batching.ahead(self.record.plan.dag.layer))
 
+    def _loads(self, played: Played) -> dict[At, int]:
+        """Return the servers that would get more requests at once than was ever seen, and how many were seen."""
+        known = self.evidence.servers
+        return {at: known[at].most for at, count in played.most.items() if at in known and count > known[at].most}
+
+    def _open_s(self, setting: _Setting, played: Played) -> tuple[float, float]:
+        """Return by how many seconds less and more the run takes under the models of its servers that are open."""
+        concurrency = 1 if setting.policy.schedule == "sequential" else setting.policy.concurrency
+        parents = self._dag(setting.scenario.dropped, setting.scenario.cut).parents
+
+        def wall_s(at: At, model: Server, of: Server) -> float:
+            return self._alone_wall_s(at, model, parents, concurrency, of)
+
+        return open_s(self.evidence.servers, played.most, wall_s)
+
+    def _alone_wall_s(
+        self, at: At, model: Server, parents: Sequence[Sequence[int]], concurrency: int, of: Server
+    ) -> float:
+        """Return the seconds of the run's requests at one server, with nothing else in their way.
+
+        Args:
+            at: The server.
+            model: How it shares its speed.
+            parents: Per agent, those it waits for.
+            concurrency: The most requests at once.
+            of: The model by which the run tells what its requests need.
+        """
+        key = at, model, id(parents), concurrency, of
+        found = self._walls_s.get(key)
+        if found is None:
+            needs = self.evidence.needs_of(at, of)
+            found = self._walls_s[key] = shortest_s(needs, parents, concurrency, model)
+        return found
+
     def _ranges(self, setting: _Setting, likely: Summary, later_s: float) -> tuple[Range, Range | None, int]:
         """Return the low and the high end of wall time and cost, and the most that was under way at once in them."""
         wall, cost, peak = likely.wall_s or 0.0, likely.cost_usd, 0
-        off = REFUSED_RANGE if likely.rate_limited else MEASURED_RANGE
+        if self._imagined is not None:
+            return self._between(self._imagined, setting, likely)
+        off = REFUSED_RANGE if likely.rate_limited else SHARED_RANGE if setting.servers else MEASURED_RANGE
         wall_range = (max(0.0, wall - later_s) * (1 - off), wall * (1 + off))
         sure = all(work is None or work.is_sure for work in setting.works.agents) and not setting.scenario.outages
         if sure and not setting.batch_unknown:
             return wall_range, _point(cost), peak
         (fast, low_run), (slow, high_run) = self._play(setting, "low"), self._play(setting, "high")
-        low, high, peak = summarize(low_run), summarize(high_run), max(fast, slow)
+        low, high, peak = summarize(low_run), summarize(high_run), max(fast.peak, slow.peak)
         ends = (low.wall_s or 0.0, high.wall_s or 0.0) if setting.batch_unknown else wall_range
         wall_range = (min(low.wall_s or 0.0, ends[0]), max(high.wall_s or 0.0, ends[1]))
         if cost is None or low.cost_usd is None or high.cost_usd is None:
             return wall_range, None, peak
         return wall_range, (min(low.cost_usd, cost), max(high.cost_usd, cost)), peak
 
-    def _play(self, setting: _Setting, end: End) -> tuple[int, RunRecord]:
-        """Turn the engine through one scenario. Returns the most that was under way at once, and the run."""
+    def _between(self, imagined: Imagined, setting: _Setting, likely: Summary) -> tuple[Range, Range | None, int]:
+        """Return the ends of an imagined run, which are runs of their own; see `_ranges`."""
+        wall, cost, asked = likely.wall_s or 0.0, likely.cost_usd, (setting.scenario, setting.policy)
+        ends = imagined.ends or (self, self)
+        (fast, low_run), (slow, high_run) = (
+            one.played(*asked, end) for one, end in zip(ends, ("low", "high"), strict=True)
+        )
+        low, high = summarize(low_run), summarize(high_run)
+        walls = min(low.wall_s or 0.0, wall), max(high.wall_s or 0.0, wall)
+        peak = max(fast.peak, slow.peak)
+        if cost is None or low.cost_usd is None or high.cost_usd is None:
+            return walls, None, peak
+        return walls, (min(low.cost_usd, cost), max(high.cost_usd, cost)), peak
+
+    def played(self, scenario: Scenario, policy: Policy, end: End) -> tuple[Played, RunRecord]:
+        """Play one end of a scenario."""
+        return self._play(self._setting(scenario, policy)[0], end)
+
+    def _play(self, setting: _Setting, end: End) -> tuple[Played, RunRecord]:
+        """Turn the engine through one scenario."""
         scenario, policy = setting.scenario, setting.policy
         works = [None if work is None else work.scaled(end) for work in setting.works.agents]
+        held = frozenset[int]() if self._imagined is None else self._imagined.held
         plan, recorded = self.record.plan, self.record.terms
-        timeouts_s = timeouts_of(plan, policy)
+        timeouts_s = timeouts_of(plan, policy) if self._imagined is None else [math.inf] * len(plan)  # as estimates do
         expected = None if recorded is None else recorded.work_s
-        requests = self._asked(works)
+        requests = self._asked(works, scenario.efforts)
         record = RunRecord(
             plan,
             self.record.began_at,
@@ -280,7 +469,7 @@ class Forecaster:
         if recorded is not None and isinstance(pacer, Router):
             terms = terms._replace(route=scenario.route or recorded.route, endpoints=recorded.endpoints)
         record.terms = terms
-        peak = play(
+        played = play(
             record,
             terms,
             policy,
@@ -291,12 +480,15 @@ class Forecaster:
             cached_by=expected,
             pacer=pacer,
             key=key,
+            held=held,
+            same=self._same,
             refusal_s=self.evidence.refusal_s,
             left=self._left(scenario),
             batch_s=self._batch_s[ENDS[end]],
             outages={name: one._replace(bills_all=end == "high") for name, one in scenario.outages.items()},
+            servers=setting.servers,
         )
-        return peak, record
+        return played, record
 
     def _shared(self, scenario: Scenario, policy: Policy, *, limited: bool) -> tuple[Pacer | None, Key | None]:
         """Return the pacer and the key of the session, as far as the run was paced, and its key untried."""
@@ -320,22 +512,23 @@ class Forecaster:
         return {} if flow is None else flow.at_most(scenario.rounds, scenario.most)
 
     def _decided(self, scenario: Scenario) -> Decided:
-        """Return what the conditions leave out: what they did when it was recorded, and what the scenario says."""
+        """Return steps left out by conditions: the recorded ones and the scenario's."""
         key = scenario.rounds, scenario.most
         if key not in self._decisions:
             self._decisions[key] = decide(self.record, self._beyond(scenario))
         return self._decisions[key]
 
     def _left(self, scenario: Scenario) -> dict[int, Left]:
-        """Return what is left out by a decision, in place of being dropped."""
+        """Return steps left out by a decision, as opposed to dropped ones."""
         return {step: why for step, why in self._decided(scenario).left.items() if step not in scenario.dropped}
 
-    def _asked(self, works: Sequence[Work | None]) -> list[Request]:
-        """Return what each agent asks: as it was recorded, with the scenario's model."""
+    def _asked(self, works: Sequence[Work | None], efforts: Mapping[int, str | None]) -> list[Request]:
+        """Return each agent's request as recorded, with the scenario's model and effort."""
         found: list[Request] = []
         for agent, (work, base) in enumerate(zip(works, self._requests, strict=True)):
             model = self.evidence.seen[agent].model if work is None else work.model
-            found.append(base if base.model == model else base._replace(model=model))
+            asked = base if base.model == model else base._replace(model=model)
+            found.append(asked._replace(effort=efforts[agent]) if agent in efforts else asked)
         return found
 
     def _pricing(self, scenario: Scenario) -> Pricing:
@@ -374,6 +567,8 @@ class _Setting:
     ceilings: Ceilings
     works: Works
     batch_unknown: bool
+    servers: Mapping[At, Server]
+    changed: bool
 
 
 def _apart_from_concurrency(scenario: Scenario, policy: Policy) -> tuple[object, ...]:
@@ -382,6 +577,7 @@ def _apart_from_concurrency(scenario: Scenario, policy: Policy) -> tuple[object,
         replace(policy, concurrency=1),
         tuple(scenario.models.items()),
         tuple(scenario.efforts.items()),
+        str(scenario.sent),
         scenario.dropped,
         None if scenario.limits is None else tuple(scenario.limits.items()),
         id(scenario.prices),
@@ -398,7 +594,7 @@ def _apart_from_concurrency(scenario: Scenario, policy: Policy) -> tuple[object,
 
 
 def _has_no_time(work: Work | None) -> bool:
-    """Tell whether an agent that goes by batch was recorded live, so that its batch may take any time."""
+    """Return True if a batched agent was recorded live, so that its batch time is unknown."""
     return work is not None and not work.is_task and any(one.batch_s is None for one in work.tries)
 
 
@@ -421,7 +617,7 @@ def first_wait_s(record: RunRecord) -> float:
 
 
 def _request_of(record: RunRecord, agent: int) -> Request:
-    """Return what an agent asked last; where it never did, what is known of that before."""
+    """Return an agent's last request, or the best known one if it was never asked."""
     attempts = record.results[agent].attempts
     if attempts:
         return attempts[-1].request

@@ -1,11 +1,11 @@
-"""Named loads of an account: what a plan meets under each of them, on virtual time. Nothing is sent.
+"""Named loads of an account: a plan under each of them, on virtual time. Nothing is sent.
 
-The account lets as many requests pass in a minute as the plan has, unless `rpm` says otherwise. `off_peak` has all of
-it. `near_rpm` finds room for all requests but two. `tpm_hit` begins with twice the input tokens that have room.
-`colleague` shares the account with somebody who uses a part of it all the time.
+By default the account allows as many requests per minute as the plan has; `rpm` changes that. `off_peak` has all of
+it. `near_rpm` lacks room for two requests. `tpm_hit` begins with twice the input tokens it has room for. `colleague`
+shares the account with another user who takes a constant part.
 
-Limits refill all the time: who waits does so until one more request has room, not until the next minute, as in the
-table that these four are from. That table counts 20 requests a call; here one is one.
+Limits refill continuously: a request waits until there is room for one more, not until the next minute, as in the table
+that has these four loads. That table counts 20 requests per call; here it is one.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def under_load(
         raise must_be("rpm", "a number above 0", rpm)
     if not (is_number(colleague) and 0 <= colleague < 1):
         raise must_be("colleague", "a number from 0 to below 1", colleague)
-    forecaster = estimate.forecaster(record=estimate.likely)
+    forecaster = estimate.repeat()
     alone = forecaster.forecast(Scenario(limits={}), ranges=False)
     sent = [] if alone.record is None else [one for one in alone.record.attempts if one.usage is not None]
     first = {one.name for one in forecaster.record.results if not one.layer}
@@ -106,7 +106,7 @@ def under_load(
 
 
 def places_words(estimate: Estimate) -> str:
-    """Say which of the reserved places of a plan count under a load; empty where it has none."""
+    """Return in words which reserved places of a plan count under a load; empty without any."""
     likely = estimate.likely
     reserved = [step for step, one in enumerate(likely.plan.agents) if is_reserved(one) and one.hedges is None]
     if not reserved:
@@ -117,17 +117,17 @@ def places_words(estimate: Estimate) -> str:
 
 
 def _holding(limits: Limits, amount: float) -> Limits:
-    """Return limits whose bucket holds an amount when the run begins, and no more later."""
+    """Return limits whose bucket starts with an amount, and never holds more."""
     per_minute = limits.requests or limits.input_tokens or 1.0
     return replace(limits, burst_s=max(1.0, amount) * MINUTE_S / per_minute)
 
 
 def verdict_on(frame: pd.DataFrame, option: str) -> str:
-    """Say that no load holds a plan up, where that is so; else an empty string.
+    """Return a sentence if no load delays a plan; else empty.
 
     Args:
-        frame: What `loads_frame` returned.
-        option: How a reader gives a lower limit.
+        frame: The result of `loads_frame`.
+        option: The option that lowers the limit.
     """
     if len({*frame["wall_s"]}) > 1:
         return ""

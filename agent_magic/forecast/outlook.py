@@ -22,19 +22,19 @@ NEAR = 1.02
 
 
 class Outlook:
-    """Answers what one change would have done to a run.
+    """Answers the effect of one change on a run.
 
-    Savings are differences between two forecasts, so that what a forecast does not know of cancels out.
+    Savings are differences of two forecasts, so that common errors cancel out.
 
     Args:
-        forecaster: The run, ready to be asked.
-        trials: What trials with its rows found.
+        forecaster: The run's forecaster.
+        trials: Results of trials with its rows.
 
     Attributes:
         record: The run.
-        trials: What trials found.
-        policy: How it ran.
-        prices: What tokens cost.
+        trials: The same.
+        policy: Its policy.
+        prices: Token prices.
     """
 
     def __init__(self, forecaster: Forecaster, trials: Sequence[Trial] = ()) -> None:
@@ -53,7 +53,7 @@ class Outlook:
 
     @cached_property
     def unlimited(self) -> Forecast:
-        """A slot for everybody."""
+        """The forecast with a slot for every agent."""
         return self.under(concurrency=max(1, len(self.record.plan)), schedule="ready")
 
     @cached_property
@@ -63,7 +63,7 @@ class Outlook:
 
     @property
     def seen(self) -> Sequence[Seen]:
-        """What is known of each agent, in plan order."""
+        """Evidence about each agent, in plan order."""
         return self._forecaster.evidence.seen
 
     def ask(self, *, ranges: bool = False, **changes: Any) -> Forecast:
@@ -71,7 +71,7 @@ class Outlook:
         return self._forecaster.forecast(Scenario(**changes), ranges=ranges)
 
     def under(self, **policy: Any) -> Forecast:
-        """Forecast another policy; what is left out stays."""
+        """Forecast with changed policy fields."""
         return self.ask(policy=replace(self.policy, **policy))
 
     def saves_s(self, changed: Forecast) -> float:
@@ -79,17 +79,17 @@ class Outlook:
         return self.as_it_was.wall_s - changed.wall_s
 
     def saves_usd(self, changed: Forecast) -> float | None:
-        """Return by how many dollars a change makes the run cheaper; `None` where a price is unknown."""
+        """Return the dollars a change saves; `None` if a price is unknown."""
         before, after = self.as_it_was.cost_usd, changed.cost_usd
         return None if before is None or after is None else before - after
 
     def barrier_cost_s(self) -> float:
-        """Return what layers cost: the forecast with a barrier behind each layer, minus the one without."""
+        """Return the cost of layers in seconds: the forecast with barriers minus the one without."""
         return self.under(schedule="layers").wall_s - self.under(schedule="ready").wall_s
 
     @cached_property
     def enough_slots(self) -> int:
-        """The smallest concurrency that is about as good as a slot for everybody."""
+        """The smallest concurrency about as good as a slot for every agent."""
         most, best_s = max(1, len(self.record.plan)), NEAR * self.unlimited.wall_s
         # Fewer cannot do all the work in that time.
         least = min(most, max(1, int(sum(works(self.record)) / best_s))) if best_s else 1

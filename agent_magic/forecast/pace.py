@@ -13,29 +13,29 @@ if TYPE_CHECKING:
     from agent_magic.record.history import Past
 
 Basis = Literal["measured", "ledger", "pilot", "assumed"]
-"""What a number stands on: this run, earlier answers, those that others had in a pilot, or an assumption."""
+"""Basis of a number: this run, earlier answers, other agents' answers in a pilot, or an assumption."""
 RANK: Final[dict[Basis, int]] = {"measured": 0, "ledger": 1, "pilot": 2, "assumed": 3}
 
 ENOUGH: Final = 5
-"""From so many answers on, their own spread is the range; with fewer an assumed one is."""
+"""Minimum answers to use their own spread as the range; with fewer, a range is assumed."""
 LOW, HIGH = 0.1, 0.9
 UNSURE: Final = (0.5, 2.0)
 """The range of a duration that is assumed: half to twice."""
 UNSURE_EFFORT: Final = (0.25, 4.0)
-"""The range of an answer's length at an effort nobody has tried."""
+"""Range of an answer's length at an untried effort."""
 LEAST_TOKENS: Final = 8
 """The pace of a shorter answer says nothing."""
 
 
 class Timing(NamedTuple):
-    """How a model answers.
+    """The speed of a model.
 
     Attributes:
         ttft_s: Seconds to the first token.
         pace: Tokens per second after it.
-        answers: How many answers say so; 0 for an assumption.
-        low: What a duration may be of the likely one, at the fast end.
-        high: At the slow end.
+        answers: Number of answers it is from; 0 for an assumption.
+        low: Ratio of a fast to the likely duration.
+        high: Ratio of a slow to the likely duration.
     """
 
     ttft_s: float
@@ -51,9 +51,9 @@ def tokens_factor(old: str, new: str) -> float:
 
 
 def timing_of(rows: Sequence[Past]) -> Timing | None:
-    """Return how fast these answers came; `None` where they do not say.
+    """Return the speed of these answers, if they tell it.
 
-    The range of durations is the 10th to the 90th percentile of the pace from five answers on.
+    From five answers on, the range is the 10th to the 90th percentile of the pace.
     """
     streamed = [
         (row.ttft_s, row.output_tokens / (row.api_s - row.ttft_s))
@@ -83,11 +83,11 @@ def quantile(ordered: Sequence[float], share: float) -> float:
 
 
 class Speeds:
-    """The timings of models.
+    """Speeds of models.
 
     Args:
-        rows: Answers that were measured.
-        time_factor: What a mock server takes of what is assumed; see `History`.
+        rows: Measured answers.
+        time_factor: Speed of a mock server relative to the assumption; see `History`.
     """
 
     def __init__(self, rows: Iterable[Past], time_factor: float = 1.0) -> None:
@@ -98,7 +98,7 @@ class Speeds:
         self._known = {model: found for model, each in by_model.items() if (found := timing_of(each))}
 
     def of(self, model: str) -> tuple[Timing, Basis, str]:
-        """Return the timing of a model, what it stands on, and that in words."""
+        """Return a model's speed, its basis, and words."""
         known = self._known.get(model)
         if known is not None:
             answers = "1 earlier answer" if known.answers == 1 else f"{known.answers} earlier answers"
@@ -113,10 +113,10 @@ class Speeds:
         return Timing(assumed.ttft_s * self._factor, assumed.pace / self._factor), "assumed", words + times
 
     def change(self, old: str, new: str) -> tuple[float, float, Timing, Basis, str]:
-        """Say how the speed changes with the model.
+        """Return the change of speed with the model.
 
         Returns:
-            The factor of the time to the first token, that of the pace, the new timing, the basis, and words.
+            Factor of the time to the first token, factor of the pace, new speed, basis, and words.
         """
         before, after = self._known.get(old), self._known.get(new)
         if before is not None and after is not None:

@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 
 class Pilot(NamedTuple):
-    """What a pilot was.
+    """Result of a pilot.
 
     Attributes:
-        agents: Who has an answer from it.
-        failed: Who was run and has none.
-        cost_usd: Dollars it cost; `None` where a price is unknown.
-        simulated: Whether its answers are simulated.
+        agents: Agents with an answer from it.
+        failed: Agents without one.
+        cost_usd: Its dollars; `None` if a price is unknown.
+        simulated: True if its answers are simulated.
     """
 
     agents: tuple[str, ...]
@@ -47,21 +47,21 @@ def with_pilot(rows: Sequence[Past], record: RunRecord | None) -> list[Past]:
 
 
 def pilot_agents(plan: Plan, held: Sequence[bool], count: int) -> list[str]:
-    """Choose the agents of a pilot: those that stand for the most others, and whose parents are known or in it too.
+    """Choose the agents of a pilot: the most representative ones whose parents are known or chosen too.
 
-    Agents of one group stand for each other, others for those of their model. Within a group the choice is spread, so
-    that not only its first items are tried.
+    Agents of one group represent each other, others represent those of their model. Within a group the choice is
+    spread, so that not only its first items are tried.
 
     Args:
         plan: The plan.
-        held: Per agent, whether its answer is there already. Those need no trial.
-        count: How many.
+        held: True per agent with an available answer, which needs no trial.
+        count: Number of agents.
 
     Returns:
-        Their names, at most `count`; fewer where the plan has no more.
+        Their names, at most `count`.
 
     Raises:
-        DeclarationError: The number is not an integer from 1.
+        DeclarationError: The number is not an integer >= 1.
     """
     if not isinstance(count, int) or count < 1:  # pyright: ignore[reportUnnecessaryIsInstance]
         raise must_be("The number of agents in a pilot", "an integer >= 1", count)

@@ -1,8 +1,8 @@
-"""The provider as a forecast takes it to be: rate limits, what responses say of them, and the prompt cache.
+"""The provider's model in forecasts: rate limits, headers about them, and the prompt cache.
 
 Source: the vendor's pages on rate limits (token buckets with continuous refill; a refused request uses nothing; cache
 reads do not count as input; output counts as it is produced) and on prompt caching (an entry can be read once the
-response that wrote it has begun; its life counts from the start of a request and each read starts it anew).
+response that wrote it has begun; its life counts from the start of a request and is renewed by each read).
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ class Refusal(NamedTuple):
     """A 429.
 
     Attributes:
-        retry_after_s: As the header says it, in whole seconds.
-        limit: What had no room.
+        retry_after_s: The header, in whole seconds.
+        limit: The exceeded limit.
     """
 
     retry_after_s: float
@@ -44,12 +44,13 @@ class Refusal(NamedTuple):
 
 
 class Outage(NamedTuple):
-    """When an endpoint cannot be reached, by default never.
+    """An outage of an endpoint; the default is none.
 
     Attributes:
-        from_s: From when on, in seconds since the run began.
-        until_s: Until when.
-        bills_all: Whether what is cut is billed to its end, as at a provider that goes on; else what had come of it.
+        from_s: Its start, in seconds since the run began.
+        until_s: Its end.
+        bills_all: True if aborted requests are billed to their end, as by a provider that goes on; otherwise up to the
+            outage.
     """
 
     from_s: float = math.inf
@@ -57,23 +58,23 @@ class Outage(NamedTuple):
     bills_all: bool = False
 
     def holds(self, now: float) -> bool:
-        """Tell whether it cannot be reached now."""
+        """Return True if the endpoint is unreachable now."""
         return self.from_s <= now < self.until_s
 
     def cut_s(self, began_s: float) -> float:
-        """Return when a connection made at a time before it breaks; infinite for one that was made after it."""
+        """Return when a connection made at a time breaks; infinite if it was made after the start."""
         return self.from_s if began_s < self.from_s else math.inf
 
 
 class Provider:
-    """Admits requests, bills their input, and says what is left.
+    """Admits requests, bills their input, and reports limits.
 
     Args:
-        ceilings: The limits by model class; a class that is not in it has none.
-        warm: The cache entries that are there when the run begins.
-        lives: How long each entry lives; five minutes where it says nothing.
-        outage: When it cannot be reached.
-        refusal_s: How long a 429 takes to come.
+        ceilings: Limits by model class; other classes have none.
+        warm: Cache entries at the start of the run.
+        lives: Lifetime of each entry; default five minutes.
+        outage: Its outage.
+        refusal_s: Seconds until a 429 arrives.
     """
 
     def __init__(
@@ -92,7 +93,7 @@ class Provider:
         self._until_s = {entry: self._life_s(entry) for entry in self._usable_s}
 
     def limits(self, pool: str) -> bool:
-        """Tell whether a model class has limits."""
+        """Return True if a model class has limits."""
         return pool in self._pools
 
     def take(self, pool: str, tokens: int, now: float, entry: str | None = None, prefix: int = 0) -> Input | Refusal:
@@ -121,12 +122,12 @@ class Provider:
         return billed
 
     def began(self, pool: str, answer: tuple[float, float, int], entry: str | None, sent_s: float) -> None:
-        """Take in that an answer begins.
+        """Record the start of an answer.
 
         Args:
-            pool: Its model's class.
-            answer: When it begins, when it ends, and its tokens.
-            entry: The cache entry it wrote; `None` where it wrote none.
+            pool: Its model class.
+            answer: Its start, end and tokens.
+            entry: The cache entry it wrote, if any.
             sent_s: When its request arrived.
         """
         limited = self._pools.get(pool)
@@ -140,7 +141,7 @@ class Provider:
         return LIFE_S[self._lives.get(entry, "5m")]
 
     def readings(self, pool: str, now: float) -> Readings:
-        """Return what the response to a request that arrived now says of the limits."""
+        """Return the rate limit headers for a request that arrives now."""
         limited = self._pools.get(pool)
         return NO_READINGS if limited is None else limited.readings(now)
 
@@ -189,7 +190,7 @@ class _Output:
         heappush(self._ends, (ends_s, pace))
 
     def turn(self, now: float) -> None:
-        """Count what was produced and what flowed in until now."""
+        """Update production and refill up to now."""
         ends = self._ends
         while ends and ends[0][0] <= now:
             ends_s, pace = heappop(ends)
@@ -233,7 +234,7 @@ class _Pool:
             self._output.produce(begins_s, ends_s, tokens)
 
     def readings(self, now: float) -> Readings:
-        """Return what is announced, as coarse as headers have it."""
+        """Return the announced state, as coarse as headers are."""
         if self._output is not None:
             self._output.turn(now)
         found: dict[Dimension, Reading] = {}

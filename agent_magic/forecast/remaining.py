@@ -27,7 +27,7 @@ Span = tuple[float, float]
 
 
 class Usual(NamedTuple):
-    """What an answer usually takes, in seconds: the lower quartile, the mean, the upper quartile."""
+    """Usual seconds of an answer: lower quartile, mean, upper quartile."""
 
     low: float
     mean: float
@@ -35,26 +35,24 @@ class Usual(NamedTuple):
 
 
 def remaining(record: RunRecord, now_s: float, history: History, concurrency: int) -> Span | None:
-    """Estimate how many more seconds a run takes.
+    """Estimate the remaining seconds of a run.
 
-    An agent's answer is expected to take between the lower and the upper quartile of the complete answers that its
-    declaration has had for other items in this run, or else of its last answers; or half to twice as long as its
-    `expect`, times what steps of its kind took over theirs; or as long as answers of its model. The rest of the run
-    takes at least its longest path, and at least all its work divided by how many requests go at once; the upper end
-    adds both, which no order of starting exceeds. Of many answers the fast ones make up for the slow: their work is the
-    sum of means, give or take the root of the summed squares of half the quartile ranges. The sum of quartiles was
-    tried and lost: of 300 labels it left a factor of three between the ends.
+    An agent's answer is expected between the lower and upper quartile of complete answers of its declaration's other
+    items in this run, or of its own last answers; or at half to twice its `expect`, corrected by its kind in this run;
+    or like answers of its model. The rest of the run takes at least its longest path, and at least all its work divided
+    by the concurrency; the upper end adds both, which no order of starts exceeds. Over many answers fast ones
+    compensate slow ones: their work is the sum of means, plus or minus the root of the summed squares of half the
+    quartile ranges. The sum of quartiles was tried and lost: for 300 labels, the ends differed by a factor of three.
     Source of that bound: R. L. Graham, Bounds on Multiprocessing Timing Anomalies, 1969.
 
     Args:
         record: The run.
         now_s: Seconds since it began.
         history: Earlier answers.
-        concurrency: The most requests under way at once.
+        concurrency: Maximum requests at once.
 
     Returns:
-        The least and the most seconds, or `None` where nothing is known of an agent that is still to run, or the run
-        is over.
+        The fewest and most seconds, or `None` if nothing is known about a remaining agent, or the run is over.
     """
     if record.ended_s is not None:
         return None
@@ -79,7 +77,7 @@ def remaining(record: RunRecord, now_s: float, history: History, concurrency: in
 
 
 def _longest(record: RunRecord, left: Mapping[int, float]) -> float:
-    """Return the length of the longest path of what is left."""
+    """Return the length of the longest remaining path."""
     return max(record.plan.dag.remaining([left.get(agent, 0.0) for agent in range(len(record.results))]), default=0.0)
 
 
@@ -99,7 +97,7 @@ def _own_seconds(record: RunRecord) -> dict[tuple[str, str], list[float]]:
 
 
 def _declared(record: RunRecord) -> dict[int, Usual]:
-    """Return what steps with `expect` take: that, times what those of their kind took over what they declared."""
+    """Return durations of steps with `expect`, corrected by the actual durations of their kind."""
     expects = {number: one.expect for number, one in enumerate(record.plan.agents) if one.expect is not None}
     if not expects:
         return {}
@@ -123,7 +121,7 @@ def _usual(
     *,
     simulated: bool,
 ) -> Usual | None:
-    """Return what an agent's answers take; `None` where too few are known."""
+    """Return the usual duration of an agent's answers; `None` if too few are known."""
     alike = own.get((group, result.model), []) if group else []
     if len(alike) >= LEAST_ROWS:
         return _spread(alike)
@@ -149,7 +147,7 @@ def _spread(taken: Sequence[float]) -> Usual:
 
 
 def _left(result: AgentResult, usual: Usual, now_s: float) -> Usual:
-    """Take off what an agent under way has behind it. One that is late has a tenth of its usual time left."""
+    """Return the rest of a running agent's duration: a late one has a tenth of its usual time left."""
     if result.status != "running":
         return usual
     gone = now_s - (result.calls if result.is_task else result.attempts)[-1].started_s

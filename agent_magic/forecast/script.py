@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 
 
 class Scripts:
-    """The attempts to come of each agent, in stages: another model begins the next one.
+    """Future attempts of each agent in stages; each further model begins one.
 
-    Whoever answers and whoever asks read the same scripts, so both know of which model an attempt is.
+    The modelled service and requests read the same scripts, so both know the model of an attempt.
 
     Args:
-        works: Per agent, what it will do; `None` for one that is left out.
+        works: Work per agent; `None` if left out.
     """
 
     def __init__(self, works: Sequence[Work | None]) -> None:
@@ -32,7 +32,7 @@ class Scripts:
         self._place = [0] * len(works)
 
     def work(self, step: int) -> Work:
-        """Return what an agent will do."""
+        """Return the work of an agent."""
         work = self._works[step]
         if work is None:
             raise RuntimeError(f"agent {step} was left out")
@@ -72,11 +72,11 @@ class Scripts:
         return self.tries(step)[0].pool or self.work(step).pool
 
     def has_moved(self, step: int) -> bool:
-        """Tell whether an agent asks another model than at first."""
+        """Return True if an agent has changed its model."""
         return self._stage[step] > 0
 
     def may_move(self, step: int) -> bool:
-        """Tell whether attempts by another model follow."""
+        """Return True if attempts of another model follow."""
         return self._stage[step] + 1 < len(self._stages.get(step, ()))
 
     def move(self, step: int) -> None:

@@ -1,7 +1,8 @@
-"""Who answers in a forecast: the modelled work of each agent, behind the modelled provider's limits and cache."""
+"""The provider in a forecast: the modelled work of each agent, behind the modelled provider's limits and cache."""
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -21,12 +22,13 @@ from agent_magic.forecast.evidence import CONTINUES
 from agent_magic.forecast.provider import Input, Outage, Provider, Refusal
 from agent_magic.forecast.script import Scripts
 from agent_magic.forecast.terms import facts_of
-from agent_magic.forecast.virtual import NEVER, Flight, VirtualDriver
+from agent_magic.forecast.virtual import NEVER, Flight, Served, VirtualDriver
+from agent_magic.measure.server import At, Needs, Serving, limit_of
 from agent_magic.record.answer import ESCALATED, NOT_BILLED, NOTHING_USED, PAUSED, TOOL_USE, Answer, Price, Usage
 from agent_magic.record.prices import of_batch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Hashable, Mapping, Sequence
 
     from agent_magic.declare.flow import Flow, Left
     from agent_magic.declare.plan import Plan
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
     from agent_magic.engine.pacing.pacer import Pacer
     from agent_magic.engine.policy import Policy
     from agent_magic.forecast.work import Try, Work
+    from agent_magic.measure.server import Server
     from agent_magic.record.prices import Prices
     from agent_magic.record.request import Request, Ttl
     from agent_magic.record.results import RunRecord
@@ -49,16 +52,30 @@ NOTHING: Final = Worst(0.0, 0)
 CALLED: Final = Result("succeeded", source="forecast")
 LEFT_OUT: Final = "left out of this forecast"
 NO_CONNECTION, BROKEN = "There is no connection.", "The connection broke."
-"""What is said of a request in an outage."""
+"""Errors of requests in an outage."""
+
+
+class Played(NamedTuple):
+    """Result of a run on virtual time, beside its record.
+
+    Attributes:
+        peak: Maximum requests at once.
+        most: The same by endpoint and model class.
+        limited_by: The server's limit, see `limit_of`; empty for none.
+    """
+
+    peak: int
+    most: Mapping[At, int]
+    limited_by: str = ""
 
 
 class Pricing:
-    """Prices tokens, each sum once.
+    """Prices tokens, with a cache of sums.
 
     Args:
-        prices: What tokens cost.
-        costs: Sums that are known already; new ones are added.
-        recorded: Whether an attempt that repeats a recorded one costs what that did.
+        prices: Token prices.
+        costs: The cache.
+        recorded: True if a repeated recorded attempt keeps its cost.
     """
 
     def __init__(
@@ -72,7 +89,7 @@ class Pricing:
         self._costs: dict[tuple[object, ...], Price] = {} if costs is None else costs
 
     def of(self, model: str, usage: Usage | None) -> Price:
-        """Return what tokens of a model cost. None cost nothing, whatever the price."""
+        """Return the cost of a model's tokens. No tokens cost nothing, whatever the price."""
         if usage is None:
             return self._prices.of(model, None)
         if usage.output_tokens == 0 == usage.total_input_tokens:
@@ -94,12 +111,12 @@ class Pricing:
 
 
 class RecordedChoices:
-    """Leaves out what a recorded run left out.
+    """Leaves out the steps that a recorded run left out.
 
     Args:
-        flow: The conditions of its plan.
-        left: The steps, and why.
-        works: Per step, what it will do; `None` for one that did nothing, and does not begin ahead of its condition.
+        flow: Conditions of its plan.
+        left: The steps with reasons.
+        works: Work per step; `None` for a step without any that does not begin ahead of its condition.
     """
 
     def __init__(self, flow: Flow, left: Mapping[int, Left], works: Sequence[Work | None]) -> None:
@@ -109,18 +126,18 @@ class RecordedChoices:
 
     @classmethod
     def of(cls, plan: Plan, left: Mapping[int, Left], works: Sequence[Work | None]) -> RecordedChoices | None:
-        """Return them for a plan; `None` where it has no conditions."""
+        """Return the choices of a plan; `None` without conditions."""
         return None if plan.flow is None else cls(plan.flow, left, works)
 
     def choose(self, step: int, left: Mapping[int, Left]) -> Left | None:
-        """Return why a step did not run; `None` where it did."""
+        """Return why a step did not run; `None` if it did."""
         return self._flow.follows(step, left) or self._left.get(step)
 
 
 class _Flight(Flight):
     """A modelled request under way."""
 
-    __slots__ = ("attempt", "billed", "by_batch", "lost", "provider", "readings", "refusal")
+    __slots__ = ("at", "attempt", "billed", "by_batch", "lost", "provider", "readings", "refusal")
 
     def __init__(self, step: int, started_s: float, attempt: Try, *, by_batch: bool) -> None:
         first_s = None if attempt.first_s is None else started_s + attempt.first_s
@@ -131,15 +148,29 @@ class _Flight(Flight):
         self.refusal: Refusal | None = None
         self.readings: Readings = NO_READINGS
         self.lost: Unreachable | None = None
+        self.at: At | None = None
 
     def lose(self, at_s: float, why: str, *, sent: bool) -> None:
         """Have the connection break at a time, or not come about."""
         self.lost, self.until_s = Unreachable(why, sent=sent), at_s
-        if self.first_s is not None and self.first_s >= at_s:
+        if self.server is None and self.first_s is not None and self.first_s >= at_s:
             self.first_s = None
+
+    def serve(self, server: Served) -> None:
+        """Have it served beside others: when it begins and ends, what runs beside it decides."""
+        before_s = self.attempt.first_s or 0.0
+        self.server, self.needs = server, Needs(before_s, max(0.0, self.attempt.takes_s - before_s))
+        self.first_s = None if self.first_s is None else NEVER
+        self.until_s = NEVER
+
+    def completed(self, now: float) -> None:
+        """Record that it came to its end before the connection would have broken."""
+        self.until_s, self.lost = now, None
 
     def share(self, now: float) -> float:
         """Return how much of the answer has come."""
+        if self.server is not None:
+            return 1.0 - self.server.left(self, now)
         if (ends_s := self.started_s + self.attempt.takes_s) == NEVER:
             return 1.0  # what had come is what was recorded
         if self.first_s is None or ends_s <= self.first_s:
@@ -155,16 +186,20 @@ class _ByBatch(NamedTuple):
 
 
 class ModelledService:
-    """Answers as the works say, as far as the modelled provider lets it.
+    """Answers according to the works, within the limits of the modelled provider.
 
     Args:
-        scripts: Per agent, what it will do.
-        providers: Admit requests, and bill their input: by endpoint, one without a name where there is one.
-        entries: Per agent, the cache entry it asks for; `None` asks for none.
-        price: What tokens cost.
-        max_attempts: The most attempts of an agent.
-        by_batch: Which requests go by batch, and how long that takes.
-        endpoint: Says to which endpoint the request of a step goes.
+        scripts: Work per agent.
+        providers: Admit requests and bill their input, by endpoint; the empty name if there is only one.
+        entries: Cache entry per agent, if any.
+        price: Token prices.
+        max_attempts: Maximum attempts per agent.
+        by_batch: Batched requests and their seconds.
+        endpoint: Returns the endpoint of a step's request.
+        servers: Server models by endpoint and model class; without one, a request takes as long as its attempt says.
+
+    Attributes:
+        most: Maximum requests at once, by endpoint and model class.
     """
 
     abort_s = 0.0
@@ -178,7 +213,9 @@ class ModelledService:
         max_attempts: int,
         by_batch: _ByBatch,
         endpoint: Callable[[int], str],
+        servers: Mapping[At, Served] = MappingProxyType({}),
     ) -> None:
+        self._servers, self._under_way, self.most = servers, Counter[At](), dict[At, int]()
         self._scripts, self._providers, self._entries, self._price = scripts, providers, entries, price
         self._endpoint, self._only = endpoint, next(iter(providers.values())) if len(providers) == 1 else None
         self._max_attempts, self._by_batch = max_attempts, by_batch
@@ -192,7 +229,7 @@ class ModelledService:
         return self._scripts.next(step).local_s
 
     def count(self, request: Request) -> int | None:
-        """Count nothing: what a request has is known here."""
+        """Count nothing: the input of each request is known."""
         del request
         return None
 
@@ -222,18 +259,30 @@ class ModelledService:
             else:
                 flight.billed = billed
         flight.readings = provider.readings(pool, now)
+        if flight.refusal is None and attempt.is_worked_on:
+            at = flight.at = "" if self._only else self._endpoint(step), pool
+            count = self._under_way[at] = self._under_way[at] + 1
+            if count > self.most.get(at, 0):
+                self.most[at] = count
+            if self._servers and (server := self._servers.get(at)) is not None:
+                flight.serve(server)
         if (cut_s := provider.outage.cut_s(now)) < flight.until_s:
             flight.lose(cut_s, BROKEN, sent=True)
         return flight
 
+    def _over(self, flight: _Flight) -> None:
+        if flight.at is not None:
+            self._under_way[flight.at] -= 1
+
     def begin(self, flight: _Flight, now: float) -> tuple[int, Readings]:
-        """Begin a reply: what it says of limits is here, and what it wrote to the cache can be read."""
+        """Begin a reply, with rate limit headers; its cache entry can now be read."""
         self._opened(flight, now)
         return flight.attempt.status or OK, flight.readings
 
     def end(self, flight: _Flight, now: float) -> Outcome:
         """End a request as its attempt says."""
         attempt, step = flight.attempt, flight.step
+        self._over(flight)
         if flight.lost is not None:
             return self._lost(flight, flight.lost, now)
         if flight.refusal is not None:
@@ -269,7 +318,8 @@ class ModelledService:
         return attempt.takes_s, CALLED._replace(status="failed", error=why, kind=kind, attempts=most)
 
     def abort(self, flight: _Flight, now: float) -> Outcome:
-        """Cut a request: what had arrived of it is billed."""
+        """Abort a request: its received part is billed."""
+        self._over(flight)
         if flight.attempt.cut_s == now - flight.started_s:  # as when it was recorded
             usage = flight.attempt.usage or Usage()
         else:
@@ -285,7 +335,8 @@ class ModelledService:
             made = round(made * flight.share(flight.until_s))
         provider = flight.provider or self._only
         if provider is not None:
-            provider.began(self._scripts.pool(flight.step), (now, flight.until_s, made), entry, flight.started_s)
+            until_s = flight.until_s if flight.server is None else flight.server.until_s(flight, now)
+            provider.began(self._scripts.pool(flight.step), (now, until_s, made), entry, flight.started_s)
 
     def _lost(self, flight: _Flight, error: Unreachable, now: float) -> Outcome:
         """Break a connection, or say that there was none."""
@@ -309,23 +360,24 @@ class ModelledService:
         return Outcome(None, failure, TOO_MANY_REQUESTS, NOTHING_USED, None, "", flight.readings, NOT_BILLED)
 
     def _price_of(self, attempt: Try, usage: Usage) -> Price | None:
-        """Return what was paid for a recorded attempt; the engine prices any other."""
+        """Return the price of a recorded attempt; the engine prices others."""
         return attempt.price if self._price.recorded and usage is attempt.usage else None
 
 
 class ModelledRequests(WithoutCalls):
-    """What the requests of a forecast use.
+    """Writes and bounds the requests of a forecast.
 
     Args:
-        works: What the agents do; `None` for one that is left out.
-        scripts: Where each is in it.
-        requests: What each asks.
-        prefixes: Who shares a context with whom; `None` shares none.
-        price: What tokens cost; `None` where nothing counts dollars or tokens.
-        held: The agents whose answers are there already.
+        works: Work per agent; `None` if left out.
+        scripts: Position of each agent in its work.
+        requests: Request per agent.
+        prefixes: Agents with shared contexts, if any.
+        price: Token prices; `None` if nothing counts dollars or tokens.
+        held: Agents whose answers are available.
+        same: First identical step per agent; `None` if it shares no answer.
         plan: The plan.
-        left: The steps that were left out, and why.
-        batching: Decides which go by batch; `None` sends none so.
+        left: Left-out steps with reasons.
+        batching: Decides which requests are batched, if any.
     """
 
     def __init__(  # noqa: PLR0913 - all that a request stands on
@@ -337,6 +389,7 @@ class ModelledRequests(WithoutCalls):
         prefixes: Prefixes | None,
         price: Pricing | None,
         held: frozenset[int],
+        same: Sequence[int | None],
         *,
         plan: Plan,
         left: Mapping[int, Left],
@@ -346,6 +399,7 @@ class ModelledRequests(WithoutCalls):
         self.batching = batching
         self.falls_back = any(one.fallback for one in plan.agents)
         self._requests, self.prefixes, self._price, self._held = requests, prefixes, price, held
+        self._same = same
         self._plan = plan
         self.models, self.limit_classes = [request.model for request in requests], list(limit_classes)
         self._scripts = scripts
@@ -362,12 +416,19 @@ class ModelledRequests(WithoutCalls):
         self._called: dict[int, int] = {}  # how many turns with calls each agent has had
 
     def write(self, step: int) -> Request:
-        """Return what the agent asks."""
+        """Return the agent's request."""
         request = self._requests[step]
         return request if request.model == self.models[step] else request._replace(model=self.models[step])
 
+    def identity(self, step: int) -> Hashable:
+        """Return a key of the agent's first request, or `None` if its answer is available or not shared."""
+        if not self._same or self._same[step] is None or step in self._held:
+            return None
+        work, request = self._scripts.work(step), self._requests[step]
+        return self._same[step], work.model, request.effort, work.max_tokens, work.need
+
     def _ask_now(self, step: int) -> None:
-        """Ask the model whose attempts come next."""
+        """Switch to the model of the next attempts."""
         self.models[step], self.limit_classes[step] = self._scripts.model(step), self._scripts.pool(step)
         for by_batch in (False, True):
             self._needs.pop((step, by_batch), None)
@@ -385,7 +446,7 @@ class ModelledRequests(WithoutCalls):
         self._ask_now(step)
 
     def need(self, step: int) -> Need:
-        """Return what an agent's request will use."""
+        """Return the needs of an agent's request."""
         found = self._needs.get((step, self._goes_by_batch(step)))
         if found is None:
             worst, least = NOTHING, None
@@ -415,7 +476,7 @@ class ModelledRequests(WithoutCalls):
     def counted(self, step: int, tokens: int | None) -> None:
         """Do nothing: nothing is counted."""
 
-    def used(self, step: int, usage: Usage) -> None:
+    def used(self, step: int, usage: Usage, model: str) -> None:
         """Do nothing: bounds are known."""
 
     def fault(self, step: int, answer: Answer) -> Escalated | None:
@@ -447,7 +508,7 @@ class ModelledRequests(WithoutCalls):
         return Need(self.models[step], work.need, work.max_tokens, worst, free=free, shared_tokens=shared, least=least)
 
     def _worst(self, step: int, price: Pricing, size: int) -> Worst:
-        """Return what a request uses that fills its answer, as a live run reserves it."""
+        """Return the use of a request with a full answer, as a live run reserves it."""
         work = self._scripts.work(step)
         ttl = None if self.prefixes is None else self.prefixes.ttl(step)
         written = 0 if ttl is None else min(size, work.context_size)
@@ -464,7 +525,7 @@ class ModelledRequests(WithoutCalls):
 
 
 def _usage_of(attempt: Try, billed: Input | None, share: float = 1.0) -> Usage:
-    """Return the tokens of an attempt: those recorded where it is billed as it was."""
+    """Return the tokens of an attempt, the recorded ones if it is billed in the same way."""
     if billed is None or attempt.output_tokens is None:
         return attempt.usage or Usage()
     made = round(attempt.output_tokens * share)
@@ -500,29 +561,33 @@ def play(  # noqa: PLR0913 - all that a run stands on
     pacer: Pacer | None,
     key: Key | None,
     held: frozenset[int] = frozenset(),
+    same: Sequence[int | None] = (),
     refusal_s: float = 0.0,
     left: Mapping[int, Left] = MappingProxyType({}),
     batch_s: float = BATCH_S,
     outages: Mapping[str, Outage] = MappingProxyType({}),
-) -> int:
-    """Turn the engine through modelled work, on virtual time. Returns the most that was under way at once.
+    servers: Mapping[At, Server] = MappingProxyType({}),
+) -> Played:
+    """Run the engine on modelled work in virtual time.
 
     Args:
-        record: Grows with what happens.
-        terms: The limits that the provider keeps, its models, the seconds of work by which agents take turns.
+        record: Receives the events.
+        terms: Limits of the provider, its models, and expected work for the order of agents.
         policy: How to run.
-        works: Per agent, what it does; `None` leaves it out.
-        requests: Per agent, what it asks.
-        price: What tokens cost.
-        timeouts_s: Per agent, seconds to its deadline.
-        cached_by: Per agent, the seconds by which the run chooses how long a context is cached.
+        works: Work per agent; `None` leaves it out.
+        requests: Request per agent.
+        price: Token prices.
+        timeouts_s: Seconds to the deadline per agent.
+        cached_by: Expected seconds per agent, for the choice of cache lifetimes.
         pacer: Keeps the limits.
-        key: Whether the provider has accepted the key.
-        held: The agents whose answers are there already.
-        refusal_s: How long a 429 takes to come.
-        left: The steps that are left out while it runs, as a recorded run decided.
-        batch_s: How long a batch takes of which nothing was recorded.
-        outages: When endpoints cannot be reached, by name; all of them where the name is empty.
+        key: True once the provider has accepted the key.
+        held: Agents whose answers are available.
+        same: First identical step per agent; see `agent_magic.engine.identical`.
+        refusal_s: Seconds until a 429 arrives.
+        left: Steps that a recorded run left out.
+        batch_s: Seconds of a batch that was not recorded.
+        outages: Outages of endpoints by name; the empty name is all of them.
+        servers: Server models by endpoint and model class. The works are then the needs of each request alone.
     """
     batching = batching_of(record.plan, policy)
     alone = held.union(() if batching is None else batching.steps)
@@ -532,7 +597,8 @@ def play(  # noqa: PLR0913 - all that a run stands on
     warm = [name for name, work in zip(entries, works, strict=True) if name and work is not None and work.warm]
     classes, scripts = [facts_of(terms, one.model).limit_class for one in requests], Scripts(works)
     counted = price if any((policy.budget_usd, policy.budget_tokens, policy.max_usd_per_min)) else None
-    given = works, scripts, requests, classes, prefixes, counted, held
+    record.same = tuple(same) or None
+    given = works, scripts, requests, classes, prefixes, counted, held, same
     asked = ModelledRequests(*given, plan=record.plan, left=left, batching=batching)
     shared: dict[str, Any] = {"dag": record.dag, "pacer": pacer, "key": key, "work_s": terms.work_s}
     engine = Engine(record, policy, asked, timeouts_s=timeouts_s, price=price.of, **shared)
@@ -542,11 +608,13 @@ def play(  # noqa: PLR0913 - all that a run stands on
         name: Provider(limits, warm, lives, outages.get(name, everywhere), **known) for name, limits in apart.items()
     }
     more = policy.max_attempts, _ByBatch(batching, batch_s), engine.endpoint
-    driver = VirtualDriver(engine, ModelledService(scripts, providers, entries, price, *more))
+    at_work: dict[At, Served] = {at: Serving(one) for at, one in servers.items()}
+    service = ModelledService(scripts, providers, entries, price, *more, at_work)
+    driver = VirtualDriver(engine, service)
     for agent in (agent for agent, work in enumerate(works) if work is None and agent not in left):
         engine.leave_out(agent, LEFT_OUT)
     driver.run()
-    return driver.peak
+    return Played(driver.peak, service.most, limit_of(at_work.values()))
 
 
 def _groups_of(
@@ -557,15 +625,15 @@ def _groups_of(
     work_s: Sequence[float] | None,
     terms: Terms,
 ) -> tuple[list[str | None] | None, dict[str, Ttl]]:
-    """Name the shared context each agent asks to be cached, and for how long each lives; `None` where none is.
+    """Return the cached context of each agent, and the lifetime of each; `None` without any.
 
     Args:
-        works: What the agents do; `None` for one that is left out.
-        record: What is run.
-        alone: The agents that share nothing: those whose answers are there already, and those that go by batch.
+        works: Work per agent; `None` if left out.
+        record: The run.
+        alone: Agents that share nothing: available answers and batched requests.
         policy: How to run.
-        work_s: Per agent, expected seconds of work; `None` is unknown.
-        terms: What the provider said of models.
+        work_s: Expected seconds of work per agent; `None` if unknown.
+        terms: The provider's facts about models.
     """
     contexts = [None if one in alone else prefix_of(record.plan, one) for one in range(len(record.plan))]
     used = [

@@ -1,4 +1,4 @@
-"""Real runs at several concurrencies, beside what the first of them would have forecast."""
+"""Real runs at several concurrencies, beside forecasts from the first of them."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from agent_magic.declare.units import plural, seconds
 from agent_magic.errors import DeclarationError, shown_value
 from agent_magic.measure.frames import make_frame
 from agent_magic.measure.metrics import summarize
+from agent_magic.record.display import Shown
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -37,7 +38,7 @@ SWEEP: Mapping[str, str] = {
 
 
 class Forecastable(Protocol):
-    """Whatever has a record and can be asked what it would have taken: a run."""
+    """A run with a record and what-ifs."""
 
     @property
     def record(self) -> RunRecord:
@@ -53,7 +54,7 @@ R = TypeVar("R", bound=Forecastable)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Sweep(Generic[R]):
+class Sweep(Shown, Generic[R]):
     """Real runs of one plan, one per concurrency.
 
     Attributes:
@@ -71,11 +72,11 @@ class Sweep(Generic[R]):
 def sweep_frame(
     records: Sequence[RunRecord], concurrency: Sequence[int], forecast_s: Sequence[float | None]
 ) -> pd.DataFrame:
-    """Put measured runs beside their forecasts. One row per run, in the order they were made.
+    """Compare measured runs with their forecasts. One row per run, in order.
 
-    Columns are `SWEEP`: `forecast_s` from the durations of the first run, under this run's concurrency; `wall_error` is
-    `forecast_s / wall_s - 1`, and holds what the provider did differently from run to run; `speedup` is the measured
-    wall time at concurrency 1 over this one's, `NA` where 1 was not among them.
+    Columns are `SWEEP`: `forecast_s` from the durations of the first run under this run's concurrency; `wall_error` is
+    `forecast_s / wall_s - 1`, which includes the provider's variation between runs; `speedup` is the measured wall time
+    at concurrency 1 over this one's, `NA` without a run at 1.
     """
     summaries = [summarize(record) for record in records]
     slow_s = next((one.wall_s for one, slots in zip(summaries, concurrency, strict=True) if slots == 1), None)
@@ -93,7 +94,7 @@ def sweep_frame(
 
 
 def _verdict(summaries: Sequence[Summary], concurrency: Sequence[int]) -> str:
-    """Say in a line what was run, and which run was the fastest."""
+    """Return a line about the runs and the fastest of them."""
     known = [(one.wall_s, place) for place, one in enumerate(summaries) if one.wall_s is not None]
     if not known:
         return f"{plural(len(summaries), 'run')}, none finished"

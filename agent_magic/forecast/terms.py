@@ -1,4 +1,4 @@
-"""Under which policy and limits a record was made, as far as it says."""
+"""Policy and limits of a record, as far as known."""
 
 from __future__ import annotations
 
@@ -22,28 +22,27 @@ OTHERS: Final = "*"
 
 
 def facts_of(terms: Terms | None, model: str) -> ModelFacts:
-    """Return what the provider of a run said of a model; of another one, what is known of it by its name."""
+    """Return a provider's facts about a model, from the run or else by the model's name."""
     known = None if terms is None else terms.models.get(model)
     return known or by_name.facts_of(model)
 
 
 def policy_of(record: RunRecord) -> tuple[Policy, tuple[str, ...]]:
-    """Return the policy of a recorded run, and in words what had to be concluded.
+    """Return the policy of a recorded run, and inferred parts in words.
 
-    A record that does not keep it, or keeps none that can be read, shows at least how many ran at once, and who waited
-    for a barrier or a slot.
+    A record without a readable policy still shows the concurrency, and waits for barriers and slots.
     """
     if record.terms is not None:
         with suppress(DeclarationError):  # a file of somebody else may say anything
-            return policy_from(record.terms.policy), ()
+            return policy_from({"identical": "each", **record.terms.policy}), ()  # as all runs were that say nothing
     attempts = record.attempts
     held = {one.held_by for one in attempts}
     most = max((one.number for one in attempts), default=1)
     peak = _peak(attempts)
     usual = Policy()
     concurrency = peak if "slot" in held else max(peak, usual.concurrency)
-    schedule = "layers" if "barrier" in held else "ready"
-    policy = Policy(concurrency, schedule, max_attempts=max(most, usual.max_attempts), seed=0)
+    schedule = "sequential" if "schedule" in held else "layers" if "barrier" in held else "ready"
+    policy = Policy(concurrency, schedule, max_attempts=max(most, usual.max_attempts), identical="each", seed=0)
     words = [f"its policy was not recorded: concurrency {concurrency}, schedule {schedule} follow from its times"]
     if held.intersection(DIMENSIONS):
         words.append("it waited for rate limits that were not recorded: none are modelled")
@@ -65,11 +64,11 @@ def _peak(attempts: Iterable[Attempt]) -> int:
 def ceilings_for(
     record: RunRecord, asked: Mapping[str, Limits] | None, pools: Iterable[str]
 ) -> tuple[Ceilings, tuple[str, ...]]:
-    """Return the limits that the provider of a forecast keeps, and what was assumed of them.
+    """Return the provider's limits in a forecast, and the assumptions about them.
 
     Args:
         record: The run.
-        asked: Other limits by model class, `*` for those not named; `None` is as recorded; empty is none.
+        asked: Other limits by model class, `*` for the rest; `None` as recorded; empty for none.
         pools: The model classes in use.
     """
     learned: Ceilings = record.terms.after if record.terms is not None else {}
@@ -99,6 +98,6 @@ def _ceilings(limits: Limits) -> dict[str, Ceiling]:
 
 
 def known_to(pacer: Pacer, record: RunRecord) -> None:
-    """Let a pacer know, at its time 0, what the run's pacer knew when the run began."""
+    """Initialise a pacer with the knowledge of the run's pacer at its start."""
     if record.terms is not None:
         pacer.recall(record.terms.before, record.terms.learned)

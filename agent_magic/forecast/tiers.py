@@ -57,7 +57,7 @@ class Tiers:
 
     Attributes:
         seconds_per_job: How long a job takes.
-        usd_per_job: Dollars of a job; `None` where not given.
+        usd_per_job: Dollars of a job; `None` if not given.
         rows: The rows of `frame`.
     """
 
@@ -67,7 +67,7 @@ class Tiers:
 
     @property
     def frame(self) -> pd.DataFrame:
-        """One row per rate; columns are `TIERS`. `workers` is 0 where one kernel does, `accounts` how many limits."""
+        """One row per rate; columns are `TIERS`. `workers` is 0 if one kernel does, `accounts` how many limits."""
         return make_frame(self.rows, TIERS)
 
     @property
@@ -146,15 +146,15 @@ def tiers(
         jobs_per_s: Jobs that come in a second, or several rates to compare.
         seconds_per_job: How long one takes, waiting included.
         requests: Requests of one job.
-        input_tokens: Input tokens of one job that were not read from the cache. What is not given is not known: then
+        input_tokens: Input tokens of one job that were not read from the cache. Values not given is not known: then
             the columns that need it are `NA`.
         output_tokens: Output tokens of one job.
         limits: The rate limits of one account: requests a minute, or `am.Limits`. Then `accounts` says how many such
-            limits it takes, and `limited_by` which one decides. Both are `NA` where the tokens a limit counts are not.
+            limits it takes, and `limited_by` which one decides. Both are `NA` if the tokens a limit counts are not.
         usd_per_job: Dollars of one job.
 
     Raises:
-        AgentMagicError: Something is no number from 0.
+        AgentMagicError: Something is not a number >= 0.
     """
     rates = [jobs_per_s] if isinstance(jobs_per_s, int | float) else list(jobs_per_s)
     tokens = {"input_tokens": input_tokens, "output_tokens": output_tokens}

@@ -1,10 +1,10 @@
-"""The engine on virtual time: what a run would take is turned by the code that runs it, from a heap in place of a loop.
+"""The engine on virtual time: the code of live runs on a heap instead of an event loop.
 
-A `VirtualClock` holds what will happen, in order of time. A `VirtualDriver` does for one engine what the live driver
-does on an event loop: it hands out requests, and reports what comes of them. Who answers is a `Service`: a model of the
-provider in forecasts, a scripted server in tests. Runs that share a clock share its time, as those of a session do.
+A `VirtualClock` orders future events. A `VirtualDriver` does for one engine what the live driver does on an event loop:
+it sends requests and reports outcomes. A `Service` answers: a model of the provider in forecasts, a scripted server in
+tests. Runs on one clock share its time, as those of a session do.
 
-Times are on the grid of `agent_magic.record.events`, as those of a live run are, so sums of them are exact.
+Times are on the grid of `agent_magic.record.events`, as in live runs, so sums are exact.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
 from agent_magic.engine.actions import Abort, Begin, Count, Done, Send, WakeAt
 from agent_magic.engine.contract import UNSENT
 from agent_magic.engine.run import CUT
+from agent_magic.measure.server import NO_NEEDS, Serving
 from agent_magic.record.events import TICKS_PER_S, on_grid
 
 if TYPE_CHECKING:
@@ -37,25 +38,34 @@ class Flight:
     """A request under way.
 
     Attributes:
-        step: Whose it is.
-        started_s: When it left.
-        first_s: When its reply begins; `None` where it begins and ends at once, or never.
-        until_s: When it ends; infinite where only a deadline ends it.
-        begun: Whether its reply has begun.
+        step: The step.
+        started_s: When it was sent.
+        first_s: When its reply begins; `None` if it begins and ends at once, or never; infinite if its server decides.
+        until_s: When it ends; infinite if only a deadline ends it.
+        begun: True once its reply has begun.
+        server: Decides when its reply begins and ends, beside other requests; `None` if both are known.
+        needs: Its needs at that server.
     """
 
-    __slots__ = ("begun", "first_s", "started_s", "step", "until_s")
+    __slots__ = ("begun", "first_s", "needs", "server", "started_s", "step", "until_s")
 
     def __init__(self, step: int, started_s: float, first_s: float | None, until_s: float) -> None:
         self.step, self.started_s, self.first_s, self.until_s = step, started_s, first_s, until_s
         self.begun = False
+        self.server: Served | None = None
+        self.needs = NO_NEEDS
+
+    def completed(self, now: float) -> None:
+        """Record that the server has served it to its end."""
+        self.until_s = now
 
 
+Served = Serving[Flight]
 F = TypeVar("F", bound=Flight)
 
 
 class Service(Protocol[F]):
-    """Whoever answers on virtual time."""
+    """Answers on virtual time."""
 
     @property
     def abort_s(self) -> float:
@@ -71,15 +81,15 @@ class Service(Protocol[F]):
         ...
 
     def begin(self, flight: F, now: float) -> tuple[int, Readings]:
-        """Begin a reply: return its status, and what it says of limits."""
+        """Begin a reply: return its status and rate limit headers."""
         ...
 
     def end(self, flight: F, now: float) -> Outcome:
-        """End a request: return what came of it."""
+        """End a request: return its outcome."""
         ...
 
     def abort(self, flight: F, now: float) -> Outcome:
-        """Cut a request: return what is left of it."""
+        """Abort a request: return its partial outcome."""
         ...
 
     def call(self, call: Call) -> tuple[float, Result]:
@@ -87,7 +97,7 @@ class Service(Protocol[F]):
         ...
 
     def count(self, request: Request) -> int | None:
-        """Count the input tokens of a request; `None` where it cannot be counted."""
+        """Count the input tokens of a request; `None` if impossible."""
         ...
 
 
@@ -109,7 +119,7 @@ class VirtualClock:
         heapq.heappush(self._heap, (at_s, rank, self._serial, what, args))
 
     def step(self) -> bool:
-        """Let the next thing happen; `False` where nothing is left."""
+        """Process the next event. Return False if there is none."""
         if not self._heap:
             return False
         self.now, _, _, what, args = heapq.heappop(self._heap)
@@ -123,14 +133,14 @@ class VirtualDriver(Generic[F]):
     Args:
         engine: Decides.
         service: Answers.
-        clock: The time, which other runs may share.
-        starts_s: When the run begins by that clock.
-        began_s: When that is by the clock of what runs share beyond it, such as a pacer that has learned before.
+        clock: The time, possibly shared with other runs.
+        starts_s: Start of the run on that clock.
+        began_s: The same on the clock of shared parts, such as a pacer with earlier knowledge.
 
     Attributes:
-        over: Whether the run is over.
-        peak: The most requests that were under way at once.
-        flights: The requests under way, by step.
+        over: True once the run has ended.
+        peak: Maximum requests at once.
+        flights: Open requests by step.
     """
 
     def __init__(
@@ -149,6 +159,7 @@ class VirtualDriver(Generic[F]):
         self._leaving: dict[int, int] = {}  # steps whose request is being written, each with the serial of its launch
         self._serial = 0
         self._alarm_s = NEVER
+        self._next_s: dict[Served, float] = {}  # when each server has something to say
 
     @property
     def now(self) -> float:
@@ -177,7 +188,7 @@ class VirtualDriver(Generic[F]):
         return True
 
     def do(self, actions: Sequence[Action]) -> None:
-        """Do what the engine said."""
+        """Do the engine's actions."""
         for action in actions:
             match action:
                 case Send(step):
@@ -233,10 +244,39 @@ class VirtualDriver(Generic[F]):
         del self._leaving[step]
         now = self.now
         flight = self.flights[step] = self.service.send(step, self.engine.send(step, now), now)
-        if flight.first_s is not None:
+        if flight.server is not None:
+            flight.server.join(flight, flight.needs, now)
+            self._expect(flight.server)
+        elif flight.first_s is not None:
             self._later(on_grid(flight.first_s), self.begin, flight)
         if flight.until_s < NEVER:
             self._later(on_grid(flight.until_s), self.end, flight)
+
+    def _expect(self, server: Served) -> None:
+        """Set when a server has something to say next: what runs beside a request has changed."""
+        next_s = server.next_s()
+        if next_s == NEVER:
+            self._next_s.pop(server, None)
+        elif (next_s := on_grid(next_s)) != self._next_s.get(server):
+            self._next_s[server] = next_s
+            self._later(next_s, self.served, server, next_s)
+
+    def served(self, server: Served, next_s: float) -> None:
+        """Let a server begin or end a reply, unless what runs beside it has changed since."""
+        if self._next_s.get(server) != next_s:
+            return
+        del self._next_s[server]
+        found, is_over = server.pop(next_s)
+        self._expect(server)
+        flight = self.flights.get(found.step)
+        if flight is None or flight is not found:
+            return
+        if is_over:
+            flight.completed(next_s)
+            self.end(flight)
+        elif flight.first_s is not None:
+            flight.first_s = next_s
+            self.begin(flight)
 
     def begin(self, flight: F) -> None:
         """Let a reply begin."""
@@ -254,6 +294,7 @@ class VirtualDriver(Generic[F]):
             return
         now = self.now
         outcome = self.service.end(flight, now)
+        self._let_go(flight, now)
         if not flight.begun and outcome.status is not None:
             self.do(self.engine.replied(flight.step, outcome.status, outcome.readings, now))
         del self.flights[flight.step]
@@ -263,7 +304,15 @@ class VirtualDriver(Generic[F]):
         """Let a request that was aborted be over."""
         if self.flights.get(flight.step) is flight:
             del self.flights[flight.step]
-            self.do(self.engine.ended(flight.step, self.service.abort(flight, self.now), self.now))
+            outcome = self.service.abort(flight, self.now)
+            self._let_go(flight, self.now)
+            self.do(self.engine.ended(flight.step, outcome, self.now))
+
+    def _let_go(self, flight: F, now: float) -> None:
+        """Free the place of a request at its server."""
+        if flight.server is not None:
+            flight.server.leave(flight, now)
+            self._expect(flight.server)
 
     def called(self, call: Call, result: Result) -> None:
         """Let a call end, unless it was cut before."""

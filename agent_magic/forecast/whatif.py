@@ -8,9 +8,9 @@ from dataclasses import replace
 from itertools import product
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
-from agent_magic.declare.agent import EFFORTS
 from agent_magic.declare.expansion import askers
 from agent_magic.declare.models import models_text
+from agent_magic.declare.options import AGENT, EFFORTS, SENT, check_option
 from agent_magic.declare.validation import check_integer, is_number, must_be
 from agent_magic.engine.pacing.limits import KINDS, Limits
 from agent_magic.engine.pacing.routing import as_route
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from agent_magic.engine.policy import Policy
     from agent_magic.forecast.calibration import Forecasts
-    from agent_magic.forecast.forecast import Forecast, Forecaster
+    from agent_magic.forecast.forecast import Answering, Forecast
     from agent_magic.record.results import RunRecord
 
 _MOST_COMPARED: Final = 300
@@ -67,10 +67,14 @@ NUMBERS: Final[Mapping[str, str]] = {
     "assumed": "string",
 }
 """The columns behind those of what was asked, and their dtypes."""
+ANSWERS: Final = "answers"
+"""The column that says what a row is of, where the run took answers from the ledger."""
+AS_IF: Final = "as if all were bought"
+"""What it says of a forecast: answers that were reused are asked again."""
 
 
 def whatif_frame(
-    forecaster: Forecaster,
+    forecaster: Answering,
     given: Mapping[str, Any],
     *,
     tell: Callable[[int, int], None] | None = None,
@@ -83,13 +87,44 @@ def whatif_frame(
     the run, `attrs["lacking"]` how many answers it lacks that a forecast has. `cost_multiple` is over the dollars of
     one agent that did the whole job; `NA` until that was measured.
 
+    Of a run that took answers from the ledger a column `answers` says what each row is of, since a forecast asks for
+    all of them: the last row is the run as it was, the one before it the same with all answers bought, which
+    `attrs["recorded"]` then has.
+
     Args:
         forecaster: The run.
         given: The arguments of `run.whatif`.
         tell: Told after each scenario how many are done, and of how many.
         log: Keeps each forecast, to compare it with a later run.
     """
-    return rows_frame(whatif_rows(forecaster, given, tell=tell, log=log), forecaster)
+    found = whatif_rows(forecaster, given, tell=tell, log=log)
+    if not reused(forecaster.record):
+        return rows_frame(found, forecaster)
+    as_it_was, all_bought = _compared_rows(forecaster)
+    rows = [*({**row, ANSWERS: AS_IF} for row in found.rows), all_bought, as_it_was]
+    frame = rows_frame(found._replace(rows=rows), forecaster)
+    frame.attrs["recorded"] = {name: all_bought[name] for name in ("wall_s", "cost_usd")}
+    frame.attrs["as_it_was"] = {name: as_it_was[name] for name in (ANSWERS, "wall_s", "cost_usd")}
+    return frame
+
+
+def _compared_rows(forecaster: Answering) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the row of a run as it was, and that of the same run if all of its answers were bought."""
+    asked = scenarios_of(forecaster, {})[0]
+    bought = {**_policy_row(forecaster, asked), **_number_row(forecaster.forecast(asked.scenario), forecaster)}
+    totals = summarize(forecaster.record)
+    numbers = {name: getattr(totals, name) for name in NUMBERS if hasattr(totals, name)}
+    alone = dict.fromkeys(("wall_low_s", "wall_high_s"), totals.wall_s)
+    alone |= dict.fromkeys(("cost_low_usd", "cost_high_usd"), totals.cost_usd)
+    none = {"cost_multiple": None, "limited_by": totals.limited_by or None, "basis": "measured", "assumed": None}
+    return {**bought, **numbers, **alone, **none, ANSWERS: reused(forecaster.record)}, {**bought, ANSWERS: AS_IF}
+
+
+def reused(record: RunRecord) -> str:
+    """Say how many answers of a run were bought before it; empty if none was."""
+    if not record.served:
+        return ""
+    return f"{sum(one.is_served and not one.is_shared for one in record.results):,} of {len(record.rows):,} reused"
 
 
 class Rows(NamedTuple):
@@ -97,7 +132,7 @@ class Rows(NamedTuple):
 
     Attributes:
         asked: The arguments that were given, in the order of `ARGUMENTS`.
-        rows: Per scenario a value for each of `ARGUMENTS` and `NUMBERS`; `None` is unknown.
+        rows: Per scenario a value for each of `ARGUMENTS` and `NUMBERS`; `None` means unknown.
     """
 
     asked: Sequence[str]
@@ -134,7 +169,7 @@ def recorded_models(record: RunRecord, apart: Container[str] = ()) -> str:
 
 
 def whatif_rows(
-    forecaster: Forecaster,
+    forecaster: Answering,
     given: Mapping[str, Any],
     *,
     tell: Callable[[int, int], None] | None = None,
@@ -160,7 +195,7 @@ def whatif_rows(
     return Rows([name for name in ARGUMENTS if given.get(name) is not None], rows)
 
 
-def forecast_one(forecaster: Forecaster, policy: Policy | None, changes: Mapping[str, Any]) -> Forecast:
+def forecast_one(forecaster: Answering, policy: Policy | None, changes: Mapping[str, Any]) -> Forecast:
     """Forecast one combination, as a value.
 
     Args:
@@ -177,22 +212,24 @@ def forecast_one(forecaster: Forecaster, policy: Policy | None, changes: Mapping
     return forecaster.forecast(asked[0].scenario)
 
 
-def rows_frame(found: Rows, forecaster: Forecaster) -> pd.DataFrame:
+def rows_frame(found: Rows, forecaster: Answering) -> pd.DataFrame:
     """Return scenarios as the frame that `whatif_frame` describes."""
     (asked, rows), record = found, forecaster.record
-    summary = summarize(record)
+    summary = forecaster.totals
     dtypes = {name: ASKED.get(name) or _dtype([row[name] for row in rows]) for name in asked}
     unchanged = {name: rows[0][name] for name in ARGUMENTS if name not in asked and rows[0][name] is not None}
+    answers = {ANSWERS: "string"} if rows and ANSWERS in rows[0] else {}
     return make_frame(
         rows,
-        {**dtypes, **NUMBERS},
+        {**dtypes, **answers, **NUMBERS},
         run=record.uid,
         plan=record.plan.name,
         source="forecast",
         simulated=forecaster.evidence.simulated,
+        subject=forecaster.subject,
         unchanged=unchanged,
         recorded={"wall_s": summary.wall_s, "cost_usd": summary.cost_usd},
-        lacking=summary.agents - summary.succeeded - summary.capped - summary.left_out,
+        lacking=summary.steps - summary.succeeded - summary.capped - summary.left_out,
     )
 
 
@@ -203,7 +240,7 @@ def _dtype(values: list[Any]) -> str:
     return "Float64" if kinds <= {int, float} else "object"
 
 
-def _policy_row(forecaster: Forecaster, asked: Asked) -> dict[str, Any]:
+def _policy_row(forecaster: Answering, asked: Asked) -> dict[str, Any]:
     """Return what was asked, in words; what was not, as it was recorded."""
     given, policy = asked.given, asked.scenario.policy or forecaster.policy
     return {
@@ -221,10 +258,11 @@ def _policy_row(forecaster: Forecaster, asked: Asked) -> dict[str, Any]:
         "prices": _text(given["prices"]),
         "route": given["route"] or forecaster.route or None,
         "outage": _outage_text(given["outage"]),
+        **{name: _text(given[name]) for name in PASSING},
     }
 
 
-def _models_text(forecaster: Forecaster, given: Any) -> Any:
+def _models_text(forecaster: Answering, given: Any) -> Any:
     """Return the models in words, those of agents that a mapping leaves out too."""
     value: object = given
     named = set(cast("Mapping[str, object]", value)) if isinstance(value, Mapping) else set[str]()
@@ -249,7 +287,7 @@ def _text(value: object) -> Any:
     return "off" if value is False else value if known else str(value)
 
 
-def _number_row(found: Forecast, forecaster: Forecaster) -> dict[str, Any]:
+def _number_row(found: Forecast, forecaster: Answering) -> dict[str, Any]:
     totals, cost = found.totals, found.totals.cost_usd
     alone = forecaster.record.bases.get("one agent")
     low, high = found.note.cost_range_usd or (None, None)
@@ -266,6 +304,8 @@ def _number_row(found: Forecast, forecaster: Forecaster) -> dict[str, Any]:
     }
 
 
+PASSING: Final = tuple(name for name in SENT if AGENT[name].form != "pairs")
+"""The options of agents that pass through and can be asked about: a mapping is of agents, so `extra` cannot."""
 ARGUMENTS: Final = (
     "model",
     "concurrency",
@@ -281,6 +321,7 @@ ARGUMENTS: Final = (
     "most",
     "route",
     "outage",
+    *PASSING,
 )
 """What can be asked, in the order of the frame's columns."""
 POLICY_WORDS: Final = ("concurrency", "schedule", "cache", "cache_ttl", "batch")
@@ -307,7 +348,7 @@ class Asked(NamedTuple):
     scenario: Scenario
 
 
-def scenarios_of(forecaster: Forecaster, given: Mapping[str, Any], policy: Policy | None = None) -> list[Asked]:
+def scenarios_of(forecaster: Answering, given: Mapping[str, Any], policy: Policy | None = None) -> list[Asked]:
     """Multiply arguments out. A list is several values; whatever else is one, and `None` is as recorded.
 
     Args:
@@ -358,10 +399,19 @@ def _several(name: str, value: object) -> Sequence[Any]:
     return found
 
 
+def _by_agent(options: Mapping[str, Mapping[int, Any]]) -> dict[int, dict[str, Any]]:
+    """Return options by agent that are given by option."""
+    found: dict[int, dict[str, Any]] = {}
+    for name, values in options.items():
+        for agent, value in values.items():
+            found.setdefault(agent, {})[name] = value
+    return found
+
+
 class _Reader:
     """Reads values of one run's what-ifs."""
 
-    def __init__(self, forecaster: Forecaster, policy: Policy, prices: object) -> None:
+    def __init__(self, forecaster: Answering, policy: Policy, prices: object) -> None:
         self.plan, self.forecaster, self.policy = forecaster.record.plan, forecaster, policy
         tables = cast("list[object]", prices) if isinstance(prices, list) else [prices]
         priced: set[str] = set()
@@ -393,6 +443,8 @@ class _Reader:
         }
         if name in readers:
             return readers[name](value)
+        if name in PASSING:
+            return self._passing(name, value)
         if not isinstance(value, str | int | float):
             raise must_be(name, "one value for all agents, or a list of values", value)
         return value
@@ -415,6 +467,7 @@ class _Reader:
             most=meant["most"],
             route=meant["route"] or "",
             outages=meant["outage"] or {},
+            sent=_by_agent({name: meant[name] or {} for name in PASSING}),
         )
 
     def _models(self, value: object) -> dict[int, str]:
@@ -439,6 +492,18 @@ class _Reader:
         seen = self.forecaster.evidence.seen
         return {agent: effort for agent, effort in found.items() if seen[agent].effort != effort}
 
+    def _passing(self, name: str, value: object) -> dict[int, Any]:
+        """Read an option that passes through, for all agents or by agent; those that have it already are left out."""
+        asked: Any = cast("Any", value) if isinstance(value, Mapping) else dict.fromkeys(self.plan.names, value)
+        named: dict[str, Any] = {one: check_option(name, each) for one, each in asked.items()}
+        found = {number: each for one, each in named.items() for number in askers(self.plan, self.plan.numbers([one]))}
+        agents = {number: self.plan.agents[number] for number in found}
+        return {
+            number: each
+            for number, each in found.items()
+            if not agents[number].is_task and getattr(agents[number], name) != each
+        }
+
     def _per_agent(self, name: str, value: object) -> dict[int, Any]:
         """Read a value for all agents, or a mapping from agents to values."""
         if isinstance(value, Mapping):
@@ -457,7 +522,7 @@ class _Reader:
             raise must_be("drop", "an agent's name, or a tuple of them", cast("object", value))
         found = frozenset(self.plan.numbers(known))
         if len(found) == len(self.plan):
-            raise DeclarationError("drop leaves no agent.", hint="Keep one at least.")
+            raise DeclarationError("drop leaves no agent.", hint="Keep at least one.")
         return found
 
     def _rounds(self, value: Any) -> int:
@@ -481,7 +546,11 @@ class _Reader:
         known, found = self.forecaster.endpoints, cast("Mapping[object, object]", value)
         for name in found:
             if name not in known:
-                hint = "Its endpoints are " + ", ".join(known) if known else "It had one: outage=(10, 60) is of that"
+                hint = (
+                    "Its endpoints are " + ", ".join(known)
+                    if known
+                    else "The run had one endpoint: write outage=(10, 60)"
+                )
                 near = did_you_mean(name, known)
                 raise DeclarationError(
                     f"outage={{{name!r}: ...}}: the run had no such endpoint.", hint=f"{hint}.{near}"

@@ -1,7 +1,8 @@
-"""What each agent will do in a forecast: recorded attempts where nothing changed, else modelled ones."""
+"""Work of each agent in a forecast: recorded attempts if nothing changed, else modelled ones."""
 
 from __future__ import annotations
 
+from functools import cached_property
 from statistics import median
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
@@ -15,6 +16,7 @@ from agent_magic.forecast.evidence import (
     needed_tokens,
     refusal_s_of,
     rows_of,
+    seen_alone,
     seen_of,
 )
 from agent_magic.forecast.pace import (
@@ -31,6 +33,7 @@ from agent_magic.forecast.pace import (
     tokens_factor,
 )
 from agent_magic.forecast.terms import facts_of
+from agent_magic.measure.server import CONSTANT, NEVER, NO_NEEDS, Needs, Observed, asked_at, at_of, fit, is_forecast
 from agent_magic.record.answer import CHARS_PER_TOKEN, ESCALATED
 from agent_magic.record.events import TICKS_PER_S
 from agent_magic.record.history import History
@@ -41,39 +44,41 @@ if TYPE_CHECKING:
     from agent_magic.engine.retry import Failure
     from agent_magic.forecast.evidence import Seen, Tried
     from agent_magic.forecast.pace import Basis
+    from agent_magic.measure.server import At, Fit, Server
     from agent_magic.record.answer import Price, Usage
-    from agent_magic.record.results import RunRecord
+    from agent_magic.record.exchanges import Exchange
+    from agent_magic.record.results import Attempt, RunRecord
 
 PRIOR_OUTPUT_TOKENS: Final = 500
 """The length of an answer when nothing at all is known."""
 SAME: Final = (1.0, 1.0)
 OK: Final = 200
 LIVE_ONLY: Final = FAULTS | {"RateLimited", "Late"}
-"""The kinds of failure that belong to a request of its own: of its connection, its moment, its deadline."""
+"""Failures of a single live request: of its connection, moment or deadline."""
 End = Literal["low", "likely", "high"]
 
 
 class Try(NamedTuple):
-    """One attempt to come.
+    """One future attempt.
 
     Attributes:
-        local_s: From being let go to being sent.
-        first_s: From being sent to the first token; `None` where none comes.
-        takes_s: From being sent to the end.
-        failure: How it will fail; `None` for an answer.
-        input_tokens: Its whole input; `None` is unknown.
-        output_tokens: Its output; `None` is unknown.
-        usage: What the same attempt used when it was recorded; `None` if something changed.
-        price: What that cost.
-        status: The HTTP status of its reply; `None` where none comes.
-        tools: The functions that are called after it, in words; empty for none.
-        tools_s: The seconds in which any of them runs.
-        model: The model that is asked, where that is not the same for all attempts of the agent; else empty.
-        pool: The class of that model.
-        batch_s: How long the batch took with which it was recorded; `None` where it went live, and takes as long as
-            batches do. Its other seconds are those of a live request.
-        cut_s: From being sent to being aborted, when it was recorded; `None` where it was not. `usage` is of that.
-        searches: Searches of the web that the provider made for it.
+        local_s: From admission to sending.
+        first_s: From sending to the first token, if any.
+        takes_s: From sending to the end.
+        failure: Its failure; `None` for an answer.
+        input_tokens: Its whole input; `None` if unknown.
+        output_tokens: Its output; `None` if unknown.
+        usage: Usage of the recorded attempt; `None` if something changed.
+        price: The recorded cost.
+        status: HTTP status, if any.
+        tools: Functions called after it, in words; empty for none.
+        tools_s: Seconds in which any of them runs.
+        model: The requested model, if it differs between the agent's attempts; else empty.
+        pool: The model's class.
+        batch_s: Seconds of its recorded batch; `None` if it was live, and takes a usual batch's time. Other seconds are
+            those of a live request.
+        cut_s: From sending to a recorded abort, if any, to which `usage` belongs.
+        searches: Web searches by the provider.
     """
 
     local_s: float
@@ -95,13 +100,18 @@ class Try(NamedTuple):
 
     @property
     def turned_away(self) -> bool:
-        """Whether it fails before anything of it was counted or billed."""
+        """True if it fails before anything is counted or billed."""
         return self.failure is not None and self.input_tokens == 0
 
-    def sent(self, batch_s: float | None) -> Try:
-        """Return the attempt as it goes: by a batch of so many seconds, or live where that is `None`.
+    @property
+    def is_worked_on(self) -> bool:
+        """True if a server works on it: it begins to answer, and was not answered before."""
+        return self.input_tokens != 0 and self.takes_s < NEVER and (self.failure is None or self.first_s is not None)
 
-        What it used and cost when it was recorded counts where it goes as it went.
+    def sent(self, batch_s: float | None) -> Try:
+        """Return the attempt as sent: in a batch of this many seconds, or live for `None`.
+
+        Recorded usage and cost count if it is sent in the recorded way.
         """
         if (batch_s is None) != (self.batch_s is None):
             self = self._replace(usage=None, price=None)  # noqa: PLW0642 - the same, with less known
@@ -110,7 +120,7 @@ class Try(NamedTuple):
         return self._replace(local_s=0.0, first_s=None, takes_s=batch_s if self.batch_s is None else self.batch_s)
 
     def fits(self, *, by_batch: bool) -> bool:
-        """Tell whether it can be: a batch has no failures of single requests, and these none of a batch."""
+        """Return True if it is possible: a batch has no failures of single requests, and vice versa."""
         kind = "" if self.failure is None else self.failure.kind
         if by_batch:
             return self.batch_s is not None or kind not in LIVE_ONLY
@@ -123,14 +133,14 @@ class Try(NamedTuple):
 
 
 class Rewritten(NamedTuple):
-    """A prompt that is written otherwise, with the same answer.
+    """A changed prompt with the same answer.
 
     Attributes:
-        spared: The characters that it is shorter by.
-        context: The name of the context that a part of it becomes; `None` leaves its context as it is.
-        characters: The length of that part.
-        size: The same in bytes, which is the most tokens it can be.
-        tokens: The tokens of the picture or document that is that part.
+        spared: Characters saved.
+        context: Name of the context that a part becomes; `None` keeps its context.
+        characters: Length of that part.
+        size: The same in bytes, the upper bound of its tokens.
+        tokens: Tokens of the picture or document that is that part.
     """
 
     spared: int = 0
@@ -141,21 +151,21 @@ class Rewritten(NamedTuple):
 
 
 class Work(NamedTuple):
-    """What one agent will do.
+    """Work of one agent.
 
     Attributes:
-        tries: Its attempts, those left out that the modelled provider refuses on its own.
+        tries: Its attempts, without those the modelled provider refuses itself.
         pool: Its model's class.
-        need: The input the pacer is told of.
-        size: The most tokens its input can be.
-        prefix: The tokens of its context.
-        shared: The part of `need` that is its context, as the pacer is told of it.
-        context_size: The most tokens its context can be, a part of `size`.
-        warm: Whether the record found that in the cache when the run began.
-        time: The range of its durations, as factors.
-        output: The range of its answer's length, as factors.
-        is_task: Whether it is a task; its tries are calls of its function.
-        shares: The name of a context that it has in place of the plan's; `None` is the plan's.
+        need: Input reported to the pacer.
+        size: Upper bound of its input tokens.
+        prefix: Tokens of its context.
+        shared: The part of `need` in its context, as reported to the pacer.
+        context_size: Upper bound of its context's tokens, a part of `size`.
+        warm: True if the record found that in the cache at its start.
+        time: Range of its durations, as factors.
+        output: Range of its answer's length, as factors.
+        is_task: True for a task; its tries are calls of its function.
+        shares: Name of a context that replaces the plan's; `None` for the plan's.
     """
 
     name: str
@@ -176,13 +186,19 @@ class Work(NamedTuple):
 
     @property
     def moves(self) -> bool:
-        """Whether its attempts ask several models."""
+        """True if its attempts ask several models."""
         return self.tries[0].model != self.tries[-1].model
 
     @property
     def is_sure(self) -> bool:
-        """Whether its low and its high end are what is likely."""
+        """True if its low and high ends equal the likely one."""
         return self.time == SAME and self.output == SAME
+
+    @property
+    def there(self) -> Work:
+        """The same with its answer in the ledger: nothing is sent, and nothing takes any time."""
+        only = Try(0.0, 0.0, 0.0, None, 0, 0)
+        return self._replace(tries=(only,), need=0, size=0, prefix=0, shared=0, context_size=0, pool="", time=SAME)
 
     def scaled(self, end: End) -> Work:
         """Return the work at the low or the high end of its range."""
@@ -209,7 +225,7 @@ class Work(NamedTuple):
         """Return the work with another prompt.
 
         Args:
-            change: What is written otherwise.
+            change: The change.
             per_character: Tokens per character of the prompt.
         """
         less = round(change.spared * per_character)
@@ -231,13 +247,17 @@ class Work(NamedTuple):
         )
 
 
+Fits = dict[tuple[object, ...], "Mapping[At, Fit]"]
+"""Fits of a run's servers, by the runs they are from."""
+
+
 class Works(NamedTuple):
     """The work of a plan.
 
     Attributes:
-        agents: Per agent of the whole plan; `None` for one that is dropped.
-        basis: The weakest thing it stands on.
-        words: What was assumed.
+        agents: Per agent of the whole plan; `None` if dropped.
+        basis: The weakest basis.
+        words: Assumptions in words.
     """
 
     agents: tuple[Work | None, ...]
@@ -246,18 +266,34 @@ class Works(NamedTuple):
 
 
 class Evidence:
-    """What a record and earlier answers say, ready to be asked what-ifs.
+    """Evidence of a record and earlier answers, for many what-ifs.
 
     Args:
         record: The run.
-        history: Earlier answers. Simulated ones count for simulated runs only, and no others there.
+        history: Earlier answers. Simulated and real ones are kept apart.
+        fits: Cache of server models.
+        servers: Server models for a run that was drawn, not recorded. Its answers add nothing to the history.
     """
 
-    def __init__(self, record: RunRecord, history: History | None = None) -> None:
+    def __init__(
+        self,
+        record: RunRecord,
+        history: History | None = None,
+        fits: Fits | None = None,
+        servers: Mapping[At, Fit] | None = None,
+    ) -> None:
+        self._fits: Fits = {} if fits is None else fits
+        self._drawn_by = servers
         self.record, self.simulated = record, record.simulated
         self.seen = seen_of(record)
         self.refusal_s = refusal_s_of(record)
-        own = list(rows_of(record))
+        self._own: dict[At, tuple[list[Attempt], Observed]] = {
+            at: ([attempt for attempt, _ in found], Observed([one for _, one in found]))
+            for at, found in asked_at(record).items()
+        }
+        self._needs: dict[tuple[At, Server], list[Needs]] = {}
+        self._runs = [*(() if history is None else history.runs_at(record.origin))]
+        own = list(rows_of(record)) if servers is None else []
         known, rows = {row.bare for row in own}, history or ()
         earlier = [row for row in rows if row.simulated == self.simulated and row.bare not in known]
         self.history = History([*earlier, *own])
@@ -265,6 +301,64 @@ class Evidence:
         lengths = [one.output_tokens for one in self.seen if one.output_tokens is not None]
         self.usual_output = round(median(lengths)) if lengths else None
         self._works: dict[tuple[object, ...], Works] = {}
+
+    @cached_property
+    def is_forecast(self) -> bool:
+        """True if the run is a forecast."""
+        return is_forecast(self.record)
+
+    @cached_property
+    def servers(self) -> Mapping[At, Fit]:
+        """Fits of the run's servers, from it and other runs at the same endpoint."""
+        if self._drawn_by is not None:
+            return {at: one for at, one in self._drawn_by.items() if at in self._own}
+        observed = {at: [] if self.is_forecast else [own] for at, (_, own) in self._own.items()}
+        for run in reversed(self._runs):  # what is newer counts more
+            if run.uid == self.record.uid:
+                continue
+            by_class: dict[At, list[Exchange]] = {}
+            for (endpoint, model), exchanges in run.exchanges.items():
+                by_class.setdefault(at_of(self.record, endpoint, model), []).extend(exchanges)
+            for at, exchanges in by_class.items():
+                if at in observed:
+                    observed[at].append(Observed(exchanges))
+        key = self.record.uid, len(self.record.events), *(run.uid for run in self._runs)
+        if key not in self._fits:
+            self._fits.clear()
+            self._fits[key] = {at: fit(runs) for at, runs in observed.items() if runs}
+        return self._fits[key]
+
+    @cached_property
+    def is_shared(self) -> bool:
+        """True if a server's load changes the duration of requests."""
+        return any(not one.likely.is_constant for one in self.servers.values())
+
+    @cached_property
+    def seen_alone(self) -> list[Seen]:
+        """Evidence about each agent, with the seconds requests need alone."""
+        return seen_alone(self.record, self.seen, self.alone({at: one.likely for at, one in self.servers.items()}))
+
+    def alone(self, models: Mapping[At, Server]) -> dict[int, Needs]:
+        """Return the needs of each attempt alone, by its `id`, under models of its servers."""
+        found: dict[int, Needs] = {}
+        for at, (attempts, observed) in self._own.items():
+            needs = observed.needs(models.get(at, CONSTANT))
+            found.update({id(attempt): each for attempt, each in zip(attempts, needs, strict=True)})
+        return found
+
+    def needs_of(self, at: At, model: Server) -> list[Needs]:
+        """Return per agent what its requests at one server need alone together, by a model of it."""
+        found = self._needs.get((at, model))
+        if found is None:
+            attempts, observed = self._own[at]
+            model = model if self._drawn_by is None else CONSTANT
+            found = self._needs[at, model] = [NO_NEEDS] * len(self.seen)
+            index = self.record.plan.index
+            for attempt, each in zip(attempts, observed.needs(model), strict=True):
+                number = index[attempt.agent]
+                before_s, after_s = found[number]
+                found[number] = Needs(before_s + each.before_s, after_s + each.after_s)
+        return found
 
     @property
     def models(self) -> set[str]:
@@ -279,21 +373,27 @@ class Evidence:
         limited: frozenset[str],
         by_batch: frozenset[int] = frozenset(),
         left: frozenset[int] = frozenset(),
+        *,
+        alone: bool = False,
     ) -> Works:
-        """Model the work of every agent.
+        """Return the work of every agent.
 
         Args:
-            models: Per agent that changes, its model.
-            efforts: Per agent that changes, its effort.
-            dropped: Agents left out.
-            limited: The model classes whose limits the modelled provider keeps: recorded 429s of theirs are left out.
-            by_batch: The agents that are expected to go by batch.
-            left: The steps that a decision leaves out.
+            models: Changed model by agent.
+            efforts: Changed effort by agent.
+            dropped: Dropped agents.
+            limited: Model classes with modelled limits, whose recorded 429s are skipped.
+            by_batch: Agents expected in batches.
+            left: Steps left out by a decision.
+            alone: True for seconds of requests alone on their server.
         """
-        key = (tuple(sorted(models.items())), tuple(sorted(efforts.items(), key=str)), dropped, limited, by_batch, left)
+        of_agents = tuple(sorted(models.items())), tuple(sorted(efforts.items(), key=str))
+        key = (*of_agents, dropped, limited, by_batch, left, alone)
         found = self._works.get(key)
         if found is None:
-            found = self._works[key] = _Modelling(self, models, efforts, dropped, limited, by_batch, left).all()
+            found = self._works[key] = _Modelling(
+                self, models, efforts, dropped, limited, by_batch, left, alone=alone
+            ).all()
         return found
 
 
@@ -309,8 +409,10 @@ class _Modelling:
         limited: frozenset[str],
         by_batch: frozenset[int],
         left: frozenset[int],
+        *,
+        alone: bool,
     ) -> None:
-        self.evidence, self.seen = evidence, list(evidence.seen)
+        self.evidence, self.seen = evidence, list(evidence.seen_alone if alone else evidence.seen)
         self.models, self.efforts, self.dropped, self.limited = models, efforts, dropped, limited
         self.left, self.by_batch = left, by_batch
         self.text_scale: dict[int, float] = {}
@@ -334,7 +436,7 @@ class _Modelling:
         return Works(tuple(works), self.basis, tuple(self.words))
 
     def _was_begun(self, agent: int) -> bool:
-        """Tell whether an agent that was left out had been asked before that was known."""
+        """Return True if a left-out agent had been asked before its decision."""
         flow = self.evidence.record.plan.flow
         return flow is not None and agent in flow.ahead_of and bool(self.seen[agent].tries)
 
@@ -349,7 +451,7 @@ class _Modelling:
         if seen.is_task:
             return self._task(seen)
         if agent in self.models and seen.moved:
-            seen = self.seen[agent] = alone(seen, self.models[agent])
+            seen = self.seen[agent] = of_one_model(seen, self.models[agent])
         if seen.asked_s:
             self.say("the time in which a person was asked is left out", "measured")
         if any(one.tools for one in seen.tries) and self.models.get(agent, seen.model) != seen.model:
@@ -385,7 +487,7 @@ class _Modelling:
         )
 
     def _task(self, seen: Seen) -> Work:
-        """Write the work of a task: its calls take what they took."""
+        """Return the work of a task, whose calls keep their durations."""
         tries = tuple(Try(0.0, None, one.takes_s, one.failure, 0, 0) for one in seen.tries)
         if not tries:
             self.say(f"{seen.name}: a task that never ran, forecast as if it took no time", "assumed")
@@ -473,7 +575,7 @@ class _Modelling:
         return round(max(0, seen.characters + change) * seen.per_character * factor)
 
     def _timing(self, name: str, model: str, *, asked: bool) -> Timing:
-        """Return how fast an agent answers whose own seconds are not known; it counts where it is asked live."""
+        """Return the speed of an agent whose own is unknown; it counts if it is asked live."""
         own = timing_of(self.evidence.history.of_agent(name, model))
         if own is not None:
             if asked:
@@ -511,7 +613,7 @@ class _Modelling:
     def _changed(
         self, seen: Seen, last: Tried, model: str, output: int | None, factor: float
     ) -> tuple[Try, tuple[float, float]]:
-        """Return the answering attempt of an agent whose model, effort or prompt changed."""
+        """Return the answering attempt of an agent with another model, effort or prompt."""
         first_by, pace_by, time = 1.0, 1.0, SAME
         if model != seen.model:
             first_by, pace_by, timing, basis, words = self.evidence.speeds.change(seen.model, model)
@@ -524,12 +626,12 @@ class _Modelling:
         return Try(last.local_s, first_s, takes_s, None, None, output, searches=_searches(last)), time
 
 
-def alone(seen: Seen, model: str) -> Seen:
-    """Return what is known of an agent that asked several models as if it had asked one: that model, or the last one.
+def of_one_model(seen: Seen, model: str) -> Seen:
+    """Return the evidence about an agent that asked several models as if it had asked one.
 
     Args:
         seen: The agent.
-        model: The model that it is to ask. Its own answer counts, also one that was escalated.
+        model: That model. Its own answer counts, even if it was escalated; otherwise the last one.
     """
     escalated = [one.model for one in seen.tries if one.failure is not None and one.failure.kind == ESCALATED]
     used = model if model in escalated else seen.tries[-1].model
@@ -545,7 +647,7 @@ def alone(seen: Seen, model: str) -> Seen:
 
 
 def _in_batch(answer: Try, one: Tried, *, as_it_was: bool) -> Try:
-    """Return an answer with what is known of the batch it came with."""
+    """Return an answer with the known facts of its batch."""
     known = (one.usage, one.price) if as_it_was else (None, None)
     return answer._replace(batch_s=one.takes_s, usage=known[0], price=known[1], status=one.status)
 

@@ -1,4 +1,4 @@
-"""What a run will ask, as far as that can be known before it begins, and which of its answers are there already."""
+"""What is known about a run's requests before it begins, and which answers are already stored."""
 
 from __future__ import annotations
 
@@ -6,15 +6,17 @@ import asyncio
 import time
 from typing import TYPE_CHECKING, Any
 
+from agent_magic.declare.conversation import continued_by
 from agent_magic.engine.requests import ask, escalation_of, model_of
 from agent_magic.errors import CallError, NotConnected, Rejected
 from agent_magic.live.answer_cache import AnswerCache
 from agent_magic.live.earlier import Earlier, same_request
 from agent_magic.providers.anthropic.client import as_provider
 from agent_magic.providers.base import facts_of
-from agent_magic.record.answer import Answer, Usage
+from agent_magic.record.answer import TOOL_USE, Answer, Usage
+from agent_magic.record.conversation import answered
 from agent_magic.record.ledger.batches import name_of
-from agent_magic.record.request import Request
+from agent_magic.record.request import Request, going_on
 from agent_magic.record.terms import Terms
 
 if TYPE_CHECKING:
@@ -33,14 +35,14 @@ if TYPE_CHECKING:
 ANY_TIMEOUT_S = 60.0
 """No deadline is part of what is asked."""
 MOST_COUNTED = 50
-"""Of larger plans a sample is counted: the count endpoint has a limit of its own."""
+"""Larger plans are sampled: the count endpoint has its own rate limit."""
 SAMPLED = 10
-"""So many requests of one kind, of all lengths, stand for the others of it."""
+"""Number of requests, across all lengths, counted as a sample of one kind."""
 COUNT_TIMEOUT_S = 10.0
 WRONG_REQUEST = frozenset({400, 413, 422})
-"""The statuses that reject what a request says; others can be mended elsewhere, such as by a key."""
+"""Statuses that reject the content of a request; other statuses can be fixed elsewhere, for example with a key."""
 UNNEEDED = Answer("", "end_turn", usage=Usage(0, output_tokens=0), model="", source="ledger")
-"""Stands for the answer of an agent that answers which are there already leave out: it costs nothing."""
+"""Placeholder answer, at no cost, for an agent that stored answers show is not needed."""
 
 
 def foresee(
@@ -49,18 +51,18 @@ def foresee(
     ledger: Ledger | None = None,
     pilot: RunRecord | None = None,
 ) -> tuple[tuple[Request, ...], tuple[Answer | None, ...]]:
-    """Write every request of a plan, and look the answers up that are there already.
+    """Build every request of a plan and look up the stored answers. Nothing is sent.
 
-    An agent can be looked up once the answers are there that its prompt holds. Nothing is sent.
+    An agent can only be looked up if the answers its prompt contains are known.
 
     Args:
         plan: The plan.
-        client: Who would answer: answers are kept by whom they were bought from.
-        ledger: Answers bought before; `None` has none.
-        pilot: A run of some of the agents, whose answers are there too.
+        client: The provider; stored answers are keyed by provider.
+        ledger: Stored answers; None: no ledger.
+        pilot: A run of some of the agents, whose answers are used too.
 
     Returns:
-        Per agent, its request, answers that are not there left empty; and per agent, its answer or `None`.
+        The request of each agent, with unknown answers left empty; and the answer of each agent, or None.
 
     Raises:
         DeclarationError: A prompt cannot be filled in.
@@ -71,6 +73,7 @@ def foresee(
         earlier = None if pilot is None else Earlier(pilot, where, plan=plan)
         known = AnswerCache(plan, where, ledger, earlier, fresh=False)
     requests: dict[int, Request] = {}
+    said: dict[int, Request] = {}
     held: dict[int, Answer | None] = {}
     texts: dict[str, Any] = {}
     unneeded: dict[int, Left] = {}
@@ -82,22 +85,19 @@ def foresee(
         inputs = [name for name in plan.inputs[agent] if plan.index[name] not in unneeded]
         whole = all(name in texts for name in inputs)
         answers = {name: texts.get(name, "") for name in inputs}
-        request = requests[agent] = ask(plan, agent, answers, ANY_TIMEOUT_S, ahead=not whole)
+        request = requests[agent] = _going_on(
+            plan, agent, ask(plan, agent, answers, ANY_TIMEOUT_S, ahead=not whole), texts, said
+        )
         answer = held[agent] = _find(plan, known, agent, request) if known is not None and whole else None
-        if answer is not None:
+        said[agent] = request if answer is None or answer.stop_reason == TOOL_USE else answered(request, answer)
+        if answer is not None and answer.stop_reason != TOOL_USE:  # the turns behind a call of a tool are not known yet
             texts[plan.agents[agent].name] = plan.meaning_of(agent, answer.text)
     every = range(len(plan))
     return tuple(requests[agent] for agent in every), tuple(held[agent] for agent in every)
 
 
 def waiting_in_batches(plan: Plan, client: Provider | AsyncAnthropic | None, ledger: Ledger | None) -> int:
-    """Return how many requests of a plan wait in open batches, as far as they can be written before it runs.
-
-    Args:
-        plan: The plan.
-        client: Who would answer.
-        ledger: Knows the batches; `None` knows none.
-    """
+    """Return the number of a plan's requests in open batches, as far as they can be built before it runs."""
     where = as_provider(client).endpoint
     names = {name for one in ([] if ledger is None else ledger.batches.open(where)) for name in one.names}
     if not names:
@@ -109,7 +109,7 @@ def waiting_in_batches(plan: Plan, client: Provider | AsyncAnthropic | None, led
 
 
 def _find(plan: Plan, known: AnswerCache, agent: int, request: Request) -> Answer | None:
-    """Return the answer that is there already; of a cascade, that of the last model that was asked."""
+    """Return the stored answer; for a cascade, the answer of the last model asked."""
     models = plan.agents[agent].cascade or (request.model,)
     for model in reversed(models):
         answer = known.find(agent, request._replace(model=model))
@@ -119,12 +119,12 @@ def _find(plan: Plan, known: AnswerCache, agent: int, request: Request) -> Answe
 
 
 def terms_ahead(plan: Plan, client: Provider, pacer: Pacer) -> Terms:
-    """Return under which terms a run would begin now, as far as an estimate has to know.
+    """Return the terms under which a run would begin now, for an estimate.
 
     Args:
         plan: The plan.
-        client: Who would answer.
-        pacer: Who would keep the rate limits.
+        client: The provider.
+        pacer: Keeps the rate limits.
     """
     key = client.credentials
     untried = key is not None and not key.accepted
@@ -136,15 +136,15 @@ def terms_ahead(plan: Plan, client: Provider, pacer: Pacer) -> Terms:
 def unbought(
     plan: Plan, endpoint: str, ledger: Ledger | None, earlier: Earlier | None, *, fresh: bool, timeout_s: float
 ) -> list[int]:
-    """Return the agents that will be asked: those of which no answer is there, and those that use an answer of these.
+    """Return the agents that will be asked: those without a stored answer, and those that use such an agent's answer.
 
     Args:
-        plan: What runs.
+        plan: The plan.
         endpoint: Where requests go.
-        ledger: Answers bought before; `None` has none.
-        earlier: Answers of an earlier run; `None` takes none over.
-        fresh: Ask again what the ledger has.
-        timeout_s: The deadline of agents that name none.
+        ledger: Stored answers; None: no ledger.
+        earlier: Answers of an earlier run; None: no earlier run.
+        fresh: Ask again for answers in the ledger.
+        timeout_s: The default deadline of agents, in seconds.
 
     Raises:
         DeclarationError: A prompt cannot be filled in.
@@ -153,6 +153,7 @@ def unbought(
     left_out = () if earlier is None else earlier.left_out
     texts: dict[str, Any] = {}
     found: list[int] = []
+    said: dict[int, Request] = {}
     unneeded: dict[int, Left] = {}
     for agent in plan.dag.order:
         name = plan.agents[agent].name
@@ -170,28 +171,39 @@ def unbought(
             if ledger is None and earlier is not None and (value := earlier.returned(plan, agent)) is not None:
                 (texts[name],) = value
                 continue
-            answer = known.find(agent, ask(plan, agent, texts, timeout_s, ahead=True))
+            request = _going_on(plan, agent, ask(plan, agent, texts, timeout_s, ahead=True), texts, said)
+            answer = known.find(agent, request)
+            said[agent] = request if answer is None or answer.stop_reason == TOOL_USE else answered(request, answer)
         if answer is None:
             found.append(agent)
-        else:
+        elif answer.stop_reason != TOOL_USE:
             texts[name] = plan.meaning_of(agent, answer.text)
     return found
 
 
+def _going_on(
+    plan: Plan, agent: int, request: Request, answers: Mapping[str, Any], said: Mapping[int, Request]
+) -> Request:
+    """Return a request as the next message of the conversation its agent continues, as far as it is known."""
+    name = continued_by(plan, agent, answers)
+    before = None if name is None else said.get(plan.index[name])
+    return request if before is None else going_on(request, before)
+
+
 def is_rejected(result: AgentResult) -> bool:
-    """Return whether an agent failed since what its request says is wrong: sent just so it fails again."""
+    """Return True if an agent failed because its request is invalid, so that the same request would fail again."""
     if result.status != "failed" or result.kind != Rejected.__name__ or not result.attempts:
         return False
     return result.attempts[-1].status_code in WRONG_REQUEST
 
 
 def rejected_again(plan: Plan, records: Sequence[RunRecord], client: Provider) -> list[str]:
-    """Return the agents whose newest request was rejected as wrong, and would be sent just as it was.
+    """Return the agents whose newest request was rejected as invalid and would be sent unchanged.
 
     Args:
-        plan: What runs.
-        records: Runs of it, the newest first; answers that requests hold are those of the first.
-        client: Who would answer. Another server may not reject it.
+        plan: The plan.
+        records: Its runs, newest first; requests are filled with the answers of the first.
+        client: The provider. Another server may accept the request.
 
     Raises:
         DeclarationError: A prompt cannot be filled in.
@@ -202,20 +214,20 @@ def rejected_again(plan: Plan, records: Sequence[RunRecord], client: Provider) -
         origin, result = next(((where, one) for where, one in known if one.attempts), ("", None))
         if result is None or origin != client.endpoint or not is_rejected(result):
             continue
-        if not result.attempts[-1].request.messages:  # what its tools say may be another thing now
+        if not result.attempts[-1].request.goes_on:  # what its tools say may be another thing now
             wrong[name] = result.attempts[-1].request
     requests = foresee(plan, client, pilot=records[0])[0] if wrong else ()
     return [name for name, one in wrong.items() if same_request(one) == same_request(requests[plan.index[name]])]
 
 
 def _won(plan: Plan, race: int, answers: Mapping[str, Any]) -> str:
-    """Return the first agent of a race whose answer is there; empty where none is."""
+    """Return the first agent of a race that has an answer; empty if none has."""
     names = (plan.agents[one].name for one in plan.dag.parents[race])
     return next((name for name in names if name in answers), "")
 
 
 def _decided(plan: Plan, agent: int, answers: Mapping[str, Any], left: Mapping[int, Left]) -> Left | None:
-    """Return why an agent is not needed, as far as that is known: all it waits for is there."""
+    """Return why an agent is not needed, if all its dependencies are known."""
     flow = plan.flow
     if flow is None or agent not in flow.decides:
         return None
@@ -227,7 +239,7 @@ ESTIMATED = "tokens are estimated, not counted"
 
 
 async def count(request: Request, client: Provider) -> tuple[int | None, str]:
-    """Ask for the input tokens of one request; `None` where the API does not say, and why."""
+    """Request the input token count of one request; None, and the reason, if the API does not return it."""
     if not request.prompt.strip():  # nothing but answers that are not there yet, and the API counts no empty text
         request = request._replace(prompt="-")
     try:
@@ -241,11 +253,11 @@ async def count(request: Request, client: Provider) -> tuple[int | None, str]:
 async def count_ahead(
     plan: Plan, client: Provider, ledger: Ledger | None = None, pilot: RunRecord | None = None
 ) -> tuple[list[int | None], str]:
-    """Ask the API for the input tokens of all that a plan will ask, answers that are not there yet left empty.
+    """Request the input token counts of a plan from the API; unknown answers are left empty.
 
     Returns:
-        Per agent, its input tokens; `None` where its answer is there already, the API does not say, or others of its
-        kind were counted for it. And which are estimated, and why; an empty string where none are.
+        The input tokens of each agent: None if its answer is stored, the API does not return a count, or others of its
+        kind were counted for it. And which counts are estimated, and why; empty if none.
 
     Raises:
         DeclarationError: A prompt cannot be filled in.
@@ -258,7 +270,7 @@ async def count_ahead(
 
 
 async def _count_all(requests: Sequence[Request], client: Provider) -> tuple[list[int | None], str]:
-    """Ask the API for the tokens of each request; `None` where it does not say, and why."""
+    """Request the token count of each request; None, and the reason, if the API does not return it."""
     nothing: list[int | None] = [None] * len(requests)
     if not requests:
         return nothing, ""
@@ -279,7 +291,7 @@ async def _count_all(requests: Sequence[Request], client: Provider) -> tuple[lis
 
 
 def _sample(requests: Sequence[Request]) -> list[int]:
-    """Return the numbers of requests that stand for all: of each kind a few from the shortest to the longest."""
+    """Return the numbers of a sample of requests: a few of each kind, from shortest to longest."""
     kinds: dict[Kind, list[int]] = {}
     for number, request in enumerate(requests):
         kinds.setdefault(request.kind, []).append(number)

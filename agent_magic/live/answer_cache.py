@@ -1,83 +1,124 @@
-"""Answers that need not be bought again: those of an earlier run, and those in the ledger."""
+"""Answers that need not be bought again: the user's own, those of an earlier run, and those in the ledger."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from agent_magic.errors import InvalidAnswer
+from agent_magic.record.identical import same_of
+
 if TYPE_CHECKING:
     from agent_magic.declare.plan import Plan
+    from agent_magic.engine.policy import Equal
     from agent_magic.live.earlier import Earlier
     from agent_magic.record.answer import Answer
+    from agent_magic.record.identical import Same
     from agent_magic.record.ledger.base import Ledger
     from agent_magic.record.request import Request
+    from agent_magic.record.results import RunRecord
 
 
 class AnswerCache:
-    """Finds answers that are there already.
+    """Finds stored answers.
 
     Args:
-        plan: What runs.
-        endpoint: Where requests go: part of the key under which answers are kept.
-        ledger: Answers bought before; `None` has none.
-        earlier: Answers of an earlier run; `None` takes none over.
-        fresh: Ask again what the ledger has.
+        plan: The running plan.
+        endpoint: Where requests go: part of the key of an answer.
+        ledger: Stored answers; None: no ledger.
+        earlier: Answers of an earlier run; None: no earlier run.
+        fresh: Ask again for answers in the ledger.
+        identical: True if identical requests of the run share one answer; see `Policy`.
+        record: The run, if any: its invalid answers are bought again.
     """
 
     def __init__(
-        self, plan: Plan, endpoint: str, ledger: Ledger | None, earlier: Earlier | None, *, fresh: bool
+        self,
+        plan: Plan,
+        endpoint: str,
+        ledger: Ledger | None,
+        earlier: Earlier | None,
+        *,
+        fresh: bool,
+        identical: Equal = "once",
+        record: RunRecord | None = None,
     ) -> None:
         self._plan, self._endpoint, self._ledger, self._earlier = plan, endpoint, ledger, earlier
-        self._fresh = fresh
+        self._fresh, self._once, self._record = fresh, identical == "once", record
         self._ordinals: dict[str, int] = {}
+        self._shared: dict[Same, int] = {}
         self._passed_over: dict[str, int] = {}
         self._hedged = {one.hedges for one in plan.agents if one.hedges is not None}
         self._keys: dict[tuple[Any, ...], tuple[str, int]] = {}
         self._taken: dict[int, dict[str, Answer | None]] = {}
+        self._edits = {**({} if earlier is None else earlier.edits), **({} if ledger is None else ledger.edits.read())}
+        self._edited = {agent for agent, _ in self._edits} - (frozenset() if earlier is None else earlier.again)
 
     def taken_over(self, agent: int, request: Request) -> Answer | None:
-        """Return the answer of the earlier run, if the agent asks for the same as then."""
-        if self._earlier is None or request.messages:
+        """Return the user's own answer, or the earlier run's if the agent's request is unchanged."""
+        if request.goes_on or (self._earlier is None and not self._edited):
             return None
         taken = self._taken.setdefault(agent, {})  # by the model that is asked
         if request.model not in taken:
-            taken[request.model] = self._earlier.find(self._plan.agents[agent].name, request)
+            taken[request.model] = self._own(agent, request)
         return taken[request.model]
 
+    def _own(self, agent: int, request: Request) -> Answer | None:
+        name = self._plan.agents[agent].name
+        if name in self._edited and (edit := self._edits.get((name, self.key(agent, request)[0]))) is not None:
+            return edit
+        return None if self._earlier is None else self._earlier.find(name, request)
+
     def is_there(self, agent: int, request: Request) -> bool:
-        """Tell whether the answer is there already, so that nothing will be sent."""
+        """Return True if the answer is stored, so that nothing will be sent."""
         return self.find(agent, request) is not None
 
     def find(self, agent: int, request: Request) -> Answer | None:
-        """Return the answer that is there already, of the earlier run or in the ledger."""
+        """Return the stored answer, from the earlier run or the ledger."""
         taken = self.taken_over(agent, request)
-        if taken is not None or self._ledger is None or self.is_fresh(agent):
+        if taken is not None or self._ledger is None or self.buys_anew(agent, request):
             return taken
         return self._ledger.find(*self.key(agent, request))
 
     def is_fresh(self, agent: int) -> bool:
-        """Tell whether the agent is to be asked whatever the ledger has."""
+        """Return True if the agent is asked regardless of the ledger."""
         if self._fresh or self._earlier is None:
             return self._fresh
         name = self._plan.agents[agent].name
         return name in self._earlier.again or name in self._earlier.unfit
 
+    def buys_anew(self, agent: int, request: Request) -> bool:
+        """Return True if a ledger answer is not served: a new one is wanted, or it was invalid before."""
+        if self.is_fresh(agent):
+            return True
+        earlier = () if self._record is None or request.goes_on else self._record.results[agent].attempts
+        return any(one.kind == InvalidAnswer.__name__ for one in earlier)
+
     def paid_before(self, agent: int, answer: Answer) -> bool:
-        """Tell whether an answer was there already."""
+        """Return True if an answer was already there."""
         return answer.source == "ledger" or any(one is answer for one in self._taken.get(agent, {}).values())
 
     def key(self, agent: int, request: Request) -> tuple[str, int]:
-        """Return the request's fingerprint, and how many agents of this run asked the same before."""
+        """Return the request's fingerprint, and its number among identical requests of this run."""
         place = agent, request.model, request.effort, request.tool_choice, request.messages  # what a run can change
         known = self._keys.get(place)
         if known is None:
             key = request.key(self._endpoint)
-            known = self._keys[place] = key, self._ordinal(agent, key)
+            known = self._keys[place] = key, self._ordinal_of(agent, request, key)
         return known
 
-    def _ordinal(self, agent: int, key: str) -> int:
-        """Number a request among those that ask the same.
+    def _ordinal_of(self, agent: int, request: Request, key: str) -> int:
+        """Number a request among identical ones. Requests that share an answer have the same number."""
+        same = same_of(self._plan, agent, request) if self._once and not request.goes_on else None
+        if same is None:
+            return self._ordinal(agent, key)
+        if same not in self._shared:
+            self._shared[same] = self._ordinal(agent, key)
+        return self._shared[same]
 
-        Of two of a hedge the ledger has one answer, that which came first. It serves the first one to ask again.
+    def _ordinal(self, agent: int, key: str) -> int:
+        """Number a request among identical ones.
+
+        Of the two requests of a hedge the ledger has one answer, the first to come. It serves the first to ask again.
         """
         if key in self._passed_over:
             return self._passed_over.pop(key)

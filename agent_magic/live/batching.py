@@ -1,4 +1,4 @@
-"""Requests that go by batch: gathered, sent together, found again, and handed back as if each had been answered.
+"""Requests sent by batch: gathered, sent together, found again, and returned as if answered one by one.
 
 ```
 send(request) ─ gather ─┬─ is in a batch that the ledger knows ──────────────┐
@@ -7,16 +7,16 @@ send(request) ─ gather ─┬─ is in a batch that the ledger knows ───
 
 # Laws
 
-1. **The ledger knows it first.** A batch is planned on the disk before it is created, and its id written at once after.
-   Whoever is killed in between leaves a plan without an id: the provider's list of recent batches tells whether there
-   is one of that size that no ledger row names. Its results prove whether it is the one: they carry our names.
-2. **Nothing is asked twice.** A request whose name is in an open batch waits for that one, in whichever kernel.
-3. **An answer is kept whether or not somebody waits for it.** A batch is over in the ledger when its answers are there.
-4. **The seam to the engine is one request.** What expires or fails is the end of an attempt, and retrying is the
-   engine's business. Here only waiting is repeated.
+1. **Ledger first.** A batch is written to disk before it is created, and its id immediately afterwards. A kernel
+   killed in between leaves a plan without an id. The provider's list of recent batches shows if there is a batch of
+   that size without a ledger row; its results prove the match, because they carry our names.
+2. **No request is sent twice.** A request whose name is in an open batch waits for that batch, in any kernel.
+3. **Every answer is kept, even without a waiter.** A batch is over in the ledger when its answers are stored.
+4. **The interface to the engine is one request.** Expiry or failure ends an attempt; retries belong to the engine.
+   Only waiting is repeated here.
 
-A stop leaves a batch where it is: its requests are bought, cancelling bills those that were answered all the same, and
-a stop is how a kernel is had back in the evening. `%agents batches cancel` cancels.
+A stop leaves the batch at the provider: its requests are bought, cancelling still bills those already answered, and
+users stop a run to get the kernel back in the evening. `%agents batches cancel` cancels.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ from agent_magic.errors import (
     Rejected,
     Unreadable,
 )
-from agent_magic.live.partial import PASSED_ON
+from agent_magic.live.usage import PASSED_ON
+from agent_magic.providers.batches import no_batches
 from agent_magic.record.ledger.batches import name_of
 
 if TYPE_CHECKING:
@@ -52,18 +53,17 @@ if TYPE_CHECKING:
     Beside = Callable[[Callable[[], Coroutine[Any, Any, None]]], None]
 
 GATHER_S = 0.3
-"""When nobody has come for so long, what has come is a batch."""
+"""Seconds without a new request after which the batch is sent."""
 FIRST_LOOK_S, LAST_LOOK_S = 30.0, 300.0
-"""How soon to ask how a batch is, and how seldom in the end, where the provider does not say."""
+"""First and longest polling interval in seconds, if the provider gives none."""
 UNKNOWN_S = 3600.0
-"""So long a batch that the provider does not know may be one that it does not know yet.
-Source: anthropic-sdk-python#1432."""
+"""Seconds during which a batch unknown to the provider may only be too new. Source: anthropic-sdk-python#1432."""
 SETTLED_S = 60.0
-"""A batch that is not on the provider's list so long after it was planned was never created."""
+"""A batch not on the provider's list this many seconds after it was planned was never created."""
 SKEW_S = 900.0
-"""How far the provider's clock may be from ours, and how long a creation may take."""
+"""Allowance in seconds for the provider's clock skew and for the duration of a creation."""
 FINISH_S = 10.0
-"""How long a stop waits for the id of a batch that is being created."""
+"""Seconds a stop waits for the id of a batch that is being created."""
 READS = 5
 """How often results are read that lack lines."""
 SERVER_ERROR = 500
@@ -85,15 +85,15 @@ class _Watched:
 
     Attributes:
         row: Its row in the ledger.
-        id: The provider's name; `None` while that is unknown.
-        names: Those of its requests.
+        id: The provider's id; None: not known yet.
+        names: The names of its requests.
         planned_at: When it was planned.
-        found: Whether an earlier run has sent it.
-        waiting: The requests that wait for it, by name.
-        look_s: How soon the provider wants to be asked again; `None` where it has not said.
-        given_up: Whether this run has cancelled it, to ask the rest live.
-        others: Batches that were taken for it and are not it.
-        unread: Why the reply to its creation could not be read; `None` where it could.
+        found: True if an earlier run sent it.
+        waiting: The waiting requests, by name.
+        look_s: The provider's polling interval; None: not given.
+        given_up: True if this run cancelled it to send the rest live.
+        others: Batches that were mistaken for it.
+        unread: Why the creation response could not be read; None: it was read.
     """
 
     row: int
@@ -112,8 +112,8 @@ class Waiting(NamedTuple):
     """A batch that a run waits for.
 
     Attributes:
-        id: The provider's name; `None` while that is unknown.
-        requests: How many requests wait for it.
+        id: The provider's id; None: not known yet.
+        requests: Number of requests waiting for it.
         planned_at: When it was sent, in seconds since the epoch.
     """
 
@@ -123,13 +123,13 @@ class Waiting(NamedTuple):
 
 
 class _Over(NamedTuple):
-    """A batch whose results were handed on.
+    """A batch whose results were delivered.
 
     Attributes:
         row: Its row in the ledger.
         planned_at: When it was planned.
-        answered: The names that have answers.
-        took_s: From its creation to its end; `None` where it was cancelled.
+        answered: The names with answers.
+        took_s: Seconds from creation to end; None: cancelled.
     """
 
     row: int
@@ -139,12 +139,12 @@ class _Over(NamedTuple):
 
 
 class Collected(NamedTuple):
-    """What a look at a batch has come to.
+    """The result of checking a batch.
 
     Attributes:
-        id: The provider's name; `None` while that is unknown.
-        answers: How many answers it had; `None` where it has not ended, or is not known any more.
-        is_over: Whether nothing more is to be had of it.
+        id: The provider's id; None: not known yet.
+        answers: Number of answers; None: not ended, or no longer known.
+        is_over: True if no more answers can come.
     """
 
     id: str | None
@@ -156,11 +156,11 @@ class Batcher:
     """Sends the requests of one run by batch.
 
     Args:
-        batches: Where to.
+        batches: The provider's batches.
         book: The batches of the ledger.
         endpoint: The provider's address.
         begin: Runs a coroutine as a task of the run.
-        left_s: Returns the seconds until batches are given up for asking live; `None` where they never are.
+        left_s: Returns the seconds until batches are given up for live requests; None: never.
     """
 
     def __init__(
@@ -180,10 +180,10 @@ class Batcher:
         self._over: dict[int, _Over] = {}
 
     async def check(self) -> None:
-        """Ask whether there are batches at all, before anything is sent.
+        """Check that the provider has batches, before anything is sent.
 
         Raises:
-            PlanError: There are none.
+            PlanError: The provider has no batches.
             CallError: The provider cannot be asked.
         """
         try:
@@ -194,10 +194,10 @@ class Batcher:
             raise
 
     async def send(self, key: str, ordinal: int, request: Request, stream: Stream, *, fresh: bool) -> Answer:
-        """Send a request with the next batch, or find it in one that was sent. Returns its answer, hours later.
+        """Send a request with the next batch, or find it in an earlier one. Return its answer, hours later.
 
         Raises:
-            CallError: It has none.
+            CallError: The request has no answer.
         """
         item = _Item(name_of(key, ordinal), request, fresh, asyncio.get_running_loop().create_future())
         self._intake.append(item)
@@ -211,14 +211,14 @@ class Batcher:
             return reply.answer
         if reply.status is not None:
             stream.replied(reply.status, simulated=reply.simulated)
-        raise reply.error or NotInBatch("The batch has ended without an answer to this.")
+        raise reply.error or NotInBatch("The batch ended without an answer to this request.")
 
     def waiting(self) -> list[Waiting]:
         """Return the batches that are waited for."""
         return [Waiting(one.id, len(one.waiting), one.planned_at) for one in self._watched.values()]
 
     def close(self) -> None:
-        """Record which batches are over, now that the run has stored its answers, and note which go on."""
+        """Record which batches are over, once the run has stored its answers, and log those still open."""
         for one in self._over.values():
             if self._book.has_all(one.answered, one.planned_at):
                 self._book.over(one.row, took_s=one.took_s)
@@ -228,7 +228,7 @@ class Batcher:
     # sending
 
     async def _gather(self) -> None:
-        """Wait until nobody else comes, and send all who have come."""
+        """Wait until no more requests arrive, then send all of them."""
         seen = 0
         while seen != self._arrivals:
             seen = self._arrivals
@@ -238,7 +238,7 @@ class Batcher:
         await self._place([one for one in items if not one.reply.done()])
 
     async def _place(self, items: Sequence[_Item]) -> None:
-        """Have each request wait for the batch it is in already, and send the others."""
+        """Attach each request to an existing batch, and send the rest."""
         try:
             kept = [one for one in self._book.open(self._endpoint) if one.row not in self._over]
             rest: list[_Item] = []
@@ -254,7 +254,7 @@ class Batcher:
             _fail(items, error)
 
     def _watch(self, kept: KeptBatch, item: _Item) -> None:
-        """Wait for a batch of an earlier run, or of this one."""
+        """Wait for a batch of this run or of an earlier one."""
         if kept.row not in self._watched:
             self._follow(_Watched(kept.row, kept.id, kept.names, kept.planned_at, found=True))
         self._watched[kept.row].waiting[item.name] = item
@@ -286,7 +286,7 @@ class Batcher:
         self._follow(batch)
 
     async def _finish(self, creating: asyncio.Future[BatchState], batch: _Watched) -> None:
-        """Read the id of a batch that was being created when the run was stopped."""
+        """Read the id of a batch that was being created when the run stopped."""
         await asyncio.wait([creating], timeout=FINISH_S)
         self._watched[batch.row] = batch
         if creating.done() and not creating.cancelled() and creating.exception() is None:
@@ -298,7 +298,7 @@ class Batcher:
     # waiting
 
     async def _see_through(self, batch: _Watched) -> None:
-        """Wait for the end of a batch, and hand its results on."""
+        """Wait for the end of a batch and deliver its results."""
         try:
             if await self._take_in(batch, self._until_ended):
                 return
@@ -309,10 +309,13 @@ class Batcher:
             await self._place(list(batch.waiting.values()))
         except CallError as error:
             self._watched.pop(batch.row, None)
+            if isinstance(error, Rejected) and error.status is None and batch.id is not None:
+                # Nothing was sent now, but the batch was: it is billed, and stays open for whoever looks next.
+                error = NotInBatch(f"The batch {batch.id} cannot be read: {error}", again=False, billed=True)
             _fail(batch.waiting.values(), error)
 
     async def _take_in(self, batch: _Watched, ended: Callable[[_Watched], Awaitable[BatchState | None]]) -> bool:
-        """Hand the results of a batch on, if it has ended. Tells whether it was created."""
+        """Deliver the results of a batch if it has ended. Return True if it was created."""
         while batch.id is not None or await self._find(batch):
             state = await ended(batch)
             if state is None:
@@ -326,7 +329,7 @@ class Batcher:
         return False
 
     async def take(self, kept: KeptBatch) -> Collected:
-        """Store the answers of a batch that has ended, whoever asked for them. Nothing is waited for.
+        """Store the answers of a batch if it has ended, regardless of the sender, without waiting.
 
         Raises:
             CallError: The provider cannot be asked, or refuses.
@@ -345,10 +348,10 @@ class Batcher:
         return Collected(batch.id, None if over is None else len(over.answered), is_over=over is not None)
 
     async def _if_ended(self, batch: _Watched) -> BatchState | None:
-        """Return how a batch has ended; `None` where it has not.
+        """Return the final state of a batch, or None if it has not ended.
 
         Raises:
-            NotInBatch: The provider does not know it any more.
+            NotInBatch: The provider no longer knows it.
         """
         state = await self._batches.state(batch.id or "")
         if state is None:
@@ -356,7 +359,7 @@ class Batcher:
         return None if state is None or state.ended_at is None else state
 
     async def _find(self, batch: _Watched) -> bool:
-        """Find the id of a batch on the provider's list. Tells whether it was created."""
+        """Find the id of a batch on the provider's list. Return True if it was created."""
         wait_s = 1.0
         while True:
             settled = time.time() - batch.planned_at > SETTLED_S
@@ -375,18 +378,18 @@ class Batcher:
             wait_s = min(wait_s * 2, FIRST_LOOK_S)
 
     def _fitting(self, batch: _Watched, recent: Iterable[BatchState]) -> BatchState | None:
-        """Return the likeliest of recent batches. One that has ended goes first: its results tell at once."""
+        """Return the best match among recent batches. Ended ones come first: their results can be checked at once."""
         others = self._book.known() | batch.others
         fits = [one for one in recent if one.requests == len(batch.names) and one.id not in others]
         fits = [one for one in fits if abs(one.created_at - batch.planned_at) < SKEW_S]
         return min(fits, key=lambda one: (one.ended_at is None, abs(one.created_at - batch.planned_at)), default=None)
 
     async def _until_ended(self, batch: _Watched) -> BatchState:
-        """Ask seldom how a batch is, until it has ended.
+        """Poll a batch until it has ended.
 
         Raises:
-            NotInBatch: The provider does not know it any more.
-            Rejected: The provider refuses to say.
+            NotInBatch: The provider no longer knows it.
+            Rejected: The provider refuses to answer.
         """
         wait_s, unknown_s = FIRST_LOOK_S, 1.0
         if not batch.found:
@@ -413,13 +416,14 @@ class Batcher:
         if time.time() - batch.planned_at > UNKNOWN_S:
             self._book.over(batch.row, "lost")
             raise NotInBatch(
-                f"The provider does not know the batch {batch.id} any more, which may have been billed. The next run "
-                "asks again.",
+                f"The provider no longer knows the batch {batch.id}, which may have been billed. The next run "
+                "sends its requests again.",
                 again=False,
+                billed=True,
             )
 
     async def _maybe_give_up(self, batch: _Watched) -> None:
-        """Cancel a batch where the deadline leaves just the time to ask the rest live."""
+        """Cancel a batch if the deadline leaves just enough time to send the rest live."""
         left_s = self._left_s()
         if left_s is not None and left_s <= 0 and not batch.given_up:
             await self._batches.cancel(batch.id or "")
@@ -431,7 +435,7 @@ class Batcher:
         await asyncio.sleep(pause_s if left_s is None else min(pause_s, max(left_s, 0.0)))
 
     async def _read(self, batch: _Watched) -> dict[str, BatchItem]:
-        """Read the results of a batch that has ended, again where lines are missing."""
+        """Read the results of an ended batch; read again if lines are missing."""
         found: dict[str, BatchItem] = {}
         for number in range(READS):
             if number:
@@ -446,7 +450,7 @@ class Batcher:
         return found
 
     async def _collect(self, batch: _Watched, state: BatchState, found: dict[str, BatchItem]) -> None:
-        """Hand the results on, and keep those for which nobody waits."""
+        """Deliver the results, and store those without a waiter."""
         answered = frozenset(name for name, one in found.items() if one.answer is not None and name in batch.names)
         nobodys = [(name, one.answer) for name, one in found.items() if name in answered - batch.waiting.keys()]
         kept = ((name, answer) for name, answer in nobodys if answer is not None)
@@ -465,7 +469,7 @@ class Batcher:
                 item.reply.set_result(one)
         lost = [item for item in batch.waiting.values() if item.name not in found]
         why = f"The results of the batch {batch.id} lack this request. The next run reads them again."
-        _fail(lost, NotInBatch(why, again=False))
+        _fail(lost, NotInBatch(why, again=False, billed=True))
         if not lost and found.keys() >= batch.names:  # else the next to look reads them again
             took_s = None if state.cancelling or state.ended_at is None else state.ended_at - state.created_at
             self._over[batch.row] = _Over(batch.row, batch.planned_at, answered, took_s)
@@ -473,7 +477,7 @@ class Batcher:
 
 
 def _goes_on(batches: Collection[_Watched]) -> str:
-    """Say what a stop has left at the provider, and what to do with it."""
+    """Return a message about what a stop leaves at the provider, and what to do with it."""
     count = sum(len(one.names) for one in batches)
     requests = plural(count, "request")
     what = f"A batch of {requests} goes" if len(batches) == 1 else f"{len(batches)} batches of {requests} go"
@@ -492,10 +496,10 @@ def _goes_on(batches: Collection[_Watched]) -> str:
 
 def _unanswered(batch: _Watched, *, cancelled: bool) -> NotInBatch:
     if not cancelled:
-        return NotInBatch(f"The batch {batch.id} expired before it came to this. That is not billed.")
+        return NotInBatch(f"The batch {batch.id} expired before this request. It is not billed.")
     if batch.given_up:
         return NotInBatch(f"The batch {batch.id} took too long for the deadline, and was cancelled.")
-    return NotInBatch(f"The batch {batch.id} was cancelled before it came to this. That is not billed.", again=False)
+    return NotInBatch(f"The batch {batch.id} was cancelled before this request. It is not billed.", again=False)
 
 
 def _fail(items: Iterable[_Item], error: Exception) -> None:
@@ -505,13 +509,13 @@ def _fail(items: Iterable[_Item], error: Exception) -> None:
 
 
 def _raise_refusal(error: CallError) -> None:
-    """Raise an error that waiting does not mend. Anything else passes, and so does a 404 on a batch."""
+    """Raise an error that waiting cannot fix. Ignore others, including a 404 on a batch."""
     if isinstance(error, Rejected) and error.status != 404:
         raise error
 
 
 def _may_have_arrived(error: CallError) -> bool:
-    """Tell whether a batch may have been created although the provider's answer is none."""
+    """Return True if a batch may have been created although the provider returned no answer."""
     if isinstance(error, Rejected | RateLimited):
         return False
     if isinstance(error, Overloaded):
@@ -520,7 +524,7 @@ def _may_have_arrived(error: CallError) -> bool:
 
 
 def _parts(items: Sequence[_Item], batches: Batches) -> Iterator[list[_Item]]:
-    """Split requests into as few batches as can hold them. Equal names go into different ones."""
+    """Split requests into as few batches as possible. Equal names go into different batches."""
     part: dict[str, _Item] = {}
     size = 0
     for item in items:
@@ -535,24 +539,16 @@ def _parts(items: Sequence[_Item], batches: Batches) -> Iterator[list[_Item]]:
         yield list(part.values())
 
 
-def no_batches(endpoint: str) -> PlanError:
-    """Return the error of a provider that has no batches."""
-    return PlanError(
-        f"{endpoint} has no batches, so nothing was sent: the API of Anthropic has them, the clouds and servers of "
-        "your own do not. Run it without --batch (Policy(batch=False)), or connect elsewhere: %agents connect api."
-    )
-
-
 def batcher_of(
     provider: Provider,
     ledger: Ledger | None,
     begin: Beside,
     left_s: Callable[[], float | None],
 ) -> Batcher:
-    """Return what sends the requests of a run by batch.
+    """Return the batcher of a run.
 
     Raises:
-        PlanError: The provider has no batches, or there is no ledger that could find them again.
+        PlanError: The provider has no batches, or there is no ledger to find them again.
     """
     if provider.batches is None:
         raise no_batches(provider.endpoint)

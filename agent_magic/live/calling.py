@@ -8,20 +8,20 @@ import inspect
 import json
 import os
 import platform
+from collections import Counter
 from datetime import UTC, datetime
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from agent_magic.declare.answers.reading import plain
 from agent_magic.declare.flow import MISSING
-from agent_magic.declare.packing import pack, unpack
-from agent_magic.declare.serialization import RenderError, as_json, value_text
 from agent_magic.declare.task import Task
-from agent_magic.declare.user_code import reason_of
-from agent_magic.declare.values import plain
+from agent_magic.declare.user_code import reason_of, run_user_code
+from agent_magic.declare.values import RaisedError, as_json, pack, single_use_in, unpack, value_text
 from agent_magic.engine.calls import Result, Verdict
-from agent_magic.errors import AgentMagicError, Unreachable
+from agent_magic.errors import AgentMagicError, LedgerError, Unreachable
 from agent_magic.live.functions import run_function, tool_result
 from agent_magic.live.people import Question, ask
 from agent_magic.live.ran import Ran
@@ -31,7 +31,7 @@ from agent_magic.record.ledger.base import IN_DOUBT, Busy, CallKey, Doubt
 from agent_magic.record.made import made
 from agent_magic.record.returned import Returned
 from agent_magic.record.secret_scan import masked, secrets_of
-from agent_magic.record.taken import Taken, variables_of, written
+from agent_magic.record.taken import UNKNOWN, Taken, variables_of, written
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -48,29 +48,30 @@ if TYPE_CHECKING:
     from agent_magic.record.results import RunRecord
 
 LOOK_S = 0.1
-"""How often to look whether another process has unlocked the ledger."""
+"""Polling interval in seconds while another process locks the ledger."""
 MOST_TEXT = 100_000
-"""The most characters of a task's result that are kept as text."""
+"""Maximum characters of a task's result kept as text."""
 
 
 class Caller:
     """Calls the functions of a run's steps.
 
     Args:
-        record: The run, which has the results that tasks use.
+        record: The run, with the results that tasks use.
         policy: How it runs.
-        provider: Who answers. Tasks with `process` run on its workers, where it has some.
-        cache: Knows the fingerprints of requests; `None` where nothing is kept.
-        fresh: Whether to call what the ledger has a result of.
-        earlier: The run that this one goes on with; `None` is none.
-        frame_of: Returns the answers of a group as a frame, for tasks that use them; `None` gives a list of values.
-        asker: Asks a person; `None` where nobody is there.
+        provider: The provider. Tasks with `process` run on its workers, if any.
+        cache: Knows the fingerprints of requests; None: nothing is kept.
+        fresh: Call again even if the ledger has a result.
+        earlier: The run that this one continues; None: no earlier run.
+        frame_of: Returns the answers of a group as a frame, for tasks that use them; None: a list of values.
+        asker: Asks a person; None: no person is available.
+        say: Reports before a call is repeated.
 
     Attributes:
-        journal: Where calls are written down before and after; `None` keeps nothing.
+        journal: Records calls before and after; None: nothing is kept.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - each by its name
         self,
         record: RunRecord,
         policy: Policy,
@@ -81,20 +82,30 @@ class Caller:
         earlier: Earlier | None,
         frame_of: Callable[[RunRecord, str], Any] | None,
         asker: Asker | None,
+        say: Callable[[str], object],
     ) -> None:
         self._record, self._policy, self._cache, self._fresh = record, policy, cache, fresh
         self._provider, self._earlier, self._frame_of, self._asker = provider, earlier, frame_of, asker
         self._taken = Taken(record)
         self._known: tuple[int, Mapping[str, str]] = -1, {}
+        self._task_keys: dict[int, str] = {}
+        self._alike: Counter[str] = Counter()
+        self._say, self._repeated = say, set[str]()
         self.journal: Journal | None = None
 
     async def call(self, call: Call) -> Result:
-        """Call a function, and return what came of it. A failure is a result."""
+        """Call a function and return its result. A failure is a result."""
+        try:
+            return await self._call(call)
+        except LedgerError as error:  # what cannot be written down is not done
+            return _failed(str(error), type(error).__name__)._replace(ends=True)
+
+    async def _call(self, call: Call) -> Result:
         step = self._record.plan.agents[call.step]
         if isinstance(step, Task):
             takes = self._taken.of(call.step)  # before it is called, which may change what it is given
             earlier = None if self._earlier is None else self._earlier.done(self._record, call.step, takes)
-            result = await self._task(step, call) if earlier is None else earlier
+            result = await self._task(step, call, takes, earlier)
             return result._replace(takes=written(takes)) if takes else result
         if not call.wanted.id:
             return await self._save(call.step)
@@ -107,8 +118,31 @@ class Caller:
         except AgentMagicError as error:
             return _failed(str(error), type(error).__name__)
         key = self.key_of(call, tool)
+        if key is not None and not (key.pure or key.repeats):
+            self._tell_repeat(key)
         kept = await self._begin(call, key, fresh=self._fresh)
         return await self._run_tool(call, tool, arguments, key) if kept is None else kept
+
+    def _tell_repeat(self, key: CallKey) -> None:
+        """Report, once per tool, that a call with possible side effects is repeated."""
+        made = None if self.journal is None or key.tool in self._repeated else self.journal.made_by(key)
+        if made is not None:
+            self._repeated.add(key.tool)
+            self._say(
+                f"{key.tool} is called again: run {made}, which is complete, called it for the same answers. "
+                "@am.tool(pure=True) keeps results."
+            )
+
+    def _tell_cut(self, step: int, doubt: Doubt) -> None:
+        """Report, once per task or group, that an interrupted task runs again."""
+        task = self._record.plan.agents[step]
+        name = task.name if task.part is None else task.part.group
+        if isinstance(task, Task) and name not in self._repeated:
+            self._repeated.add(name)
+            self._say(
+                f"{name} runs again: a run that was cut had begun it at {_since(doubt)}, and nobody knows whether it "
+                "has finished."
+            )
 
     async def _run_tool(self, call: Call, tool: Tool, arguments: Mapping[str, Any], key: CallKey | None) -> Result:
         shown = self._record.results[call.step].call(call.number)
@@ -143,13 +177,13 @@ class Caller:
         )
 
     def _named_secrets(self) -> Mapping[str, str]:
-        """Return the secrets of the environment, read again where it has grown: that takes 0.1 ms."""
+        """Return the secrets of the environment, reading them again if it has grown: that takes 0.1 ms."""
         if self._known[0] != len(os.environ):
             self._known = len(os.environ), secrets_of(os.environ, named=True)
         return self._known[1]
 
     def _late(self, call: Call, key: CallKey | None, ran: Ran) -> None:
-        """Write down what came of a call that was cut: it has finished all the same, and the next run need not ask."""
+        """Record the result of an interrupted call that finished later, so that the next run need not repeat it."""
         if self.journal is None or key is None or inspect.iscoroutine(ran.value):
             return
         shown = self._record.results[call.step].call(call.number)
@@ -173,7 +207,8 @@ class Caller:
             path, data = plan.saves[step], f"{text.rstrip()}\n".encode()
             place = str(Path.cwd() / path)
             known = None if self.journal is None else self.journal.saved(place)
-            found = await asyncio.to_thread(write_answer, path, data, known)
+            named = "{{" not in (plan.agents[step].save or "")
+            found = await asyncio.to_thread(write_answer, path, data, known, named=named)
         except (AgentMagicError, OSError) as error:
             why = str(error) if isinstance(error, AgentMagicError) else reason_of(error)
             return _failed(f"The answer was not saved: {why}", type(error).__name__)
@@ -181,8 +216,12 @@ class Caller:
             self.journal.keep_saved(place, found.file.sha256)
         return Result("succeeded", path, artifacts=(found.file,), prints=found.note)
 
-    async def _task(self, task: Task, call: Call) -> Result:
-        """Run a task."""
+    async def _task(self, task: Task, call: Call, takes: Mapping[str, str], earlier: Result | None) -> Result:
+        """Run a task unless an earlier run or the ledger has its result."""
+        if earlier is not None:
+            if not task.pure:
+                await self._begin(call, self._task_key(task, call.step, takes), fresh=True)
+            return earlier
         shown = self._record.results[call.step].call(call.number)
         try:
             arguments = task.checked(self.arguments(call.step))
@@ -190,11 +229,14 @@ class Caller:
             return _failed(str(error), type(error).__name__)
         if task.pure:
             key = pure_key(task.name, _code_of(task.function, task.source_sha), pack(arguments))
-            kept = await self._begin(call, key, fresh=self._fresh)
-            if kept is not None and kept.packed is not None:
-                return kept._replace(value=unpack(kept.packed))
-            if kept is not None:  # only its text is there
-                await self._begin(call, key, fresh=True)
+        else:
+            key = self._task_key(task, call.step, takes)
+        again = self._earlier is not None and task.name in self._earlier.again
+        kept = await self._begin(call, key, fresh=self._fresh or again)
+        if kept is not None and kept.packed is not None and kept.status == "succeeded":
+            return kept._replace(value=unpack(kept.packed))
+        if kept is not None:  # only its text is there, or it failed
+            await self._begin(call, key, fresh=True)
         ran = await run_function(
             task.function,
             arguments,
@@ -208,15 +250,14 @@ class Caller:
             secrets = secrets_of(os.environ)
             told = tool_result(ran, secrets).content
             return _broken(ran, told, shown.prints, secrets)._replace(attempts=1 + task.retries)
-        try:
-            text = value_text(task.name, ran.value)
-        except RenderError:  # only a prompt needs a text of it
-            text = f"<{type(ran.value).__name__}>"
+        text, why = _text_of(task.name, ran.value)
+        if why:
+            return _failed(why, "RenderError")
         told = ("succeeded", _cut(text), None, None, "live", ran.value, pack(ran.value), shown.prints, "", False, 1)
         return made(Result, (*told, False, "", ran.artifacts, (), ran.worker))
 
     def arguments(self, step: int) -> dict[str, Any]:
-        """Return what a task takes: values, and what agents and tasks returned, by the names of its parameters."""
+        """Return the arguments of a task by parameter name: values, and results of agents and tasks."""
         plan = self._record.plan
         found = {name: self._argument(plan, step, name) for name in plan.takes(step)}
         return {name: value for name, value in found.items() if value is not MISSING}
@@ -238,8 +279,24 @@ class Caller:
 
     # what the ledger knows of a call
 
+    def _task_key(self, task: Task, step: int, takes: Mapping[str, str]) -> CallKey | None:
+        """Return the key of a task for a run that continues this one; None if its inputs are unknown.
+
+        The key is not its position: after an edit another row may be there. Equal tasks are numbered in starting order.
+        """
+        if task.race or not task.source_sha or (task.part is not None and task.part.asked):
+            return None
+        if any(takes[name] == UNKNOWN for name in self._record.plan.takes(step)):
+            return None
+        if step not in self._task_keys:
+            name = task.name if task.part is None else task.part.group
+            same = _digest(["task", self._record.plan.name, name, task.source_sha, *sorted(takes.items())])
+            self._task_keys[step] = _digest([same, self._alike[same]])
+            self._alike[same] += 1
+        return CallKey(self._task_keys[step], task.name, repeats=True, shared=False)
+
     def key_of(self, call: Call, tool: Tool) -> CallKey | None:
-        """Return what a call is known by; `None` where nothing is kept."""
+        """Return the key of a call; None if nothing is kept."""
         if tool.pure:
             return pure_key(tool.name, _code_of(tool.function, tool.source_sha), call.wanted.arguments)
         if self._cache is None:
@@ -249,7 +306,7 @@ class Caller:
         return CallKey(_digest(place), tool.name, repeats=tool.safe, arguments=call.wanted.arguments)
 
     def agreed(self, call: Call) -> Verdict | None:
-        """Return what a person has said of a call that has a result already; `None` where one has to be asked."""
+        """Return a person's verdict on a call that already has a result; None if a person must be asked."""
         tool = self._record.plan.agents[call.step].tools.named(call.wanted.tool)
         key = None if tool is None else self.key_of(call, tool)
         if key is None or self.journal is None or self._fresh:
@@ -258,7 +315,7 @@ class Caller:
         return None if done is None else Verdict(approved=True, text=done.arguments)
 
     async def _begin(self, call: Call, key: CallKey | None, *, fresh: bool) -> Result | None:
-        """Return the result that is there already; `None` to call the function, which is written down."""
+        """Return the stored result; if there is none, record the call and return None to make it."""
         journal = self.journal
         if journal is None or key is None:
             return None
@@ -268,6 +325,9 @@ class Caller:
                 return None
             if isinstance(known, Busy):
                 await asyncio.sleep(LOOK_S)
+            elif isinstance(known, Doubt) and key.repeats:
+                self._tell_cut(call.step, known)
+                fresh = True
             elif isinstance(known, Doubt):
                 settled = await self._settle(call, known)
                 if settled is not None:
@@ -277,12 +337,11 @@ class Caller:
                 return _result_of(known)
 
     async def _settle(self, call: Call, doubt: Doubt) -> Result | None:
-        """Decide what becomes of a call that may have happened; `None` calls it again."""
+        """Decide about a call that may have happened; None: call again."""
         tool, way = call.wanted.tool, self._policy.on_doubt
-        since = f"{datetime.fromtimestamp(doubt.began_at, UTC):%Y-%m-%d %H:%M:%S} UTC"
         same = doubt.arguments in {None, call.wanted.arguments}
         given = "the same" if same else "other arguments"
-        said = f"{tool} was called with {given} at {since}, and nobody knows whether it has finished"
+        said = f"{tool} was called with {given} at {_since(doubt)}, and nobody knows whether it has finished"
         if way == "again":
             return None
         if way == "error":
@@ -299,17 +358,39 @@ class Caller:
         return Result("failed", why, why, IN_DOUBT, ends=True)
 
 
+def _text_of(name: str, value: Any) -> tuple[str, str]:
+    """Return a task's result as text, or its class if it has no text; and why that is a failure, or an empty string."""
+    kind = type(value).__name__
+    try:
+        once = run_user_code(lambda: single_use_in(value), lambda error: RaisedError(reason_of(error)))
+        if once is not None:
+            what = type(once).__name__
+            return (
+                "",
+                f"{name!r} returned a {what}, which can be read only once, by one of many: return list(...) of it.",
+            )
+        return value_text(name, value), ""
+    except RaisedError as error:
+        return "", f"The task ran, but its result cannot be written as text: {error}."
+    except AgentMagicError:  # only a prompt needs a text of it
+        return f"<{kind}>", ""
+
+
 def _code_of(function: object, sha: str) -> str:
-    """Return what tells whether a function does the same: its source, and the variables that it reads."""
+    """Return the identity of a function's behavior: its source and the variables it reads."""
     found = variables_of(function) if sha else None
     return _digest([sha, *sorted(found.items())]) if found else sha
 
 
 def pure_key(name: str, sha: str, arguments: str | None) -> CallKey | None:
-    """Return what the result of a pure function is known by: code, arguments and versions; `None` where unknown."""
+    """Return the key of a pure function's result: code, arguments and versions; None if unknown."""
     if not sha or arguments is None:
         return None
     return CallKey(_digest([sha, arguments, platform.python_version(), version("pandas")]), name, pure=True)
+
+
+def _since(doubt: Doubt) -> str:
+    return f"{datetime.fromtimestamp(doubt.began_at, UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
 def _digest(parts: list[Any]) -> str:
@@ -317,7 +398,7 @@ def _digest(parts: list[Any]) -> str:
 
 
 def _result_of(end: CallEnded) -> Result:
-    """Return a call's result as it was written down."""
+    """Return a call's recorded result."""
     return Result(
         end.status,
         end.result,
@@ -334,7 +415,7 @@ def _result_of(end: CallEnded) -> Result:
 
 
 def _masking(tell: Callable[[str], object]) -> Callable[[str], None]:
-    """Return what takes the prints of a function, and hands them on without secrets."""
+    """Return a callback that forwards a function's prints without secrets."""
     secrets: dict[str, str] | None = None
 
     def told(text: str) -> None:
@@ -346,7 +427,7 @@ def _masking(tell: Callable[[str], object]) -> Callable[[str], None]:
 
 
 def _broken(ran: Ran, told: str, prints: str, secrets: Mapping[str, str]) -> Result:
-    """Return the failure of a function. What it raised is kept without secrets, as it is told."""
+    """Return the failure of a function, without secrets."""
     kind = "DeclarationError" if ran.error is None else type(ran.error).__name__
     trace = masked(ran.trace, secrets)
     failure = Result("failed", told, " ".join(told.split()), kind, prints=prints, trace=trace)
@@ -359,7 +440,7 @@ def _failed(why: str, kind: str) -> Result:
 
 
 def _cut(text: str) -> str:
-    """Return a text that is not too long to be kept, and say what was left out."""
+    """Shorten a text that is too long to keep, noting what was left out."""
     if len(text) <= MOST_TEXT:
         return text
     return f"{text[:MOST_TEXT]}\n[{len(text) - MOST_TEXT:,} more characters were left out]"

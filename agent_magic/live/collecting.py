@@ -1,11 +1,12 @@
-"""The batches that the ledger knows: their answers are collected, or they are cancelled, without a run."""
+"""Collects or cancels the batches in the ledger, without a run."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from agent_magic.errors import PlanError, did_you_mean
-from agent_magic.live.batching import Batcher, no_batches
+from agent_magic.live.batching import Batcher
+from agent_magic.providers.batches import no_batches
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -17,33 +18,35 @@ if TYPE_CHECKING:
 
 
 async def collect_batches(provider: Provider, book: BatchBook, ids: Iterable[str]) -> list[Collected]:
-    """Store the answers of batches that have ended, the oldest first, also where no run asks for them any more.
+    """Store the answers of ended batches, oldest first, even if no run asks for them.
 
     Args:
-        provider: Where they are.
+        provider: The provider.
         book: The batches of the ledger.
-        ids: Their names; none means all that are open.
+        ids: Their ids; empty: all that this notebook has sent.
 
     Raises:
         CallError: The provider cannot be asked, or refused.
-        PlanError: The provider has no batches, or one is not open.
+        PlanError: The provider has no batches, or a batch is not open.
     """
-    batches, open_ = _open(provider, book)
+    batches, open_, own = _open(provider, book)
     wanted = _named(ids, open_)
+    chosen = own if wanted is None else [one for one in open_ if one.id in wanted]
     batcher = Batcher(batches, book, provider.endpoint, lambda _: None, lambda: None)
     async with provider.open():
         await batcher.check()
-        return [await batcher.take(one) for one in reversed(open_) if wanted is None or one.id in wanted]
+        return [await batcher.take(one) for one in reversed(chosen)]
 
 
-def _open(provider: Provider, book: BatchBook) -> tuple[Batches, list[KeptBatch]]:
+def _open(provider: Provider, book: BatchBook) -> tuple[Batches, list[KeptBatch], list[KeptBatch]]:
+    """Return the batch API, the open batches, and those of them sent by this notebook."""
     if provider.batches is None:
         raise no_batches(provider.endpoint)
-    return provider.batches, book.open(provider.endpoint)
+    return provider.batches, book.open(provider.endpoint), book.own(provider.endpoint)
 
 
 def _named(ids: Iterable[str], open_: Sequence[KeptBatch]) -> list[str] | None:
-    """Check names of batches; `None` where there are none."""
+    """Check ids of batches; None: no ids given."""
     known, wanted = [one.id for one in open_ if one.id is not None], list(ids)
     for one in wanted:
         if one not in known:
@@ -52,19 +55,19 @@ def _named(ids: Iterable[str], open_: Sequence[KeptBatch]) -> list[str] | None:
 
 
 async def cancel_batches(provider: Provider, book: BatchBook, ids: Iterable[str]) -> list[str]:
-    """Cancel batches. What was answered by then is billed, and can be collected. Returns those cancelled.
+    """Cancel batches and return the cancelled ids. What was answered is billed, and can be collected.
 
     Args:
-        provider: Where they are.
+        provider: The provider.
         book: The batches of the ledger.
-        ids: Their names; none means all that are open.
+        ids: Their ids; empty: all that this notebook has sent.
 
     Raises:
         CallError: The provider refused.
-        PlanError: The provider has no batches, or one is not open.
+        PlanError: The provider has no batches, or a batch is not open.
     """
-    batches, open_ = _open(provider, book)
-    wanted = _named(ids, open_) or [one.id for one in open_ if one.id is not None]
+    batches, open_, own = _open(provider, book)
+    wanted = _named(ids, open_) or [one.id for one in own if one.id is not None]
     async with provider.open():
         for one in wanted:
             await batches.cancel(one)

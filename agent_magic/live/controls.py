@@ -1,4 +1,4 @@
-"""Steering a run from wherever one is: another cell, a click, another thread."""
+"""Controls a run from another cell, a click, or another thread."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
 
 class Controls:
-    """Steers a run under way, from any thread. A run that is over is left as it is.
+    """Controls a run from any thread. A finished run is left unchanged.
 
     Args:
-        driver: What runs. A run that has not begun yet can be steered from the thread it will run on.
+        driver: The driver. A run that has not begun can be controlled from the thread it will run on.
     """
 
     def __init__(self, driver: Driver) -> None:
@@ -25,44 +25,44 @@ class Controls:
 
     @property
     def paused(self) -> bool:
-        """Whether no agent is let go until `resume`."""
+        """True if no agent is let go until `resume`."""
         return self._driver.paused
 
     def stop(self, names: str | Iterable[str] | None = None) -> None:
-        """Stop these agents, or this one, or the run.
+        """Stop one or several agents, or the run.
 
         Args:
-            names: The agents, or one; `None` stops the run.
+            names: The agents, or one; None: the run.
 
         Raises:
-            UnknownAgent: One of them is not in the plan; nothing was stopped.
+            UnknownAgent: An agent is not in the plan; nothing was stopped.
         """
         self._say(self._driver.stop, self._checked(names))
 
     def retry(self, names: str | Iterable[str] | None = None) -> None:
-        """Run these agents again that did not succeed, or all of them, with what was skipped because of them.
+        """Rerun unsuccessful agents, with the agents skipped because of them.
 
         Args:
-            names: The agents, or one; `None` is all that did not succeed.
+            names: The agents, or one; None: all that did not succeed.
 
         Raises:
-            UnknownAgent: One of them is not in the plan.
+            UnknownAgent: An agent is not in the plan.
         """
         self._say(self._driver.retry, self._checked(names))
 
     def skip(self, names: str | Iterable[str]) -> None:
-        """Leave these agents out, and what waits for them.
+        """Skip agents and their dependents.
 
         Args:
             names: The agents, or one.
 
         Raises:
-            UnknownAgent: One of them is not in the plan.
+            UnknownAgent: An agent is not in the plan.
         """
         self._say(self._driver.skip, self._checked(names_of(names)))
 
     def pause(self) -> None:
-        """Let nobody go until `resume`. What is under way goes on, and is paid for."""
+        """Start no more steps until `resume`. Steps under way continue, and are paid for."""
         self._say(self._driver.pause)
 
     def resume(self) -> None:
@@ -70,7 +70,7 @@ class Controls:
         self._say(self._driver.resume)
 
     def _checked(self, names: str | Iterable[str] | None) -> list[str] | None:
-        """Look the names up here, where the mistake can be raised to whoever made it."""
+        """Check the names here, so that an error is raised to the caller."""
         if names is None:
             return None
         known = names_of(names)

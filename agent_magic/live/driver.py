@@ -1,7 +1,7 @@
-"""The engine on an event loop: each action becomes a task, and what comes of it goes back with the time.
+"""The engine on an event loop: each action becomes a task, and its result is reported back with the time.
 
 There is one task per request under way, one timer for the engine's alarm, and one owner of them all (`Tasks`). The
-driver decides nothing. A complete answer is in the ledger before the engine hears of it: see `buying`.
+driver decides nothing. A complete answer is in the ledger before the engine sees it: see `buying`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import math
 import time
 from datetime import UTC, datetime
 from functools import partial
-from random import getrandbits
+from secrets import randbits
 from typing import TYPE_CHECKING, Any
 
 from agent_magic.declare.user_code import reason_of
@@ -27,7 +27,7 @@ from agent_magic.errors import PlanError
 from agent_magic.live.ahead import count
 from agent_magic.live.answer_cache import AnswerCache
 from agent_magic.live.batching import batcher_of
-from agent_magic.live.buying import Buyer
+from agent_magic.live.buying import LOOK_S, Buyer
 from agent_magic.live.calling import Caller
 from agent_magic.live.monitor import AlertMonitor, HealthMonitor
 from agent_magic.live.people import ask, question_of
@@ -35,6 +35,7 @@ from agent_magic.live.soon import MOMENT_S, forget, in_a_moment
 from agent_magic.live.story import tell
 from agent_magic.live.tasks import Tasks
 from agent_magic.providers.base import Stream, facts_of
+from agent_magic.record.conversation import conversation_of
 from agent_magic.record.events import TICKS_PER_S
 from agent_magic.record.prices import Prices
 from agent_magic.record.results import RunRecord
@@ -66,9 +67,9 @@ if TYPE_CHECKING:
 
 LOG = logging.getLogger("agent_magic")
 BLOCKED_S = 1.0
-"""An alarm so late means that code of another cell blocked the event loop."""
+"""An alarm this many seconds late means that code of another cell blocked the event loop."""
 GRACE_S = 0.25
-"""Then so long goes to what had arrived meanwhile, before deadlines are looked at."""
+"""Seconds then given to events that arrived meanwhile, before deadlines are checked."""
 LACKING = frozenset({"queued", "running", "failed"})
 """The states of a step that has no answer and could use one."""
 
@@ -77,30 +78,31 @@ class Driver:
     """Runs a plan once.
 
     Args:
-        plan: What to run.
-        policy: How.
-        provider: Who answers.
-        ledger: Answers bought before, served again at no cost; `None` buys everything.
-        earlier: The answers of an earlier run, taken over where an agent asks the same; `None` takes none.
-        recorded: What a cassette has of this plan: only the rest is bought, after it. `None` buys all.
-        fresh: Buy again what the ledger has.
-        prices: What tokens cost.
-        pacer: Keeps the provider's rate limits, for every run that shares it; `None` keeps none.
-        sharing: Divides the rate limits with other kernels; `None` where no others are known of.
-        pool: The slots that all runs of a session share; `None` leaves the run its own.
-        history: What earlier answers took: agents with more work before the end of the plan go first.
-        frame_of: Returns the answers of a group as a frame, for tasks that use them; `None` gives a list of values.
-        alerts: What the run is watched for; `None` for nothing.
-        asker: Shows questions to a person; `None` where nobody is there: what has to be agreed to is denied.
+        plan: The plan.
+        policy: How to run it.
+        provider: The provider.
+        ledger: Stored answers, served again at no cost; None: buy everything.
+        earlier: Answers of an earlier run, reused if an agent's request is the same; None: no earlier run.
+        recorded: Answers of this plan on a cassette; only the rest is bought. None: buy all.
+        fresh: Buy again what is in the ledger.
+        prices: Token prices.
+        pacer: Keeps the provider's rate limits for all runs that share it; None: no rate limits.
+        sharing: Divides the rate limits with other kernels; None: no other kernels known.
+        pool: The slots shared by all runs of a session; None: the run has a private pool.
+        history: Durations of earlier answers: agents with more work before the end of the plan go first.
+        frame_of: Returns the answers of a group as a frame, for tasks that use them; None: a list of values.
+        alerts: The alerts of the run; None: no alerts.
+        asker: Shows questions to a person; None: what needs approval is denied.
+        say: Reports before a tool or task is called again; the log by default.
         clock: Monotonic seconds.
 
     Attributes:
-        record: What has happened so far. Complete when `drive` has returned or raised.
+        record: The events so far. Complete when `drive` has returned or raised.
         streams: The answers that are arriving, by agent.
-        loop: The event loop it runs on; `None` before `drive`.
-        prices: What tokens cost.
+        loop: Its event loop; None: before `drive`.
+        prices: Token prices.
         engine: Decides.
-        alerts: Watches it, and knows which alerts go on.
+        alerts: Watches the run, and knows the active alerts.
     """
 
     def __init__(  # noqa: PLR0913 - the options of `Plan.run`
@@ -121,22 +123,32 @@ class Driver:
         frame_of: Callable[[RunRecord, str], Any] | None = None,
         alerts: Alerts | None = None,
         asker: Asker | None = None,
+        say: Callable[[str], object] = LOG.warning,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        seed = getrandbits(32) if policy.seed is None else policy.seed  # kept: a forecast draws the same jitter
+        seed = randbits(32) if policy.seed is None else policy.seed  # kept: a forecast draws the same jitter
         self.plan, self.policy, self._provider, self._asker = plan, policy, provider, asker
         self._ledger, self._pacer, self._sharing, self._pool, self._clock = ledger, pacer, sharing, pool, clock
         self.prices, cheaper = prices or Prices(), provider.choices[:1] if "model" in (policy.degrade or "") else ()
         self._asked = plan.asked.union(cheaper)
-        knows = ledger is not None or earlier is not None
-        cache = AnswerCache(plan, provider.endpoint, ledger, earlier, fresh=fresh) if knows else None
         if recorded is None:
             self.record, self._after_s = RunRecord(plan, datetime.now(UTC), plan.models, origin=provider.endpoint), 0.0
         else:
             self.record, self._after_s = recorded.found(), recorded.ended_s
+        cache: AnswerCache | None = None
+        if ledger is not None or earlier is not None:
+            more: Any = {"fresh": fresh, "identical": policy.identical, "record": self.record}
+            cache = AnswerCache(plan, provider.endpoint, ledger, earlier, **more)
+        self.record.resumes = "" if earlier is None else earlier.uid
         work_s = None if history is None else expected_work_s(plan.agents, plan.models, history)
         self.record.terms = self._terms(seed, work_s)
-        more: Any = {"bought": cache, "work_s": work_s, "texts": recorded and recorded.texts, "cheaper": cheaper}
+        more = {"bought": cache, "work_s": work_s, "texts": recorded and recorded.texts, "cheaper": cheaper}
+        results = self.record.results
+
+        def said(step: int) -> Request | None:  # no method: the driver would hold itself through its requests
+            return conversation_of(results[step])
+
+        more["said"] = said
         requests = PlanRequests(plan, policy, plan.models, self.record.terms.models, self.prices, **more)
         self.engine = Engine(
             self.record,
@@ -152,7 +164,7 @@ class Driver:
             done=None if recorded is None else _ended(self.record),
         )
         self.streams: dict[int, Stream] = {}
-        more = {"fresh": fresh, "earlier": earlier, "frame_of": frame_of, "asker": asker}
+        more = {"fresh": fresh, "earlier": earlier, "frame_of": frame_of, "asker": asker, "say": say}
         self._caller = Caller(self.record, policy, provider, cache=cache, **more)
         self._over, self._checked = asyncio.Event(), False
         self._tasks = Tasks(self._over.set)
@@ -180,8 +192,14 @@ class Driver:
         return self.engine.held_by(agent)
 
     @property
+    def asked(self) -> int:
+        """The number of steps that wait only for a person."""
+        results = self.record.results
+        return sum(results[one].is_waiting and self.held_by(one) == "person" for one in self.plan.special)
+
+    @property
     def batched(self) -> AbstractSet[int]:
-        """The steps whose request under way goes by batch."""
+        """The steps whose current request is in a batch."""
         return self.engine.batched
 
     def batches_waiting(self) -> list[Waiting]:
@@ -189,7 +207,7 @@ class Driver:
         return [] if self._buyer.batcher is None else self._buyer.batcher.waiting()
 
     def health(self) -> Health:
-        """Return how the run fares with the provider; of a run that is over, how it fared at its end."""
+        """Return the health of the run with the provider; after the run, its health at the end."""
         return self._monitor.snapshot(self.record, self.now())
 
     def now(self) -> float:
@@ -197,15 +215,15 @@ class Driver:
         return self._after_s + round((self._clock() - self._began) * TICKS_PER_S) / TICKS_PER_S
 
     def buys(self) -> bool:
-        """Tell whether there is anything to buy. Where all that is missing waits for failures, the run ends here."""
+        """Return True if there is anything to buy. If all that is missing waits for failures, the run ends here."""
         self.do(self.engine.settle_recorded(self._after_s))
         return self.record.ended_s is None
 
     async def check(self) -> None:
-        """Ask whether the run can begin, once: where requests are to go by batch, whether there are batches.
+        """Check once whether the run can begin: if requests go by batch, whether the provider has batches.
 
         Raises:
-            PlanError: There are none; nothing was sent.
+            PlanError: The provider has no batches; nothing was sent.
             CallError: The provider cannot be asked; nothing was sent.
             asyncio.CancelledError: The task was cancelled, so the run is stopped.
         """
@@ -222,11 +240,11 @@ class Driver:
         """Run to the end.
 
         Returns:
-            The record, complete: `am.Run(record)` has its frames.
+            The complete record: `am.Run(record)` has its frames.
 
         Raises:
             NotConnected: There is no key; nothing was sent.
-            asyncio.CancelledError: The task was cancelled. Every request has been stopped, and `record` is complete.
+            asyncio.CancelledError: The task was cancelled. All requests have been stopped, and `record` is complete.
         """
         for model in self._asked:
             self.prices.find(model)  # reads the price lists before the clock starts
@@ -236,7 +254,7 @@ class Driver:
             if self.record.ended_s is not None:  # stopped before it began
                 return self.record
             if self._ledger is not None:
-                self._buyer.journal = self._caller.journal = self._ledger.begin(self.record)
+                self._buyer.journal = self._caller.journal = self._ledger.begin(self.record, self.prices)
             if len(self.record.events) == 0 or self._after_s:
                 self._began = self._clock()
             try:
@@ -246,7 +264,7 @@ class Driver:
         return self.record
 
     async def _divided(self, sharing: Sharing) -> None:
-        """Run to the end, and divide the rate limits with other kernels meanwhile."""
+        """Run to the end, dividing the rate limits with other kernels."""
         classes = {self._provider.limit_class(model) for model in filter(None, self.plan.models)}
         async with sharing.taking_part(classes, self._slot_free):
             await self._until_over()
@@ -265,7 +283,7 @@ class Driver:
             await self._tasks.finish()
 
     def _close(self) -> None:
-        """Settle what no task could report any more, and end the record."""
+        """Settle what no task can report any more, and end the record."""
         if self.loop is not None:
             forget(self.loop, self._arm)
         if self._alarm is not None:
@@ -281,7 +299,7 @@ class Driver:
 
     @property
     def paused(self) -> bool:
-        """Whether no agent is let go until `resume`."""
+        """True if no agent is let go until `resume`."""
         return self.engine.conductor.paused
 
     def stop(self, names: Iterable[str] | None = None) -> None:
@@ -289,15 +307,15 @@ class Driver:
         self.do(self.engine.stop(self.now(), self._numbers(names)))
 
     def retry(self, names: Iterable[str] | None = None) -> None:
-        """Run these agents again that did not succeed, or all of them, with what was skipped because of them."""
+        """Rerun these unsuccessful agents, or all of them, with the agents skipped because of them."""
         self.do(self.engine.retry(self.now(), self._numbers(names)))
 
     def skip(self, names: Iterable[str], why: str = "") -> None:
-        """Leave these agents out, and what waits for them."""
+        """Skip these agents and their dependents."""
         self.do(self.engine.skip(self.now(), self.plan.numbers(names), why))
 
     def pause(self) -> None:
-        """Let nobody go until `resume`. What is under way goes on."""
+        """Start no more steps until `resume`. Steps under way continue."""
         self.do(self.engine.pause(self.now()))
 
     def resume(self) -> None:
@@ -351,14 +369,14 @@ class Driver:
                 raise TypeError(action)
 
     def _abort(self, step: int) -> None:
-        """Stop what is under way for a step: its request, its calls, and the questions about it."""
+        """Stop the request, the calls and the questions of a step."""
         self._tasks.cancel(step, partial(self._never_ran, step))
         self._tasks.drop(step)
         for call in self.engine.calls.running(step):
             self._tasks.cancel((step, call.number), partial(self._call_over, call, CUT))
 
     def _slot_free(self) -> bool:
-        """Ask again for a slot of the session. On another loop that is done later, which `False` tells."""
+        """Ask again for a slot of the session. Return False if on another loop, which does it later."""
         if asyncio.get_running_loop() is not self.loop:
             if self.loop is not None:
                 self.loop.call_soon_threadsafe(self._slot_free)
@@ -377,7 +395,7 @@ class Driver:
             self._arm()
 
     def _arm(self) -> None:
-        """Set the timer of the alarm, unless it has come."""
+        """Set the timer of the alarm unless it is due."""
         if self.loop is not None and self._due_s < math.inf:
             if self._alarm is not None:
                 self._alarm.cancel()
@@ -397,7 +415,7 @@ class Driver:
     # one request, as a task
 
     async def _request(self, step: int) -> None:
-        """Make one request, and report whatever comes of it."""
+        """Send one request and report its result."""
         answer, error = None, None
         try:
             stream = self.streams[step] = Stream(self, step, taker=self)
@@ -405,14 +423,19 @@ class Driver:
                 stream.endpoint = self.engine.endpoint(step)
             try:
                 try:
-                    request = self.engine.send(step, self.now())
+                    request = self.engine.write(step)
+                    while self._buyer.is_elsewhere(step, request):
+                        self.engine.waits_elsewhere(step, self.now())
+                        await asyncio.sleep(LOOK_S)
+                        self.engine.waits_elsewhere(step, self.now())
+                    request = self.engine.send(step, self.now(), request)
                     answer = await self._buyer.answer(step, request, stream, self.now)
                 finally:
                     del self.streams[step]
                     self._tasks.left(step)
             except asyncio.CancelledError:
                 if stream.answer is not None:  # complete, and only its connection was open: paid for, so kept
-                    self._buyer.keep(step, stream.answer, self.now())
+                    self._buyer.keep(step, stream, stream.answer, self.now())
                 self._report(step, stream, stream.answer, None)
                 raise
             except Exception as failure:  # noqa: BLE001 - the one place where an agent's failure becomes a result
@@ -429,7 +452,7 @@ class Driver:
             self._buyer.write()
 
     def _never_ran(self, step: int) -> None:
-        """Report an agent whose task was cancelled before its first step."""
+        """Report an agent whose task was cancelled before it started."""
         self.do(self.engine.ended(step, UNSENT, self.now()))
 
     def _make_batcher(self) -> Batcher:
@@ -438,7 +461,7 @@ class Driver:
         return batcher_of(self._provider, self._ledger, self._tasks.beside, self._batch_time_s)
 
     def _batch_time_s(self) -> float | None:
-        """Return how long batches may still take; `None` is for ever."""
+        """Return the seconds batches may still take; None: unlimited."""
         most_s = self.policy.deadline_s if self.policy.batch_fallback == "live" else None
         return None if most_s is None else most_s * (1 - LIVE_SHARE) - self.now()
 
@@ -474,13 +497,13 @@ class Driver:
         self.do(self.engine.began(stream.agent, self.now()))
 
     def first_token(self, stream: Stream) -> None:
-        """Record that the first token of an answer came."""
+        """Record the first token of an answer."""
         self.engine.first_token(stream.agent, self.now())
 
     # an answer that comes when its attempt has failed, because whoever made it was given up
 
     def awaits(self, stream: Stream, request: Request) -> bool:
-        """Tell whether an answer would be of use: its step still asks for it, or has failed for want of it."""
+        """Return True if an answer is useful: its step still asks for it, or failed without it."""
         result = self.record.results[stream.agent]
         last = result.attempts[-1]
         return (
@@ -491,7 +514,7 @@ class Driver:
         )
 
     def take_late(self, stream: Stream, request: Request, answer: Answer) -> None:
-        """Take an answer: it is paid for. It serves the attempt under way, which is cut, or another one."""
+        """Accept a late answer, since it is paid for. It serves the current attempt, which is cut, or another one."""
         with self._tasks:
             step, current = stream.agent, self.streams.get(stream.agent)
             if not self.awaits(stream, request):
@@ -505,5 +528,5 @@ class Driver:
 
 
 def _ended(record: RunRecord) -> dict[int, Status]:
-    """Return the steps that have ended before the run begins, each with its status."""
+    """Return the steps that ended before the run begins, with their statuses."""
     return {number: one.status for number, one in enumerate(record.results) if one.finished_s is not None}

@@ -1,8 +1,8 @@
-"""The answers of an earlier run, taken over where an agent asks for the same once more.
+"""The answers of an earlier run, reused if an agent's request is the same.
 
-A run that was cut, or had failures, goes on like that: what succeeded is not asked again. An agent whose request has
-changed is asked, and its descendants too where its answer differs. A task keeps what it returned as long as its code
-and all that it takes are the same: fingerprints tell, or that it is the very same object.
+This continues a run that was cut or had failures: what succeeded is not asked again. An agent with a changed request is
+asked, and so are its descendants if its answer differs. A task keeps its result while its code and arguments are the
+same, as shown by fingerprints or by object identity.
 """
 
 from __future__ import annotations
@@ -29,28 +29,30 @@ if TYPE_CHECKING:
     from agent_magic.record.results import AgentResult, RunRecord
 
 UNFIT = frozenset({"InvalidAnswer", "UnexpectedToolUse"})
-"""The kinds of failures that are about an answer which came."""
+"""The kinds of failures caused by an answer that arrived."""
 
 
 class Earlier:
-    """What may be taken over from a run.
+    """The answers that may be reused from a run.
 
-    A simulated answer stays one; what was bought comes as from the ledger. Refusals are never taken over.
+    A simulated answer stays simulated; bought answers are marked as from the ledger. Refusals are never reused.
 
     Args:
         record: The earlier run.
-        endpoint: Where requests go now. Another server's answers are not taken over.
-        plan: What runs now.
-        again: Only these agents of it run again, with what they wait for and what waits for them, although some of
-            them may have succeeded; `None` is all that did not.
+        endpoint: Where requests go now. Answers of another server are not reused.
+        plan: The plan that runs now.
+        again: Rerun only these agents, with their dependencies and dependents, even if some succeeded; None: rerun all
+            that did not succeed.
 
     Attributes:
-        again: The agents that are asked again although they may have succeeded.
-        unfit: The agents that had answers which did not fit, and still would not: the same answers are of no use.
-        left_out: The agents without an answer that do not run again.
+        again: The agents that are asked again even if they succeeded.
+        unfit: The agents with invalid answers that are still invalid: the same answers would not help.
+        left_out: The agents without an answer that do not rerun.
+        uid: The id of the earlier run.
+        edits: The user's replacements of its answers since.
 
     Raises:
-        UnknownAgent: `again` names one that is not in the plan.
+        UnknownAgent: `again` names an agent that is not in the plan.
     """
 
     def __init__(self, record: RunRecord, endpoint: str, *, plan: Plan, again: Iterable[str] | None = None) -> None:
@@ -60,12 +62,13 @@ class Earlier:
         self.unfit = frozenset(
             one.name for one, n in known if _is_unfit(one, record.plan.agents[n], plan.agents[plan.index[one.name]])
         )
-        self._record = record
+        self._record, self.uid = record, record.uid
+        self.edits = record.edits if record.origin == endpoint else {}
         self._answers: dict[tuple[str, str], tuple[Request, Answer]] = {}  # by agent and model
         answered = set[str]()
         for result in record.results if record.origin == endpoint else ():
             for one in result.attempts:  # the unsure ones of a cascade, whatever came of the dearer model
-                if one.kind == ESCALATED and one.answer is not None and not one.request.messages:
+                if one.kind == ESCALATED and one.answer is not None and not one.request.goes_on:
                     self._answers[result.name, one.model] = same_request(one.request), _kept(one.answer)
             answer = result.answer
             if answer is None or answer.stop_reason in NOT_REUSED:
@@ -74,6 +77,8 @@ class Earlier:
                 last = result.attempts[-1].request
                 turns = [one.usage for one in result.attempts if one.answer is not None and one.usage is not None]
                 whole = answer if len(turns) == 1 else replace(answer, usage=add_usage(turns))
+                if between := last.messages[last.opening :]:  # so that a conversation that continues it has all
+                    whole = replace(whole, turns=between)
                 self._answers[result.name, last.model] = same_request(last), _kept(whole)
                 answered.add(result.name)
 
@@ -85,19 +90,19 @@ class Earlier:
             self.left_out = tuple(name for name in others if name not in answered and name not in done)
 
     def find(self, agent: str, request: Request) -> Answer | None:
-        """Return the agent's answer if it asks for the same as then, of the same model."""
+        """Return the agent's earlier answer if its request and model are the same."""
         if agent in self.again or (agent, request.model) not in self._answers:
             return None
         asked, answer = self._answers[agent, request.model]
         return answer if same_request(request) == asked else None
 
     def done(self, record: RunRecord, step: int, takes: Mapping[str, str]) -> Result | None:
-        """Return what a task returned then, if it would do the same now.
+        """Return a task's earlier result if the task would do the same now.
 
         Args:
-            record: The run that goes on. What the task takes has ended in it.
-            step: The task's number there.
-            takes: The fingerprints of what it takes there.
+            record: The run that continues. The task's inputs have ended in it.
+            step: The task's number in it.
+            takes: The fingerprints of its inputs.
         """
         task, then = record.plan.agents[step], self._record
         if not isinstance(task, Task) or task.name in self.again or task.name not in then.plan.index:
@@ -109,13 +114,15 @@ class Earlier:
         end = result.calls[-1].ended
         if end is None or not (task.is_recorded or self._takes_the_same(record, step, takes, read(end.takes))):
             return None
-        return Result("succeeded", end.result, source="ledger", value=result.value, packed=end.value, prints=end.prints)
+        return Result(
+            "succeeded", end.result, source="ledger", value=result.returned, packed=end.value, prints=end.prints
+        )
 
     def returned(self, plan: Plan, number: int) -> tuple[Any] | None:
-        """Return what a task returned then, if it and the variables it takes are as they were.
+        """Return a task's earlier result if the task and the variables it takes are unchanged.
 
         Args:
-            plan: What would run now. What the task takes of other steps is as it was.
+            plan: The plan that would run now. Inputs from other steps are assumed unchanged.
             number: The task's number in it.
         """
         task, then = plan.agents[number], self._record.plan
@@ -127,7 +134,7 @@ class Earlier:
             return None
         same = asked or _is_same_code(task, then.agents[then.index[task.name]])
         same = same and all(plan.values.get(name) is then.values.get(name) for name in task.parameters)
-        return (before.value,) if same and before.status == "succeeded" and before.has_value else None
+        return (before.meaning,) if same and before.status == "succeeded" and before.has_value else None
 
     def _takes_the_same(
         self, record: RunRecord, step: int, takes: Mapping[str, str], before: Mapping[str, str]
@@ -142,9 +149,9 @@ class Earlier:
 
 
 def _is_unfit(result: AgentResult, before: Step, now: Step) -> bool:
-    """Tell whether an agent had an answer which did not fit what it still has to fit.
+    """Return True if an agent's answer was invalid by a rule that still applies.
 
-    Where its own check or condition failed (`its check raised ...`), that is to be mended, and the answer may be right.
+    If its own check or condition failed (`its check raised ...`), the check needs fixing, and the answer may be right.
     """
     check = "" if before.check is None else before.check.name
     own = "InvalidAnswer: its ", *(f"InvalidAnswer: {check} {what} " for what in ("raised", "returned", "was"))
@@ -165,7 +172,7 @@ def _are_same(now: list[object], before: list[object]) -> bool:
 
 
 def _given(record: RunRecord, name: str, step: int) -> list[object]:
-    """Return the objects that a task takes under a name: one, or one for each step of a group."""
+    """Return the objects that a task takes under a name: one, or one per step of a group."""
     plan = record.plan
     found = plan.source_of(step, name)
     if found is None:
@@ -176,9 +183,16 @@ def _given(record: RunRecord, name: str, step: int) -> list[object]:
 
 
 def same_request(request: Request) -> Request:
-    """Leave out of a request what does not change its answer."""
-    return request._replace(cached=False, timeout_s=0.0, ttl="5m", messages=(), tool_choice="", cached_turns=False)
+    """Return a request without what does not change its answer."""
+    return request._replace(
+        cached=False,
+        timeout_s=0.0,
+        ttl="5m",
+        messages=request.messages[: request.opening],
+        tool_choice="",
+        cached_turns=False,
+    )
 
 
 def _kept(answer: Answer) -> Answer:
-    return replace(answer, source="ledger") if answer.source == "live" else answer
+    return replace(answer, source="ledger") if answer.source in {"live", "shared"} else answer

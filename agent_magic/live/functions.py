@@ -1,19 +1,19 @@
 """Runs the user's functions: tools and tasks.
 
-Where a function runs decides what it may touch and what can stop it:
+Where a function runs decides what it may access and what can stop it:
 
 | where | for | what a timeout, or Stop, does |
 | --- | --- | --- |
 | the loop | `async def` | cancels it |
-| a thread of its own | `def` | ends the wait; the thread goes on, since nothing can stop it |
-| the loop's thread | `main=True`: sqlite3, pyplot, widgets | raises in it; a timeout only where there are timers |
+| a separate thread | `def` | ends the wait; the thread continues, since nothing can stop it |
+| the loop's thread | `main=True`: sqlite3, pyplot, widgets | raises in it; a timeout only if there are timers |
 | a process | `process=True`: long computing | kills the process |
-| a process at a Dask worker | the same, where requests go to workers | kills the process |
+| a process at a Dask worker | the same, if requests go to workers | kills the process |
 
 In a browser, which has neither threads nor processes, a `def` runs on the loop, and nothing stops it.
 
-The threads are ours (`live.threads`), not those of the loop's pool: that has six on a small machine, and holds up the
-end of the process. A call has the context of the caller there, so that a kernel knows whose output it is.
+The threads are ours (`live.threads`), not the loop's pool, which has six on a small machine and delays the end of the
+process. Calls keep the caller's context, so that a kernel knows whose output it is.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 __all__ = ["Ran", "run_function", "tool_result"]
 
 _WORKERS = Workers()
-"""Processes are the operating system's, and those that are idle serve any run."""
+"""Worker processes of this machine; idle ones serve any run."""
 
 
 async def run_function(
@@ -64,20 +64,20 @@ async def run_function(
     prints: Callable[[str], object] | None = None,
     late: Callable[[Ran], object] | None = None,
 ) -> Ran:
-    """Call a function of the user's and wait for it. What it raises is a result.
+    """Call a user function and wait for it. An exception is returned as a result.
 
     Args:
         function: The function, sync or async.
         arguments: Its arguments by name.
-        main: Whether to call it on the loop's own thread. Nothing else runs meanwhile.
-        process: Whether to call it in another process. Function, arguments and result have to be sent there and back.
-        remote: Whose machine the process is on; `None` is this one.
-        timeout_s: Seconds until the wait is over; `None` waits.
-        prints: Called with what it prints, in the thread that prints. `None` leaves prints alone.
-        late: Called with what came of it where nobody waits any more, in its thread or on the loop.
+        main: Call it on the loop's thread. Nothing else runs meanwhile.
+        process: Call it in another process. Function, arguments and result are sent there and back.
+        remote: The remote machine for the process; None: this machine.
+        timeout_s: Seconds until the wait ends; None: no limit.
+        prints: Called with its prints, in the printing thread. None: prints are not captured.
+        late: Called with a result that arrives after the wait has ended, in its thread or on the loop.
 
     Raises:
-        asyncio.CancelledError: The caller was cancelled, or Stop was pressed. A thread may go on.
+        asyncio.CancelledError: The caller was cancelled, or Stop was pressed. A thread may continue.
     """
     sink = None if prints is None else Prints(prints)
     try:
@@ -96,11 +96,11 @@ async def run_function(
 
 
 def tool_result(ran: Ran, secrets: Mapping[str, str]) -> ToolResult:
-    """Return what the model that asked for a call is sent: the result, or what was raised, without secrets.
+    """Return the result or error of a call as sent to the model, without secrets.
 
     Args:
-        ran: What came of the call.
-        secrets: Values that are secret, with their names; see `record.secret_scan.secrets_of`.
+        ran: The result of the call.
+        secrets: Secret values, with their names; see `record.secret_scan.secrets_of`.
     """
     if ran.error is not None:
         return error_text(masked(reason_of(ran.error), secrets))
@@ -124,7 +124,7 @@ def _late(timeout_s: float, *, finished: bool) -> Ran:
 
 
 async def _on_loop(function: Callable[..., Any], arguments: Mapping[str, Any], prints: Prints | None) -> Ran:
-    """Await an `async def`. It may be cancelled by whoever cancels us; one that cancels itself has failed."""
+    """Await an `async def`. Our caller may cancel it; if it cancels itself, it has failed."""
     task = asyncio.current_task()
     before = 0 if task is None else task.cancelling()
     with Saves() as saves:
@@ -149,7 +149,7 @@ async def _in_thread(
     prints: Prints | None,
     late: Callable[[Ran], object] | None,
 ) -> Ran:
-    """Call a function in a thread. A coroutine that it returns is awaited: it may be a wrapper of an `async def`."""
+    """Call a function in a thread. A returned coroutine is awaited: the function may wrap an `async def`."""
     ran = await _threaded(lambda: called(function, arguments, prints), name_of(function), late)
     if inspect.iscoroutine(ran.value):
         return await _on_loop(lambda: ran.value, {}, prints)
@@ -189,7 +189,7 @@ async def _in_process(
     remote: Remote | None,
     timeout_s: float | None,
 ) -> Ran:
-    """Call a function in another process, here or at a worker. What is written and read is the user's: in threads."""
+    """Call a function in another process, here or at a worker. Pickling runs user code, so it happens in threads."""
     name, tell = name_of(function), prints.write if prints is not None else _print
 
     def pack() -> Ran:
@@ -213,15 +213,15 @@ async def _in_process(
 
 
 async def call_packed(packed: bytes, tell: Callable[[str], object], *, timeout_s: float | None = None) -> bytes:
-    """Make a call in a process of this machine. To cancel it kills the process.
+    """Make a call in a process of this machine. Cancelling kills the process.
 
     Args:
-        packed: The call, as `pack_call` writes it.
-        tell: Is called with what the function prints, in a thread.
-        timeout_s: After so many seconds it is cancelled: elsewhere nobody may be left to do that.
+        packed: The call, from `pack_call`.
+        tell: Called with the function's prints, in a thread.
+        timeout_s: Seconds until it is cancelled: a remote caller may be gone.
 
     Returns:
-        What came of it, for `unpack_ran`.
+        The result, for `unpack_ran`.
 
     Raises:
         TimeoutError: It took longer.
@@ -252,13 +252,13 @@ def _print(text: str) -> None:
 
 
 class _TimeUp(BaseException):
-    """Is raised in a function whose time is up."""
+    """Raised in a function whose time is up."""
 
 
 def _on_main(
     function: Callable[..., Any], arguments: Mapping[str, Any], timeout_s: float | None, prints: Prints | None
 ) -> Ran:
-    """Call a function here. Stop raises in it, and cancels the task that waits."""
+    """Call a function here. Stop raises in it, and cancels the waiting task."""
 
     def stopped(error: BaseException) -> AgentMagicError:
         return AgentMagicError(reason_of(error))  # never: all errors are results
@@ -270,13 +270,13 @@ def _on_main(
 
 
 class _Alarm:
-    """Raises in the code of the main thread when its time is up, where the operating system has such a signal.
+    """Raises in the main thread's code when its time is up, if the operating system has such a signal.
 
     Args:
-        after_s: When; `None` is never.
+        after_s: Seconds until the alarm; None: never.
 
     Attributes:
-        rang: Whether it has.
+        rang: True if the alarm has fired.
     """
 
     def __init__(self, after_s: float | None) -> None:

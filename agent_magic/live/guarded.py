@@ -1,10 +1,10 @@
-"""Runs a program that ends when the process that asked for it does, killed or not. Standard library only.
+"""Runs a program that ends with the process that started it, even if that is killed. Standard library only.
 
     python guarded.py PID PROGRAM ARGUMENTS
 
-A program that computes or waits does not notice that nobody holds the other end of its input any more. So it has this
-one beside it, which looks whether PID is still its parent, and then kills all that belongs to the program: whoever
-starts this gives it a session of its own.
+A program that computes or waits does not notice that the other end of its input is closed. So this process watches
+whether PID is still its parent, and then kills the program's whole process group: the caller must start this in a new
+session.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ LOOK_S = 0.5
 
 
 def main(parent: int, command: list[str]) -> int:
-    """Run a program to its end, and return its exit code."""
+    """Run a program to its end and return its exit code."""
     threading.Thread(target=_watch, args=(parent,), daemon=True).start()
     try:
         return subprocess.call(command)

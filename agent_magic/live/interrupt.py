@@ -1,7 +1,7 @@
-"""What Ctrl-C, or the Stop button, does to work that is being awaited.
+"""What Ctrl-C, or the Stop button, does to awaited work.
 
-The handler of a notebook kernel does not wake a loop that waits on the network (ipykernel issue 881), and Python's own
-would break the loop open and leave its tasks running. Ours cancels the work through the loop, which wakes it.
+A notebook kernel's handler does not wake a loop that waits on the network (ipykernel issue 881), and Python's own would
+break the loop and leave its tasks running. Ours cancels the work through the loop, which wakes it.
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ Handler: TypeAlias = Callable[[int, FrameType | None], Any] | int
 
 SHOWN_LINES = 3
 LOOK_S = 0.1
-"""How often the loop wakes by itself: Python handles a signal that comes just before a system call after that call."""
+"""Seconds between wake-ups of the loop. Python handles a signal that comes just before a system call after that call.
+"""
 GRACE_S = 0.2
-"""How long the second interrupt waits. Ctrl-C is often hit twice in a row, while a clean-up that works is under way."""
+"""Seconds the second interrupt waits. Ctrl-C is often hit twice in a row while a working clean-up is under way."""
 
 
 def stopped() -> str:
@@ -33,23 +34,23 @@ def stopped() -> str:
 
 
 async def interruptible(work: Coroutine[Any, Any, T], *, message: Callable[[], str] = stopped) -> T:
-    """Await work so that an interrupt ends it, whatever it waits for.
+    """Await work so that an interrupt ends it.
 
-    The first interrupt cancels the work and waits for its clean-up. The second cancels it once more and ends the wait
-    after a moment: what hangs in its clean-up is left to itself. Outside the main thread, where no signal arrives, and
-    where the handler belongs to a C program, the work is awaited as it is.
+    The first interrupt cancels the work and waits for its clean-up. The second cancels it again and ends the wait after
+    a moment; a clean-up that hangs is abandoned. Outside the main thread, which gets no signals, and if the handler
+    belongs to a C program, the work is simply awaited.
 
     Args:
-        work: What to await. It runs as a task of its own, in the caller's context.
-        message: Asked after an interrupt for the text of the `KeyboardInterrupt`. IPython shows three lines of it.
+        work: The work. It runs as a separate task, in the caller's context.
+        message: Called after an interrupt for the text of the `KeyboardInterrupt`. IPython shows three lines of it.
 
     Returns:
-        What the work returns.
+        The result of the work.
 
     Raises:
         KeyboardInterrupt: An interrupt came, even if the work finished in the same moment. An error of the clean-up is
             its `__cause__`.
-        asyncio.CancelledError: Somebody else cancelled the work or the caller.
+        asyncio.CancelledError: Other code cancelled the work or the caller.
     """
     if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGINT) is None:
         return await work
@@ -72,12 +73,12 @@ class _Watch:
     """A handler of SIGINT for one piece of work.
 
     Attributes:
-        loop: Where the work runs.
-        enough: Done as soon as nobody wants to wait for the clean-up.
-        task: The work, once it has been started.
-        before: The handler that was there before this one.
-        presses: How many interrupts came.
-        is_open: Whether the work is still awaited. A closed one that others still hold as their `before` passes on.
+        loop: The loop of the work.
+        enough: Done when the clean-up is no longer waited for.
+        task: The work, once started.
+        before: The previous handler.
+        presses: Number of interrupts.
+        is_open: True while the work is awaited. A closed handler that is still another's `before` passes interrupts on.
     """
 
     loop: asyncio.AbstractEventLoop
@@ -88,7 +89,7 @@ class _Watch:
     is_open: bool = field(default=True, kw_only=True)
 
     def __call__(self, signum: int, frame: FrameType | None) -> None:
-        """Take an interrupt, and pass it on to work of the same cell that was started earlier."""
+        """Handle an interrupt, and pass it on to earlier work of the same cell."""
         if self.is_open:
             self.presses += 1
             # Unlike `call_soon`, this wakes a loop that waits on the network.
@@ -97,14 +98,14 @@ class _Watch:
             self.before(signum, frame)
 
     def install(self) -> None:
-        """Become the handler, if this interpreter may have one."""
+        """Install this handler, if this interpreter allows it."""
         with contextlib.suppress(ValueError):
             self.before = signal.signal(signal.SIGINT, self)
 
     def restore(self) -> None:
-        """Put back the handler that was there before, or the nearest one that is still of use.
+        """Restore the previous handler, or the nearest one still in use.
 
-        Runs of one cell may end in any order. Where a later one is the handler now, it has this one as its `before`.
+        Runs of one cell may end in any order. If a later one is the handler now, this one is its `before`.
         """
         self.is_open = False
         handler = self.before
@@ -114,7 +115,7 @@ class _Watch:
             signal.signal(signal.SIGINT, handler)
 
     async def finish(self, task: asyncio.Task[Any]) -> None:
-        """Wait until the work is done or it is enough; a cancellation of the caller goes on to the work."""
+        """Wait until the work is done or abandoned; a cancellation of the caller is passed on to the work."""
         while not (task.done() or self.enough.done()):
             try:
                 await asyncio.wait({task, self.enough}, timeout=LOOK_S, return_when=asyncio.FIRST_COMPLETED)
@@ -135,7 +136,7 @@ class _Watch:
 
 
 def _error_of(task: asyncio.Task[Any]) -> BaseException | None:
-    """Return the error a task ended with, `None` if it was cancelled or is left to itself."""
+    """Return a task's error, or None if it was cancelled or abandoned."""
     if not task.done():
         task.add_done_callback(_error_of)
         return None
@@ -143,7 +144,7 @@ def _error_of(task: asyncio.Task[Any]) -> BaseException | None:
 
 
 def _interruption(text: str) -> KeyboardInterrupt:
-    """Return a `KeyboardInterrupt` of which IPython shows the text only, without the frames of a loop."""
+    """Return a `KeyboardInterrupt` that IPython shows without the frames of a loop."""
     lines = f"KeyboardInterrupt: {text}".splitlines()[:SHOWN_LINES]
     error = KeyboardInterrupt(text)
     # On the instance: front ends know the error by the name of its class.

@@ -1,4 +1,4 @@
-"""The health of one run, judged when somebody asks, and its alerts, judged as it goes."""
+"""The health of one run, computed on demand, and its alerts, checked as it runs."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from agent_magic.record.results import RunRecord
 
     Look = tuple[float, list[LimitUse], tuple[str, ...]]
-    """When the gate was asked, what is used of the limits, and what lets nobody go."""
+    """The time of the query, the use of the limits, and what blocks all requests."""
 
 
 class HealthMonitor:
-    """Judges how a run fares; of one that is over, how it fared at its end.
+    """Computes the health of a run; after the run, its health at the end.
 
     Args:
-        gate: Knows the limits and the breakers; `None` has neither.
+        gate: Knows the limits and the breakers; None: neither.
     """
 
     def __init__(self, gate: Gate | None) -> None:
@@ -33,11 +33,11 @@ class HealthMonitor:
         self._final: Health | None = None
 
     def close(self, now: float) -> None:
-        """Keep what the gate says now, at the end of the run: what was used of the limits fades."""
+        """Save the state of the gate at the end of the run, because the use of limits fades."""
         self._kept = self._look(now)
 
     def snapshot(self, record: RunRecord, now: float) -> Health:
-        """Return the health of the run of this record, at a time of its clock."""
+        """Return the health of a record's run at a time of its clock."""
         if self._final is not None:
             return self._final
         watch = self._watch = self._watch or Watch()
@@ -54,15 +54,15 @@ class HealthMonitor:
 
 
 class AlertMonitor:
-    """Watches a run for alerts, and says what to do about them.
+    """Watches a run for alerts, and returns what to do about them.
 
     Args:
-        record: The run, which grows.
-        alerts: What to watch for; `None` for nothing.
+        record: The growing run.
+        alerts: The alerts; None: no alerts.
 
     Attributes:
         rules: The rules.
-        paused_by: What the run was paused by the last time; a new list each time.
+        paused_by: The alerts that last paused the run; a new list each time.
     """
 
     def __init__(self, record: RunRecord, alerts: Alerts | None) -> None:
@@ -78,7 +78,7 @@ class AlertMonitor:
         return [] if self._watch is None else self._watch.open
 
     def check(self) -> OnAlert | None:
-        """Tell whoever listens of the alerts that began. Returns what they ask for; `None` where none began."""
+        """Notify listeners of new alerts. Return the action the alerts ask for; None: no new alerts."""
         alerts, watch = self._alerts, self._watch
         if alerts is None or watch is None or not (began := watch.read(self._record.events)):
             return None

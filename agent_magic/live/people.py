@@ -1,4 +1,4 @@
-"""Questions to a person: may this call be made, may this answer be passed on, what of a call that may have happened."""
+"""Questions to a person: approval of calls and answers, and decisions about calls that may have happened."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ if TYPE_CHECKING:
     from agent_magic.record.results import RunRecord
 
 Asker = Callable[["Question"], Awaitable[Verdict | bool] | Verdict | bool]
-"""Shows a question to a person and returns the answer. It is cancelled where nobody needs one any more."""
+"""Shows a question to a person and returns the answer. It is cancelled when no answer is needed any more."""
 NOBODY = Verdict(approved=False, why="nobody is there to ask")
 
 
 class Question(NamedTuple):
-    """What a person is asked.
+    """A question to a person.
 
     Attributes:
-        kind: `call` before a tool is called, `answer` before an answer is passed on, `doubt` about a call that was
-            begun by a kernel that is gone: to agree calls it again, a changed text is taken as its result, to deny
-            tells the model that it failed.
-        agent: The agent it is about.
+        kind: `call` before a tool call, `answer` before an answer is passed on, `doubt` about a call begun by a kernel
+            that is gone: approval calls it again, a changed text becomes its result, denial tells the model that it
+            failed.
+        agent: The agent.
         tool: The name of the function; empty for an answer.
-        text: The exact arguments as JSON, or the answer. What is approved is this, or what it is changed to.
-        seconds: After so long it counts as denied.
+        text: The exact arguments as JSON, or the answer. Approval applies to this text or to its replacement.
+        seconds: Seconds until it counts as denied.
     """
 
     kind: Literal["call", "answer", "doubt"]
@@ -45,11 +45,11 @@ class Question(NamedTuple):
 
 
 class Pending(NamedTuple):
-    """An open question as a program reads it.
+    """An open question as read by a program.
 
     Attributes:
-        number: Its number, which `approve` and `deny` take.
-        agent: The agent it is about.
+        number: Its number, for `approve` and `deny`.
+        agent: The agent.
         tool: The name of the function; empty for an answer.
         text: The exact arguments as JSON, or the answer.
         kind: `call`, `answer` or `doubt`, as in `Question`.
@@ -71,7 +71,7 @@ NOTHING = "No question is open."
 
 
 async def ask(asker: Asker | None, plan: Plan, question: Question) -> Verdict:
-    """Ask a person. It is denied where nobody is there, after the time limit, and where a changed text is no use."""
+    """Ask a person. Denied without a person, after the time limit, and if a changed text is invalid."""
     if asker is None:
         return NOBODY
     limit = asyncio.timeout(question.seconds)
@@ -88,7 +88,7 @@ async def ask(asker: Asker | None, plan: Plan, question: Question) -> Verdict:
 
 
 def _read(said: object) -> Verdict:
-    """Return what a function of the user's has said of a question: a verdict, or yes or no."""
+    """Return the verdict from the return value of a user function: a verdict, or yes or no."""
     if isinstance(said, Verdict):
         return said
     if isinstance(said, bool):
@@ -97,13 +97,13 @@ def _read(said: object) -> Verdict:
 
 
 class Desk:
-    """The open questions of a run, until somebody answers them: a page, a command, another thread, a program.
+    """The open questions of a run, until a page, a command, another thread or a program answers them.
 
-    Each has a number of its own in this process, oldest first. The first answer counts.
-    `plan.run(ask=desk.ask)` puts the questions of a run on it.
+    Numbers are unique in this process, oldest first. The first answer counts. `plan.run(ask=desk.ask)` sends a run's
+    questions here.
 
     Args:
-        plan: What runs, which tells whether a changed text can be used.
+        plan: The running plan, used to validate changed texts.
     """
 
     _numbers = itertools.count(1)
@@ -119,41 +119,41 @@ class Desk:
 
     @property
     def pending(self) -> list[Pending]:
-        """The open questions, oldest first: who asks, what exactly, since when, until when."""
+        """The open questions, oldest first."""
         return [
             Pending(number, one.agent, one.tool, one.text, one.kind, since, since + timedelta(seconds=one.seconds))
             for number, (one, _, since) in self._open.copy().items()
         ]
 
     def approve(self, which: int | str, *, text: str | None = None) -> None:
-        """Agree to an open question, from any thread.
+        """Approve an open question, from any thread.
 
         Args:
-            which: Its number, or the agent that has only this one.
-            text: The arguments as JSON, or the answer, as it is to be; `None` leaves it as it was asked.
+            which: Its number, or an agent with only one question.
+            text: The changed arguments as JSON, or the changed answer; None: unchanged.
 
         Raises:
-            DeclarationError: There is none, the agent has several, or the text cannot be used. It stays open.
+            DeclarationError: There is no such question, the agent has several, or the text is invalid. It stays open.
         """
         settle([self], which, Verdict(approved=True, text=text))
 
     def deny(self, which: int | str, why: str = "") -> None:
-        """Refuse an open question, from any thread.
+        """Deny an open question, from any thread.
 
         Args:
-            which: Its number, or the agent that has only this one.
-            why: The reason; the model is told.
+            which: Its number, or an agent with only one question.
+            why: The reason, which is sent to the model.
 
         Raises:
-            DeclarationError: There is none, or the agent has several.
+            DeclarationError: There is no such question, or the agent has several.
         """
         settle([self], which, Verdict(approved=False, why=why))
 
     async def ask(self, question: Question) -> Verdict:
-        """Put a question on the desk, and wait for its answer. This is an `Asker`.
+        """Add a question and wait for its answer. This is an `Asker`.
 
         Args:
-            question: What is asked.
+            question: The question.
         """
         number = next(self._numbers)
         answer = asyncio.get_running_loop().create_future()
@@ -168,10 +168,10 @@ class Desk:
 
         Args:
             number: Its number.
-            verdict: What is said.
+            verdict: The verdict.
 
         Returns:
-            Why it cannot be answered like that; an empty string where it was, or is open no longer.
+            Why the verdict is invalid; empty if it was accepted or the question is no longer open.
         """
         if (found := self._open.get(number)) is None:
             return ""
@@ -183,10 +183,10 @@ class Desk:
 
 
 def settle(desks: Iterable[Desk], which: int | str, verdict: Verdict) -> None:
-    """Answer the open question that a number, or the name of an agent, means on one of these desks.
+    """Answer the open question with this number, or of this agent, on one of these desks.
 
     Raises:
-        DeclarationError: There is none, or the agent has several, or the changed text cannot be used.
+        DeclarationError: There is no such question, the agent has several, or the changed text is invalid.
     """
     found = {number: (desk, question) for desk in desks for number, question in desk.open.items()}
     if not found:
@@ -208,7 +208,7 @@ def _give(answer: asyncio.Future[Verdict], verdict: Verdict) -> None:
 
 
 def fault_of(plan: Plan, question: Question, verdict: Verdict) -> str:
-    """Return why the text that a person has changed cannot be used; an empty string where it can."""
+    """Return why a person's changed text is invalid; empty if it is valid."""
     if verdict.text is None or not verdict.approved:
         return ""
     agent = plan.agents[plan.index[question.agent]]
@@ -224,6 +224,6 @@ def fault_of(plan: Plan, question: Question, verdict: Verdict) -> str:
 
 
 def question_of(record: RunRecord, call: Call, seconds: float) -> Question:
-    """Return what is asked about a call, or about an answer."""
+    """Return the question about a call or an answer."""
     kind = "call" if call.wanted.tool else "answer"
     return Question(kind, record.results[call.step].name, call.wanted.tool, call.wanted.arguments, seconds)

@@ -1,4 +1,4 @@
-"""A recording played in time: shown and stopped as a live run is. `lay` says how a cassette answers a plan."""
+"""A recording played in time, shown and stopped like a live run. `lay` decides how a cassette answers a plan."""
 
 from __future__ import annotations
 
@@ -37,19 +37,20 @@ TAIL = 80
 
 
 class Player:
-    """Plays a recorded run at the times it was recorded. Nothing is sent.
+    """Plays a recorded run at its recorded times. Nothing is sent.
 
     Args:
-        recorded: The run, whole.
-        policy: What the view says of how it runs.
-        pace: How many recorded seconds go by in one.
+        recorded: The complete run.
+        policy: What the view shows as its policy.
+        pace: Recorded seconds per real second.
         clock: Monotonic seconds.
 
     Attributes:
         record: What has been played so far.
         streams: The answers that are arriving, by agent.
-        alerts: None: what is played again raises none.
-        batched: No step: what went by batch is there when it is played.
+        alerts: None: a replay raises no alerts.
+        batched: Empty: batched answers are known in a replay.
+        asked: 0: a person's answers are known in a replay.
     """
 
     def __init__(
@@ -66,11 +67,11 @@ class Player:
         self.record.replays_simulation = recorded.replays_simulation
         self.record.replayed, self.record.provenance = recorded.replayed, recorded.provenance
         self.record.terms, self.record.bases = recorded.terms, recorded.bases
-        self.record.redacted = recorded.redacted
+        self.record.redacted, self.record.same = recorded.redacted, recorded.same
         if recorded.forecast is not None:
             self.record.label_forecast(recorded.forecast)
         self.streams: dict[int, _Arriving] = {}
-        self.batched = frozenset[int]()
+        self.batched, self.asked = frozenset[int](), 0
         self.prices: Prices | None = None
         self.alerts = AlertMonitor(self.record, None)
         self.loop: asyncio.AbstractEventLoop | None = None
@@ -82,11 +83,11 @@ class Player:
 
     @property
     def paused(self) -> bool:
-        """Whether its time stands still."""
+        """True if its time stands still."""
         return self._held_since is not None
 
     def health(self) -> Health:
-        """Say how the recorded run fared, as far as its record knows."""
+        """Return the health of the recorded run, as far as its record knows."""
         return record_health(self.record)
 
     def now(self) -> float:
@@ -95,7 +96,7 @@ class Player:
         return on_grid((now - self._began) * self.pace)
 
     def held_by(self, _agent: int) -> str:
-        """Say nothing: what held an agent is known when it has started."""
+        """Return an empty string: what held an agent is known when it has started."""
         return ""
 
     def batches_waiting(self) -> list[Waiting]:
@@ -103,7 +104,7 @@ class Player:
         return []
 
     def stop(self, names: Iterable[str] | None = None) -> None:
-        """Stop playing: what was not played is cancelled. Single agents of a recording cannot be stopped."""
+        """Stop playing; the rest is cancelled. Single agents of a recording cannot be stopped."""
         if names is None:
             self._stopped = True
             self._nudge.set()
@@ -131,7 +132,7 @@ class Player:
         """Ask nobody: what was recorded can be played."""
 
     async def drive(self) -> RunRecord:
-        """Play to the end, or until it is stopped; return what was played."""
+        """Play to the end or until stopped, and return what was played."""
         self.loop = asyncio.get_running_loop()
         self._began = self._clock()
         try:
@@ -163,7 +164,7 @@ class Player:
                 pass
 
     def _close(self) -> None:
-        """End the record: as it was, or cut where it stands."""
+        """End the record, as recorded or cut at this point."""
         whole = len(self.record.events) >= len(self._recorded.events) - 1
         if whole:
             self.record.add(self._recorded.events[-1])
@@ -178,7 +179,7 @@ class Player:
 
 
 class _Arriving:
-    """An answer on its way, as much of it as the time that has passed."""
+    """An arriving answer, cut to the time that has passed."""
 
     def __init__(self, player: Player, since_s: float, ended: AttemptEnded) -> None:
         self._player, self._since_s, self._until_s = player, since_s, ended.at_s
@@ -213,19 +214,19 @@ def _cut(now: float, agent: int, number: int, arriving: _Arriving | None) -> Att
 
 
 def lay(deck: Deck, plan: Plan, policy: Policy, start: Callable[[Match], Driver]) -> RunRecord | Player | Driver:
-    """Lay a plan beside a cassette.
+    """Match a plan with a cassette.
 
     Args:
-        deck: The cassette, and how it is to be played.
-        plan: What is run.
-        policy: How.
-        start: Makes ready to buy live what a recording lacks.
+        deck: The cassette, and how to play it.
+        plan: The plan.
+        policy: How to run it.
+        start: Prepares to buy live what a recording lacks.
 
     Returns:
-        The run as it was recorded; what plays it, where it is to take its time; or what buys the rest of it.
+        The recorded run; its player, if it is played in time; or the driver that buys the rest.
 
     Raises:
-        ReplayMiss: Something is missing, and is not to be bought.
+        ReplayMiss: Something is missing and must not be bought.
     """
     match = deck.find(plan, timeout_s=policy.timeout_s)
     if match.missing and deck.fill:

@@ -1,8 +1,8 @@
-"""What a function prints goes to whoever runs it, and to no cell.
+"""Sends what a function prints to its caller, and to no cell.
 
-`redirect_stdout` would take the prints of everybody else too, since `sys.stdout` is one for all threads and tasks. So
-while functions run, `sys.stdout` and `sys.stderr` are streams that ask a context variable whose text it is, and pass on
-all that is nobody's. A kernel's own streams stay as they are, and are back when the last function has ended.
+`redirect_stdout` would capture the prints of all threads and tasks, since they share `sys.stdout`. So while functions
+run, `sys.stdout` and `sys.stderr` are streams that look up the owner in a context variable, and pass on text without an
+owner. The kernel's own streams stay unchanged, and are restored when the last function has ended.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 MOST_CHARS = 200_000
-"""What one call may print. A loop that prints for hours would fill the record, and the page."""
+"""Maximum characters printed by one call. A loop that prints for hours would fill the record and the page."""
 _LOCK = threading.Lock()
 
 
 class Prints:
-    """Takes what is printed inside `with prints:`, by this thread or task.
+    """Captures what this thread or task prints inside `with prints:`.
 
     Args:
-        tell: Called with each piece of text, in the thread that prints it.
+        tell: Called with each piece of text, in the printing thread.
     """
 
     def __init__(self, tell: Callable[[str], object]) -> None:
@@ -54,7 +54,7 @@ class Prints:
                     stream.leave()
 
     def write(self, text: str) -> None:
-        """Take a piece of text, as long as somebody wants it."""
+        """Capture a piece of text, unless closed."""
         if self._tell is None or not text:
             return
         if len(text) > self._left:
@@ -66,7 +66,7 @@ class Prints:
             self._tell(text)
 
     def close(self) -> None:
-        """Take no more. A function that was given up may go on printing."""
+        """Stop capturing. An abandoned function may go on printing."""
         self._tell = None
 
 
@@ -74,14 +74,14 @@ _WHOSE: ContextVar[Prints | None] = ContextVar("agent_magic_prints", default=Non
 
 
 class _Asking:
-    """A stream in the place of `sys.stdout` or `sys.stderr`.
+    """A replacement for `sys.stdout` or `sys.stderr`.
 
     Args:
-        name: Which one.
-        stream: The one that was there. It answers whatever else a stream is asked.
+        name: Its name.
+        stream: The original, which handles all other attributes.
 
     Attributes:
-        users: How many functions run.
+        users: Number of running functions.
     """
 
     def __init__(self, name: str, stream: Any) -> None:
@@ -101,7 +101,7 @@ class _Asking:
             self.write(line)
 
     def leave(self) -> None:
-        """Give the place back, unless somebody else has taken it meanwhile."""
+        """Restore the original, unless other code has replaced this stream."""
         if getattr(sys, self._name) is self:
             setattr(sys, self._name, self._stream)
 

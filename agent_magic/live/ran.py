@@ -1,4 +1,4 @@
-"""What came of a call of a function of the user's, and the place where all that it raises is caught."""
+"""The result of a call of a user function, and the place where its exceptions are caught."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ if TYPE_CHECKING:
 
 
 class Ran(NamedTuple):
-    """What came of a call of a function.
+    """The result of a call of a function.
 
     Attributes:
-        value: What it returned.
-        error: What it raised; `None` if it returned. Its traceback is taken off: the frames hold data alive.
+        value: Its return value.
+        error: Its exception; None: it returned. The traceback is removed, since its frames keep data alive.
         trace: The traceback as text, the user's lines only; empty without an error.
-        finished: Whether it has ended. Otherwise nobody waits for it any more, and it may end later.
+        finished: True if it has ended. Otherwise it was abandoned, and may end later.
         artifacts: The files it has saved.
-        worker: The worker process that made the call; empty where it was made on this machine.
+        worker: The worker process that made the call; empty: this machine.
     """
 
     value: Any = None
@@ -44,7 +44,7 @@ def failed(error: BaseException) -> Ran:
 
 
 def called(function: Callable[..., Any], arguments: Mapping[str, Any], prints: Prints | None = None) -> Ran:
-    """Call a function here and now. Whatever it raises is caught: most of it must not leave a thread or a task."""
+    """Call a function here. Every exception is caught: most must not leave a thread or a task."""
     with Saves() as saves:
         try:
             with prints or nullcontext():

@@ -1,19 +1,21 @@
-"""Files that a run writes: `am.save(name, value)` in a task or a tool, and the answers of agents with `save`.
+"""Files written by a run: `am.save(name, value)` in a task or a tool, and the answers of agents with `save`.
 
-Each is written beside its place and then put there, so that nobody reads half of one. The run's record has its name and
-its fingerprint. A replay writes none.
+Each is written to a temporary file and then moved into place, so that no reader sees half a file. The run's record has
+its name and fingerprint. A replay writes no files.
 """
 
 from __future__ import annotations
 
 import hashlib
 import io
+import sys
 from contextvars import ContextVar
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
-from agent_magic.declare.saving import checked_path
-from agent_magic.declare.serialization import as_json
+from agent_magic.declare.saving import CODE, checked_path, ending_of
+from agent_magic.declare.values import as_json, is_one, read_table
 from agent_magic.errors import AgentMagicError
 from agent_magic.record.events import Artifact
 from agent_magic.record.files import check_regular, inside, write_bytes
@@ -28,10 +30,10 @@ FORMS = (
 
 
 class Saves:
-    """Collects what is saved inside `with saves:`, by this thread or task.
+    """Collects what this thread or task saves inside `with saves:`.
 
     Attributes:
-        found: The files, in order; one that was written twice stands there once.
+        found: The files, in order, without duplicates.
     """
 
     def __init__(self) -> None:
@@ -62,20 +64,20 @@ _WHOSE: ContextVar[Saves | None] = ContextVar("agent_magic_saves", default=None)
 def save(name: str, value: Any) -> str:
     """Write a value to a file beside the notebook, whole or not at all.
 
-    In a task or a tool of a run the record names the file, in the column `artifacts` of `run.agents`. Elsewhere it is
-    only written, so that a function can be tried in a cell. Where others read or write the same file, declare it:
+    In a task or a tool of a run, the record lists the file in the column `artifacts` of `run.agents`. Elsewhere it is
+    only written, so that a function can be tried in a cell. If others read or write the same file, declare it:
     `@am.task(writes=name)`.
 
     Args:
-        name: The file, relative to the folder of the notebook. Folders are made. Its ending says the form.
+        name: The file, relative to the folder of the notebook. Folders are created. Its ending sets the format.
         value: A text, bytes, a DataFrame (`.csv`, `.json`, `.parquet`), a figure or picture (`.png`, `.svg`, `.pdf`),
-            or what JSON can hold (`.json`).
+            or JSON data (`.json`).
 
     Returns:
         The name, in its shortest form.
 
     Raises:
-        AgentMagicError: The name leads out of the folder, or the value has no form of that ending.
+        AgentMagicError: The name leads out of the folder, or the value has no such format.
         OSError: The file cannot be written; an old one is unchanged.
     """
     path = checked_path(name, "The file of am.save")
@@ -86,12 +88,12 @@ def save(name: str, value: Any) -> str:
 
 
 class Saved(NamedTuple):
-    """What was found in the place of an answer's file.
+    """What is in the place of an answer's file.
 
     Attributes:
         file: The file as it is now.
-        note: What a person should know, who has changed it by hand; empty for the rest.
-        is_answer: Whether the answer is in it.
+        note: A note for a person who has edited it; otherwise empty.
+        is_answer: True if it contains the answer.
     """
 
     file: Artifact
@@ -99,17 +101,20 @@ class Saved(NamedTuple):
     is_answer: bool = True
 
 
-def write_answer(path: str, data: bytes, known: str | None) -> Saved:
-    """Write an answer to its file, unless it is there already, or a person has changed the file and the answer is old.
+def write_answer(path: str, data: bytes, known: str | None, *, named: bool = True) -> Saved:
+    """Write an answer to its file, unless it exists already, or a person has edited the file and the answer is old.
 
     Args:
         path: The file.
         data: The answer.
-        known: The fingerprint of what was written there last; `None` where nobody knows.
+        known: The fingerprint of what was last written; None: unknown.
+        named: True if the declaration itself names the file, not an item.
 
     Raises:
-        AgentMagicError, OSError: As `write_artifact`.
+        AgentMagicError, OSError: As `write_artifact`; or an item names a notebook or an importable file.
     """
+    if not named:
+        _check_place(path, known)
     place = inside(path, Path.cwd(), AgentMagicError, "Name a file in it.")
     there = hashlib.sha256(place.read_bytes()).hexdigest() if place.is_file() else None
     new = hashlib.sha256(data).hexdigest()
@@ -123,11 +128,32 @@ def write_answer(path: str, data: bytes, known: str | None) -> Saved:
     return Saved(write_artifact(path, data), f"{path} was changed by hand, and a new answer was written over that.")
 
 
+def _check_place(path: str, known: str | None) -> None:
+    """Raise `AgentMagicError` if an item names a hidden file, or code that is not an earlier answer."""
+    root = Path.cwd().resolve()
+    place = inside(path, root, AgentMagicError, "Name a file in it.")
+    hint = "Only a path without items may be that: write it into save, or another folder."
+    hidden = [one for one in place.relative_to(root).parts if one.startswith(".") and one not in Path(path).parts]
+    if hidden:
+        raise AgentMagicError(f"{path} leads to {hidden[0]!r}, which is hidden. {hint}")
+    if not CODE & {ending_of(path), ending_of(place.name)}:  # a link may be called anything
+        return
+    if place.exists() and (known is None or hashlib.sha256(place.read_bytes()).hexdigest() != known):
+        raise AgentMagicError(f"{path} is there, and is no answer of before. {hint}")
+    for folder in {Path(one).resolve() for one in sys.path if isinstance(one, str)}:  # pyright: ignore[reportUnnecessaryIsInstance]
+        if not place.exists() and place.is_relative_to(folder):
+            module = place.relative_to(folder).parts[0].partition(".")[0]
+            if module in sys.modules or (module.isidentifier() and find_spec(module) is not None):
+                own = folder / module
+                if not own.is_dir() or (own / "__init__.py").exists():
+                    raise AgentMagicError(f"{path} would be imported in place of {module!r}. {hint}")
+
+
 def write_artifact(path: str, data: bytes) -> Artifact:
     """Write a file below the working folder.
 
     Raises:
-        AgentMagicError: The path leads out of the folder by a link, or is no regular file.
+        AgentMagicError: The path leaves the folder by a link, or is not a regular file.
         OSError: The file cannot be written; an old one is unchanged.
     """
     place = inside(path, Path.cwd(), AgentMagicError, "Name a file in it.")
@@ -138,7 +164,7 @@ def write_artifact(path: str, data: bytes) -> Artifact:
 
 
 def _data_of(path: str, value: Any) -> bytes:
-    """Return a value in the form that the ending of a name says."""
+    """Return a value in the format of a name's ending."""
     ending = Path(path).suffix.lower()
     if isinstance(value, str):
         return value.encode()
@@ -154,20 +180,19 @@ def _data_of(path: str, value: Any) -> bytes:
 
 
 def _writer_of(value: Any, ending: str) -> Callable[[], bytes] | None:
-    """Return what writes a value in a form; `None` where it has none."""
-    library = type(value).__module__.partition(".")[0]
-    if library == "pandas" and hasattr(value, "to_csv"):
-        frame = value.to_frame() if value.ndim == 1 else value
+    """Return the function that writes a value in a format; None: no such format."""
+    if (table := read_table(value)) is not None:
+        frame = table.to_frame() if table.ndim == 1 else table
         index = frame.index.name is not None or frame.index.nlevels > 1
         forms: dict[str, Callable[[], bytes]] = {
             ".csv": lambda: frame.to_csv(index=index).encode(),
-            ".json": lambda: frame.to_json(orient="records", indent=2).encode(),
-            ".parquet": frame.to_parquet,
+            ".json": lambda: as_json(frame, indent=2).encode(),
+            ".parquet": getattr(value, "to_parquet", frame.to_parquet),
         }
         return forms.get(ending)
     if hasattr(value, "savefig"):
         return _drawn(value.savefig, ending) if ending in {".png", ".svg", ".pdf", ".jpg"} else None
-    if library == "PIL":
+    if is_one(value) and hasattr(value, "save"):
         return _drawn(value.save, ending) if ending in {".png", ".jpg", ".jpeg", ".gif", ".webp", ".pdf"} else None
     if ending == ".json":
         return lambda: as_json(value, indent=2).encode()

@@ -1,4 +1,4 @@
-"""One account in several kernels: the runs of a session keep to its share of the rate limits while they last."""
+"""One account in several kernels: the runs of a session keep to its share of the rate limits."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ if TYPE_CHECKING:
 
 
 class Rows(Protocol):
-    """Where kernels that use the same key tell each other what they want."""
+    """Shared rows in which kernels with the same key publish their demand."""
 
     name: str
     """What the others call this one."""
 
     def look(self, decide: Callable[[Mapping[str, Any]], Any], *, beat: bool = True) -> bool:
-        """Read the rows of the others, and write our own; `False` where that is not possible now. On any thread."""
+        """Read the other kernels' rows and write ours; return False if that is impossible now. On any thread."""
         ...
 
     def peek(self) -> Mapping[str, Any]:
-        """Read the rows of the others, and write nothing. On any thread."""
+        """Read the other kernels' rows without writing. On any thread."""
         ...
 
     def leave(self) -> None:
@@ -51,12 +51,12 @@ class Sharing:
 
     Args:
         pacer: Keeps the limits.
-        rows: Where the others tell what they want.
-        clock: Monotonic seconds, those of the pacer.
-        common_clock: Seconds on a clock that all kernels have.
+        rows: The shared rows of all kernels.
+        clock: Monotonic seconds, the pacer's clock.
+        common_clock: Seconds on a clock common to all kernels.
 
     Attributes:
-        kernels: How many divide the limits now, this one too; 1 while no run of this one is under way.
+        kernels: Number of kernels that divide the limits now, with this one; 1 while it has no run under way.
     """
 
     def __init__(
@@ -75,11 +75,11 @@ class Sharing:
 
     @asynccontextmanager
     async def taking_part(self, limit_classes: Iterable[str], wake: Callable[[], object]) -> AsyncGenerator[None]:
-        """Divide the limits with the others while a run is under way.
+        """Divide the limits with the other kernels during a run.
 
         Args:
             limit_classes: The models whose limits it will use.
-            wake: Called when the share has changed: what is held may ask anew.
+            wake: Called when the share has changed: held steps may ask again.
         """
         run = tuple(limit_classes), wake
         self._runs.append(run)
@@ -99,7 +99,7 @@ class Sharing:
                 self.pacer.set_shares({}, self._clock())
 
     async def _beats(self) -> None:
-        """Look again and again. The file is read and written on a thread, so the loop never waits for it."""
+        """Poll the rows. The file is read and written on a thread, so the loop never waits for it."""
         while True:
             wait_s = beat_s(self._told)
             await asyncio.sleep(wait_s)
@@ -122,7 +122,7 @@ class Sharing:
     def _peek(self, demands: Demands) -> tuple[bool, Claims]:
         """Return whether there is something to write, and what.
 
-        That is whose turn it is, and who waits. We have no other part of a limit before it is written.
+        That is whose turn it is, and who waits. A new share of a limit applies only once it is written.
         """
         told = claims(demands, self._told, self._rows.name, self._rows.peek(), self._common_clock())
         is_new, self._told = is_news(told, self._told), with_parts(told, self._told)
@@ -140,7 +140,7 @@ class Sharing:
         return self._rows.look(decide, beat=beat)
 
     def _keep(self) -> bool:
-        """Keep to our share, of the limits too that others know. Return whether it has changed."""
+        """Apply our share, also of limits that other kernels know. Return True if it has changed."""
         now = self._clock()
         changed = self.pacer.set_shares(shares_of(self._told), now)
         self.pacer.recall(self._limits, {}, now)

@@ -1,8 +1,8 @@
-"""Calls that come a moment later, if they are needed then: one timer of the event loop for all of them.
+"""Calls a moment later, if still needed then: one event loop timer for all of them.
 
-Whatever watches a run sets a timer when it begins and takes it back at the end. A loop keeps such timers and sorts the
-next ones among them, so for many short runs they cost more than what they are for. Here a run that is over within the
-moment has set none.
+An observer of a run would set a timer when the run begins and cancel it at the end. A loop keeps cancelled timers and
+sorts new ones among them, so for many short runs they cost more than their use. Here a run that ends within the moment
+sets none.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ _waiting: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, Calls]] = WeakKeyDi
 
 
 def in_a_moment(loop: asyncio.AbstractEventLoop, call: Callable[[], None]) -> None:
-    """Have a function called on a loop after a moment at most, and once only.
+    """Call a function once on a loop, after a moment at most.
 
     Args:
-        loop: The loop, which runs here.
+        loop: The running loop.
         call: The function.
     """
     calls = _waiting.get(loop)
@@ -36,7 +36,7 @@ def in_a_moment(loop: asyncio.AbstractEventLoop, call: Callable[[], None]) -> No
 
 
 def forget(loop: asyncio.AbstractEventLoop, call: Callable[[], None]) -> None:
-    """Take a call back, if it has not been made. The timer stays: it may serve the next run.
+    """Cancel a pending call. The timer stays: it may serve the next run.
 
     Args:
         loop: The loop.

@@ -1,7 +1,7 @@
-"""The story of a run, for `logging.getLogger("agent_magic")` at DEBUG: who did what when, and why.
+"""The log of a run, for `logging.getLogger("agent_magic")` at DEBUG: each event, its time, and its reason.
 
-Lines name agents, attempts, calls, waits, failures and tokens. They hold no prompt, no answer, no arguments or results
-of calls, and no key.
+Lines name agents, attempts, calls, waits, failures and tokens. They contain no prompt, answer, arguments or results of
+calls, or key.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ LOG = logging.getLogger("agent_magic")
 
 
 def tell(record: RunRecord, since: int) -> int:
-    """Log the events of a run from a number on. Returns the number from which the next call goes on."""
+    """Log the events of a run from a number on. Return the number at which the next call continues."""
     events = record.events
     for event in events[since:]:
         if isinstance(event, RunEnded):

@@ -11,26 +11,27 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 BESIDE = -1
-"""In place of an agent, in the key of a task that belongs to none."""
+"""Replaces the agent in the key of a task without an agent."""
 Key = int | tuple[int, int]
 """An agent, or an agent and the number of a call, negative for the question whether to make it. The complement of an
-agent is the count of its input."""
+agent is the count of its input.
+"""
 
 
 class Tasks:
     """Owns the tasks of one run, at most one per key: a request of an agent, or one of its calls.
 
-    What the loop calls on behalf of the run stands inside `with tasks:`, and a task hands what would leave it to
-    `broke`. An error that comes there is a bug: it breaks the run off, and `finish` raises it. When `finish` is over,
-    no task is left. The likes of `KeyboardInterrupt` break the run off too, and go on to the loop.
+    Callbacks of the loop for the run are wrapped in `with tasks:`, and a task passes an escaping error to `broke`. Such
+    an error is a bug: it ends the run, and `finish` raises it. After `finish` no task is left. `KeyboardInterrupt` and
+    the like also end the run, and propagate to the loop.
 
-    A task group holds the same, at two microseconds a task: here a task that ends well tells nobody.
+    A task group gives the same guarantees, at two microseconds per task: here a task that ends well notifies nothing.
 
     Args:
-        on_break: Called when the run breaks off.
+        on_break: Called when the run breaks.
 
     Attributes:
-        broken: Whether the run has broken off.
+        broken: True if the run has broken.
     """
 
     def __init__(self, on_break: Callable[[], None]) -> None:
@@ -49,7 +50,7 @@ class Tasks:
         return bug is not None and self.broke(bug)
 
     def broke(self, bug: BaseException) -> bool:
-        """Take in what has left a task, or a call on behalf of the run. Tells whether it goes no further."""
+        """Handle an error that escaped a task or callback. Return True if it goes no further."""
         if isinstance(bug, asyncio.CancelledError):
             return False
         self.broken = True
@@ -62,12 +63,12 @@ class Tasks:
         return False
 
     def begin(self, key: Key, work: Coroutine[Any, Any, None], name: str | None = None) -> None:
-        """Make this the task of a key. Once the run is finishing nothing begins.
+        """Start the task of a key. Nothing starts once the run is finishing.
 
         Args:
             key: The key.
-            work: Does it.
-            name: What asyncio calls the task; to number it takes as long as to begin it in the loop.
+            work: The coroutine.
+            name: The asyncio name of the task; automatic numbering takes as long as starting it in the loop.
         """
         if self._finishing:
             work.close()
@@ -75,7 +76,7 @@ class Tasks:
             self._tasks[key] = (self._loop or self._running_loop()).create_task(work, name=name)
 
     def _running_loop(self) -> asyncio.AbstractEventLoop:
-        """Return the event loop, and keep it: to ask for it takes a call of the system."""
+        """Return the event loop, cached: looking it up takes a system call."""
         loop = self._loop = asyncio.get_running_loop()
         return loop
 
@@ -86,13 +87,13 @@ class Tasks:
         over: Callable[[T], object],
         cut: Callable[[], object] | None = None,
     ) -> None:
-        """Begin the task of a key that does something, and reports it when the key is free again.
+        """Start the task of a key, and report its result when the key is free again.
 
         Args:
             key: The key.
-            work: Does it.
-            over: Reports what came of it.
-            cut: Reports that it was cancelled; `None` reports nothing.
+            work: Does the work.
+            over: Reports the result.
+            cut: Reports cancellation; None: no report.
         """
         self.begin(key, self._owned(key, work, over, cut))
 
@@ -126,17 +127,17 @@ class Tasks:
                 raise
 
     def left(self, key: Key) -> None:
-        """Record that a task takes its last step: it will not wait for anything any more."""
+        """Record that a task is on its last step and will not wait again."""
         del self._tasks[key]
 
     def cancel(self, key: Key, never_ran: Callable[[], None]) -> None:
-        """Stop a task, if it has not ended. Without its first step taken, `never_ran` is called."""
+        """Stop a task that has not ended. If it has not started, call `never_ran`."""
         if (task := self._tasks.get(key)) is not None:
             task.add_done_callback(lambda _: self._gone(key, task, never_ran))
             task.cancel()
 
     def drop(self, agent: int) -> None:
-        """Stop the questions about an agent: nobody needs an answer any more."""
+        """Stop the questions about an agent, since no answer is needed any more."""
         for key in [one for one in self._tasks if isinstance(one, tuple) and one[0] == agent and one[1] <= 0]:
             self._tasks[key].cancel()
 
@@ -147,10 +148,10 @@ class Tasks:
                 never_ran()
 
     async def finish(self) -> None:
-        """Stop what is left, and wait until it has ended, however often this is cancelled meanwhile.
+        """Stop the remaining tasks and wait for their end, even if cancelled meanwhile.
 
         Raises:
-            ExceptionGroup: The bugs that showed themselves.
+            ExceptionGroup: The bugs that occurred.
             asyncio.CancelledError: This was cancelled.
         """
         self._finishing = True
@@ -163,6 +164,6 @@ class Tasks:
             except asyncio.CancelledError as error:
                 cancelled = error
         if self._bugs:
-            raise ExceptionGroup("a bug broke the run off", self._bugs)
+            raise ExceptionGroup("a bug ended the run", self._bugs)
         if cancelled is not None:
             raise cancelled

@@ -1,6 +1,6 @@
-"""Daemon threads for functions that block: as many as are needed, and each serves the next call for a while.
+"""Daemon threads for blocking functions: as many as needed, each reused for a while.
 
-To start a thread takes as long as five calls of one that waits. Where there are none, a call is made at once.
+Starting a thread takes as long as five calls of an idle one. Without threads, a call is made at once.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
 IDLE = "agent_magic idle"
 """What a thread is called that waits."""
 IDLE_S = 20.0
-"""How long a thread waits for its next call before it ends."""
+"""Seconds a thread waits for its next call before it ends."""
 
 
 def in_thread(work: Callable[[], object], name: str) -> None:
-    """Call a function in a thread that is idle, or in a new one. Nobody waits for it, but where there are no threads.
+    """Call a function in an idle or new thread, without waiting; if there are no threads, call it here.
 
     Args:
-        work: The function. It raises nothing.
-        name: What the thread is called meanwhile.
+        work: The function. It must not raise.
+        name: The thread's name during the call.
 
     Raises:
         RuntimeError: The machine has no more threads.
@@ -51,7 +51,7 @@ class _Thread:
         self.thread = threading.Thread(target=self._serve, name=IDLE, daemon=True)
 
     def _serve(self) -> None:
-        """Make calls until none has come for a while."""
+        """Make calls until the thread has been idle for a while."""
         while True:
             try:
                 work = self.calls.get(timeout=IDLE_S)
@@ -68,7 +68,7 @@ class _Thread:
 
 
 _IDLE: list[_Thread] = []
-"""Those that wait, the last one last. Each step with it is one of the interpreter's: it needs no lock."""
+"""Idle threads, the most recent last. Each operation is atomic in the interpreter, so it needs no lock."""
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_IDLE.clear)  # a fork has none of them

@@ -1,4 +1,4 @@
-"""CPU, memory and loop lag of the kernel, sampled while a run goes on."""
+"""CPU, memory and loop lag of the kernel, sampled during a run."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ if TYPE_CHECKING:
 
 EVERY_S = MOMENT_S
 MOST = 4000
-"""Of a longer run every other sample is left out, and later ones are half as many."""
+"""Maximum samples; in a longer run every other one is dropped, and the sampling rate is halved."""
 BYTES_PER_MB = 1e6
 
 
 class Sample(NamedTuple):
-    """The kernel at one moment.
+    """A sample of the kernel.
 
     Attributes:
-        at_s: When, in seconds since the run began.
-        cpu_share: CPU seconds per second since the sample before, of one core: 1.0 is a core.
-        rss_mb: Memory that is resident; `None` without psutil, which ipykernel brings.
-        lag_s: How much later than asked for the event loop came back: what blocks it, blocks every agent.
+        at_s: Seconds since the run began.
+        cpu_share: CPU seconds per second since the previous sample: 1.0 is one core.
+        rss_mb: Resident memory; None: no psutil, which ipykernel brings.
+        lag_s: Delay of the event loop: what blocks it, blocks every agent.
     """
 
     at_s: float
@@ -37,11 +37,11 @@ class Sample(NamedTuple):
 class Sampling:
     """Samples the kernel inside `with Sampling(...):`, on the running event loop.
 
-    It samples whenever its timer fires. A task would cost a short run two more turns of the event loop.
+    It samples on timer callbacks. A task would cost a short run two more turns of the event loop.
 
     Args:
         now: Returns the seconds since the run began.
-        samples: Grows meanwhile.
+        samples: The list to append to.
     """
 
     def __init__(self, now: Callable[[], float], samples: list[Sample]) -> None:
@@ -85,7 +85,7 @@ class Sampling:
 
 
 def _memory() -> Callable[[], float | None]:
-    """Return what measures the resident memory of this process."""
+    """Return a function that measures the resident memory of this process."""
     if importlib.util.find_spec("psutil") is None:
         return lambda: None
     import psutil  # noqa: PLC0415  # lazy: a script need not have it

@@ -1,15 +1,14 @@
-"""Worker processes for functions that compute for long: they hold up neither the loop nor each other.
+"""Worker processes for long computations, which block neither the loop nor each other.
 
-A worker is started with a fresh interpreter (`spawn`): a fork of a kernel would copy locks that its threads hold, and
-sockets that are not its own. So a function has to be importable there, which one that was written in a cell is not;
-where Dask is, cloudpickle sends its code along. A worker that is idle serves the next call for a while, since its
-imports are done; one whose call is given up is killed, which is the only way to stop a computation. A worker ends by
-itself when the process that started it is gone.
+A worker starts with a fresh interpreter (`spawn`): a fork of a kernel would copy locks held by its threads, and
+sockets. So a function must be importable there, which a function from a cell is not; with Dask, cloudpickle sends its
+code. An idle worker serves the next call for a while, since its imports are done; a worker whose call is given up is
+killed, which is the only way to stop a computation. A worker ends by itself when its parent process is gone.
 
-A pool of `concurrent.futures` cannot do that: to kill one of its workers breaks the pool for all others.
+A pool of `concurrent.futures` cannot do that: killing one of its workers breaks the pool for all others.
 
-What goes to a worker and comes back is bytes, which a process between need not be able to read: a Dask worker hands the
-calls it is sent to workers of its own.
+Messages to and from a worker are bytes, which a process in between need not be able to read: a Dask worker forwards its
+calls to its own workers.
 """
 
 from __future__ import annotations
@@ -38,11 +37,11 @@ if TYPE_CHECKING:
     from multiprocessing.context import SpawnProcess
 
 IDLE_S = 20.0
-"""How long a worker waits for its next call before it ends."""
+"""Seconds a worker waits for its next call before it ends."""
 KEPT_S = IDLE_S / 2
-"""How long an idle one is given another call: well before it ends by itself."""
+"""Idle seconds during which a worker is given another call: well before it ends by itself."""
 PRINTED, ENDED = b"p", b"e"
-"""How a worker's messages begin: what the function prints, and what came of the call."""
+"""Prefixes of a worker's messages: prints of the function, and the result of the call."""
 _LOADS: Callable[[bytes], Any] = cast("Any", ForkingPickler).loads
 _DUMPS: Callable[[Any], bytes] = cast("Any", ForkingPickler).dumps
 _SPAWN = multiprocessing.get_context("spawn")
@@ -58,14 +57,14 @@ class Worker:
         self.idle_s = 0.0
 
     def call(self, packed: bytes, tell: Callable[[str], object]) -> bytes:
-        """Make a call in the process, and wait.
+        """Make a call in the process and wait.
 
         Args:
-            packed: The call, as `pack_call` writes it.
-            tell: Is called with what the function prints.
+            packed: The call, from `pack_call`.
+            tell: Called with the function's prints.
 
         Returns:
-            What came of it, for `unpack_ran`.
+            The result, for `unpack_ran`.
         """
         if self._pipe is None:
             self._start()
@@ -108,7 +107,7 @@ class Worker:
         process.join(timeout=1.0)
         if process.exitcode == 1 and getattr(sys.modules["__main__"], "__file__", None):
             return "The worker process did not start. A script has to run its plan under if __name__ == '__main__':"
-        return f"The worker process ended with exit code {process.exitcode} before the function did."
+        return f"The worker process ended with exit code {process.exitcode} before the function returned."
 
 
 class Workers:
@@ -140,7 +139,7 @@ def check_sendable(function: Any, what: str) -> None:
 
     Args:
         function: The function.
-        what: Whose it is, for the error.
+        what: Its owner, for the error.
     """
     written = defined(function)
     home, name = getattr(written, "__module__", None), getattr(written, "__qualname__", "<")
@@ -153,16 +152,15 @@ def check_sendable(function: Any, what: str) -> None:
 
 
 def pack_call(function: Callable[..., Any], arguments: Mapping[str, Any], *, with_code: bool = False) -> bytes:
-    """Write a call of a function, so that another process can make it.
+    """Serialize a call of a function for another process.
 
     Args:
         function: The function, sync or async.
         arguments: Its arguments by name.
-        with_code: Whether code that could not be imported there goes along, as cloudpickle writes it. What comes back
-            is then written in the same way.
+        with_code: Include code that cannot be imported there, with cloudpickle. The result is then sent the same way.
 
     Raises:
-        DeclarationError: It cannot be written.
+        DeclarationError: It cannot be serialized.
     """
     dumps = _DUMPS
     if with_code:
@@ -186,7 +184,7 @@ def unpack_ran(packed: bytes) -> Ran:
 
 
 def pack_ran(ran: Ran, dumps: Callable[[Any], bytes] = _DUMPS) -> bytes:
-    """Write what came of a call, so that it can be read at the other end whatever it is."""
+    """Serialize the result of a call so that the other end can always read it."""
     try:
         packed = bytes(dumps(tuple(ran)))
         if ran.error is not None:
@@ -216,7 +214,7 @@ class _Told(io.TextIOBase):
 
 
 def _serve(pipe: Connection) -> None:
-    """Call what comes through the pipe, until it closes or nothing comes for a while."""
+    """Serve calls from the pipe until it closes or stays idle for a while."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt of a kernel goes to all of its processes
     threading.Thread(target=_end_with_parent, daemon=True).start()
     told = _Told(pipe)
@@ -229,7 +227,7 @@ def _serve(pipe: Connection) -> None:
 
 
 def _end_with_parent() -> None:
-    """End this process when the one that started it is gone: nobody is left to give the result to."""
+    """End this process when its parent is gone: no process needs the result."""
     if (parent := multiprocessing.parent_process()) is not None:
         parent.join()
         os._exit(1)

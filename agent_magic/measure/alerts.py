@@ -15,12 +15,13 @@ if TYPE_CHECKING:
     from agent_magic.record.results import RunRecord
 
 ALERTS = table("rule at_s finished_s measured worst wanted")
-"""`run.alerts`. `measured` is what broke the rule, `worst` the most of the episode, `wanted` what must not be exceeded;
-`finished_s` is `NA` where the rule was still broken at the end."""
+"""`run.alerts`. `measured` is the value that broke the rule, `worst` the maximum of the episode, `wanted` the
+threshold; `finished_s` is `NA` if the rule was still broken at the end.
+"""
 
 
 def alerts_frame(record: RunRecord, episodes: Iterable[Episode]) -> pd.DataFrame:
-    """Return one row per episode, in order of their beginning; columns are `ALERTS`."""
+    """Return one row per episode, in order of start; columns are `ALERTS`."""
     rows = [
         {
             "rule": str(one.rule),

@@ -40,9 +40,9 @@ def compared(a: RunRecord, b: RunRecord) -> pd.DataFrame:
     """Compare two runs, agent by agent. Differences are `b` minus `a`, so savings are negative.
 
     One row per agent of either run, those of `a` first, then `(all)`. Columns are `COMPARISON`. `seconds` are an
-    agent's `total_s`, and `wall_s` for all. `tokens` are input (cached, too) and output. `prompt_changed` covers
-    prompt, context and system prompt, `text_changed` the answer. `model` is the one
-    asked, of a cascade all. Values that a run lacks are `NA`.
+    agent's `total_s`, and `wall_s` for all. `tokens` are input (including cached) and output. `prompt_changed` covers
+    prompt, context and system prompt, `text_changed` the answer. `model` is the requested one, all models for a
+    cascade. Values missing from a run are `NA`.
 
     Args:
         a: A run.
@@ -74,10 +74,10 @@ def differences(a: RunRecord, b: RunRecord) -> list[dict[str, Any]]:
 
 
 def bought_again(before: RunRecord, record: RunRecord) -> Counter[str]:
-    """Count why agents that had succeeded were asked again, as far as the two runs tell.
+    """Count why agents that had succeeded were requested again, as far as the two runs show.
 
     Returns:
-        How many have another prompt, how many another model, and how many had an answer that was cut.
+        The number with another prompt, with another model, and with a truncated answer.
     """
     earlier = {one.name: one for one in before.results if one.status in {"succeeded", "capped"} and one.attempts}
     found: Counter[str] = Counter()
@@ -110,9 +110,9 @@ def measure_against(record: RunRecord, other: RunRecord) -> Kind:
     kind = _kind(record.plan, other)
     summary = summarize(other)
     wrong = f"{other.plan.name!r} is not a baseline:"
-    if summary.succeeded < summary.agents or summary.wall_s is None:
-        raise AgentMagicError(f"{wrong} {summary.succeeded} of {summary.agents} agents succeeded. Run it again.")
-    if any(result.is_served for result in other.results):
+    if summary.succeeded < summary.steps or summary.wall_s is None:
+        raise AgentMagicError(f"{wrong} {summary.succeeded} of {summary.steps} agents succeeded. Run it again.")
+    if other.served:
         raise AgentMagicError(f"{wrong} its answers were reused and took no time. Run it with fresh=True.")
     record.measured(kind, Base(summary.wall_s, summary.cost_usd, summary.tokens, other.simulated))
     return kind

@@ -6,7 +6,6 @@ import math
 from typing import TYPE_CHECKING, NamedTuple
 
 from agent_magic.measure.frames import frame_of, table
-from agent_magic.record.answer import PAID_BEFORE
 from agent_magic.record.prices import MTOK, Prices
 from agent_magic.record.reasons import wording
 
@@ -27,24 +26,24 @@ CONTEXTS = table(
 
 
 class Shared(NamedTuple):
-    """A context as shared by the agents of one model. Sums are over requests whose tokens are known.
+    """A context shared by the agents of one model. Sums cover requests with known tokens.
 
     Attributes:
         context: Its name.
         model: The model.
-        agents: The number of agents that share it.
-        requests: The number of requests sent with it, reused answers excluded.
-        cost_usd: The cost of cache writes and reads; `None` if nothing was cached, or the price is unknown.
-        uncached_usd: The cost of the same tokens as uncached input.
+        agents: Number of agents that share it.
+        requests: Number of requests sent with it, without reused answers.
+        cost_usd: Cost of cache writes and reads; `None` if nothing was cached or the price is unknown.
+        uncached_usd: Cost of the same tokens as uncached input.
         saved_usd: `uncached_usd - cost_usd`, negative if caching lost money; 0 if nothing was cached.
-        cached: Whether the provider cached it. While nobody knows: whether any request asked for that.
+        cached: True if the provider cached it; while unknown, whether any request asked for caching.
         ttl: The requested lifetime; `None` if no request asked for caching.
-        leader: The agent that wrote the cache first; `None` if none did.
-        prefix_tokens: The length of the cached prefix; `None` if nothing was read or written.
-        cache_write_tokens: Tokens written to the cache; `None` where nothing is known.
+        leader: The agent that wrote the cache first, or `None`.
+        prefix_tokens: Length of the cached prefix; `None` if nothing was read or written.
+        cache_write_tokens: Tokens written to the cache; `None` if unknown.
         cache_read_tokens: Tokens read from it.
-        waited_s: The sum of the seconds that agents waited for the leader.
-        uncounted: The number of requests whose tokens are unknown.
+        waited_s: Total seconds that agents waited for the leader.
+        uncounted: Number of requests with unknown tokens.
     """
 
     context: str
@@ -69,13 +68,13 @@ def contexts_frame(record: RunRecord, prices: Prices | Mapping[str, TokenPrice] 
 
     Args:
         record: The run.
-        prices: The prices; `None` is the list.
+        prices: The prices; None: the price list.
     """
     return frame_of([one._asdict() for one in shared_contexts(record, prices)], CONTEXTS, record)
 
 
 def shared_contexts(record: RunRecord, prices: Prices | Mapping[str, TokenPrice] | None = None) -> tuple[Shared, ...]:
-    """Return the cost of each context by model, in the order of the first agent."""
+    """Return the cost of each context by model, in order of the first agent."""
     groups: dict[tuple[str, str], list[AgentResult]] = {}
     for agent, result in zip(record.plan.agents, record.results, strict=True):
         if agent.context is not None:
@@ -87,7 +86,7 @@ def shared_contexts(record: RunRecord, prices: Prices | Mapping[str, TokenPrice]
 
 
 def _shared(context: str, model: str, results: Sequence[AgentResult], prices: Prices) -> Shared:
-    sent = [one for result in results for one in result.attempts if one.price != PAID_BEFORE]
+    sent = [one for result in results for one in result.attempts if not one.is_served]
     marked = [one for one in sent if one.request.cached]
     known = [(one, one.usage) for one in sent if one.usage is not None and one.usage.input_tokens is not None]
     writers = [one for one, usage in known if usage.cache_write_tokens]
@@ -132,10 +131,10 @@ def _bill(model: str, usages: Iterable[Usage], prices: Prices) -> tuple[float | 
 
 
 def _waited_s(results: Iterable[AgentResult], marked: Sequence[Attempt]) -> float:
-    """Add up the seconds that agents waited for the leader's answer to begin.
+    """Return the total seconds that agents waited for the leader's answer to begin.
 
-    Only the last reason of a wait is recorded. An attempt that a rate limit held last has waited for the leader until
-    the first of the others was sent.
+    Only the last reason of a wait is recorded. An attempt held last by a rate limit counts as waiting for the leader
+    until the first of the others was sent.
     """
     if not marked:
         return 0.0

@@ -1,4 +1,4 @@
-"""Dead letters: the steps that failed for good, with what was asked, how often, and why it failed."""
+"""Dead letters: steps that failed for good, with request, attempts and error."""
 
 from __future__ import annotations
 
@@ -17,27 +17,28 @@ if TYPE_CHECKING:
     from agent_magic.record.results import AgentResult, RunRecord
 
 DEAD = table("agent error_class error attempts transient request model http_status started_s finished_s")
-"""`run.dead`. `attempts` is how often it was asked, `request` the first line of the last prompt, `transient` whether
-asking again can help: the service, the network, a limit or a deadline was at fault, not the request."""
+"""`run.dead`. `attempts` counts requests, `request` is the first line of the last prompt, `transient` means that a
+retry can help: the service, the network, a limit or a deadline failed, not the request.
+"""
 ALL_DEAD = {**table("run began_at plan"), **DEAD}
 """`ledger.dead()`."""
 TRANSIENT = frozenset(
     {"RateLimited", "Overloaded", "Unreachable", "Truncated", "Unreadable", "NotInBatch", "Late", "BudgetExceeded"}
 )
 MOST_REQUEST = 100
-"""The characters that are shown of a prompt's first line."""
+"""Maximum characters shown of a prompt's first line."""
 
 
 def dead_frame(record: RunRecord) -> pd.DataFrame:
     """Return one row per step that failed for good, in plan order; columns are `DEAD`.
 
-    What was skipped because of it, and what somebody stopped, has no row: nothing was wrong with it.
+    Steps skipped because of it or stopped by the user have no row.
     """
     return frame_of(map(_row, _failed(record)), DEAD, record)
 
 
 def all_dead_frame(runs: Iterable[tuple[int, RunRecord]]) -> pd.DataFrame:
-    """Return the dead letters of several runs; columns are `ALL_DEAD`. A request answered since then is none."""
+    """Return the dead letters of several runs, without requests answered since; columns are `ALL_DEAD`."""
     rows: list[Mapping[str, Any]] = []
     later: set[tuple[str, str]] = set()  # what was asked later: its newest outcome counts
     for number, record in runs:
@@ -48,13 +49,12 @@ def all_dead_frame(runs: Iterable[tuple[int, RunRecord]]) -> pd.DataFrame:
 
 
 def to_requeue(record: RunRecord, names: str | Iterable[str] | None, before: Iterable[str] = ()) -> list[str]:
-    """Return the steps to run again: these, or the dead ones that asking again can help.
+    """Return the steps to run again: the named ones, or dead ones with a transient error.
 
     Args:
         record: The run.
-        names: Which; `None` leaves it to the reasons why they failed.
-        before: The steps that failed for good in an earlier run. One of them that this run has no answer to, since it
-            was left out, can be named as well.
+        names: Steps to run again; None: decided by their errors.
+        before: Steps that failed for good in an earlier run. They can be named too, unless this run answered them.
 
     Raises:
         PlanError: There are none.
@@ -70,9 +70,9 @@ def to_requeue(record: RunRecord, names: str | Iterable[str] | None, before: Ite
     found = [name for name, one in dead.items() if _class_of(one) in TRANSIENT]
     if not found and dead:
         known = ", ".join(sorted({_class_of(one) or "error" for one in dead.values()}))
-        raise PlanError(f"Asking again does not help here ({known}). Mend it, or name what to ask all the same.")
+        raise PlanError(f"Asking again will not help ({known}). Fix the cause, or name the agents to ask anyway.")
     if not found:
-        raise PlanError("No step of this run failed for good: there is nothing to ask again.")
+        raise PlanError("No step of this run failed for good, so there is nothing to ask again.")
     return found
 
 
@@ -81,7 +81,7 @@ def _failed(record: RunRecord) -> list[AgentResult]:
 
 
 def _class_of(result: AgentResult) -> str | None:
-    """Return the class of the error; of a run that was killed its last attempt has it."""
+    """Return the error class; for a killed run that of its last attempt."""
     return result.kind or (result.attempts[-1].kind if result.attempts else None)
 
 

@@ -1,23 +1,23 @@
-"""The answers of a group as a frame: a row per item, beside whose rows it can be joined.
+"""The answers of a group as a frame with a row per item, to join to the items' rows.
 
-A typed answer has a column per field, with the dtype of its schema; a text is the column `answer`. Columns are what the
-model wrote, read by the schema in the record, so a replay without the class has the same frame. A row never gets lost:
-where an agent did not succeed, its columns are `NA` and `error` says why.
+A typed answer has a column per field, with the dtype of its schema; a text is the column `answer`. Columns are read
+from the model's text by the schema in the record, so a replay without the class gives the same frame. Rows are never
+lost: if an agent did not succeed, its columns are `NaN` or `NA`, and `error` has the reason.
 
 | schema | dtype |
 |---|---|
-| integer, number, boolean | `Int64`, `Float64`, `boolean` |
-| text | `string` |
+| integer, boolean | `Int64`, `boolean` |
+| number | `float64` |
+| text | `str`, as pandas reads texts; `object` before pandas 3 |
 | choice (Enum, Literal) | `category`, in declared order |
 | date, date-time | `datetime64[us, UTC]` |
 | list, object, several types | `object` |
 
-What tasks returned is a column with the name of their group.
+Results of tasks are a column with the name of their group.
 
-Some rows are answered by requests that are steps of their own. A row whose agent has a hedge is what the first to
-answer said, and costs what both requests did. One of several that a request asked for has an equal share of its
-dollars, so that the rows add up to the requests; what its tokens are nobody knows. Both take from the moment that they
-could first be asked.
+Some rows are answered by requests in other steps. With a hedge, a row has the first answer and the cost of both
+requests. A row of a batched request has an equal share of its dollars, so that rows add up to requests; its tokens are
+unknown. In both cases `total_s` counts from when the first request was ready.
 """
 
 from __future__ import annotations
@@ -26,10 +26,11 @@ import math
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from agent_magic.declare.schema import alternatives_of, choices_of, leaves, schema_of, unwrapped
-from agent_magic.declare.values import Fields, plain, read
+from agent_magic.declare.answers.reading import Fields, plain
+from agent_magic.declare.answers.schema import alternatives_of, choices_of, leaves, schema_of, unwrapped
+from agent_magic.declare.values import same_name
 from agent_magic.errors import InvalidAnswer, NoValue, PlanError, UnknownGroup
-from agent_magic.measure.frames import agents_frame, as_made, check_pandas, frame_of, on_the_run
+from agent_magic.measure.frames import agents_frame, as_made, check_pandas, frame_of, on_the_run, series_of
 from agent_magic.measure.metrics import total_cost
 from agent_magic.record.answer import Usage, add_usage
 
@@ -38,48 +39,50 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from agent_magic.declare.schema import Schema
+    from agent_magic.declare.answers.schema import Schema
     from agent_magic.record.results import AgentResult, RunRecord
 
 OF_EACH = ("agent", "status", "source", "stop_reason", "total_s", "input_tokens", "output_tokens", "cost_usd", "error")
-"""The columns of `run.agents` that `run.each` repeats."""
+"""Columns of `run.agents` repeated in `run.each`."""
 HANDED: Final = frozenset({"status", "error"})
-"""Those of them that a task is handed too: what became of a row. The rest was measured, and differs in each run."""
+"""Those also passed to a task. The others are measurements, which differ in each run."""
 OF_ASKED: Final = {
     **dict.fromkeys(("source", "stop_reason"), "string"),
     **dict.fromkeys(("input_tokens", "output_tokens"), "Int64"),
     **dict.fromkeys(("total_s", "cost_usd"), "Float64"),
 }
-"""Those of them that come from the requests for a row, where these are steps of their own."""
+"""Those taken from the requests for a row, if these are separate steps."""
 OF_SEVERAL: Final = {"status": "string", "cost_usd": "Float64", "error": "string"}
-"""What `run.each` says of an item beside the answers of several agents: of the first that did not succeed, if any."""
+"""Columns of `run.each` for several agents; `status` is that of the first agent that did not succeed, if any."""
 ANSWER: Final = "answer"
-DTYPES: Final = {"integer": "Int64", "number": "Float64", "boolean": "boolean", "string": "string"}
+DTYPES: Final = {"integer": "Int64", "number": "float64", "boolean": "boolean", "string": "str"}
+"""Where pandas has a choice, a missing answer is `NaN`, which can be compared: `pd.NA == "yes"` has no truth value."""
 DATES: Final = frozenset({"date", "date-time"})
 MOST_INT: Final = 1 << 63
 
 
 def each_frame(record: RunRecord, *groups: str) -> pd.DataFrame:
-    """Return a row per item, in the items' order, so that `reviews.join(frame)` puts answers beside them.
+    """Return a row per item, in the items' order, so that `reviews.join(frame)` adds the answers.
 
     Args:
         record: The run.
-        groups: Names of agents that were declared for each item of one value.
+        groups: Names of agents declared for each item of one value.
 
     Returns:
-        The index, `key`, is that of the frame or Series the items are from, with its levels where it has several, the
-        keys of the dict, or else their numbers. Columns: those of the answers, then `OF_EACH` of one agent, or
-        `OF_SEVERAL`. A name that two of them have is written `agent_name` in the columns of answers.
+        The index `key` has the keys of the frame or Series (with its levels), the keys of the dict, or else item
+        numbers. Columns: the answers, then `OF_EACH` for one agent, or `OF_SEVERAL`. Duplicate names become
+        `agent_name` in the columns of answers.
 
     Raises:
         UnknownGroup: The plan has no group of this name.
-        PlanError: There is no name, or they are declared for different values.
-        AgentMagicError: There is no pandas here.
+        PlanError: There is no name, or the agents are declared for different values.
+        AgentMagicError: pandas is not installed.
     """
     check_pandas()
     import pandas as pd
 
     plan = record.plan
+    groups = tuple(same_name(one) if isinstance(one, str) else one for one in groups)  # pyright: ignore[reportUnnecessaryIsInstance]
     for group in groups:
         if not isinstance(group, str) or group not in plan.groups:  # pyright: ignore[reportUnnecessaryIsInstance]
             raise UnknownGroup(group, known=plan.groups)
@@ -113,9 +116,9 @@ def each_frame(record: RunRecord, *groups: str) -> pd.DataFrame:
 
 
 def answers_frame(record: RunRecord, group: str) -> pd.DataFrame:
-    """Return what a task is handed of a group: `each_frame` without what was measured.
+    """Return the answers of a group as passed to a task: `each_frame` without measurements.
 
-    A prompt with seconds and dollars in it would be another one in each run, and be paid for again.
+    Measured seconds and dollars would change the prompt, and so its cost, with every run.
 
     Returns:
         The index and the columns of answers as in `each_frame`, then `status` and `error`.
@@ -125,7 +128,7 @@ def answers_frame(record: RunRecord, group: str) -> pd.DataFrame:
 
 
 def _askers(record: RunRecord, number: int) -> list[AgentResult]:
-    """Return the steps whose requests are for one row: itself, or where it makes none, those that it takes it from."""
+    """Return the steps with the requests for one row: itself, or the steps it takes its answer from."""
     plan, part = record.plan, record.plan.agents[number].part
     if part is not None and part.asked:
         return [record.results[plan.index[part.asked]]]
@@ -135,7 +138,7 @@ def _askers(record: RunRecord, number: int) -> list[AgentResult]:
 
 
 def _answerer(record: RunRecord, number: int) -> AgentResult | None:
-    """Return whose answer a row is: its own, or in a race that of the first to answer; `None` if of nobody there."""
+    """Return the step that answered a row: itself, or the first to answer in a race; `None` without one."""
     result = record.results[number]
     if not record.plan.agents[number].race:
         return result
@@ -144,7 +147,7 @@ def _answerer(record: RunRecord, number: int) -> AgentResult | None:
 
 
 def _cost_usd(record: RunRecord, number: int) -> float | None:
-    """Return the dollars of a row: all that was asked for it, or its share of what was asked for several."""
+    """Return the dollars of a row: all its requests, or its share of a request for several rows."""
     part, askers = record.plan.agents[number].part, _askers(record, number)
     if part is None or not part.asked:
         return total_cost(askers)
@@ -165,7 +168,7 @@ def _one(record: RunRecord, numbers: list[int]) -> pd.DataFrame:
 
 
 def _asked_row(record: RunRecord, number: int) -> dict[str, Any]:
-    """Return what is known of a row by those that asked for it."""
+    """Return the measurements of a row from its requests."""
     result, askers, part = record.results[number], _askers(record, number), record.plan.agents[number].part
     shared = part is not None and bool(part.asked)
     first = askers[0] if shared else _answerer(record, number)
@@ -195,7 +198,7 @@ def _several(record: RunRecord, members: Mapping[str, Mapping[int, int]], items:
 
 
 def _columns(group: str, results: Sequence[AgentResult | None]) -> dict[str, pd.Series[Any]]:
-    """Return the answers of one group as columns; an answer that is no object has its name."""
+    """Return the answers of one group as columns; a non-object answer is named after the group."""
     returns = next((one.returns for one in results if one is not None), None)
     if returns is None and any(one is not None and one.is_task for one in results):
         return {group: _returned(results)}
@@ -203,28 +206,28 @@ def _columns(group: str, results: Sequence[AgentResult | None]) -> dict[str, pd.
         texts = [None if one is None or one.status != "succeeded" else one.text for one in results]
         return {ANSWER: _series(texts, {"type": "string"})}
     schema = schema_of(returns.schema)
-    values = [_value(returns.schema, one) for one in results]
+    values = [_value(one) for one in results]
     wrapped = unwrapped(schema) is not schema
+    if wrapped:
+        return {group: _series([None if one is None else plain(one[0]) for one in values], unwrapped(schema))}
     return {
-        group if wrapped else name: _series([None if one is None else _cell(one[0], name) for one in values], of)
+        name: _series([None if one is None else _cell(one[0], name) for one in values], of)
         for name, of in leaves(schema)
     }
 
 
 def _returned(results: Sequence[AgentResult | None]) -> pd.Series[Any]:
-    """Return what tasks returned as a column, of the dtype that pandas finds for it."""
-    import pandas as pd
-
+    """Return results of tasks as a column, with the dtype inferred by pandas."""
     values: list[Any] = [one.value if one is not None and one.has_value else None for one in results]
-    return pd.Series(values, dtype=None if any(value is not None for value in values) else "object")
+    return series_of(values, None if any(value is not None for value in values) else "object")
 
 
-def _value(schema: str, result: AgentResult | None) -> tuple[Any] | None:
-    """Return the value of an answer in a tuple, since it may be `None`; `None` where there is none."""
+def _value(result: AgentResult | None) -> tuple[Any] | None:
+    """Return the value of an answer in a tuple, since it may be `None`; `None` without an answer."""
     if result is None or result.status != "succeeded":
         return None
     try:
-        return (result.value if result.is_task else read(schema, result.text),)
+        return (result.meaning,)
     except (InvalidAnswer, NoValue):  # it was left out of a recording
         return None
 
@@ -236,24 +239,33 @@ def _cell(value: Any, name: str) -> Any:
 
 
 def _series(cells: list[Any], schema: Schema) -> pd.Series[Any]:
-    """Return cells with the dtype of their schema, whatever they are."""
+    """Return cells with the dtype of their schema, or as objects if a class returned other values."""
+    import pandas as pd
+
+    try:
+        return _typed(cells, schema)
+    except (TypeError, ValueError):
+        return pd.Series(cells, dtype="object")
+
+
+def _typed(cells: list[Any], schema: Schema) -> pd.Series[Any]:
     import pandas as pd
 
     kinds = [one for one in alternatives_of(schema) if one.get("type") != "null"]
     kind = kinds[0] if len(kinds) == 1 else {}
     choices = choices_of(kind)
-    if choices is not None:
+    if choices is not None and all(one is None or one in choices for one in cells):
         return pd.Series(pd.Categorical(cells, categories=[one for one in choices if one is not None]))
     if kind.get("format") in DATES:
         return _moments(cells)
     dtype = DTYPES.get(str(kind.get("type")), "object")
     if dtype == "Int64" and any(one is not None and not -MOST_INT <= one < MOST_INT for one in cells):
         dtype = "object"
-    return pd.Series(cells, dtype=dtype)  # pyright: ignore[reportArgumentType, reportCallIssue] - a dtype by name
+    return series_of(cells, dtype)
 
 
 def _moments(cells: list[Any]) -> pd.Series[Any]:
-    """Return dates and times in UTC, as which those without a zone are taken; as texts where there are no such days."""
+    """Return dates and times in UTC, the default zone; as text if a date is out of range."""
     import pandas as pd
 
     try:

@@ -1,12 +1,12 @@
 """A run as pandas frames.
 
-Unknown is `NA`, never 0: seconds, dollars and shares are `Float64`, tokens and counts `Int64`, names and words
-`string`; yes and no are `bool`, or `boolean` where they may be unknown. The most used columns come first: name,
-status, seconds, tokens, dollars. `frame.attrs` holds `run` (its id), `plan`, `source` and `simulated`; for a
-replayed run also `provenance`, for a forecast `basis` and `assumed`.
+Unknown is `NA`, never 0. Seconds, dollars and shares are `Float64`, tokens and counts `Int64`, names and words
+`string`, flags `bool`, or `boolean` if they may be unknown. The most used columns come first: name, status, seconds,
+tokens, dollars. `frame.attrs` holds `run` (its id), `plan`, `source` and `simulated`; for a replayed run also
+`provenance`, for a forecast `basis` and `assumed`.
 
-The class of a frame is `RunFrame`, by which notebooks know it and show it short; see `agent_magic.show.frames`.
-Whatever is made of it (`df[...]`, `.loc`, `merge`, `concat`, `groupby`, a copy, a pickle) is a plain `DataFrame`.
+Frames have the class `RunFrame`, which notebooks show short; see `agent_magic.show.frames`. Results derived from one
+(`df[...]`, `.loc`, `merge`, `concat`, `groupby`, a copy, a pickle) are plain `DataFrame`s.
 """
 
 from __future__ import annotations
@@ -14,10 +14,12 @@ from __future__ import annotations
 import functools
 import hashlib
 import importlib
+import json
 import math
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
 from agent_magic.declare.models import AUTO
+from agent_magic.declare.options import AGENT, SENT
 from agent_magic.declare.units import plural
 from agent_magic.errors import AgentMagicError
 from agent_magic.measure.metrics import (
@@ -30,6 +32,8 @@ from agent_magic.measure.metrics import (
     total_tokens,
     wall_time_s,
 )
+from agent_magic.record.answer import PAID_BEFORE
+from agent_magic.record.display import ShownFrame
 from agent_magic.record.events import (
     AgentEnded,
     AttemptEnded,
@@ -50,6 +54,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
+    from agent_magic.measure.metrics import Summary
     from agent_magic.record.attempt import Attempt
     from agent_magic.record.call import ToolCall
     from agent_magic.record.events import Event
@@ -65,25 +70,26 @@ def _columns(words: str, numbers: str, counts: str, flags: str, maybe: str, time
 
 
 DTYPES: Mapping[str, str] = _columns(
-    words="agent plan model model_used model_asked model_reason status source held_by stop_reason request_id price "
-    "error event what verdict limited_by slowest speedup_over state context ttl leader number of target unit why "
+    words="agent plan notebook model model_used model_asked model_reason status source held_by stop_reason request_id "
+    "price error event what verdict limited_by slowest speedup_over state context ttl leader number of target unit why "
     "status_a status_b model_a model_b kind tool arguments result grader metric reads worker endpoint error_class "
-    "request rule batch prints",
+    "request rule batch prints speedup_basis",
     numbers="total_s queued_s api_s tool_s backoff_s local_s ttft_s started_s finished_s slack_s cost_usd at_s "
     "wall_s agent_s mean_concurrency critical_path_s bound efficiency speedup cost_multiple saved_usd uncached_usd "
     "waited_s work_s share halving_saves_s removing_saves_s started_early_s mean p50 p95 p99 max busy_s utilization "
     "slot_utilization requests_per_min expected_s bias mean_s wanted measured seconds_a seconds_b diff_s "
-    "cost_usd_a cost_usd_b diff_usd duration_s score low high worst cpu_share rss_mb lag_s",
+    "cost_usd_a cost_usd_b diff_usd duration_s score low high worst cpu_share rss_mb lag_s "
+    "sequential_s saved_s time_saved_pct success_rate",
     counts="run attempt attempts layer layers agents succeeded failed skipped not_needed cancelled rate_limited "
     "http_status "
     "input_tokens output_tokens cache_read_tokens cache_write_tokens tokens calls served unknown requests "
     "prefix_tokens uncounted n peak tokens_a tokens_b diff_tokens turn round context_tokens result_chars tasks errors "
-    "searches",
+    "no_label searches",
     flags="on_critical_path usage_estimated simulated cached transient capped",
     maybe="met prompt_changed text_changed",
     times="began_at",
 )
-"""The dtype of every column of the frames of this room: a name means the same everywhere."""
+"""The dtype of every column of the frames of this room: a name has one meaning everywhere."""
 
 
 def table(names: str) -> Mapping[str, str]:
@@ -94,46 +100,66 @@ def table(names: str) -> Mapping[str, str]:
 AGENTS = table(
     "agent status kind total_s input_tokens output_tokens cost_usd model model_used source attempts queued_s api_s "
     "tool_s backoff_s local_s ttft_s started_s finished_s cache_read_tokens cache_write_tokens layer on_critical_path "
-    "slack_s context_tokens round stop_reason error"
+    "slack_s context_tokens round speedup saved_s stop_reason error"
 )
-"""`run.agents`. pandas shows the first ten and the last ten of so many. `kind` is `agent` or `task`: a task asks no
-model and uses no tokens. `model` is the one asked, `model_used` the one whose answer it is: another one of its cascade,
-or a fallback. `context_tokens` is the input of an agent's largest turn, `round` the round of a loop, from 1.
-Where durations were expected, by earlier answers or as declared, `expected_s` has the seconds of an answer, and `bias`
-how far off that was: 0.5 took half as long again, -0.5 half of it; `NA` where nothing was measured.
-Where a model was chosen, `model_asked` is `auto`, and `model_reason` says why it is `model`.
-Places that were reserved and not needed have no row. Where a step wrote files, `artifacts` has the list of their
-names; where worker processes made requests or calls, `worker` names the last one. Where a loop made all its rounds and
-its condition does not hold, `capped` is `True` in the last one."""
+"""`run.agents`. pandas shows the first ten and the last ten columns. `kind` is `agent` or `task`; a task has no model
+and no tokens. `model` is the requested one, `model_used` the one that answered: another of its cascade, a fallback,
+or the one the server names. `context_tokens` is the input of an agent's largest turn, `round` the round of a loop,
+from 1. If durations were expected, from earlier answers or as declared, `expected_s` has the seconds of an answer
+and `bias` the relative error: 0.5 took half as long again, -0.5 half; `NA` if nothing was measured. If a model was
+chosen, `model_asked` is `auto`, and `model_reason` explains `model`. Unused reserved places have no row. `artifacts`
+lists the names of files a step wrote; `worker` names the last worker process that made its requests or calls.
+`capped` is `True` in the last round of a loop that made all its rounds while its condition does not hold. `speedup` is
+the time to a step's end if all steps had run one at a time, divided by the time it took, `saved_s` the difference: both
+simulated from the run, `NA` where `run.summary` has no `speedup`.
+"""
 ATTEMPTS = table(
     "agent attempt status api_s input_tokens output_tokens cost_usd model source http_status held_by queued_s "
     "backoff_s started_s ttft_s finished_s cache_read_tokens cache_write_tokens searches usage_estimated price turn "
     "stop_reason request_id batch error_class error"
 )
-"""`run.attempts`. `error_class` is the category of a failure, such as `RateLimited` or `Overloaded`.
-`batch` is the provider's id of the batch an answer came with, `NA` where it was asked live or has no answer.
-`price` is the source of the price, `turn` the number of the response it asks for. Where worker processes made requests,
-`worker` names them; where there are several endpoints, `endpoint` says to which it went."""
+"""`run.attempts`. `error_class` is the category of a failure, such as `RateLimited` or `Overloaded`. `batch` is the
+provider's batch id of an answer, `NA` for a live request or without an answer. `price` is the source of the price,
+`turn` the number of the requested response. `worker` names the worker process of the request, `endpoint` the
+endpoint if there are several.
+"""
 TOOL_CALLS = table("agent turn tool arguments status result started_s duration_s result_chars error source held_by")
-"""`run.tool_calls`. `turn` is that of `run.attempts` whose response asked for the call, `NA` for the call of a task;
-`arguments` is what the model gave, as JSON; `result` what came of it, as text; `held_by` is what it waited for before.
-Where worker processes made calls, `worker` names them; where functions printed, `prints` has that."""
+"""`run.tool_calls`. `turn` is that of the response in `run.attempts` that requested the call, `NA` for the call of a
+task; `arguments` is the model's JSON, `result` the result as text, `held_by` the reason of the wait before it.
+`worker` names the worker process of the call; `prints` has the printed output of functions.
+"""
 LAYERS = table(
     "layer agents succeeded wall_s input_tokens output_tokens cost_usd agent_s mean_concurrency slowest started_s "
-    "finished_s"
+    "finished_s tasks"
 )
-"""`run.layers`. `slowest` is the agent that finished last."""
+"""`run.layers`. `agents` leaves tasks out; `slowest` is the agent that finished last."""
 SUMMARY = table(
     "plan agents succeeded wall_s input_tokens output_tokens cost_usd verdict limited_by mean_concurrency bound "
     "efficiency agent_s queued_s critical_path_s layers tasks failed skipped not_needed cancelled rate_limited source "
-    "speedup speedup_over cost_multiple"
+    "speedup speedup_over cost_multiple sequential_s time_saved_pct speedup_basis success_rate"
 )
 """`run.summary`. See `agent_magic.measure.metrics.Summary`."""
 EVENTS = table("at_s event agent attempt what")
 """`run.events`. `what` has no prompt, answer or key."""
-RUNS = table("run began_at plan state agents succeeded wall_s tokens cost_usd saved_usd calls served unknown simulated")
+RUNS = table(
+    "run began_at plan state agents succeeded wall_s tokens cost_usd saved_usd calls served unknown simulated notebook"
+)
 """The runs of a ledger; see `agent_magic.record.ledger.runs.PastRun`."""
 TOKENS = "input_tokens cache_read_tokens cache_write_tokens output_tokens"
+
+
+class Speedups(Protocol):
+    """What running at once has saved each step, in plan order; `None` is unknown."""
+
+    @property
+    def speedups(self) -> Sequence[float | None]:
+        """The time to its end one step at a time, divided by the time it took."""
+        ...
+
+    @property
+    def saved_s(self) -> Sequence[float | None]:
+        """The difference of the two, in seconds."""
+        ...
 
 
 class _Table(NamedTuple):
@@ -143,7 +169,7 @@ class _Table(NamedTuple):
     columns: Mapping[str, str]
 
     def text(self, left_out: Sequence[str]) -> str:
-        """Write every value but those of some columns, equal if they would be equal in a frame."""
+        """Return the values as text, without the excluded columns; equal if their frames would be equal."""
         kinds = {name: float if dtype == "Float64" else str for name, dtype in self.columns.items()}
         shown = {name: kind for name, kind in kinds.items() if name not in left_out}
         return repr(
@@ -151,19 +177,29 @@ class _Table(NamedTuple):
         )
 
 
-def agents_frame(record: RunRecord) -> pd.DataFrame:
-    """Return one row per agent, in plan order; columns are `AGENTS`."""
-    frame = frame_of(*_agents(record), record)
+def agents_frame(record: RunRecord, speedups: Speedups | None = None) -> pd.DataFrame:
+    """Return one row per agent, in plan order; columns are `AGENTS`.
+
+    Args:
+        record: The run.
+        speedups: What running at once has saved each step, if known.
+    """
+    table = _agents(record)
+    if speedups is not None:
+        used = [number for number, result in enumerate(record.results) if result.status != "unused"]
+        for row, number in zip(table.rows, used, strict=True):
+            row["speedup"], row["saved_s"] = speedups.speedups[number], speedups.saved_s[number]
+    frame = frame_of(*table, record)
     frame.attrs |= on_the_run(record, "run.texts has the answers, run.advise() advice")
     return frame
 
 
 def on_the_run(record: RunRecord, step: str) -> dict[str, Any]:
-    """Return what a frame says above of its run: `totals` has what it took and cost, `next` what to do next.
+    """Return what a frame shows above its rows: `totals` with time and cost, `next` with the next step.
 
     Args:
         record: The run.
-        step: What to do next, a phrase; while the run is under way nothing.
+        step: The next step, a phrase; none while the run is active.
     """
     totals = {
         "wall_s": wall_time_s(record.results),
@@ -174,7 +210,7 @@ def on_the_run(record: RunRecord, step: str) -> dict[str, Any]:
 
 
 def next_step(record: RunRecord, step: str) -> str:
-    """Return what to do next: see why a step failed, go on where it was stopped, else `step`; while it runs nothing."""
+    """Return the next step: explain a failure, resume a stopped run, else `step`; empty while it runs."""
     left = 0 if record.forecast else sum(one.status == "cancelled" for one in record.results)
     step = f"%agents run goes on with the {left:,} left" if left else step
     failed = next((one.name for one in record.results if one.status == "failed"), "")
@@ -204,6 +240,7 @@ def _agents(record: RunRecord) -> _Table:
             "capped": number in capped,
             "model_asked": AUTO if record.plan.agents[number].chosen else None,
             "model_reason": record.plan.agents[number].chosen or None,
+            **_sent(record.plan.agents[number].sent),
         }
         for number, result in enumerate(record.results)
         if result.status != "unused"
@@ -216,7 +253,7 @@ def _agents(record: RunRecord) -> _Table:
 
 
 def _source(record: RunRecord, number: int) -> str | None:
-    """Return where a step's answer came from; of a step that passes on another one's, where that did."""
+    """Return the source of a step's answer; for a step that forwards another step's answer, that step's source."""
     result, plan, step = record.results[number], record.plan, record.plan.agents[number]
     if step.part is not None and step.part.asked:
         return record.results[plan.index[step.part.asked]].source if result.source else None
@@ -227,18 +264,20 @@ def _source(record: RunRecord, number: int) -> str | None:
 
 
 def _expectation(record: RunRecord, number: int) -> dict[str, float | None]:
-    """Return how long a step was expected to work, and how far off that was. A task is expected where it says so."""
+    """Return the expected work of a step and the relative error; for a task only if declared."""
     result, step, terms = record.results[number], record.plan.agents[number], record.terms
     expected_s = terms.work_s[number] if terms is not None and terms.work_s else None
     if not expected_s or (step.is_task and step.expect is None):
         return {"expected_s": None, "bias": None}
     took_s = result.tool_s if step.is_task else result.api_s
-    is_measured = result.status == "succeeded" and bool(took_s) and (step.is_task or result.source in MEASURED)
+    replayed = result.source == "replay" and bool(result.attempts) and result.attempts[-1].price != PAID_BEFORE
+    was_asked = step.is_task or result.source in MEASURED or replayed  # what the ledger served took no time
+    is_measured = result.status == "succeeded" and bool(took_s) and was_asked
     return {"expected_s": expected_s, "bias": took_s / expected_s - 1 if is_measured and took_s else None}
 
 
 def _round(record: RunRecord, number: int) -> int | None:
-    """Return which round of a loop a step is; `None` where it is in none."""
+    """Return the loop round of a step, or `None` outside loops."""
     part = record.plan.agents[number].part
     return part.number if part is not None and part.rounds else None
 
@@ -254,13 +293,25 @@ def _attempts(record: RunRecord) -> _Table:
 
 
 def _with_place(columns: Mapping[str, str], rows: Sequence[Mapping[str, Any]]) -> Mapping[str, str]:
-    """Return the columns with those that only some runs have: on workers, at several endpoints, with prints."""
+    """Return the columns plus optional ones: worker, endpoint, prints, and options such as `temperature`."""
     found = [one for one in ("worker", "endpoint", "prints") if any(row.get(one) for row in rows)]
-    return {**columns, **table(" ".join(found))}
+    sent = {name: dtype_of_option(name) for name in SENT if any(row.get(name) is not None for row in rows)}
+    return {**columns, **table(" ".join(found)), **sent}
+
+
+def dtype_of_option(name: str) -> str:
+    """Return the column dtype of a passed-through option."""
+    return {float: "Float64", int: "Int64"}.get(cast("type", AGENT[name].read), "string")
+
+
+def _sent(options: str) -> dict[str, Any]:
+    """Return passed-through options as cells; lists and objects are JSON."""
+    found: dict[str, Any] = json.loads(options) if options else {}
+    return {name: json.dumps(one) if isinstance(one, list | dict) else one for name, one in found.items()}
 
 
 def tool_calls_frame(record: RunRecord) -> pd.DataFrame:
-    """Return one row per call of a tool or a task, in the order they began; columns are `TOOL_CALLS`."""
+    """Return one row per call of a tool or a task, in order of start; columns are `TOOL_CALLS`."""
     found = [(one, result) for result in record.results for one in result.calls]
     rows = [_call_row(one, result) for one, result in sorted(found, key=lambda each: each[0].started_s)]
     frame = frame_of(rows, _with_place(TOOL_CALLS, rows), record)
@@ -284,13 +335,17 @@ def _layers(record: RunRecord) -> _Table:
     return _Table(rows, LAYERS)
 
 
-def summary_frame(record: RunRecord) -> pd.DataFrame:
-    """Return one row for the run; columns are `SUMMARY`."""
-    return frame_of(*_summary(record), record)
+def summary_frame(record: RunRecord, summary: Summary | None = None) -> pd.DataFrame:
+    """Return one row for the run; columns are `SUMMARY`.
+
+    Args:
+        record: The run.
+        summary: Its numbers, if they are known already.
+    """
+    return frame_of(*_summary(summary or summarize(record)), record)
 
 
-def _summary(record: RunRecord) -> _Table:
-    summary = summarize(record)
+def _summary(summary: Summary) -> _Table:
     other = {"limited_by": summary.limited_by or None, "not_needed": summary.left_out}
     return _Table([{name: other[name] if name in other else getattr(summary, name) for name in SUMMARY}], SUMMARY)
 
@@ -316,8 +371,9 @@ def texts_series(record: RunRecord) -> pd.Series[str]:
     check_pandas()
     import pandas as pd
 
-    names = [result.name for result in record.rows]
-    texts = pd.Series([result.text for result in record.rows], index=pd.Index(names, name="agent"), name="text")
+    names = series_of([result.name for result in record.rows])
+    texts = series_of([result.text for result in record.rows])
+    texts.index, texts.name = pd.Index(names, name="agent"), "text"
     texts.attrs.update(_attrs(record))
     return texts
 
@@ -326,7 +382,11 @@ def runs_frame(runs: Iterable[PastRun]) -> pd.DataFrame:
     """Return one row per run of a ledger, in the order given; columns are `RUNS`."""
     found = list(runs)
     last = f"%agents open {found[0].run} brings the newest back" if found else ""
-    return make_frame([run._asdict() for run in found], RUNS, verdict=last and f"{plural(len(found), 'run')} · {last}")
+    return make_frame(
+        [{**run._asdict(), "notebook": run.notebook} for run in found],
+        RUNS,
+        verdict=last and f"{plural(len(found), 'run')} · {last}",
+    )
 
 
 def fingerprint(record: RunRecord, *, texts: bool = True) -> dict[str, str]:
@@ -334,15 +394,15 @@ def fingerprint(record: RunRecord, *, texts: bool = True) -> dict[str, str]:
 
     Args:
         record: The run.
-        texts: Whether to include the texts of answers and errors.
+        texts: True if to include the texts of answers and errors.
     """
     tables = {
         "agents": _agents(record),
         "attempts": _attempts(record),
         "layers": _layers(record),
-        "summary": _summary(record),
+        "summary": _summary(summarize(record)),
     }
-    # A replay differs from its run in `source`, and measures nothing, so that it has no `bias`.
+    # A replay differs from its run in `source`; that of an older version had no `bias`.
     left_out = ["source", "bias"] if texts else ["source", "bias", "error"]
     found = {name: one.text(left_out) for name, one in tables.items()}
     if texts:
@@ -351,34 +411,44 @@ def fingerprint(record: RunRecord, *, texts: bool = True) -> dict[str, str]:
 
 
 def make_frame(rows: Iterable[Mapping[str, Any]], dtypes: Mapping[str, str], **attrs: Any) -> pd.DataFrame:
-    """Return a frame with a row per mapping, and these columns in this order. Missing values are `NA`.
+    """Return a frame with a row per mapping and these columns in order. Missing values are `NA`.
 
     Raises:
-        AgentMagicError: There is no pandas here.
+        AgentMagicError: pandas is not installed.
     """
     check_pandas()
     import pandas as pd
 
     rows = list(rows)
-    frame = pd.DataFrame({name: pd.Series(_cells(rows, name, dtype), dtype=dtype) for name, dtype in dtypes.items()})
+    frame = pd.DataFrame({name: series_of(_cells(rows, name, dtype), dtype) for name, dtype in dtypes.items()})
     frame.attrs.update(attrs)
     return as_made(frame)
 
 
+def series_of(cells: Any, dtype: Any = None) -> pd.Series[Any]:
+    """Return a column, of objects if pyarrow cannot hold its text: a model may write half a surrogate pair."""
+    import pandas as pd
+
+    try:
+        return pd.Series(cells, dtype=dtype)
+    except UnicodeEncodeError:
+        return pd.Series(cells, dtype="object")
+
+
 @functools.cache
 def check_pandas() -> None:
-    """Raise `AgentMagicError` where there is no pandas, as in a browser that could not load it."""
+    """Raise `AgentMagicError` without pandas, as in a browser that could not load it."""
     try:
         importlib.import_module("pandas")
     except ImportError as error:
         raise AgentMagicError(
             f"This is a pandas frame, and pandas cannot be loaded here ({str(error).splitlines()[0]}). The graph, "
-            "run.totals, run['NAME'], run.timeline() and run.explore() do without."
+            "run.totals, run['NAME'], run.timeline() and run.explore() work without it."
         ) from None
 
 
 def as_made(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return a frame as one that a run made, which a notebook shows short."""
+    """Return a frame as a `RunFrame`, which a notebook shows short."""
     made = _frame_class()(frame)
     made.attrs.update(frame.attrs)
     return made
@@ -386,11 +456,11 @@ def as_made(frame: pd.DataFrame) -> pd.DataFrame:
 
 @functools.cache
 def _frame_class() -> type[pd.DataFrame]:
-    """Build the class of our frames. It is made late, since pandas takes half a second to load."""
+    """Build `RunFrame` lazily, since pandas takes half a second to load."""
     import pandas as pd
 
-    class RunFrame(pd.DataFrame):
-        """A frame that a run made. What is made of it is a plain `DataFrame`, by pandas' own rule for subclasses."""
+    class RunFrame(ShownFrame, pd.DataFrame):
+        """A frame made by a run. Derived frames are plain `DataFrame`s, by pandas' rule for subclasses."""
 
         @property
         def _constructor(self) -> type[pd.DataFrame]:
@@ -405,12 +475,12 @@ def _frame_class() -> type[pd.DataFrame]:
 
 
 def _as_is(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return a frame that was pickled."""
+    """Return an unpickled frame as it is."""
     return frame
 
 
 def _cells(rows: Sequence[Mapping[str, Any]], name: str, dtype: str) -> list[Any]:
-    """Return the values of a column. Words are cleaned: a server or a file chose some, and a terminal prints them."""
+    """Return the values of a column. Words are cleaned for terminals: some come from a server or a file."""
     values = [row.get(name) for row in rows]
     return [clean(one) if isinstance(one, str) else one for one in values] if dtype == "string" else values
 
@@ -461,6 +531,7 @@ def _attempt_row(attempt: Attempt) -> dict[str, Any]:
         "worker": attempt.worker or None,
         "endpoint": attempt.endpoint or None,
         "error_class": attempt.kind,
+        **_sent(attempt.request.options),
     }
 
 
@@ -485,9 +556,11 @@ def _layer_row(layer: int, results: Sequence[AgentResult]) -> dict[str, Any]:
     end = last.finished_s if last else None
     wall = end - min(starts) if end is not None and starts else None
     agent_s = math.fsum(result.work_s for result in results)
+    tasks = sum(result.is_task for result in results)
     return {
         "layer": layer,
-        "agents": len(results),
+        "agents": len(results) - tasks,
+        "tasks": tasks,
         "wall_s": wall,
         "agent_s": agent_s,
         "mean_concurrency": agent_s / wall if wall else None,

@@ -1,14 +1,12 @@
 """Intervals for shares, means and running comparisons. Pure numbers in, pure numbers out.
 
-Four kinds of interval, each where it holds:
-
-* A share (answers that are right) has Wilson's interval, which keeps its coverage near 0 and 1 and at small n.
-* A mean of scores from 0 to 1 has Wilson's interval too, for their own spread.
+* A share (of right answers) has Wilson's interval, which keeps its coverage near 0 and 1 and at small n.
+* A mean of scores from 0 to 1 has Wilson's interval, adapted to their spread.
 * Another mean (of errors, dollars) has Student's t.
-* What is looked at after every batch has a confidence sequence: a band that holds at all times at once, so whoever
-  stops when it is decided errs no more often than was agreed. Looking again and again at a t interval does not: with
-  twenty looks it errs several times as often as it says. The band needs scores between two known bounds, and nothing
-  else of them: no normal distribution, no least number.
+* A value checked after every batch has a confidence sequence: a band that holds at all times at once, so stopping when
+  it decides keeps the agreed error rate. Repeated looks at a t interval do not: after twenty looks it errs several
+  times as often as stated. The band needs scores between two known bounds, but no normal distribution and no minimum
+  number.
 
 Source: Wilson, "Probable Inference, the Law of Succession, and Statistical Inference", JASA 22, 1927. Waudby-Smith and
 Ramdas, "Estimating means of bounded random variables by betting", JRSS B 86, 2024, section 4.4 (hedged capital).
@@ -27,21 +25,21 @@ if TYPE_CHECKING:
 
 LEVEL = 0.95
 GRID = 400
-"""A confidence sequence is looked for among so many steps between its bounds; its ends are rounded outwards."""
+"""Steps between the bounds searched for a confidence sequence; its ends are rounded outwards."""
 MOST_BET = 0.5
-"""The largest share of its money that the sequence bets on one score; the source's `c`."""
+"""Maximum share of the capital bet on one score; the source's `c`."""
 EXACT_DF = 200
-"""With more degrees of freedom Student's t is taken from the normal distribution, right to six digits."""
+"""Above these degrees of freedom Student's t is taken from the normal distribution, right to six digits."""
 
 
 class Interval(NamedTuple):
-    """A number and where it may lie. `NaN` where nothing is known.
+    """A number and its interval; `NaN` if unknown.
 
     Attributes:
         value: The number.
         low: The lower end.
         high: The upper end.
-        n: How many values it is from.
+        n: The number of values.
     """
 
     value: float
@@ -57,9 +55,9 @@ def share_interval(hits: float, n: int, level: float = LEVEL) -> Interval:
     enough.
 
     Args:
-        hits: How many are.
-        n: Of how many; of 0 all is `NaN`.
-        level: How often it holds.
+        hits: Number of hits.
+        n: Number of cases; for 0 all is `NaN`.
+        level: The confidence level.
     """
     if n == 0:
         return Interval(math.nan, math.nan, math.nan, 0)
@@ -67,7 +65,7 @@ def share_interval(hits: float, n: int, level: float = LEVEL) -> Interval:
 
 
 def _wilson(p: float, effective: float, n: int, z: float) -> Interval:
-    """Return a share of `n` with the interval it has from so many effective values."""
+    """Return a share of `n` with the Wilson interval for the effective sample size."""
     scale = 1 + z * z / effective
     middle = (p + z * z / (2 * effective)) / scale
     half = z / scale * math.sqrt(p * (1 - p) / effective + z * z / (4 * effective * effective))
@@ -75,7 +73,7 @@ def _wilson(p: float, effective: float, n: int, z: float) -> Interval:
 
 
 def mean_interval(values: Sequence[float], level: float = LEVEL) -> Interval:
-    """Return a mean with Student's interval; of fewer than two values it has no ends."""
+    """Return a mean with Student's interval; without ends for fewer than two values."""
     n = len(values)
     if n == 0:
         return Interval(math.nan, math.nan, math.nan, 0)
@@ -87,10 +85,10 @@ def mean_interval(values: Sequence[float], level: float = LEVEL) -> Interval:
 
 
 def bounded_interval(values: Sequence[float], level: float = LEVEL) -> Interval:
-    """Return a mean of scores from 0 to 1, with Wilson's interval for as many shares as would spread as they do.
+    """Return a mean of scores from 0 to 1, with Wilson's interval at the effective number of shares.
 
-    Scores that are mostly 1 are skewed: of twenty such, Student's interval holds 86 to 90 times of 100 and reaches
-    above 1, this one 91 to 97 times. Scores that are all 0 or 1 have nearly the interval of a share.
+    Scores that are mostly 1 are skewed: for twenty of them Student's interval holds 86 to 90 times of 100 and reaches
+    above 1, this one 91 to 97 times. For scores of only 0 and 1 it is nearly the interval of a share.
 
     Source: the effective sample size of Korn and Graubard, "Confidence intervals for proportions with small expected
     number of positive counts", Survey Methodology 24, 1998, here for less spread than a share has.
@@ -105,7 +103,7 @@ def bounded_interval(values: Sequence[float], level: float = LEVEL) -> Interval:
 
 @functools.cache
 def student_quantile(df: int, p: float) -> float:
-    """Return the quantile of Student's t distribution, for `p` of at least a half.
+    """Return the quantile of Student's t distribution for `p` from 0.5.
 
     Source: Abramowitz and Stegun, "Handbook of Mathematical Functions", 26.7.3 and 26.7.4; 26.7.5 for large `df`.
     """
@@ -129,17 +127,17 @@ def _student_two_sided(angle: float, df: int) -> float:
 
 
 def running_interval(values: Sequence[float], least: float, most: float, error_rate: float) -> Interval:
-    """Return the mean of values so far, with a band that holds whenever one looks.
+    """Return the mean of values so far, with a band that holds at all times.
 
-    A gambler bets on each next value against each possible mean. Against the true mean nobody gets rich: the chance
-    that the money ever grows to `1 / error_rate` is at most `error_rate` (Ville's inequality). So means against which
-    the money has grown to that are out, for good.
+    A gambler bets on each next value against each possible mean. Against the true mean the chance that the capital ever
+    grows to `1 / error_rate` is at most `error_rate` (Ville's inequality). So means against which it has grown that
+    much are excluded for good.
 
     Args:
-        values: The values in the order in which they came, a random one of the rows.
-        least: No value is smaller.
-        most: No value is larger.
-        error_rate: How often the band may ever miss the mean.
+        values: The values in order of arrival, from a random sample of the rows.
+        least: Lower bound of the values.
+        most: Upper bound of the values.
+        error_rate: Probability that the band ever misses the mean.
     """
     import numpy as np
 
@@ -164,9 +162,9 @@ def running_interval(values: Sequence[float], least: float, most: float, error_r
 
 
 def more_needed(found: Interval, margin: float) -> int:
-    """Return about how many more values would decide a difference, its band shrinking like one over the root of n.
+    """Estimate how many more values decide a difference, if its band shrinks like one over the root of n.
 
-    It is decided when the band leaves 0 out, or lies within the margin around it.
+    It is decided when the band excludes 0 or lies within the margin around it.
     """
     half = max(found.high - found.value, found.value - found.low)
     gap = max(abs(found.value), margin - abs(found.value))
@@ -174,12 +172,12 @@ def more_needed(found: Interval, margin: float) -> int:
 
 
 def stratified(strata: Sequence[Hashable], n: int, seed: int) -> list[int]:
-    """Choose `n` places at random so that each stratum has its share of them, by largest remainders.
+    """Choose `n` places at random, each stratum with its share, by largest remainders.
 
     Args:
         strata: The stratum of each place.
-        n: How many; all where there are not so many.
-        seed: The same seed chooses the same.
+        n: How many; at most all.
+        seed: Equal seeds choose equal places.
     """
     rng, places = random.Random(seed), dict[object, list[int]]()
     for place, stratum in enumerate(strata):

@@ -1,8 +1,8 @@
-"""A model as judge: what it is asked about an answer, and what its word is worth.
+"""A model as judge: its prompts for answers, and the grades from its verdicts.
 
-A judge is an agent like any other, declared for each answer, so it is planned, priced, paced, in the ledger and on the
-budget. In pairs it sees each two answers in both orders, since models prefer the place: only a verdict that holds when
-the order is swapped is a win, and everything else a tie.
+A judge is an ordinary agent, declared for each answer: it is planned, priced, rate-limited, recorded in the ledger and
+charged to the budget. Pairs are judged in both orders, since models have a position bias: only a verdict that holds
+when the order is swapped is a win, everything else a tie.
 
 Source: Zheng et al., "Judging LLM-as-a-Judge with MT-Bench and Chatbot Arena", 2023, section 3.4 (position bias).
 """
@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from agent_magic.declare.agent import Agent
-from agent_magic.declare.returns import Returns
-from agent_magic.declare.schema import fields_of, schema_of, unwrapped
+from agent_magic.declare.answers.reading import Fields
+from agent_magic.declare.answers.returns import Returns
+from agent_magic.declare.answers.schema import fields_of, schema_of, unwrapped
 from agent_magic.declare.validation import check_name
-from agent_magic.declare.values import Fields, read
 from agent_magic.errors import DeclarationError, InvalidAnswer
 from agent_magic.measure.scores import Grade, grade_of, score_rows
 
@@ -30,14 +30,14 @@ if TYPE_CHECKING:
     from agent_magic.record.results import AgentResult
 
 GRADED: Final = "graded"
-"""The name of the value that holds the answers to judge."""
+"""Name of the value that holds the answers to judge."""
 VERDICT: Final[dict[str, Any]] = {
     "type": "object",
     "title": "Verdict",
     "properties": {"why": {"type": "string"}, "ok": {"type": "boolean"}},
     "required": ["why", "ok"],
 }
-"""What a judge returns by default. The reason comes first, so that the verdict can follow from it."""
+"""Default verdict. The reason comes first, so that the verdict can follow from it."""
 FIRST, SECOND, TIE = "first", "second", "tie"
 BETTER: Final[dict[str, Any]] = {
     "type": "object",
@@ -56,11 +56,11 @@ class Judge:
     """A model that grades answers: `await run.judge("report", am.judge("Is every claim supported?"))`.
 
     Attributes:
-        question: What it is asked of each answer; `{{ item.row.column }}` is the row that the answer is for.
+        question: The question about each answer; `{{ item.row.column }}` is the answer's row.
         returns: The type of its verdict: a bool, a number, or a class with one of them, or with a field `score`.
-        model: Its model; `None` is the default of agents.
+        model: Its model; None: the default of agents.
         effort: Its effort.
-        name: What it is called in `run.scores`.
+        name: Its name in `run.scores`.
     """
 
     question: str
@@ -77,7 +77,7 @@ class Judge:
         self.agent(pairs=False)
 
     def agent(self, *, pairs: bool) -> Agent:
-        """Return the agent that is asked of each answer, or of each two."""
+        """Return the agent that judges each answer, or each pair."""
         return Agent(
             self.name,
             f"{self.question}\n\n{ASKED}\n\n{TWO if pairs else ONE}",
@@ -89,11 +89,11 @@ class Judge:
 
 
 class Judging:
-    """What a judge was not asked yet: `await` asks it, and returns the frame. Nothing is sent before.
+    """A pending judgement: `await` sends the requests and returns the frame.
 
     Args:
-        ask: Asks it.
-        target: What is judged.
+        ask: Sends the requests.
+        target: The agent or field to judge.
     """
 
     def __init__(self, ask: Callable[[], Coroutine[Any, Any, pd.DataFrame]], target: str) -> None:
@@ -117,47 +117,43 @@ def judge(
     """Declare a model as judge. Nothing is sent before `await run.judge(target, judge)`.
 
     Args:
-        question: What it is asked of each answer; `{{ item.row.column }}` is the row that the answer is for.
-        returns: The type of its verdict: a bool, a number, or a class with one of them, or with a field `score`. By
-            default why, and whether it is so.
-        model: Its model; the default of agents where it is left out.
+        question: The question about each answer; `{{ item.row.column }}` is the answer's row.
+        returns: The type of its verdict: a bool, a number, or a class with one of them, or with a field `score`.
+            Default: a reason and a bool.
+        model: Its model; None: the default of agents.
         effort: Its effort.
-        name: What it is called in `run.scores`.
+        name: Its name in `run.scores`.
 
     Raises:
-        DeclarationError: The question is empty, or the type says no score.
+        DeclarationError: The question is empty, or the type has no score.
     """
     return Judge(question, returns=returns, model=model, effort=effort, name=name)
 
 
 def _score_field(returns: Returns) -> str:
-    """Return the field that is the score; empty where the whole answer is.
-
-    Raises:
-        DeclarationError: There is none, or it is not clear which.
-    """
+    """Return the score field, empty for the whole answer; raise `DeclarationError` if missing or ambiguous."""
     schema = unwrapped(schema_of(returns.schema))
     if schema.get("type") in NUMBERS:
         return ""
     numbers = [name for name, each in fields_of(schema).items() if each.get("type") in NUMBERS]
     if "score" in numbers or len(numbers) == 1:
         return "score" if "score" in numbers else numbers[0]
-    what = f"has {', '.join(numbers)}" if numbers else "has no number and no bool"
+    what = f"has {', '.join(numbers)}" if numbers else "has neither a number nor a bool"
     raise DeclarationError(f"The verdict {returns} {what}.", hint="Give it one field of that kind, or call it score.")
 
 
 def to_judge(answers: Sequence[Answered]) -> dict[str, Any]:
-    """Return the values of a judge's plan: each answer that is there, by its agent's name."""
+    """Return the values of a judge's plan: each existing answer, by agent name."""
     there = [one for one in answers if one.result.status == "succeeded"]
     return {GRADED: {one.result.name: {**_asked(one), "answer": _text(one)} for one in there}}
 
 
 def to_compare(answers: Sequence[Answered], others: Sequence[Answered]) -> dict[str, Any]:
-    """Return the values of a judge's plan that compares: each two answers in both orders.
+    """Return the values of a comparing judge's plan: each pair in both orders.
 
     Args:
         answers: The answers.
-        others: Those they are compared with, of the same agents.
+        others: The answers of the same agents to compare with.
     """
     known = {one.result.name: one for one in others if one.result.status == "succeeded"}
     items: dict[Any, Any] = {}
@@ -186,10 +182,10 @@ def judged(judge: Judge, target: str, answers: Sequence[Answered], said: Mapping
     """Return the grade of each answer.
 
     Args:
-        judge: Who judged.
-        target: What was judged.
+        judge: The judge.
+        target: The judged agent or field.
         answers: The answers.
-        said: What the judge answered, by the name of the agent.
+        said: The verdicts, by agent name.
     """
     name = _score_field(judge.returns)
     grades: list[Grade] = []
@@ -207,13 +203,13 @@ def judged(judge: Judge, target: str, answers: Sequence[Answered], said: Mapping
 
 
 def compared(judge: Judge, target: str, answers: Sequence[Answered], said: Mapping[Any, AgentResult]) -> list[Grade]:
-    """Return the grade of each answer: 1 where it is better in both orders, 0 where it is worse, else a tie of a half.
+    """Return the grade of each answer: 1 if better in both orders, 0 if worse in both, else 0.5 for a tie.
 
     Args:
-        judge: Who judged.
-        target: What was judged.
+        judge: The judge.
+        target: The judged agent or field.
         answers: The answers.
-        said: What the judge answered, by the name of the agent and whether the order was swapped.
+        said: The verdicts, by agent name and whether the order was swapped.
     """
     grades: list[Grade] = []
     for one in answers:
@@ -239,7 +235,7 @@ SWAPPED: Final = "a tie: with the order swapped the verdict was another"
 
 
 def compared_rows(grades: Sequence[Grade]) -> Iterator[dict[str, Any]]:
-    """Yield how often the answers won, ties as halves, and how often the order of two answers changed nothing."""
+    """Yield the win rate, ties as halves, and the rate of verdicts unchanged by the order."""
     yield from score_rows(grades, "win rate")
     held = [g._replace(score=None if g.score is None else float(g.why != SWAPPED)) for g in grades]
     yield from score_rows(held, "same when swapped")
@@ -250,13 +246,13 @@ def _fields(verdict: Any) -> dict[str, Any]:
 
 
 def _verdict(result: AgentResult | None, one: Answered) -> tuple[tuple[Any] | None, str | None]:
-    """Return what a judge said, in a tuple; or why it said nothing."""
+    """Return a verdict in a tuple, or the reason for its absence."""
     if result is None:
         missing = one.result.error or f"it is {one.result.status}"
         return None, missing if one.result.status != "succeeded" else "there is no answer to compare it with"
     if result.status != "succeeded":
         return None, f"the judge {result.status}: {result.error or ''}".rstrip(": ")
     try:
-        return (read(result.returns.schema if result.returns else "", result.text),), None
+        return (result.meaning,), None
     except InvalidAnswer as error:
         return None, f"the judge's verdict cannot be read: {error}"

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from agent_magic.record.results import RunRecord
 
 KERNEL = table("at_s cpu_share rss_mb lag_s")
-"""`run.kernel`. `cpu_share` is of one core, `lag_s` how much later than asked for the event loop came back."""
+"""`run.kernel`. `cpu_share` is of one core, `lag_s` the delay of the event loop."""
 
 
 def kernel_frame(record: RunRecord, samples: Sequence[Mapping[str, float | None]]) -> pd.DataFrame:
-    """Return one row per sample; columns are `KERNEL`. None of a run that was read from a file."""
+    """Return one row per sample; columns are `KERNEL`. Empty for a run read from a file."""
     return frame_of(samples, KERNEL, record)

@@ -1,11 +1,14 @@
-"""The numbers of a run, derived from its attempts: seconds, tokens, USD; `None` where unknown."""
+"""The numbers of a run, derived from its attempts: seconds, tokens, USD; `None` if unknown."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal
+
+from agent_magic.measure.server import OURS, limit_of_run
+from agent_magic.record.phases import phases_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -13,12 +16,13 @@ if TYPE_CHECKING:
     from agent_magic.record.results import AgentResult, RunRecord
 
 Verdict = Literal["CONCURRENT", "PARTIAL", "SEQUENTIAL"]
+SpeedupBasis = Literal["measured", "simulated"]
 NEAR_BOUND = 1.2
 """A run within this factor of the critical path counts as concurrent."""
 NEAR_SUM = 0.8
 """A run that took this share of the sum of its work counts as sequential."""
 STOPPED_BY = {"BudgetExceeded": "budget", "Breaker": "breaker"}
-"""The limiting reason by the kind of error. Such agents were never sent, so their waits do not show it."""
+"""The limiting reason by error kind. Such agents were never sent, so their waits do not show it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,52 +31,55 @@ class Summary:
 
     Attributes:
         plan: The plan's name.
-        agents: The number of agents, tasks included.
-        tasks: The number of tasks among them.
-        layers: The number of layers that had something to do: of a loop those of the rounds that ran.
-        wall_s: First ready to last finished; up to now while the run goes on.
-        agent_s: The sum of all agents' work, `api_s + tool_s + local_s`.
+        steps: Number of agents and tasks.
+        tasks: Number of tasks; the others are `agents`.
+        layers: Number of layers with work; for a loop those of the rounds that ran.
+        wall_s: First ready to last finished; up to now while the run is active.
+        agent_s: Total work of all agents, `api_s + tool_s + local_s`.
         mean_concurrency: `agent_s / wall_s`. Not a speedup.
-        critical_path_s: The longest chain of work through the plan.
+        critical_path_s: The longest chain of work through the plan; see `longest_chain`.
         bound: `agent_s / critical_path_s`, the mean concurrency without limits.
         efficiency: `mean_concurrency / bound`, from 0 to 1.
         verdict: `SEQUENTIAL` if the wall time is at least 0.8 of the work, else `CONCURRENT` if it is within 1.2 times
             the critical path, else `PARTIAL`. `None` if the run was stopped, nothing succeeded, or answers were reused:
-            those take no time, so concurrency and bound are `None`, too.
-        slots: How many requests could be under way at once; `None` where nobody kept it.
+            these take no time, so concurrency and bound are `None`, too.
+        slots: Maximum number of concurrent requests; `None` if not recorded.
         limited_by: The limiting reason, as in `agent_magic.record.reasons`: `budget`, `breaker` or `deadline` if they
             ended agents, `dependencies` if the run came near its bound or no agent waited, else the reason of the
-            longest waits. Empty without a verdict.
-        queued_s: The sum of `queued_s` of the agents that have ended.
+            longest waits; `the server (4 slots)` or `the server's speed` replaces slots and dependencies if requests
+            slowed each other there. Empty without a verdict.
+        queued_s: Total `queued_s` of ended agents.
         input_tokens: Uncached input.
         cache_read_tokens: Input read from the cache.
         cache_write_tokens: Input written to the cache.
         output_tokens: Output.
         tokens: All tokens, including cached ones.
         cost_usd: Dollars; `None` if the price of an answer is unknown.
-        cost_mark: `≥` if the cost of an attempt is unknown, `≈` if the tokens of a cut stream are estimated, else
-            empty.
-        succeeded: The number of agents that succeeded; the other statuses likewise.
-        left_out: The number that was skipped because a condition was false, which `skipped` leaves out.
-        unused: The number of places and rounds that were reserved and not needed, which `agents` leaves out.
-        rate_limited: The number of 429 responses.
-        escalated: The number of agents that the next model of their cascade was asked for.
-        fell_back: The number of agents that a fallback model was asked for.
-        degraded: The number of agents whose requests the policy made cheaper.
-        batched: The number of requests answered by batch, at half the price.
-        source: The source of all answers, of a run of tasks alone that of their results; `mixed`, or `None` without
-            results; with ` + simulated` if simulated answers
-            were reused or replayed.
-        cut: Whether the run was stopped.
+        cost_mark: `≥` if the cost of an attempt is unknown, `≈` if tokens of a cut stream are estimated, else empty.
+        succeeded: Number of steps that succeeded; likewise for other statuses.
+        left_out: Number skipped by a false condition, not counted in `skipped`.
+        unused: Number of unused reserved places and rounds, not counted in `steps`.
+        rate_limited: Number of 429 responses.
+        escalated: Number of agents that used the next model of their cascade.
+        fell_back: Number of agents that used a fallback model.
+        degraded: Number of agents with requests made cheaper by the policy.
+        batched: Number of requests answered by batch, at half the price.
+        source: The source of all answers, or for tasks alone of their results; several as `ledger + live`; `None`
+            without results; with ` + simulated` if simulated answers were reused or replayed.
+        cut: True if the run was stopped.
         why: The most common error, if the circuit breaker ended agents or no agent succeeded; else empty.
-        speedup: The measured wall time of a baseline, divided by this run's; `None` without a baseline, or if this run
-            reused answers.
-        speedup_over: The baseline: `sequential`, or `one agent` if no sequential run was measured.
-        cost_multiple: The cost of this run, divided by that of the single-agent baseline, measured.
+        success_rate: Share of the needed steps that succeeded; `None` while the run is active.
+        sequential_s: Seconds of the same job one step at a time: measured by a baseline, or simulated from this run.
+            `None` if nothing can be compared; see `agent_magic.forecast.one_by_one`.
+        speedup: `sequential_s / wall_s`.
+        time_saved_pct: `100 * (1 - 1 / speedup)`, in percent of `sequential_s`.
+        speedup_basis: `measured` or `simulated`.
+        speedup_over: `sequential`, or `one agent` if only a baseline of one agent was measured.
+        cost_multiple: Cost of this run, divided by the measured cost of the single-agent baseline.
     """
 
     plan: str
-    agents: int
+    steps: int
     tasks: int
     layers: int
     wall_s: float | None
@@ -82,7 +89,6 @@ class Summary:
     bound: float | None
     efficiency: float | None
     verdict: Verdict | None
-    slots: int | None
     limited_by: str
     queued_s: float
     input_tokens: int | None
@@ -108,9 +114,19 @@ class Summary:
     source: str | None
     cut: bool
     why: str
-    speedup: float | None
-    speedup_over: str | None
+    success_rate: float | None
+    slots: int | None
     cost_multiple: float | None
+    sequential_s: float | None = None
+    speedup: float | None = None
+    time_saved_pct: float | None = None
+    speedup_basis: SpeedupBasis | None = None
+    speedup_over: str | None = None
+
+    @property
+    def agents(self) -> int:
+        """The number of agents, without tasks."""
+        return self.steps - self.tasks
 
 
 def summarize(record: RunRecord, now_s: float | None = None) -> Summary:
@@ -118,12 +134,12 @@ def summarize(record: RunRecord, now_s: float | None = None) -> Summary:
 
     Args:
         record: The run, finished or not.
-        now_s: The time, while the run goes on. Running work counts up to it.
+        now_s: The time of an active run. Running work counts up to it.
     """
     results = record.results
     work = [_work_s(result, now_s) for result in results]
     agent_s = sum(work)
-    _, critical_path_s = record.dag.longest_path(work)
+    _, critical_path_s = longest_chain(record, work)
     wall_s = wall_time_s(results, now_s)
     timed = not record.served  # reused answers take no time
     mean, bound = (_ratio(agent_s, wall_s), _ratio(agent_s, critical_path_s)) if timed else (None, None)
@@ -134,9 +150,11 @@ def summarize(record: RunRecord, now_s: float | None = None) -> Summary:
     left_out = sum(result.is_left_out for result in results) - statuses["unused"]
     usages, moved = [result.usage for result in results], Counter(result.moved_by for result in results)
     cost_usd = total_cost(results)
-    return Summary(
+    needed = len(results) - statuses["unused"] - left_out
+    alone, sequence = record.bases.get("one agent"), record.bases.get("one after another")
+    summary = Summary(
         plan=record.plan.name,
-        agents=len(results) - statuses["unused"],
+        steps=len(results) - statuses["unused"],
         tasks=sum(result.is_task and result.status != "unused" for result in results),
         layers=len({one.layer for one in results if one.status != "unused"}),
         wall_s=wall_s,
@@ -146,7 +164,7 @@ def summarize(record: RunRecord, now_s: float | None = None) -> Summary:
         bound=bound,
         efficiency=efficiency,
         verdict=verdict,
-        limited_by=_limited_by(results, verdict, efficiency),
+        limited_by=_limited_by_all(record, _limited_by(results, verdict, efficiency)),
         queued_s=sum(result.queued_s or 0.0 for result in results),
         input_tokens=total_tokens(usage.input_tokens for usage in usages),
         cache_read_tokens=total_tokens(usage.cache_read_tokens for usage in usages),
@@ -171,40 +189,119 @@ def summarize(record: RunRecord, now_s: float | None = None) -> Summary:
         source=source_of(record),
         cut=record.cut,
         why=_why(results),
-        **_beside(record, wall_s, cost_usd),
+        success_rate=_ratio(statuses["succeeded"], needed) if record.ended_s is not None else None,
+        slots=None if record.terms is None else record.terms.policy.get("concurrency"),
+        cost_multiple=None if alone is None or record.served else _ratio(cost_usd, alone.cost_usd),
+    )
+    slow = sequence or alone
+    if slow is None or record.served:
+        return summary
+    return with_speedup(summary, slow.wall_s, "measured", "sequential" if sequence else "one agent")
+
+
+def with_speedup(summary: Summary, sequential_s: float, basis: SpeedupBasis, over: str = "sequential") -> Summary:
+    """Return the numbers of a run with its speedup.
+
+    Args:
+        summary: The numbers of the run.
+        sequential_s: Seconds of the same job one step at a time.
+        basis: How these are known.
+        over: See `Summary.speedup_over`.
+    """
+    speedup = _ratio(sequential_s, summary.wall_s)
+    if not speedup:
+        return summary
+    return replace(
+        summary,
+        sequential_s=sequential_s,
+        speedup=speedup,
+        time_saved_pct=100 * (1 - 1 / speedup),
+        speedup_basis=basis,
+        speedup_over=over,
     )
 
 
 def _batched(results: Sequence[AgentResult]) -> int:
-    """Count the requests that a batch of this run answered: what was bought earlier is no longer half price."""
+    """Count the requests answered by a batch of this run, without earlier answers, which are not half price."""
     attempts = [one for result in results for one in result.attempts if not one.is_served]
     return sum(bool(one.answer and one.answer.batch) for one in attempts)
 
 
 def source_of(record: RunRecord) -> str | None:
     """Return the source of all results; see `Summary.source`."""
-    sources = sources_of(record)
-    word = next(iter(sources)) if len(sources) == 1 else "mixed" if sources else None
-    return f"{word} + simulated" if sources & {"ledger", "replay"} and record.simulated else word
+    return joined({*sources_of(record), "simulated" if record.simulated else None}) or None
+
+
+def joined(sources: Iterable[str | None]) -> str:
+    """Join sources as in `ledger + simulated`, for header, page and frame of a run."""
+    return " + ".join(sorted({source for source in sources if source}))
 
 
 def sources_of(record: RunRecord) -> set[str]:
-    """Return where the answers came from; where no agent has one, where the results of tasks did."""
-    answers = {result.source for result in record.results if result.source and not result.is_task}
+    """Return the sources of the answers, or without any those of the results of tasks."""
+    answers = {one.source for one in record.results if one.source and not (one.is_task or one.is_shared)}
     return {*answers} or {result.source for result in record.results if result.source}
 
 
 def critical_path(record: RunRecord, now_s: float | None = None) -> tuple[int, ...]:
-    """Return the agents on the longest chain of work, without those that did none."""
+    """Return the agents on the longest chain of work, without idle ones."""
     work = [_work_s(result, now_s) for result in record.results]
-    path, _ = record.dag.longest_path(work)
+    path, _ = longest_chain(record, work)
     return tuple(agent for agent in path if work[agent] > 0)
+
+
+def longest_chain(record: RunRecord, work: Sequence[float]) -> tuple[tuple[int, ...], float]:
+    """Return the agents on the longest chain of work, first to last, and its length: at most the run's wall time.
+
+    In a chain each agent adds what it worked after the one before it had ended. That is all its work, but for one that
+    began earlier: it speculated, or the one before it ran again.
+
+    Args:
+        record: The run.
+        work: Per agent, its work in seconds.
+    """
+    results, dag = record.results, record.dag
+    ahead = {one for one in range(len(results)) if _began_before(record, one)}
+    if not ahead:
+        return dag.longest_path(work)
+    chain = [0.0] * len(results)
+    before: list[int | None] = [None] * len(results)
+    for agent in dag.order:
+        chain[agent] = work[agent] if agent in ahead or not dag.parents[agent] else -1.0
+        for parent in dag.parents[agent]:
+            end_s, own = results[parent].finished_s, work[agent]
+            if agent in ahead:
+                own = 0.0 if end_s is None else worked_after_s(results[agent], end_s)
+            if chain[parent] + own > chain[agent]:
+                chain[agent], before[agent] = chain[parent] + own, parent
+    last: int | None = max(range(len(chain)), key=lambda one: (chain[one], one), default=None)
+    path: list[int] = []
+    length = 0.0 if last is None else chain[last]
+    while last is not None:
+        path.append(last)
+        last = before[last]
+    return tuple(reversed(path)), length
+
+
+def _began_before(record: RunRecord, agent: int) -> bool:
+    """Return True if an agent began before all that it waits for had ended."""
+    result = record.results[agent]
+    if result.granted_s is None:
+        return False
+    ends = [record.results[parent].finished_s for parent in record.dag.parents[agent]]
+    return any(end_s is None or end_s > result.granted_s for end_s in ends)
+
+
+def worked_after_s(result: AgentResult, since_s: float) -> float:
+    """Return how much of an agent's work came after a time."""
+    phases = [one for one in phases_of(result) if one.kind not in {"queued", "backoff"} and one.end_s is not None]
+    return math.fsum(max(0.0, (one.end_s or 0.0) - max(one.start_s, since_s)) for one in phases)
 
 
 def slack_s(record: RunRecord) -> list[float | None]:
     """Return how much later each agent could have finished without delaying the run; `None` if it never ran.
 
-    Waits for a slot are ignored: a queued agent is assumed to be able to start at any later time.
+    Waits for a slot are ignored: a queued agent is assumed to be able to start later.
     """
     results, dag = record.results, record.dag
     ends = [result.finished_s for result in results if result.granted_s is not None and result.finished_s is not None]
@@ -222,7 +319,7 @@ def slack_s(record: RunRecord) -> list[float | None]:
 
 
 def judge(agent_s: float, critical_path_s: float, wall_s: float | None) -> Verdict | None:
-    """Return how concurrent a run was; see `Summary.verdict`. `None` if nothing was done."""
+    """Return how concurrent a run was; see `Summary.verdict`. `None` without work."""
     if not wall_s or not agent_s:
         return None
     if wall_s >= NEAR_SUM * agent_s:
@@ -231,7 +328,7 @@ def judge(agent_s: float, critical_path_s: float, wall_s: float | None) -> Verdi
 
 
 def waited_s(results: Iterable[AgentResult]) -> dict[str, float]:
-    """Add up the waits before attempts and calls, by reason; backoff counts with the reason of what came after."""
+    """Return total waits before attempts and calls, by reason; backoff counts with the next wait's reason."""
     waits: dict[str, float] = {}
     for result in results:
         waited = [(one.held_by, one.queued_s + one.backoff_s) for one in result.attempts]
@@ -246,13 +343,13 @@ def waited_s(results: Iterable[AgentResult]) -> dict[str, float]:
 
 
 def total_tokens(counts: Iterable[int | None]) -> int | None:
-    """Add up the known counts; `None` if none is known."""
+    """Return the sum of the known counts; `None` if none is known."""
     known = [count for count in counts if count is not None]
     return sum(known) if known else None
 
 
 def total_cost(results: Sequence[AgentResult]) -> float | None:
-    """Add up the dollars; `None` if the price of an answer is unknown. What was never sent costs nothing."""
+    """Return total dollars; `None` if the price of an answer is unknown. Unsent requests cost nothing."""
     if results and not any(result.attempts for result in results):
         return 0.0
     costs = [(result.cost_usd, result) for result in results if result.attempts]
@@ -260,6 +357,13 @@ def total_cost(results: Sequence[AgentResult]) -> float | None:
     if not known or any(cost is None and result.answer for cost, result in costs):
         return None
     return math.fsum(known)
+
+
+def _limited_by_all(record: RunRecord, limit: str) -> str:
+    """Return the server in place of slots and dependencies, if requests of an ended run slowed each other there."""
+    if limit not in OURS or record.ended_s is None:
+        return (record.forecast and record.forecast.limited_by) or limit
+    return limit_of_run(record) or limit
 
 
 def _limited_by(results: Sequence[AgentResult], verdict: Verdict | None, efficiency: float | None) -> str:
@@ -279,7 +383,7 @@ def _limited_by(results: Sequence[AgentResult], verdict: Verdict | None, efficie
 
 
 def _why(results: Sequence[AgentResult]) -> str:
-    """Return the error for which the breaker ended agents, or the most common one if no agent succeeded."""
+    """Return the error that opened the breaker, or the most common one if no agent succeeded."""
     given_up = [result.error for result in results if result.error and result.kind == "Breaker"]
     if not given_up and any(result.status in {"succeeded", "capped"} for result in results):
         return ""
@@ -287,27 +391,13 @@ def _why(results: Sequence[AgentResult]) -> str:
     return Counter(found).most_common(1)[0][0] if (found := given_up or failed) else ""
 
 
-def _beside(record: RunRecord, wall_s: float | None, cost_usd: float | None) -> dict[str, Any]:
-    """Return the slots of a run, and compare it with its measured baselines."""
-    slots = None if record.terms is None else record.terms.policy.get("concurrency")
-    alone, sequence = record.bases.get("one agent"), record.bases.get("one after another")
-    slow = sequence or alone
-    if slow is None or any(result.is_served for result in record.results):
-        return {"slots": slots, "speedup": None, "speedup_over": None, "cost_multiple": None}
-    return {
-        "slots": slots,
-        "speedup": _ratio(slow.wall_s, wall_s),
-        "speedup_over": "sequential" if sequence else "one agent",
-        "cost_multiple": _ratio(cost_usd, alone.cost_usd) if alone is not None else None,
-    }
-
-
 def cost_mark(results: Sequence[AgentResult]) -> str:
-    """Return what stands before the dollars of agents; see `Summary.cost_mark`."""
+    """Return the mark before the dollars of agents; see `Summary.cost_mark`."""
     attempts = [attempt for result in results for attempt in result.attempts if attempt.ended_s is not None]
     if any(attempt.price is None or attempt.price.cost_usd is None for attempt in attempts):
         return "≥"
-    return "≈" if any(attempt.usage and attempt.usage.estimated for attempt in attempts) else ""
+    paid = [attempt for attempt in attempts if not attempt.is_served]  # what was there before is $0, whatever it used
+    return "≈" if any(attempt.usage and attempt.usage.estimated for attempt in paid) else ""
 
 
 def _work_s(result: AgentResult, now_s: float | None) -> float:
@@ -315,7 +405,7 @@ def _work_s(result: AgentResult, now_s: float | None) -> float:
 
 
 def wall_time_s(results: Sequence[AgentResult], now_s: float | None = None) -> float | None:
-    """Return the time from the first agent that was ready to the last that ended; up to now, while one works."""
+    """Return the time from the first ready agent to the last ended; up to now while one works."""
     starts = [result.ready_s for result in results if result.ready_s is not None]
     ends = [result.finished_s for result in results if result.finished_s is not None]
     if now_s is not None and len(ends) < len(results):

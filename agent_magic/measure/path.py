@@ -1,6 +1,6 @@
 """The critical path of a run, and what shorter agents would save.
 
-This is arithmetic on recorded seconds with unlimited slots. The effect under a policy is a forecast; see `run.whatif`.
+This is arithmetic on recorded seconds with unlimited slots. `run.whatif` forecasts the effect under a policy.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 from agent_magic.declare.units import seconds
 from agent_magic.measure.frames import make_frame, table
-from agent_magic.measure.metrics import critical_path, slack_s
+from agent_magic.measure.metrics import critical_path, longest_chain, slack_s
+from agent_magic.record.display import Shown
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -27,16 +28,16 @@ MOST_NAMED = 8
 
 
 @dataclass(frozen=True, slots=True)
-class CriticalPath:
+class CriticalPath(Shown):
     """The longest chain of work of a run. No schedule and no number of slots makes the run shorter.
 
     Attributes:
-        agents: The agents on it, first to last, without those that did no work.
-        length_s: Its length, the sum of `work_s`.
+        agents: Its agents, first to last, without idle ones.
+        length_s: Its length, the sum of `work_s`, less what an agent worked before the one ahead of it had ended.
         work_s: The work of each agent on it, `api_s + tool_s + local_s`.
         halving_saves_s: How much shorter the longest chain gets if an agent on it takes half as long. Less than half
             its work if another chain becomes the longest.
-        wall_s: The wall time of the run; `None` if nothing finished.
+        wall_s: Wall time of the run; `None` if nothing finished.
     """
 
     agents: tuple[str, ...]
@@ -50,7 +51,7 @@ class CriticalPath:
 
     @property
     def frame(self) -> pd.DataFrame:
-        """One row per agent on the path, in order. Columns are `STEPS`; `share` is the share of its length."""
+        """One row per agent on the path, in order. Columns are `STEPS`; `share` is of its length."""
         rows = zip(self.agents, self.work_s, self.halving_saves_s, strict=True)
         return make_frame(
             [
@@ -63,7 +64,7 @@ class CriticalPath:
 
     @property
     def _verdict(self) -> str:
-        """Say in a line how much of the run it is, and where the most is to be gained."""
+        """Format its share of the run and the largest possible saving in a line."""
         if not self.agents:
             return "no agent ran"
         of = "" if self.wall_s is None else f" of {seconds(self.wall_s)}"
@@ -88,10 +89,11 @@ class CriticalPath:
 def find_path(record: RunRecord, wall_s: float | None) -> CriticalPath:
     """Find the critical path of a run that took `wall_s`, finished or not."""
     work, path = works(record), critical_path(record)
+    _, length_s = longest_chain(record, work)
     chains = Chains.of(record.dag, work)
     return CriticalPath(
         tuple(record.results[agent].name for agent in path),
-        sum(work[agent] for agent in path),
+        length_s,
         work_s=tuple(work[agent] for agent in path),
         halving_saves_s=tuple(chains.saved_s(agent, work[agent] / 2) for agent in path),
         wall_s=wall_s,
@@ -103,11 +105,11 @@ def savings_frame(record: RunRecord) -> pd.DataFrame:
 
     Columns are `SAVINGS`: `work_s`; `slack_s`, how much later the agent could have finished without delaying the run;
     and how much shorter the longest chain gets if the agent takes half as long, or no time. `NA` if the agent never
-    ran. Splitting an agent into two concurrent halves saves what halving saves; two sequential halves save nothing.
+    ran. Two concurrent halves of an agent save as much as halving; two sequential halves save nothing.
 
-    An agent has no speedup: it works as long alone as beside others. Concurrency gives it an earlier start.
-    `started_early_s` is when a sequential run would have started it (after the work of all agents before it), minus
-    `started_s`. It is negative if the agent started later than that, because it waited.
+    An agent has no speedup: alone it works as long. Concurrency gives it an earlier start: `started_early_s` is its
+    start in a sequential run (after the work of all agents before it) minus `started_s`, negative if it waited past
+    that.
     """
     work, path, slack = works(record), set(critical_path(record)), slack_s(record)
     chains = Chains.of(record.dag, work)
@@ -154,7 +156,7 @@ class Chains:
 
     @classmethod
     def of(cls, dag: Dag, work: Sequence[float]) -> Chains:
-        """Compute them in O(E log E)."""
+        """Compute the chains in O(E log E)."""
         head = [0.0] * len(work)
         for agent in dag.order:
             head[agent] = work[agent] + max((head[parent] for parent in dag.parents[agent]), default=0.0)

@@ -1,4 +1,4 @@
-"""Plans as tables: what is to be done, and what differs between two versions."""
+"""Plans as tables: steps to do, and differences between two versions."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ _LEFT_OUT = frozenset({"name", "depends_on"})
 def todo_frame(
     plan: Plan, record: RunRecord | None = None, expected: Sequence[tuple[float | None, float | None]] = ()
 ) -> pd.DataFrame:
-    """Return a row per step, in an order in which they can be done. Columns are `TODO`.
+    """Return a row per step, in a possible order of work. Columns are `TODO`.
 
     Args:
         plan: The plan.
-        record: A run of it: its statuses; without one every step is `pending`.
-        expected: Per step, its seconds and dollars; nothing is unknown.
+        record: A run of it, for its statuses; without one every step is `pending`.
+        expected: Seconds and dollars per step; empty: unknown.
     """
     known = {} if record is None else {one.name: one.status for one in record.results}
     rows: list[dict[str, Any]] = []
@@ -67,10 +67,10 @@ def todo_frame(
 
 
 def needed_rows(frame: pd.DataFrame) -> tuple[list[dict[str, Any]], str]:
-    """Return the rows of `todo_frame` but those of places that were not needed, and a line that counts these.
+    """Return the rows of `todo_frame` without unused places, and a line that counts these.
 
     Args:
-        frame: What `todo_frame` returned.
+        frame: The result of `todo_frame`.
     """
     rows: list[Any] = frame.to_dict("records")
     needed = [row for row in rows if row["status"] != "unused"]
@@ -79,7 +79,7 @@ def needed_rows(frame: pd.DataFrame) -> tuple[list[dict[str, Any]], str]:
 
 
 def todo_markdown(frame: pd.DataFrame) -> str:
-    """Return what `todo_frame` returned as a checklist: `- [x] name (owner), after a, b`."""
+    """Return the result of `todo_frame` as a checklist: `- [x] name (owner), after a, b`."""
     lines: list[str] = []
     rows, unused = needed_rows(frame)
     for row in rows:
@@ -92,7 +92,7 @@ def todo_markdown(frame: pd.DataFrame) -> str:
 
 
 def diff_frame(plan: Plan, other: Plan) -> pd.DataFrame:
-    """Return what another plan changes: a row per step that comes or goes, per option and value. Columns are `DIFF`."""
+    """Return a row per added or removed step and per changed option or value of another plan; columns are `DIFF`."""
     (before, values), (after, others) = _parts(plan), _parts(other)
     rows = [_row(name, "removed", "", "", "") for name in before if name not in after]
     rows += [_row(name, "added", "", "", after[name].get("prompt", "")) for name in after if name not in before]

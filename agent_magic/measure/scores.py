@@ -1,9 +1,10 @@
-"""What answers are worth: each held against a known truth, or graded by a function or a judge.
+"""Grades of answers: against a known truth, or by a function or a judge.
 
-A grade belongs to the answer that was graded: it is kept by the fingerprint of the request and the text of the answer,
-so a run that was served the same answer has the same grade. No forecast has grades, since nobody has seen its answers.
+A grade belongs to an answer for a row: its key has the fingerprints of the request, the text of the answer, and the
+row. So a run with the same reused answer for the same row has the same grade, and equal requests of rows with different
+truths have separate grades. A forecast has no grades, since its answers do not exist.
 
-Nothing is lost: an answer that could not be graded is a row whose `error` says why, and is counted in `errors`.
+Nothing is lost: an answer that could not be graded is a row whose `error` says why, counted in `errors`.
 """
 
 from __future__ import annotations
@@ -16,14 +17,15 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias, cast
 
-from agent_magic.declare.each import ITEM, KEY, Row, as_item
+from agent_magic.declare.answers.reading import Fields, plain
+from agent_magic.declare.answers.schema import lacking, schema_of
+from agent_magic.declare.each import ITEM, KEY
 from agent_magic.declare.models import job_of
-from agent_magic.declare.schema import lacking, schema_of
 from agent_magic.declare.task import Task
 from agent_magic.declare.units import plural
 from agent_magic.declare.user_code import reason_of, run_user_code
 from agent_magic.declare.validation import is_number
-from agent_magic.declare.values import Fields, plain, read
+from agent_magic.declare.values import Row, as_item, digest, fingerprint
 from agent_magic.errors import AgentMagicError, DeclarationError, NoValue, did_you_mean, shown_value
 from agent_magic.measure.frames import frame_of, on_the_run, table
 from agent_magic.measure.intervals import Interval, bounded_interval, mean_interval, share_interval
@@ -37,30 +39,33 @@ if TYPE_CHECKING:
     from agent_magic.record.results import AgentResult, RunRecord
 
 Grader: TypeAlias = Callable[[Any, Any], Any]
-"""Takes an answer and its row; returns a number, a bool, or one of them and why."""
+"""Takes an answer and its row; returns a number or a bool, or one of them with a reason."""
 Measure = Literal["share", "mean", "error"]
-"""What the scores of a target are: 0 or 1; numbers; numbers of which less is better."""
+"""The scores of a target: 0 or 1; numbers; numbers of which less is better."""
 Kind = Literal["choice", "number", "text"]
-SCORE = table("target grader metric n score low high errors reads")
-"""`run.score(...)`. `low` and `high` hold in 95 of 100 cases; `errors` have no grade; `reads` says it in words."""
+SCORE = table("target grader metric n score low high errors no_label reads")
+"""`run.score(...)`. `low` and `high` are a 95 % interval. `errors` counts answers that could not be graded, `no_label`
+those without a truth; `reads` is the score in words.
+"""
 SCORES = {"agent": "string", "row": "object", **table("target grader score why n error")}
-"""`run.scores`. `n` is how often the grader was asked; `row` is the key of the row that the answer is for."""
-_NAMED = re.compile(r"^Agent '[^']*' has no value: |\.? What came of it is in .*$")
-"""What the error of an answer that never came says of its agent: left out, the reasons of many are one."""
+"""`run.scores`. `n` counts requests to the grader; `row` is the key of the answer's row."""
+_NAMED = re.compile(r"^Agent '[^']*' has no value: |\.? Its text is in .*$")
+"""The agent's name in the error of a missing answer: without it equal reasons can be counted together."""
 FEW: Final = 30
-"""Below so many answers the interval is what is said first: the number alone means little."""
+"""Fewer answers are marked as few: the number alone means little."""
+NO_TRUTH: Final = "its truth is unknown"
 
 
 class Grade(NamedTuple):
-    """What one grader says of one answer.
+    """The grade of one answer by one grader.
 
     Attributes:
-        target: What was graded, such as `label.sentiment`.
-        grader: Who graded.
-        measure: What `score` is.
-        score: `None` where it could not be graded.
-        why: The reason, where the grader gives one.
-        n: How often the grader was asked.
+        target: The graded agent or field, such as `label.sentiment`.
+        grader: The grader.
+        measure: The kind of `score`.
+        score: `None` if it could not be graded.
+        why: The grader's reason, if any.
+        n: Number of requests to the grader.
         error: Why there is no score.
     """
 
@@ -74,13 +79,13 @@ class Grade(NamedTuple):
 
 
 class Answered(NamedTuple):
-    """An answer that can be graded.
+    """An answer to grade.
 
     Attributes:
-        result: Whose it is.
-        key: The key of its row; `None` for an agent of its own.
+        result: The agent's result.
+        key: The key of its row; `None` for a single agent.
         row: Its row, or the values of the plan.
-        path: The fields that lead to what is graded.
+        path: The fields that lead to the graded value.
     """
 
     result: AgentResult
@@ -90,17 +95,15 @@ class Answered(NamedTuple):
 
     @property
     def value(self) -> Any:
-        """What is graded, as plain data. Raises `NoValue` or `InvalidAnswer` where there is none."""
+        """The graded value, as plain data. Raises `NoValue` or `InvalidAnswer` without one."""
         result = self.result
         if result.status != "succeeded":
             raise NoValue(result.name, (result.error or f"it is {result.status}").rstrip("."))
-        if result.returns is None or result.is_task:
-            return plain(_at(result.value, self.path))
-        return plain(_at(read(result.returns.schema, result.text), self.path))
+        return plain(_at(result.meaning, self.path))
 
     @property
     def given(self) -> Any:
-        """What a function is given: the value as the class of the user's makes it."""
+        """The value passed to a function: an instance of the user's class."""
         return _at(self.result.value, self.path)
 
 
@@ -111,13 +114,13 @@ def _at(value: Any, path: Sequence[str]) -> Any:
 
 
 class GradeBook:
-    """The grades of answers, in memory. Runs of one session share one.
+    """The grades of answers, in memory, shared by the runs of a session.
 
     Args:
-        keep: Stores grades for later sessions; `None` stores none.
+        keep: Stores grades for later sessions; None: not stored.
 
     Attributes:
-        trials: The trials of the session, each with the fingerprint of what was asked.
+        trials: The trials of the session, each with its request fingerprint.
     """
 
     def __init__(self, keep: Callable[[Sequence[Graded]], None] | None = None) -> None:
@@ -127,7 +130,7 @@ class GradeBook:
         self._keep = keep
 
     def store(self, rows: Sequence[Graded]) -> None:
-        """Store grades by what was asked and which model answered.
+        """Store grades by request and answering model.
 
         Raises:
             LedgerError: They could not be stored.
@@ -137,22 +140,36 @@ class GradeBook:
             self._keep(rows)
 
     def of_job(self, job: str, endpoint: str) -> list[Graded]:
-        """Return the grades of this session of what was asked of whom, whatever the model."""
+        """Return this session's grades for a job and endpoint, for all models."""
         return [one for one in self._rows.values() if (one.job, one.endpoint) == (job, endpoint)]
 
     def add(self, record: RunRecord, answered: Answered, grade: Grade) -> None:
-        """Keep a grade, in place of what this grader said of this answer before."""
-        self._grades.setdefault(answer_key(record, answered.result), {})[grade.target, grade.grader] = grade
+        """Store a grade, replacing the grader's earlier grade of this answer."""
+        self._grades.setdefault(grade_key(record, answered.result), {})[grade.target, grade.grader] = grade
 
     def of(self, record: RunRecord, result: AgentResult) -> tuple[Grade, ...]:
-        """Return the grades of an answer, in the order they were given. Those of a forecast are none."""
+        """Return the grades of an answer in order of time; empty for a forecast."""
         if record.forecast is not None:
             return ()
-        return tuple(self._grades.get(answer_key(record, result), {}).values())
+        return tuple(self._grades.get(grade_key(record, result), {}).values())
+
+
+def grade_key(record: RunRecord, result: AgentResult) -> str:
+    """Return the fingerprint of an answer for a row: rows with equal requests may have different truths."""
+    answer, number = answer_key(record, result), record.plan.number(result.name)
+    part = record.plan.agents[number].part
+    if part is None or result.status != "succeeded" or record.redacted:
+        return answer
+    row = _row_of(record, number) if part.has_item else ()
+    places = [part.key]
+    while (part := part.outer) is not None:
+        places.append(part.key)
+    known = fingerprint([places, *row])
+    return digest(f"{answer} {known or f'{record.uid} {result.name}'}")
 
 
 def answer_key(record: RunRecord, result: AgentResult) -> str:
-    """Return the fingerprint of an answer: of what was asked of whom, and what came. Without one, of its run."""
+    """Return the fingerprint of request and answer; without an answer, of its run."""
     if result.status != "succeeded" or not result.attempts:
         return f"{record.uid} {result.name}"
     asked = result.attempts[0].request.key(record.origin)
@@ -160,7 +177,7 @@ def answer_key(record: RunRecord, result: AgentResult) -> str:
 
 
 def answers_of(record: RunRecord, target: str) -> list[Answered]:
-    """Return the answers that a target names: an agent or a group, and behind dots the fields of a typed answer.
+    """Return the answers of a target: an agent or a group, with dotted fields of a typed answer.
 
     Args:
         record: The run.
@@ -195,7 +212,7 @@ def answers_of(record: RunRecord, target: str) -> list[Answered]:
 
 
 def _row_of(record: RunRecord, number: int) -> tuple[Any, Any]:
-    """Return the key and the row that an agent was asked for: for an agent of its own, none and the plan's values."""
+    """Return the key and row of an agent; for a single agent `None` and the plan's values."""
     plan, part = record.plan, record.plan.agents[number].part
     if part is None or not part.has_item:
         return None if part is None else part.key, Row(plan.values)
@@ -210,12 +227,12 @@ def grade_by(answers: Sequence[Answered], target: str, grader: Grader, name: str
 
     Args:
         answers: The answers.
-        target: What they are.
+        target: The graded agent or field.
         grader: The function.
-        name: What it is called; by default its own name.
+        name: Its name; by default from the function.
 
     Raises:
-        DeclarationError: It is no function.
+        DeclarationError: It is not a function.
     """
     if not callable(grader):
         hint = "Give grader=function, which takes (answer, row), or truth='column'."
@@ -228,12 +245,12 @@ def grade_by(answers: Sequence[Answered], target: str, grader: Grader, name: str
 
 
 def grader_name(grader: Grader) -> str:
-    """Return what a function is called."""
+    """Return the name of a function."""
     return str(getattr(grader, "__name__", type(grader).__name__))
 
 
 def check_signature(grader: Grader, name: str) -> None:
-    """Raise `DeclarationError` where a function cannot be called with an answer and its row."""
+    """Raise `DeclarationError` if a function cannot be called with an answer and its row."""
     try:
         inspect.signature(grader).bind(None, None)
     except ValueError:  # written in C, and silent about what it takes
@@ -255,14 +272,14 @@ def _graded(one: Answered, target: str, grader: Grader, name: str) -> Grade:
 
 
 def grade_of(target: str, name: str, score: Any, why: str = "", n: int = 1) -> Grade:
-    """Return the grade that a grader's word means: a bool is a share, a number a mean, anything else an error.
+    """Convert a grader's result to a grade: a bool is a share, a number a mean, anything else an error.
 
     Args:
-        target: What was graded.
-        name: Who graded.
-        score: What was said.
+        target: The graded agent or field.
+        name: The grader.
+        score: Its result.
         why: The reason.
-        n: How often the grader was asked.
+        n: Number of requests to the grader.
     """
     score = score.item() if type(score).__module__ == "numpy" else score
     if isinstance(score, bool):
@@ -270,16 +287,22 @@ def grade_of(target: str, name: str, score: Any, why: str = "", n: int = 1) -> G
     if is_number(score) and math.isfinite(score):
         return Grade(target, name, "mean", float(score), why, n)
     return Grade(
-        target, name, "share", None, why, n, f"the grader returned {shown_value(score)}, no number and no bool"
+        target,
+        name,
+        "share",
+        None,
+        why,
+        n,
+        f"the grader returned {shown_value(score)}, which is neither a number nor a bool",
     )
 
 
 def summary_of(grades: Sequence[Grade], level: float = 0.95) -> Interval:
-    """Return the mean of grades with the interval that fits what they are.
+    """Return the mean of grades with the interval that fits their kind.
 
     Args:
-        grades: The grades of one grader; those with an error do not count.
-        level: How often the interval holds.
+        grades: The grades of one grader; errors do not count.
+        level: The confidence level.
     """
     scores = [one.score for one in grades if one.score is not None]
     is_share = bool(grades) and all(one.measure == "share" for one in grades)
@@ -295,37 +318,52 @@ METRICS: Final[Mapping[Measure, str]] = {"share": "share", "mean": "mean", "erro
 
 def score_rows(grades: Sequence[Grade], metric: str = "") -> Iterator[dict[str, Any]]:
     """Yield the row of one grader."""
-    errors = sum(one.error is not None for one in grades)
     first = grades[0]
-    yield metric_row(first, metric or METRICS[first.measure], summary_of(grades), errors)
+    yield metric_row(first, metric or METRICS[first.measure], summary_of(grades), missing_of(grades))
 
 
-def metric_row(grade: Grade, metric: str, found: Interval, errors: int | None = None) -> dict[str, Any]:
+class Missing(NamedTuple):
+    """Number of answers without a grade: errors, and answers without a truth."""
+
+    errors: int | None = None
+    no_label: int | None = None
+
+
+ELSEWHERE: Final = Missing()
+
+
+def missing_of(grades: Sequence[Grade]) -> Missing:
+    """Count the answers without a grade."""
+    no_label = sum(one.error == NO_TRUTH for one in grades)
+    return Missing(sum(one.error is not None for one in grades) - no_label, no_label)
+
+
+def metric_row(grade: Grade, metric: str, found: Interval, missing: Missing = ELSEWHERE) -> dict[str, Any]:
     """Return the row of a metric.
 
     Args:
-        grade: A grade of those it is of.
-        metric: What is counted.
+        grade: One of its grades.
+        metric: Its name.
         found: The score.
-        errors: How many answers have no grade; `None` where that is said elsewhere.
+        missing: Number of answers without a grade; by default given elsewhere.
     """
     numbers = {"score": found.value, "low": found.low, "high": found.high}
     known = {name: None if math.isnan(value) else value for name, value in numbers.items()}
     return {
-        "target": grade.target, "grader": grade.grader, "metric": metric, "n": found.n, **known, "errors": errors,
+        "target": grade.target, "grader": grade.grader, "metric": metric, "n": found.n, **known, **missing._asdict(),
         "reads": reading(found),
     }  # fmt: skip
 
 
 def reading(found: Interval) -> str:
-    """Say a score in words: from few answers the interval first, since the number alone means little."""
+    """Format a score in words: number, interval, and whether it has few answers."""
     if found.n == 0:
         return "no answer graded"
     if math.isnan(found.low):
         return f"{found.value:.2f}, from one answer"
     if found.n < FEW:
-        return f"{found.low:.2f} to {found.high:.2f}, from only {found.n}"
-    return f"{found.value:.2f}, {found.low:.2f} to {found.high:.2f}"
+        return f"{found.value:.2f} ({found.low:.2f} to {found.high:.2f}), from only {found.n}"
+    return f"{found.value:.2f} ({found.low:.2f} to {found.high:.2f})"
 
 
 def keep_grades(
@@ -335,7 +373,7 @@ def keep_grades(
     grades: Sequence[Grade],
     rows: Iterable[Mapping[str, Any]],
 ) -> pd.DataFrame:
-    """Keep grades of answers, and return one row per metric; columns are `SCORE`. What nobody knows is `NA`."""
+    """Store grades of answers, and return one row per metric; columns are `SCORE`. Unknown is `NA`."""
     for one, grade in zip(answers, grades, strict=True):
         book.add(record, one, grade)
     book.store([*_graded_rows(record, answers, grades)])
@@ -348,8 +386,14 @@ def keep_grades(
 
 
 def why_not(grades: Iterable[Grade]) -> str:
-    """Say why answers have no grade, the most frequent reason first; empty where all have one."""
-    reasons = Counter(_NAMED.sub("", one.error) for one in grades if one.error is not None)
+    """Return why answers have no grade, the most frequent reason first; empty if all have one."""
+    found = Counter(_NAMED.sub("", one.error) for one in grades if one.error is not None)
+    no_label = found.pop(NO_TRUTH, 0)
+    unlabelled = f"{plural(no_label, 'answer')} without a label." if no_label else ""
+    return " ".join(filter(None, [_failed_words(found), unlabelled]))
+
+
+def _failed_words(reasons: Counter[str]) -> str:
     if not reasons:
         return ""
     (reason, count), others = reasons.most_common(1)[0], len(reasons) - 1
@@ -358,14 +402,14 @@ def why_not(grades: Iterable[Grade]) -> str:
 
 
 def _graded_rows(record: RunRecord, answers: Sequence[Answered], grades: Sequence[Grade]) -> Iterator[Graded]:
-    """Yield the rows by which a later session chooses a model: of answers that have a grade, once each."""
+    """Yield rows from which later sessions choose a model: graded answers, one per row."""
     for answered, grade in zip(answers, grades, strict=True):
         result, agent = answered.result, record.plan.agents[record.plan.number(answered.result.name)]
         if grade.score is None or result.model_used is None or isinstance(agent, Task):
             continue
         cost = None if result.is_served or result.source == "replay" else result.cost_usd
         asked = job_of(agent), record.origin, result.model_used, grade.target, grade.grader
-        yield Graded(*asked, answer_key(record, result), grade.measure, grade.score, cost)
+        yield Graded(*asked, grade_key(record, result), grade.measure, grade.score, cost)
 
 
 def scores_frame(record: RunRecord, book: GradeBook) -> pd.DataFrame:

@@ -1,4 +1,4 @@
-"""Service-level targets against a run. A target that the run cannot show either way is `NA`."""
+"""Service-level targets against a run. A target that the run cannot decide is `NA`."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ DEFAULTS: Mapping[str, float] = {
     "errors": 0.01,
     "usd_per_job": 2.0,
 }
-"""The default targets: those of a document, not a recommendation.
+"""Default targets, quoted from a document, not recommended.
 
 Source: "Agent Scaling Analysis & Solutions", https://github.com/rawjaws/anvil, targets for 100 agents.
 """
@@ -42,17 +42,17 @@ Source: "Agent Scaling Analysis & Solutions", https://github.com/rawjaws/anvil, 
 def slo_frame(record: RunRecord, targets: Mapping[str, float | None]) -> pd.DataFrame:
     """Compare a run with service-level targets. One row per target; columns are `SLO`; a job is an agent.
 
-    `why` says what a target was missed by. `met` is `NA` if the run cannot tell, and `why` has the reason: too few jobs
-    for a percentile or a share (five of five do not show 99.5 %), fewer agents than should be concurrent, an unknown
-    price, or reused answers, which take no time. The last row follows from the others: by Little's law `jobs_per_s *
-    mean total_s` jobs are in flight at the target rate, and `met` tells whether `concurrent` is enough for them.
+    `why` explains a missed target. `met` is `NA` if the run cannot decide, and `why` has the reason: too few jobs for a
+    percentile or a share (five of five do not show 99.5 %), fewer agents than should be concurrent, an unknown price,
+    or reused answers, which take no time. The last row is derived: by Little's law `jobs_per_s * mean total_s` jobs are
+    in flight at the target rate, and `met` is whether `concurrent` is enough for them.
 
     Args:
         record: The run.
-        targets: Targets by name, else those of `DEFAULTS`; `None` drops a target. `concurrent`: concurrent requests,
-            at least. `jobs_per_s`: agents that succeeded per second, at least. `p95_s`: 95th
-            percentile of `total_s`, waiting included, below. `succeeded`: share of agents that succeeded, at least.
-            `errors`: share of requests that failed, below; 0 is none. `usd_per_job`: dollars per agent, below.
+        targets: Targets by name, else those of `DEFAULTS`; `None` drops a target. `concurrent`: concurrent requests, at
+            least. `jobs_per_s`: agents that succeeded per second, at least. `p95_s`: 95th percentile of `total_s`,
+            waiting included, below. `succeeded`: share of agents that succeeded, at least. `errors`: share of requests
+            that failed, below; 0: none. `usd_per_job`: dollars per agent, below.
 
     Raises:
         DeclarationError: A target is unknown, or not a number.
@@ -83,7 +83,7 @@ def slo_frame(record: RunRecord, targets: Mapping[str, float | None]) -> pd.Data
 
 
 def _verdict(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Say in a line how many targets are met, and which are not."""
+    """Format in a line how many targets are met, and the missed ones."""
     missed = [one["target"].partition(",")[0] for one in rows if one["met"] is False]
     open_ = sum(one["met"] is None for one in rows)
     found = [f"{sum(one['met'] is True for one in rows)} of {plural(len(rows), 'target')} met"]
@@ -153,11 +153,11 @@ class _Facts:
         return _unknown(row, self._why()) if mean_s is None else row | {"met": row["measured"] <= room}
 
     def _held(self) -> str:
-        """Say what held the run."""
+        """Return the limit of the run in words."""
         return limited(self._summary.limited_by, self._summary.slots)
 
     def _kinds(self) -> Iterator[str]:
-        """Yield of each agent that did not succeed its error's class, or its status."""
+        """Yield the error class, or else the status, of each agent that did not succeed."""
         for one in self._results:
             if one.status in {"failed", "cancelled", "skipped"}:
                 yield one.kind or one.status
@@ -167,7 +167,7 @@ class _Facts:
 
 
 def _share(target: str, wanted: float, count: int, n: int, missed: str, *, least: bool) -> dict[str, Any]:
-    """Judge a share, and say by what it is missed.
+    """Compare a share with its target and explain a miss.
 
     Without a counterexample fewer than `1 / (1 - wanted)` cases show nothing.
     """

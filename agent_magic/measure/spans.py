@@ -18,10 +18,10 @@ class Span(NamedTuple):
 
     Attributes:
         agent: Its name.
-        attempt: The number of its attempt, of tools the one that asked for them; one above the last for a wait without
-            an attempt.
+        attempt: The number of its attempt, for tools of the attempt that requested them; one above the last for a wait
+            without an attempt.
         phase: See `agent_magic.record.phases`.
-        reason: What a queued agent waited for; the names of the functions in tools.
+        reason: The reason of a queued agent's wait; function names for tools.
         from_s: Its start, in seconds since the run began.
         to_s: Its end.
         outcome: The status of the attempt.
@@ -44,7 +44,7 @@ class Span(NamedTuple):
 
 
 def spans_of(record: RunRecord) -> list[Span]:
-    """Return the spans of a run, by agent in plan order. Open phases count up to the last event."""
+    """Return the spans of a run, by agent in plan order. Open phases end at the last event."""
     now_s = record.events[-1].at_s if record.events else 0.0
     spans: list[Span] = []
     for result in record.results:
@@ -62,8 +62,8 @@ def spans_of(record: RunRecord) -> list[Span]:
 def chain_of(record: RunRecord) -> list[int]:
     """Return the agents that determined the wall time, first to last.
 
-    That is the last agent to finish, the last of its parents to finish, and so on. Their `total_s` follow one another
-    without gaps, waits included. (The critical path is the longest chain of work, without waits.)
+    These are the last agent to finish, its last parent to finish, and so on. Their `total_s` follow one another without
+    gaps, waits included. (The critical path is the longest chain of work, without waits.)
     """
     ends = [(result.finished_s, number) for number, result in enumerate(record.results) if result.ready_s is not None]
     known = [(end, number) for end, number in ends if end is not None]

@@ -23,14 +23,14 @@ UTILIZATION = table(
     "model agents requests busy_s cost_usd utilization mean_concurrency peak slot_utilization requests_per_min mean_s"
 )
 ALL = "(all)"
-"""The row of all. No agent and no model can have that name."""
+"""The row for all. No agent or model can have this name."""
 
 
 def percentiles_frame(records: Sequence[RunRecord]) -> pd.DataFrame:
-    """Return percentiles of durations and of output speed. One row per number; columns are `PERCENTILES`.
+    """Return percentiles of durations and output speed. One row per number; columns are `PERCENTILES`.
 
     `total_s`, `queued_s`, `backoff_s` are of finished agents; `api_s`, `ttft_s`, `output_tokens_per_s` of successful
-    requests. Reused answers take no time and are left out. P95 needs 20 values, P99 100; otherwise they are `NA`.
+    requests. Reused answers take no time and are excluded. P95 needs 20 values, P99 100; otherwise they are `NA`.
     """
     agents = [one for record in records for one in record.results if one.attempts and one.total_s is not None]
     agents = [one for one in agents if not one.is_served]
@@ -70,8 +70,8 @@ def _spread(name: str, of: str, found: Iterable[float | None]) -> dict[str, obje
 def utilization_frame(record: RunRecord, slots: int | None = None) -> pd.DataFrame:
     """Return the utilization by model and for all: how much of the wall time requests were in flight.
 
-    Columns are `UTILIZATION`. `busy_s` is the sum of the seconds of requests; `utilization` the share of the wall time
-    with at least one request in flight; `peak` and `mean_concurrency` count requests in flight; `slot_utilization` is
+    Columns are `UTILIZATION`. `busy_s` is the total seconds of requests; `utilization` the share of the wall time with
+    at least one request in flight; `peak` and `mean_concurrency` count requests in flight; `slot_utilization` is
     `mean_concurrency / slots`, `NA` without `slots`; `mean_s` is per request. Reused answers are not requests. Times
     are `NA` if nothing finished.
 
@@ -118,7 +118,7 @@ def sent_spans(results: Iterable[AgentResult]) -> list[tuple[float, float]]:
 
 
 def overlap(spans: Iterable[tuple[float, float]]) -> tuple[int, float]:
-    """Return the most overlapping spans, and the seconds that at least one covers."""
+    """Return the maximum overlap of spans, and the seconds covered by at least one."""
     edges = sorted([(start, 1) for start, _ in spans] + [(end, -1) for _, end in spans])
     peak, now, covered, before = 0, 0, 0.0, 0.0
     for at, step in edges:

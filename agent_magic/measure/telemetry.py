@@ -1,8 +1,8 @@
-"""A run as OpenTelemetry spans and metrics, in the names of the GenAI conventions. Needs opentelemetry-api only.
+"""A run as OpenTelemetry spans and metrics, named by the GenAI conventions. Needs opentelemetry-api only.
 
-Spans are written when the run is over, with the times of its record: nothing is measured twice, and nothing happens in
-the hot path. There is one for the run (`invoke_workflow`) and one for each step (`invoke_agent`; `execute_tool` for a
-task). Requests have none: the SDK emits its own as soon as a tracer is configured, and two would double the tokens.
+Spans are written after the run, with the times of its record: nothing is measured twice or in the hot path. There is
+one for the run (`invoke_workflow`) and one for each step (`invoke_agent`; `execute_tool` for a task). Requests have
+none: the SDK emits its own when a tracer is configured, and two would double the tokens.
 
 Source: OpenTelemetry semantic conventions for generative AI, status Development, names as of 2026.
 """
@@ -30,12 +30,12 @@ Attributes = dict[str, "str | int | float | bool | list[str]"]
 class Telemetry:
     """Emits the runs of a session to OpenTelemetry: `am.Session(telemetry=am.Telemetry())`.
 
-    Without providers it takes those that are configured for the process; without any of those nothing is emitted.
+    Providers default to those of the process; without any nothing is emitted.
 
     Attributes:
-        content: Whether prompts and answers become attributes. They leave the machine with them.
-        tracer_provider: Makes tracers; by default the configured one.
-        meter_provider: Makes meters; by default the configured one.
+        content: True if prompts and answers become attributes and so leave the machine.
+        tracer_provider: Creates tracers; by default the configured one.
+        meter_provider: Creates meters; by default the configured one.
 
     Raises:
         AgentMagicError: opentelemetry-api is not installed.
@@ -46,12 +46,12 @@ class Telemetry:
     meter_provider: Any = None
 
     def __post_init__(self) -> None:
-        """Refuse before anything is bought, not when a run is over."""
+        """Check at construction, before anything is bought."""
         if importlib.util.find_spec("opentelemetry") is None:
             raise AgentMagicError("OpenTelemetry is not installed: pip install 'agent-magic[otel]'")
 
     def emit(self, record: RunRecord) -> None:
-        """Write the spans and metrics of a run that is over. What was answered before took no time, and has none.
+        """Write the spans and metrics of an ended run. Reused answers took no time and have none.
 
         Args:
             record: The run.
@@ -100,7 +100,7 @@ def _of_run(record: RunRecord) -> Attributes:
 
 
 def _of_step(result: AgentResult) -> Attributes:
-    """Return what is known of a step. `input_tokens` includes the cached ones, as the conventions say."""
+    """Return the attributes of a step. `input_tokens` includes cached tokens, by the conventions."""
     answer = result.answer
     known: Mapping[str, Any] = {
         "gen_ai.operation.name": "execute_tool" if result.is_task else "invoke_agent",

@@ -1,18 +1,18 @@
-"""A trial: a sample of rows, really answered under several settings and graded; what differs, and what is noise.
+"""A trial: a sample of rows, answered under several settings and graded, to separate differences from noise.
 
-All settings answer the same rows, so what is compared is the difference of two scores of one row: a hard row is hard
-for both. The best setting is that with the highest score. Another one is
+All settings answer the same rows, and the difference of two scores of a row is compared: a hard row is hard for both.
+The best setting has the highest score. Another setting is
 
-* `worse`, if its difference from any setting is certain to be below 0;
-* `as good`, if its difference from the best is certain to lie within the margin;
-* `undecided` otherwise, which is what people call noise.
+* `worse`, if its difference from any setting is certainly below 0;
+* `as good`, if its difference from the best is certainly within the margin;
+* `undecided` otherwise, which is commonly called noise.
 
-Certain means: in all comparisons together at most `error_rate` of such trials err, by a confidence sequence at
-`error_rate / comparisons` each (Bonferroni), whenever one looks. So a trial may stop as soon as it is decided, and a
-setting that is worse need not be asked any more. Source: `agent_magic.measure.intervals`; dropping what is worse is
-successive elimination, Even-Dar et al., "Action Elimination and Stopping Conditions", JMLR 7, 2006.
+Certain means: at most `error_rate` of such trials err in any comparison, at any look, by a confidence sequence at
+`error_rate / comparisons` each (Bonferroni). So a trial may stop once decided, and worse settings are dropped early.
+Source: `agent_magic.measure.intervals`; dropping is successive elimination, Even-Dar et al., "Action Elimination and
+Stopping Conditions", JMLR 7, 2006.
 
-Scores that are not between 0 and 1 have no such sequence: they are compared by Student's t at the end, once.
+Scores outside 0 to 1 have no such sequence: they are compared by Student's t at the end, once.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from agent_magic.errors import DeclarationError
 from agent_magic.measure.frames import DTYPES, as_made, make_frame
 from agent_magic.measure.intervals import Interval, mean_interval, more_needed, running_interval
 from agent_magic.measure.scores import answers_of, summary_of, why_not
+from agent_magic.record.display import Shown
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 
 Verdict = Literal["best", "as good", "worse", "undecided", "unknown"]
 Stopped = Literal["decided", "sample", "rows", "budget", "stopped"]
-"""Why a trial ended: it was decided, the sample or the rows were used up, or the budget was; or somebody stopped it."""
+"""Why a trial ended: it was decided, the sample, the rows or the budget were used up, or the user stopped it."""
 TRIAL: Final[Mapping[str, str]] = {
     "model": "string",
     "effort": "string",
@@ -54,7 +55,7 @@ TRIAL: Final[Mapping[str, str]] = {
     "more": "Int64",
     "errors": "Int64",
 }
-"""`trial.frame`. `cost_usd` and `total_s` are means of one answer, `run_usd` the whole run at that rate."""
+"""`trial.frame`. `cost_usd` and `total_s` are means per answer, `run_usd` the whole run at that rate."""
 PAIRS: Final[Mapping[str, str]] = {
     "setting": "string",
     "other": "string",
@@ -67,11 +68,11 @@ PAIRS: Final[Mapping[str, str]] = {
 
 
 class Setting(NamedTuple):
-    """What is tried.
+    """A setting of a trial.
 
     Attributes:
-        model: The model; `None` is as recorded.
-        effort: The effort; `None` is as recorded.
+        model: The model; None: as recorded.
+        effort: The effort; None: as recorded.
     """
 
     model: str | None
@@ -87,11 +88,12 @@ class Tried(NamedTuple):
     """One answer of a trial.
 
     Attributes:
-        agent: Whose it is.
-        grade: What it is worth.
-        cost_usd: Dollars of asking for it, also where it was there before and nothing was paid; `None` is unknown.
-        work_s: Seconds of its work, waiting left out; `None` is unknown.
-        by_tokens: Whether the dollars are those of its tokens: it was there before, bought by neither run nor trial.
+        agent: Its agent.
+        grade: Its grade.
+        cost_usd: Dollars of its request, even if reused and not paid; `None` if unknown, or counted in an equal row
+            with the same answer.
+        work_s: Seconds of its work, without waiting; `None` if unknown.
+        by_tokens: True if the dollars are computed from its tokens: it was reused, bought by neither run nor trial.
     """
 
     agent: str
@@ -102,27 +104,33 @@ class Tried(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Trial:
-    """What a trial found. `trial.frame` has a row per setting, `trial.pairs` one per two of them.
+class Trial(Shown):
+    """The result of a trial. `trial.frame` has a row per setting, `trial.pairs` one per pair.
 
     Attributes:
-        target: What was graded.
-        settings: What was tried.
-        tried: The answers of each setting, in the order in which they came.
-        rows: How many rows the run has.
-        others_usd: What asking the other agents of the run costs; `None` is unknown.
-        margin: What counts as no difference.
-        error_rate: How often such a trial may err.
-        sequential: Whether it was to stop when decided.
+        target: The graded agent or field.
+        settings: The settings.
+        tried: The answers of each setting, in order of arrival.
+        rows: Number of rows of the run.
+        asked: Number of rows with a request; equal rows share one. None: all.
+        gradable: Number of rows that can be graded; None: all.
+        by_truth: True if answers are compared with a truth, so that a row needs a label.
+        others_usd: Cost of the other agents of the run; `None` if unknown.
+        margin: The largest difference that counts as none.
+        error_rate: Maximum probability that the trial errs.
+        sequential: True if it stops once decided.
         stopped: Why it ended.
-        spent_usd: What it cost, answers that were there before left out, graders too; `None` is unknown.
-        simulated: Whether its answers are simulated.
+        spent_usd: Its cost with graders, without reused answers; `None` if unknown.
+        simulated: True if its answers are simulated.
     """
 
     target: str
     settings: tuple[Setting, ...]
     tried: tuple[tuple[Tried, ...], ...]
     rows: int = field(kw_only=True)
+    asked: int | None = field(default=None, kw_only=True)
+    gradable: int | None = field(default=None, kw_only=True)
+    by_truth: bool = field(default=False, kw_only=True)
     others_usd: float | None = field(default=0.0, kw_only=True)
     margin: float = field(kw_only=True)
     error_rate: float = field(kw_only=True)
@@ -133,12 +141,12 @@ class Trial:
 
     @property
     def frame(self) -> pd.DataFrame:
-        """One row per setting, the dearest last.
+        """One row per setting, the most expensive last.
 
         Columns: `model` and `effort`, `NA` as recorded; `n` answers graded; `score` with `low` and `high`; `verdict`;
-        `cost_usd` and `total_s`, means of one answer; `run_usd`, `run_low_usd` and `run_high_usd`, the whole run at
-        that rate; `more`, about how many more answers would decide, never more than rows are left; `errors`, answers
-        without a grade. An answer that was there before costs what its tokens do. What is not known is `NA`.
+        `cost_usd` and `total_s`, means per answer; `run_usd`, `run_low_usd` and `run_high_usd`, the whole run at that
+        rate; `more`, about how many more answers would decide, at most the rows left; `errors`, answers without a
+        grade. A reused answer costs what its tokens do. Unknown is `NA`.
         """
         verdicts, pairs = self.verdicts(), self._pairs()
         best = self._best()
@@ -165,10 +173,10 @@ class Trial:
 
     @property
     def pairs(self) -> pd.DataFrame:
-        """One row per two settings: the mean difference of their scores on the same rows, and where it may lie.
+        """One row per two settings: the mean difference of their scores on the same rows, with its interval.
 
         Columns: `setting` and `other`; `n` rows that both have answered; `difference`, of the first, with `low` and
-        `high`; `more`, about how many more answers would decide, never more than rows are left; `NA` if it is decided.
+        `high`; `more`, about how many more answers would decide, at most the rows left; `NA` if it is decided.
         """
         rows = [
             {
@@ -185,7 +193,7 @@ class Trial:
         return make_frame(rows, PAIRS, target=self.target, simulated=self.simulated)
 
     def more_words(self, place: int) -> str:
-        """Say what would decide between a setting and the best; empty where that is decided, or nobody knows.
+        """Format how many answers would decide between a setting and the best; empty if decided or unknown.
 
         Args:
             place: Its place in `settings`.
@@ -195,13 +203,28 @@ class Trial:
             return ""
         more, enough = self._more(self._pairs()[min(place, best), max(place, best)])
         if enough:
-            return f"about {plural(more, 'more answer')} would tell" if more else ""
-        return f"the {plural(more, 'row')} left {'is' if more == 1 else 'are'} too few to tell" if more else NO_ROWS
+            return f"about {plural(more, 'more answer')} would decide" if more else ""
+        return f"the {plural(more, 'row')} left {'is' if more == 1 else 'are'} too few to decide" if more else NO_ROWS
 
     def _more(self, found: Interval) -> tuple[int, bool]:
         """Return about how many more answers a difference needs, at most the rows left, and whether these suffice."""
-        needed, left = more_needed(found, self.margin), max(0, self.rows - found.n)
+        needed, left = more_needed(found, self.margin), self._left(found.n)
         return min(needed, left), needed <= left
+
+    def _left(self, graded: int) -> int:
+        return max(0, (self.rows if self.gradable is None else self.gradable) - graded)
+
+    def _to_decide(self) -> str:
+        """Format how many more rows would decide between the best setting and the others; empty if unknown."""
+        best, pairs = self._best(), self._pairs()
+        if best is None:
+            return ""
+        open_ = [place for place, one in enumerate(self.verdicts()) if one == "undecided"]
+        found = [pairs[min(place, best), max(place, best)] for place in open_]
+        needed = max((more_needed(one, self.margin) for one in found), default=0)
+        left = self._left(max((one.n for one in found), default=0))
+        labelled = "labelled " if self.by_truth else ""
+        return f" About {plural(needed, f'more {labelled}row')} would decide, {left:,} are left." if needed else ""
 
     def score_of(self, setting: Setting) -> Interval:
         """Return the score of a setting, with its interval.
@@ -212,14 +235,14 @@ class Trial:
         return self._score(self.tried[self.settings.index(setting)])
 
     def _score(self, tried: Sequence[Tried]) -> Interval:
-        """Return the score of a setting; where one stopped because of what one saw, with a band that holds then too."""
+        """Return the score of a setting, with a band valid at all times if trials may stop early."""
         if self.sequential:
             return running_interval(list(_scores(tried).values()), 0, 1, self.error_rate)
         return summary_of([one.grade for one in tried])
 
     @property
     def bounded(self) -> bool:
-        """Whether all scores are between 0 and 1, so that it may stop when it is decided."""
+        """True if all scores are between 0 and 1, so that it may stop once decided."""
         return all(0 <= score <= 1 for tried in self.tried for score in _scores(tried).values())
 
     def verdicts(self) -> list[Verdict]:
@@ -240,17 +263,17 @@ class Trial:
         return found
 
     def racing(self) -> list[int]:
-        """Return the settings that still have to be asked: those that are not worse than another one."""
+        """Return the settings still to be sampled: those not worse than another one."""
         return [place for place, one in enumerate(self.verdicts()) if one != "worse"]
 
     @property
     def decided(self) -> bool:
-        """Whether every setting is the best, as good as it, or worse."""
+        """True if every setting is the best, as good as it, or worse."""
         return not {"undecided", "unknown"} & {*self.verdicts()}
 
     @property
     def chosen(self) -> Setting | None:
-        """The cheapest of the best setting and those as good; `None` where fewer than two settings were graded."""
+        """The cheapest of the best setting and those as good; `None` with fewer than two graded settings."""
         verdicts = self.verdicts()
         if len(verdicts) - verdicts.count("unknown") < FEWEST:
             return None
@@ -258,12 +281,12 @@ class Trial:
         return self.settings[min(good, key=self._dearness)]
 
     def _dearness(self, place: int) -> tuple[bool, float]:
-        """Return what sorts settings by the dollars of an answer, unknown ones last."""
+        """Return the sort key of a setting by dollars per answer, unknown last."""
         cost = mean_interval(_known(self.tried[place], "cost_usd")).value
         return (math.isnan(cost), cost)
 
     def best(self, under_usd: float) -> Setting | None:
-        """Return the setting with the best score whose whole run costs no more; `None` where none does.
+        """Return the best-scoring setting whose whole run costs at most `under_usd`, or `None`.
 
         Args:
             under_usd: Dollars of the whole run.
@@ -273,7 +296,7 @@ class Trial:
         return _first(fitting.sort_values(["score", "run_usd"], ascending=[False, True]))
 
     def cheapest(self, score: float) -> Setting | None:
-        """Return the cheapest setting with at least this score; `None` where none has it.
+        """Return the cheapest setting with at least this score, or `None`.
 
         Args:
             score: The least score, as measured.
@@ -315,13 +338,15 @@ class Trial:
         return found.low > 0 or found.high < 0 or (-self.margin <= found.low and found.high <= self.margin)
 
     def _of_run(self, cost: float) -> float | None:
-        return None if math.isnan(cost) or self.others_usd is None else max(0.0, cost) * self.rows + self.others_usd
+        if math.isnan(cost) or self.others_usd is None:
+            return None
+        return max(0.0, cost) * (self.rows if self.asked is None else self.asked) + self.others_usd
 
     def __repr__(self) -> str:
         return f"Trial({self.target!r}: {self.headline()})\n{self.frame.to_string(index=False)}"
 
     def headline(self) -> str:
-        """Say in one sentence what came out."""
+        """Format the result in one sentence."""
         verdicts, chosen = self.verdicts(), self.chosen
         names = {
             kind: [s.label for s, v in zip(self.settings, verdicts, strict=True) if v == kind] for kind in verdicts
@@ -335,10 +360,10 @@ class Trial:
         parts = [f"{names['best'][0]} is best" if self.decided else f"not decided: {names['best'][0]} scores best"]
         parts += [f"{', '.join(names[kind])} {words}" for kind, words in SAID.items() if kind in names]
         apply = f"Apply: {chosen.label}" if self.decided else f"To decide now: {chosen.label}"
-        return f"{'; '.join(parts)} {about}. {apply}"
+        return f"{'; '.join(parts)} {about}.{self._to_decide()} {apply}"
 
     def why_unknown(self, place: int) -> str:
-        """Say why answers of a setting have no grade; empty where all have one.
+        """Return why answers of a setting have no grade; empty if all have one.
 
         Args:
             place: Its place in `settings`.
@@ -346,7 +371,7 @@ class Trial:
         return why_not([one.grade for one in self.tried[place]])
 
 
-NO_ROWS: Final = "no rows are left to tell"
+NO_ROWS: Final = "no rows are left to decide"
 SAID: Final[Mapping[Verdict, str]] = {
     "as good": "as good",
     "worse": "worse",
@@ -356,11 +381,11 @@ SAID: Final[Mapping[Verdict, str]] = {
 
 
 def settings_of(model: Any, effort: Any) -> tuple[Setting, ...]:
-    """Multiply models and efforts out.
+    """Combine models and efforts.
 
     Args:
-        model: A model, or a list; `None` is as recorded.
-        effort: An effort, or a list; `None` is as recorded.
+        model: A model, or a list; None: as recorded.
+        effort: An effort, or a list; None: as recorded.
 
     Raises:
         DeclarationError: There are fewer than two settings.
@@ -372,22 +397,22 @@ def settings_of(model: Any, effort: Any) -> tuple[Setting, ...]:
 
 
 def last_compared(trials: Sequence[Trial]) -> Trial:
-    """Return the last trial that compared settings, or else the last one: a budget may have ended one before it could.
+    """Return the last trial that compared settings, else the last one, which a budget may have ended early.
 
     Args:
-        trials: One trial at least.
+        trials: At least one trial.
     """
     return next((one for one in reversed(trials) if one.chosen is not None), trials[-1])
 
 
 def with_scores(frame: pd.DataFrame, trials: Sequence[Trial], record: RunRecord) -> pd.DataFrame:
-    """Put beside scenarios what a trial measured of their models. No score is forecast: what nobody graded is `NA`.
+    """Add the scores that a trial measured to scenarios. Scores are never forecast; ungraded is `NA`.
 
-    Adds the columns `score`, `score_low`, `score_high` and `score_of`, the setting that was measured; and `to_score`,
-    what would fill them where they are empty. A frame that has them stays as it is.
+    Adds the columns `score`, `score_low`, `score_high` and `score_of`, the measured setting; and `to_score`, how to
+    measure a missing score. A frame that has them is unchanged.
 
     Args:
-        frame: What `run.whatif(...)` returned.
+        frame: The result of `run.whatif(...)`.
         trials: The trials of the run; the last one counts, and without one nothing is added.
         record: The run.
     """
@@ -418,9 +443,9 @@ def with_scores(frame: pd.DataFrame, trials: Sequence[Trial], record: RunRecord)
 
 
 FEWEST: Final = 2
-"""So many graded settings make a comparison."""
+"""Minimum number of graded settings for a comparison."""
 SAMPLE: Final = 20
-"""So many answers are proposed to be graded."""
+"""Suggested number of answers to grade."""
 SCORED: Final = ("score", "score_low", "score_high")
 
 
@@ -433,7 +458,7 @@ def _listed(given: Any) -> list[Any]:
 
 
 def _scores(tried: Sequence[Tried]) -> dict[str, float]:
-    """Return the scores by agent, more is better."""
+    """Return the scores by agent; more is better."""
     known = [(one.agent, one.grade) for one in tried if one.grade.score is not None]
     return {
         name: -grade.score if grade.measure == "error" else grade.score

@@ -1,19 +1,20 @@
-"""Answers beside what is true: a choice is right or wrong, a number is off by so much, a text matches or does not."""
+"""Grades of answers against truths: a choice is right or wrong, a number has an error, a text matches or not."""
 
 from __future__ import annotations
 
 import re
 import string
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from agent_magic.declare.schema import alternatives_of, choices_of, fields_of, schema_of, unwrapped
+from agent_magic.declare.answers.schema import alternatives_of, choices_of, fields_of, schema_of, unwrapped
 from agent_magic.declare.units import plural
 from agent_magic.declare.validation import is_number
 from agent_magic.errors import DeclarationError, InvalidAnswer, NoValue, did_you_mean, shown_value
 from agent_magic.measure.intervals import share_interval
 from agent_magic.measure.scores import (
     METRICS,
+    NO_TRUTH,
     Answered,
     Grade,
     GradeBook,
@@ -24,30 +25,30 @@ from agent_magic.measure.scores import (
     grade_by,
     keep_grades,
     metric_row,
+    missing_of,
     score_rows,
 )
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from agent_magic.declare.schema import Schema
+    from agent_magic.declare.answers.schema import Schema
     from agent_magic.record.results import RunRecord
 
-NO_TRUTH: Final = "its truth is unknown"
 _ARTICLES = re.compile(r"\b(?:a|an|the)\b")
 _NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
 class Truths(NamedTuple):
-    """Answers beside their truths.
+    """Answers with their truths.
 
     Attributes:
         grades: One per answer.
-        kind: What is compared.
-        pairs: Of each answer that has a grade, the truth and the answer.
-        classes: The classes of a choice: those declared, then those that only the truth has.
+        kind: The kind of comparison.
+        pairs: Truth and answer of each graded answer.
+        classes: The classes of a choice: declared ones, then those found only in the truth.
         declared: The declared ones.
-        note: What is odd about the truths; empty for nothing.
+        note: Anything odd about the truths, else empty.
     """
 
     grades: list[Grade]
@@ -59,18 +60,18 @@ class Truths(NamedTuple):
 
 
 def grade_truth(answers: Sequence[Answered], target: str, truth: Any) -> Truths:
-    """Hold answers against known truths.
+    """Grade answers against known truths.
 
-    A choice or a yes and no is right or wrong; of a number the score is how far it is off; a text is right if it is
-    the same after normalisation. Source of that: Rajpurkar et al., "SQuAD", 2016, its evaluation script.
+    A choice or a bool is right or wrong; the score of a number is its error; a text is right if it is equal after
+    normalisation. Source of that: Rajpurkar et al., "SQuAD", 2016, its evaluation script.
 
     Args:
         answers: The answers.
-        target: What they are.
-        truth: A column of the rows they are for, by name; values by the rows' keys; or the value for one agent.
+        target: The graded agent or field.
+        truth: The name of a column of the rows; values by row key; or the value for a single agent.
 
     Raises:
-        DeclarationError: There is no such column, or what is graded is no single value.
+        DeclarationError: There is no such column, or the graded value is not a single value.
     """
     kind, classes = _kind_of(answers, target)
     find, name = _truth_finder(answers, truth)
@@ -98,7 +99,7 @@ def grade_truth(answers: Sequence[Answered], target: str, truth: Any) -> Truths:
 
 
 def _foreign(target: str, more: Sequence[Any], classes: Sequence[Any], pairs: Sequence[tuple[Any, Any]]) -> str:
-    """Say how many truths are no value that an answer can be; empty for none."""
+    """Return a note on truths that no answer can equal; empty for none."""
     if not more or not classes:
         return ""
     count, some = sum(wanted in more for wanted, _ in pairs), ", ".join(map(shown_value, more[:4]))
@@ -107,7 +108,7 @@ def _foreign(target: str, more: Sequence[Any], classes: Sequence[Any], pairs: Se
 
 
 def _respelt(more: Sequence[Any], classes: Sequence[Any]) -> str:
-    """Say what values are only spelled otherwise; empty for none."""
+    """Return a note on values that differ only in spelling; empty for none."""
     plain = {str(one).strip().casefold(): one for one in classes}
     found = [(one, plain[key]) for one in more if (key := str(one).strip().casefold()) in plain]
     return f" {shown_value(found[0][0])} is spelled otherwise than {shown_value(found[0][1])}." if found else ""
@@ -144,7 +145,7 @@ def _kind_of(answers: Sequence[Answered], target: str) -> tuple[Kind, list[Any]]
 
 
 def _truth_finder(answers: Sequence[Answered], truth: Any) -> tuple[Callable[[Answered], Any], str]:
-    """Return what finds the truth of an answer, and the name of the truth."""
+    """Return a function that finds the truth of an answer, and the name of the truth."""
     if answers[0].key is None and answers[0].result is answers[-1].result:
         return lambda _: truth, "truth"
     if isinstance(truth, str):
@@ -174,7 +175,7 @@ def _by_key(truth: Any) -> tuple[Callable[[Answered], Any], str]:
 
 
 def check_truths(found: Truths, target: str) -> None:
-    """Raise `DeclarationError` where no truth is a value that the answers can have, or none is known."""
+    """Raise `DeclarationError` if no truth is known or can equal an answer."""
     if found.kind == "choice" and found.note and not any(wanted in found.declared for wanted, _ in found.pairs):
         hint = f"It is one of {', '.join(map(shown_value, found.declared))}."
         raise DeclarationError(f"No truth fits. {found.note}", hint=hint)
@@ -183,18 +184,17 @@ def check_truths(found: Truths, target: str) -> None:
 
 
 def normalised(value: object) -> str:
-    """Return a text in small letters, without punctuation, articles and spare blanks."""
+    """Return a text in lower case, without punctuation, articles and extra spaces."""
     return " ".join(_ARTICLES.sub(" ", str(value).casefold().translate(_NO_PUNCTUATION)).split())
 
 
 def truth_rows(found: Truths) -> Iterator[dict[str, Any]]:
-    """Yield the rows of answers beside their truths: the whole, then per class, or as it stands and normalised."""
+    """Yield the rows of graded answers: all, then per class, or as written and normalised."""
     first = found.grades[0]
     names = {"choice": "accuracy", "number": METRICS["error"], "text": "normalised match"}
     if found.kind == "text":
         exact = sum(str(value) == str(wanted) for wanted, value in found.pairs)
-        errors = len(found.grades) - len(found.pairs)
-        yield metric_row(first, "exact match", share_interval(exact, len(found.pairs)), errors)
+        yield metric_row(first, "exact match", share_interval(exact, len(found.pairs)), missing_of(found.grades))
     yield from score_rows(found.grades, names[found.kind])
     for one in found.classes:
         said = [wanted == one for wanted, value in found.pairs if value == one]
@@ -212,18 +212,18 @@ def score_answers(
     grader: Grader | None = None,
     part: bool = False,
 ) -> pd.DataFrame:
-    """Grade answers against a truth or by a function, keep the grades, and return one row per metric; see `SCORE`.
+    """Grade answers against a truth or by a function, store the grades, and return one row per metric; see `SCORE`.
 
     Args:
         record: The run.
-        book: Where grades are kept.
-        target: What is graded.
-        truth: What is true; see `grade_truth`.
+        book: Where grades are stored.
+        target: The graded agent or field.
+        truth: The truth; see `grade_truth`.
         grader: A function; see `grade_by`.
-        part: Whether these are some of many answers, of which it may be by chance that no truth fits.
+        part: True if these are a few of many answers, whose truths may all fail to fit by chance.
 
     Raises:
-        DeclarationError: There is not exactly one of both, or it does not fit.
+        DeclarationError: Not exactly one of truth and grader is given, or it does not fit.
         UnknownAgent: There is no such agent.
     """
     if (truth is None) == (grader is None):

@@ -1,4 +1,4 @@
-"""Several answers to one question: what most of them say, and which one is best."""
+"""Several answers to one question: the majority, and the best one."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ T = TypeVar("T")
 
 
 class Vote(NamedTuple):
-    """What most answers say.
+    """The most frequent answer.
 
     Attributes:
-        value: The answer that was given most often; of a tie, the first of them.
-        share: Its share of the answers that there are, from 0 to 1.
-        n: How many answers there are.
-        tie: Whether another one was given as often.
-        counts: How often each was given, most first.
+        value: The answer given most often; in a tie the first.
+        share: Its share of the existing answers, from 0 to 1.
+        n: The number of existing answers.
+        tie: True if another one was given as often.
+        counts: The count of each answer, most frequent first.
     """
 
     value: Any
@@ -34,10 +34,10 @@ class Vote(NamedTuple):
 
 
 def vote(answers: pd.DataFrame | pd.Series[Any] | Iterable[Any]) -> Vote:
-    """Return what most answers say: `am.vote(run.each("label"))`. Missing answers do not count.
+    """Return the most frequent answer: `am.vote(run.each("label"))`. Missing answers do not count.
 
     Args:
-        answers: What `run.each()` returns of one agent with one column of answers, a column of it, or a list.
+        answers: The result of `run.each()` for one agent with one column of answers, a column of it, or a list.
 
     Raises:
         DeclarationError: There are no answers, or several columns of them.
@@ -55,14 +55,14 @@ def vote(answers: pd.DataFrame | pd.Series[Any] | Iterable[Any]) -> Vote:
 
 
 def best(answers: pd.DataFrame | pd.Series[Any] | Iterable[T], grade: Callable[[Any], float]) -> Any:
-    """Return the answer with the highest grade; of equal ones the first. Missing answers do not count.
+    """Return the answer with the highest grade; in a tie the first. Missing answers do not count.
 
     Args:
-        answers: As `vote` takes them.
+        answers: As for `vote`.
         grade: Takes an answer, and returns a number.
 
     Raises:
-        DeclarationError: There are no answers, or a grade cannot be had.
+        DeclarationError: There are no answers, or one cannot be graded.
     """
     found = [(_graded(grade, one), one) for one in _given(answers)]
     if not found:
@@ -81,7 +81,7 @@ def _graded(grade: Callable[[Any], float], answer: Any) -> float:
 
 
 def _given(answers: Any) -> list[Any]:
-    """Return the answers that there are."""
+    """Return the existing answers."""
     if hasattr(answers, "columns"):
         columns = [name for name in answers.columns if name == ANSWER or name not in {*OF_EACH, *OF_SEVERAL}]
         if len(columns) != 1:
@@ -96,7 +96,7 @@ def _given(answers: Any) -> list[Any]:
 
 
 def _key(answer: Any) -> Any:
-    """Return what two answers have in common that say the same: a text but for its case and the space around it."""
+    """Return a key shared by equal answers: texts are compared without case and surrounding space."""
     if isinstance(answer, str):
         return " ".join(answer.split()).casefold()
     try:

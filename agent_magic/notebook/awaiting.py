@@ -26,7 +26,7 @@ from IPython.core.interactiveshell import InteractiveShell
 from agent_magic.live.interrupt import interruptible, stopped
 from agent_magic.notebook.cell_hooks import CellHook
 
-__all__ = ["ASYNC_SUFFIX", "AwaitRewriter", "awaited", "cell_is_running"]
+__all__ = ["ASYNC_SUFFIX", "AwaitRewriter", "awaited", "cell_is_running", "is_called_by"]
 
 T = TypeVar("T")
 Edit: TypeAlias = tuple[int, int, bytes]
@@ -52,7 +52,7 @@ class AwaitRewriter(CellHook):
 
     Attributes:
         magics: Names of the magics. Each needs a twin, named with `ASYNC_SUFFIX`, that returns an awaitable.
-        wanted: Asked per call with the magic's name and its line, or `None` where the line is known only when the
+        wanted: Asked per call with the magic's name and its line, or `None` if the line is known only when the
             cell runs. `False` leaves the call as it is.
     """
 
@@ -60,15 +60,17 @@ class AwaitRewriter(CellHook):
     wanted: Callable[[str, str | None], bool] = every_call
 
     def __call__(self, lines: list[str]) -> list[str]:
-        """Return the lines of a cell with `await` where it can be."""
+        """Return the lines of a cell, with `await` added if possible."""
         text = "".join(lines)
         if not any(name in text for name in MAGIC_CALLS) or not can_await(self.ip):
+            return lines
+        if "autoawait" in text:  # the cell may switch it off, and IPython reads that line by line
             return lines
         rewritten = self.rewrite(text)
         return lines if rewritten == text else rewritten.splitlines(keepends=True)
 
     def rewrite(self, text: str) -> str:
-        """Return the text of a cell with `await` where it is legal; text with a syntax error stays as it is."""
+        """Return the text of a cell with `await` added; text with a syntax error is unchanged."""
         tree = _parse(text)
         if tree is None:
             return text
@@ -84,36 +86,36 @@ class AwaitRewriter(CellHook):
 
 
 def can_await(ip: Any) -> bool:
-    """Return whether IPython will run what is being transformed right now as a task on an asyncio loop.
+    """Return True if IPython will run the cell being transformed as a task on an asyncio loop.
 
-    It will not where code of a cell does the transforming (`%%time`, `%%capture`, `run_cell`), nor where a callback on
-    the running loop calls `run_cell`. The stack tells these cases for certain. Events around a cell do not: a silent
-    cell has none, and an extension that is loaded in a cell has missed the first of them.
+    It will not if a cell's code does the transforming (`%%time`, `%%capture`, `run_cell`), or a callback on the running
+    loop calls `run_cell`. The stack tells these cases for certain. Events around a cell do not: a silent cell has none,
+    and an extension loaded in a cell has missed the first of them.
     """
     if not ip.autoawait or str(ip.loop_runner) != "asyncio" or cell_is_running():
         return False
-    return not (_loop_is_running() and _on_stack("run_cell"))
+    return not (_loop_is_running() and is_called_by(InteractiveShell, "run_cell"))
 
 
 def cell_is_running() -> bool:
     """Return whether the caller was called, however indirectly, by the code of a cell."""
-    return _on_stack("run_code")
+    return is_called_by(InteractiveShell, "run_code")
 
 
 async def awaited(work: Coroutine[Any, Any, T], *, message: Callable[[], str] = stopped) -> T:
-    """Await the work of a magic so that Stop ends it, from a cell or from a task that a cell started.
+    """Await the work of a magic so that Stop ends it, from a cell or from a task started by a cell.
 
     Args:
-        work: What the magic does.
-        message: Asked after a stop for the text of the `KeyboardInterrupt`.
+        work: The work of the magic.
+        message: Returns the text of the `KeyboardInterrupt` after a stop.
 
     Returns:
-        What the work returns.
+        The result of the work.
 
     Raises:
         KeyboardInterrupt: Stop was pressed, and the cell itself waits here.
-        asyncio.CancelledError: Stop was pressed, and a task waits here that the cell started: a `KeyboardInterrupt`
-            would leave the task and end the kernel's loop, and the kernel with it.
+        asyncio.CancelledError: Stop was pressed, and a task started by a cell waits here: a `KeyboardInterrupt` would
+            leave the task and end the kernel's loop, and the kernel with it.
     """
     try:
         return await interruptible(work, message=message)
@@ -123,9 +125,9 @@ async def awaited(work: Coroutine[Any, Any, T], *, message: Callable[[], str] = 
         raise asyncio.CancelledError(str(stop)) from None
 
 
-def _on_stack(method: str) -> bool:
-    """Return whether a method of IPython's shell is among the callers."""
-    code = getattr(vars(InteractiveShell)[method], "__code__", None)
+def is_called_by(kind: type, method: str) -> bool:
+    """Return whether a method of a class is among the callers."""
+    code = getattr(vars(kind)[method], "__code__", None)
     frame = inspect.currentframe()
     while frame is not None and frame.f_code is not code:
         frame = frame.f_back
@@ -141,7 +143,7 @@ def _loop_is_running() -> bool:
 
 
 def _quietly(compiling: Callable[[], T]) -> T | None:
-    """Return what `compiling` makes of the cell, or `None`. IPython compiles it again and shows what is wrong."""
+    """Return the result of `compiling`, or `None` on an error, which IPython will show when it compiles the cell."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
@@ -187,7 +189,7 @@ def _magic_name(call: ast.Call) -> str | None:
 
 
 def _argument(call: ast.Call) -> str | None:
-    """Return the line a magic is called with, or `None` where its first word is known only when the cell runs."""
+    """Return the line a magic is called with, or `None` if its first word is known only when the cell runs."""
     match call.args[1:2]:
         case [ast.Constant(value=str(line))]:
             # IPython expands `{name}` and `$name` in the line of a magic.

@@ -1,6 +1,6 @@
-"""The one synchronous bridge: a coroutine run to its end by a blocking call.
+"""The one synchronous bridge: run a coroutine to its end by a blocking call.
 
-It serves the places where a magic cannot await: inside `def`, under `%%time` and `%%capture`, in a script.
+It is used if a magic cannot await: inside `def`, under `%%time` and `%%capture`, in a script.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SHARED_CONTEXT = 7
 
 
 def run_sync(work: Coroutine[Any, Any, T], *, message: Callable[[], str] = stopped) -> T:
-    """Run a coroutine to its end and return what it returns.
+    """Run a coroutine to its end and return its result.
 
     Without a running loop it runs on IPython's own, as awaited cells do. Inside a running loop it runs on that one,
     made re-entrant by `nest_asyncio2` at this moment: connections belong to their loop, so a second loop would need a
@@ -34,15 +34,15 @@ def run_sync(work: Coroutine[Any, Any, T], *, message: Callable[[], str] = stopp
 
     Args:
         work: The coroutine. It is closed if it cannot be run.
-        message: Asked after a stop for the text of the `KeyboardInterrupt`.
+        message: Returns the text of the `KeyboardInterrupt` after a stop.
 
     Returns:
-        What the coroutine returns.
+        The result of the coroutine.
 
     Raises:
         CannotNest: The running loop cannot be entered again.
         KeyboardInterrupt: Stop was pressed; the work was cancelled and has cleaned up.
-        asyncio.CancelledError: The same, in a task that a cell started.
+        asyncio.CancelledError: The same, in a task started by a cell.
     """
     loop = _running_loop()
     nested = loop is not None
@@ -108,7 +108,7 @@ def _obstacle(loop: asyncio.AbstractEventLoop) -> str:
 
 
 def _major(ipykernel: object) -> int:
-    """Return the major version of ipykernel, 0 where there is none."""
+    """Return the major version of ipykernel, 0 if there is none."""
     return int(str(getattr(ipykernel, "__version__", "0")).split(".", maxsplit=1)[0])
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import builtins
 import re
 import warnings
 from dataclasses import dataclass
@@ -10,15 +11,18 @@ from typing import Any, ClassVar
 
 from IPython.core.error import UsageError
 
+from agent_magic.declare.cells import without_tool_lines
+from agent_magic.notebook.line import BLANKS, INVISIBLE
+
 
 @dataclass(frozen=True, slots=True)
 class CellHook:
-    """An input transformer: IPython calls it with the lines of each cell. A subclass says what it does with them.
+    """An input transformer: IPython calls it with the lines of each cell. Subclasses transform them.
 
-    Two hooks of a kind with the same values are equal, so that loading an extension twice installs one.
+    Two hooks of a class with equal values are equal, so that loading an extension twice installs one.
 
     Attributes:
-        ip: The `InteractiveShell` whose cells are read.
+        ip: The `InteractiveShell`.
         stage: The list of IPython it belongs to.
     """
 
@@ -70,6 +74,33 @@ class FirstLine(CellHook):
 
 
 @dataclass(frozen=True, slots=True)
+class PlainSigns(CellHook):
+    """Makes of a cell of ours what a notebook would have: cells come from files and pages too.
+
+    A byte order mark above a magic, or a blank behind its name that does not break, hides it from IPython. Line ends of
+    Windows would be part of a prompt, which would then be another one.
+
+    Attributes:
+        magics: The names of the magics, of lines and of cells.
+    """
+
+    magics: frozenset[str]
+    stage: ClassVar[str] = "input_transformers_cleanup"
+
+    def __call__(self, lines: list[str]) -> list[str]:
+        """Return the lines with plain signs, where a magic of ours is in them."""
+        text, names = "".join(lines), "|".join(self.magics)
+        if re.search(rf"%(?:{names})\b", text) is None:
+            return lines
+        text = re.sub(rf"\A(?:{INVISIBLE.pattern})+", "", text)
+        if re.search(rf"^%%(?:{names})\b", text, re.MULTILINE):
+            text = text.replace("\r\n", "\n")
+        head = re.compile(rf"^[^\S\n]*(?:\w+[^\S\n]*=[^\S\n]*)?%%?(?:{names}){BLANKS.pattern}", re.MULTILINE)
+        text = head.sub(lambda found: BLANKS.sub(" ", found[0]), text, count=text.startswith("%%"))
+        return text.splitlines(keepends=True)
+
+
+@dataclass(frozen=True, slots=True)
 class Dedent(CellHook):
     """Removes the indentation that an editor adds behind a line magic.
 
@@ -112,6 +143,82 @@ class Semicolon(CellHook):
 
 
 @dataclass(frozen=True, slots=True)
+class HelpLine(CellHook):
+    """Shows the help of the command that a question mark stands behind: `%agents plan?` is `%agents help plan`.
+
+    IPython reads the last word only, and shows the help of `%%plan`, or a variable of that name.
+
+    Attributes:
+        magic: The name of the line magic.
+    """
+
+    magic: str
+    stage: ClassVar[str] = "input_transformers_cleanup"
+
+    def __call__(self, lines: list[str]) -> list[str]:
+        """Return the lines, with the help of a command in place of a question."""
+        if lines and lines[0].startswith("%%"):  # the text of a cell magic is no code
+            return lines
+        asks = rf"%{self.magic}[ \t]+(?:help[ \t]+)?(?P<command>\w[\w-]*|(?=\?))"
+        asked = re.compile(
+            rf"(?P<indent>\s*)(?:\?\??[ \t]*{asks}.*|(?:\w+[ \t]*=[ \t]*)?{asks.replace('command', 'named')}.*\?)\s*"
+        )
+        return [
+            f"{found['indent']}%{self.magic} help {found['command'] or found['named']}\n" if found is not None else line
+            for line, found in ((line, asked.fullmatch(line)) for line in lines)
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class HelpWord(CellHook):
+    """Shows the help of a command typed alone: `plan?` is `%agents help plan`.
+
+    IPython would look for a magic with that name, and show the help of `%%plan`, or of its own `%run`. A Python
+    variable or function with the name keeps its own help.
+
+    Attributes:
+        magic: Name of the line magic.
+        commands: Names of its commands.
+    """
+
+    magic: str
+    commands: frozenset[str]
+
+    def __call__(self, lines: list[str]) -> list[str]:
+        """Return the lines, with the help of a command in place of IPython's question."""
+        return [_ASKED_WORD.sub(self._help, line) for line in lines]
+
+    def _help(self, found: re.Match[str]) -> str:
+        word = found["word"]
+        if word not in self.commands or word in self.ip.user_ns or hasattr(builtins, word):
+            return found[0]
+        return f"get_ipython().run_line_magic({self.magic!r}, 'help {word}')"
+
+
+@dataclass(frozen=True, slots=True)
+class ToolLines(CellHook):
+    """Moves other tools' comments from above a cell magic to below its line, where they are removed from the prompt.
+
+    Colab reads `#@title` in the first line only, nbval a comment anywhere; IPython accepts `%%agent` in the first only.
+
+    Attributes:
+        magics: Names of the cell magics.
+    """
+
+    magics: frozenset[str]
+    stage: ClassVar[str] = "input_transformers_cleanup"
+
+    def __call__(self, lines: list[str]) -> list[str]:
+        """Return the lines, with such a cell magic first."""
+        at = next((n for n, line in enumerate(lines) if line.startswith("%%")), 0)
+        above = [line for line in lines[:at] if line.strip()]
+        magic = lines[at].removeprefix("%%").split(maxsplit=1)[:1] if above else []
+        if not self.magics.issuperset(magic) or not above or without_tool_lines("".join(above))[0].strip():
+            return lines
+        return [lines[at], *above, *lines[at + 1 :]]
+
+
+@dataclass(frozen=True, slots=True)
 class OneLine(CellHook):
     """Lets a cell magic with a certain option stand alone: IPython refuses one with nothing below it.
 
@@ -131,6 +238,8 @@ class OneLine(CellHook):
         return [f"{text}\n", "\n"] if alone else lines
 
 
+_ASKED_WORD = re.compile(r"get_ipython\(\)\.run_line_magic\('pinfo2?', '(?P<word>\w+)'\)")
+"""What IPython makes of `word?`, outside of texts."""
 _MAGIC = re.compile(r"(?:\w+[ \t]*=[ \t]*)?%\w.*(?<!\\)$")
 _BEHIND_MAGIC = re.compile(r"^(?:\w+[ \t]*=[ \t]*)?%\w.*(?<!\\)\n(?:[ \t]*\n)*[ \t]+\S", re.MULTILINE)
 

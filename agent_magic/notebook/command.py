@@ -1,38 +1,42 @@
-"""The commands of `%agents`: what one is, how its line is read, how its help reads.
+"""The commands of `%agents`: their definition, parsing and help.
 
-A verb declares its options once. The same parser then reads the line, writes the help, and tells Tab what fits.
+A verb declares its options once. The same parser reads the line, writes the help, and completes by Tab.
 """
 
 from __future__ import annotations
 
 import argparse
 import re
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
 from IPython.core.error import UsageError
 from IPython.core.magic_arguments import MagicArgumentParser
 
+from agent_magic.declare.options import AGENT, flag_of
 from agent_magic.errors import did_you_mean
 from agent_magic.show.page import WIDTH, Column, Line, Page, Table, Words
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from agent_magic.api import Plan
     from agent_magic.engine.policy import Policy
     from agent_magic.notebook.session import Session
 
 HELP_WIDTH = 100
+EDIT = "edit"
+"""The command that is a cell too: `%%agents edit NAME`."""
 _HELP = frozenset({"--help", "-h"})
 MORE_HELP = (
     "%agents help COMMAND shows options and examples. %%agent? shows how to declare an agent.",
     "%config AgentMagics lists the defaults. %agents doctor tells what is set up.",
-    'logging.getLogger("agent_magic").setLevel("DEBUG") tells the story of a run.',
+    'logging.getLogger("agent_magic").setLevel("DEBUG") logs each step of a run.',
 )
 
 
 class CommandContext(Protocol):
-    """What a command works with: the session, the shell, and the defaults of `%config AgentMagics`."""
+    """The context of a command: the session, the shell, and the defaults of `%config AgentMagics`."""
 
     session: Session
     shell: Any
@@ -53,7 +57,7 @@ class CommandContext(Protocol):
         ...
 
     def policy(self, given: argparse.Namespace) -> Policy:
-        """Return the policy of the options, with the configured defaults where an option is missing."""
+        """Return the policy of the options, with configured defaults for missing ones."""
         ...
 
 
@@ -65,17 +69,21 @@ class _Layout(argparse.HelpFormatter):
 
 
 class Parser(MagicArgumentParser):
-    """A parser of one line. An error names the closest option.
+    """A parser of one line. Errors name the closest option.
 
     Args:
-        called: What is parsed, such as `%agents run`.
-        instead: Options that people try and that do not exist: what to do instead, by option.
+        called: The command, such as `%agents run`.
+        instead: Advice for common options that do not exist.
+
+    Attributes:
+        words: Completions of arguments that accept other words too, by argument.
     """
 
     def __init__(self, called: str, instead: Mapping[str, str] | None = None) -> None:
         base: Any = super()
         base.__init__(called, add_help=False, formatter_class=_Layout)
         self.called, self._instead = called, instead or {}
+        self.words: dict[str, Iterable[str]] = {}
 
     def read(self, line: str) -> argparse.Namespace:
         """Parse a line, its comment cut off and the quotes around values removed.
@@ -90,8 +98,9 @@ class Parser(MagicArgumentParser):
         for name, value in vars(found).items():
             if isinstance(value, list):
                 plain = [_unquoted(one) for one in cast("list[Any]", value)]
-                apart = [part for one in plain for part in one.split(",") if part]  # a,b as in --tools a,b
-                setattr(found, name, apart if name == "names" else plain)
+                if name == "names":
+                    plain = [part for one in plain for part in one.split(",") if part]  # a,b as in --tools a,b
+                setattr(found, name, plain)
             else:
                 setattr(found, name, _unquoted(value))
         return found
@@ -102,7 +111,7 @@ class Parser(MagicArgumentParser):
         return [flag for action in self._actions for flag in action.option_strings]
 
     def told(self) -> list[tuple[str, str]]:
-        """Return each option as it is typed, and what it does."""
+        """Return each option as typed, with its help."""
         found: list[tuple[str, str]] = []
         for action in self._actions:
             names = ", ".join(action.option_strings)
@@ -135,8 +144,9 @@ class Parser(MagicArgumentParser):
 
 _PICTURE = "%agents plan shows the graph before a run, the variable of a run its picture."
 _ANSWER = "%agents show NAME shows an answer, run.texts all of them."
-_ASKED = "A run is asked in Python: run.whatif(...), run.explore(), run.timeline(), run.slo(), am.compare(run, other)."
-_PRICE = "%agents plan says what a run may cost, run.agents what it did."
+_ASKED = "Ask a run in Python: run.timeline(), run.tradeoff(), run.slo(), am.compare(run, other)."
+_WHATIF = "%agents whatif --concurrency 1,4,16 --model A,B forecasts other settings; %agents explore opens a panel."
+_PRICE = "%agents plan says what a run may cost, run.agents what it cost."
 TRIED: Mapping[str, str] = {
     **dict.fromkeys(("graph", "draw", "diagram", "visualize"), _PICTURE),
     **dict.fromkeys(("results", "result", "answers", "answer", "output", "print"), _ANSWER),
@@ -144,7 +154,8 @@ TRIED: Mapping[str, str] = {
     **dict.fromkeys(("status", "ps", "progress"), "%agents lists what is declared, and what runs."),
     **dict.fromkeys(("cancel", "abort", "kill", "interrupt"), "%agents stop ends the run; what has finished is kept."),
     **dict.fromkeys(("reset", "delete", "remove", "rm"), "%agents drop NAME removes one, %agents clear removes all."),
-    **dict.fromkeys(("compare", "diff", "whatif", "forecast", "explore", "tradeoff", "timeline", "slo"), _ASKED),
+    **dict.fromkeys(("compare", "diff", "tradeoff", "timeline", "slo"), _ASKED),
+    **dict.fromkeys(("forecast", "what-if", "simulate", "predict"), _WHATIF),
     **dict.fromkeys(("history", "log", "logs"), "%agents runs lists the runs of before."),
     **dict.fromkeys(("config", "set", "options"), "%config AgentMagics shows and sets the defaults of a run."),
     **dict.fromkeys(
@@ -152,12 +163,14 @@ TRIED: Mapping[str, str] = {
     ),
 }
 """Commands that people try and that do not exist, and what to do."""
-OF_AGENTS = (
-    "after ask attach cascade check cite context each effort escalate expect expect-out fallback first-of group hedge "
-    "most needs priority repeat returns role rounds run save speculate tools until uses when writes"
-)
+OF_RUNS = frozenset({"--timeout", "--max-turns", "--batch"})
+"""The options of agents that a run has too, for those that leave them open."""
 TRIED_OF_RUNS: Mapping[str, str] = {
-    **{f"--{name}": f"It belongs to one agent: %%agent NAME --{name} ..." for name in OF_AGENTS.split()},
+    **{
+        flag: f"It belongs to one agent: %%agent NAME {flag} ..."
+        for flag in [*map(flag_of, AGENT.values()), "--first-of", "--run"]
+        if flag and flag not in OF_RUNS
+    },
     **dict.fromkeys(("--parallel", "--workers", "--jobs", "-n", "--n"), "--concurrency N says how many run at once."),
     **dict.fromkeys(("--retries", "--retry", "--max-retries"), "--max-attempts N says how often a request is sent."),
     **dict.fromkeys(("--dry-run", "--dry"), "%agents plan shows what a run would send and cost; nothing is spent."),
@@ -175,11 +188,11 @@ class Verb(NamedTuple):
     """One command of `%agents`.
 
     Attributes:
-        help: What it does, in one sentence.
+        help: Its effect, in one sentence.
         options: Adds its options to a parser.
-        do: Does it. A coroutine is awaited on the notebook's loop.
-        examples: Lines that show its use, each with a comment where it is not plain.
-        waits: Whether `do` is a coroutine function.
+        do: Its function. A coroutine is awaited on the notebook's loop.
+        examples: Lines that show its use, with a comment unless obvious.
+        waits: True if `do` is a coroutine function.
     """
 
     help: str
@@ -189,16 +202,39 @@ class Verb(NamedTuple):
     waits: bool = False
 
 
-class Commands(dict[str, Verb]):
-    """The table of commands by name. `list` is the command of an empty line.
+class Commands(Mapping[str, Verb]):
+    """The commands by name. An empty line means `list`.
 
     Args:
-        topics: The commands by what a user wants to do, in the order of the help.
+        topics: The names by the user's goal, in the order of the help, and by group.
+        load: Returns the commands of a group, on first use.
+        first: Commands at the beginning of the help.
     """
 
-    def __init__(self, topics: Mapping[str, Mapping[str, Verb]]) -> None:
-        super().__init__({name: verb for verbs in topics.values() for name, verb in verbs.items()})
-        self._topics = {topic: tuple(verbs) for topic, verbs in topics.items()}
+    def __init__(
+        self,
+        topics: Mapping[str, Mapping[str, str]],
+        load: Callable[[str], Mapping[str, Verb]],
+        first: Sequence[str] = (),
+    ) -> None:
+        groups = [(group, names.split()) for one in topics.values() for group, names in one.items()]
+        self._groups = {name: group for group, names in groups for name in names}
+        self._load = load
+        named = {topic: " ".join(one.values()).split() for topic, one in topics.items()}
+        others = {topic: tuple(name for name in names if name not in first) for topic, names in named.items()}
+        self._topics = {"begin": tuple(first), **others}
+
+    def __getitem__(self, command: str) -> Verb:
+        return self._load(self._groups[command])[command]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._groups)
+
+    def __len__(self) -> int:
+        return len(self._groups)
+
+    def __contains__(self, command: object) -> bool:
+        return command in self._groups  # without loading it
 
     def split(self, line: str) -> tuple[str, str]:
         """Split `run a --fresh` into `run` and the rest. `run --help` is `help run`.
@@ -270,6 +306,11 @@ def _example(line: str) -> str:
     """Write a line of an example; a comment that would make it too wide stands above it."""
     command, *comment = re.split(r"\s{2,}(?=# )", line, maxsplit=1)
     return line if len(line) <= WIDTH or not comment else f"{comment[0]}\n{command}"
+
+
+def is_edit(line: str) -> bool:
+    """Return whether the line of a `%%agents` cell edits an answer, and declares nothing."""
+    return line.split(maxsplit=1)[:1] == [EDIT]
 
 
 def without_comment(line: str) -> str:

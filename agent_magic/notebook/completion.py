@@ -1,7 +1,7 @@
-"""What Tab offers: subcommands, options and their values, agents, models, plans, files.
+"""Completion by Tab: subcommands, options and their values, agents, models, plans, files.
 
-`offer` is pure: it gets what stands before the cursor and what is known, and answers with words. How IPython asks
-differs by version: from 8.6 on it hands over the whole cell, before that the line of the cursor only.
+`offer` is pure: it gets the text before the cursor and the known names, and returns words. From 8.6 on, IPython passes
+the whole cell, before that only the cursor's line.
 """
 
 from __future__ import annotations
@@ -15,22 +15,21 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from IPython.core import completer
 
-from agent_magic.declare.agent import EFFORTS
 from agent_magic.declare.coordinator import STRATEGIES
-from agent_magic.declare.models import AUTO, NEEDS
+from agent_magic.declare.models import AUTO
+from agent_magic.declare.options import AGENT
 from agent_magic.declare.plan import PLAN_WORDS
 from agent_magic.declare.presets import PRESETS
 from agent_magic.declare.roles import ROLES
 from agent_magic.engine.policy import POLICY_WORDS
 from agent_magic.notebook.declaring import PARSERS
 from agent_magic.notebook.verbs import VERBS
-from agent_magic.notebook.verbs.ledger import ACTIONS
-from agent_magic.notebook.verbs.plans import FORMS
 
 if TYPE_CHECKING:
-    from argparse import Action, ArgumentParser
+    from argparse import Action
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from agent_magic.notebook.command import Parser
     from agent_magic.notebook.magics import AgentMagics
 
 MOST_FILES = 200
@@ -45,30 +44,28 @@ _ENDS = re.compile(r"[\s,=]")
 _WORDS: Mapping[str, Iterable[str]] = {
     **POLICY_WORDS,
     **PLAN_WORDS,
-    "effort": EFFORTS,
+    **{row.name: row.words for row in AGENT.values() if row.words},
     "latency": ("real", "fast", "none"),
     "where": ("simulator", "api"),
-    "action": tuple(ACTIONS),
     "role": ROLES,
     "strategy": STRATEGIES,
     "preset": tuple(PRESETS),
-    "form": FORMS,
 }
 """Per option, the words it takes."""
 
 
 class Known(NamedTuple):
-    """What there is to offer.
+    """Known names.
 
     Attributes:
-        agents: The declared agents of the plan.
-        awaited: Names that prompts use and nobody has declared.
-        plans: The plans that have agents.
-        ran: The agents of the last run.
-        models: Models in use, and those that the provider offers.
-        variables: The notebook's variables that a prompt can show.
-        contexts: The declared contexts of the plan.
-        unwritten: The contexts that agents name and nobody has declared.
+        agents: Declared agents of the plan.
+        awaited: Undeclared names in prompts.
+        plans: Plans with agents.
+        ran: Agents of the last run.
+        models: Models in use, and the provider's.
+        variables: Variables of the notebook that a prompt can show.
+        contexts: Declared contexts of the plan.
+        unwritten: Undeclared contexts of agents.
     """
 
     agents: Sequence[str] = ()
@@ -82,11 +79,11 @@ class Known(NamedTuple):
 
 
 class Offer(NamedTuple):
-    """What Tab shows.
+    """Completions.
 
     Attributes:
-        fragment: The part of the word that is typed already.
-        words: What can stand in its place.
+        fragment: The typed part of the word.
+        words: Its possible replacements.
     """
 
     fragment: str
@@ -94,16 +91,15 @@ class Offer(NamedTuple):
 
 
 def offer(line: str, known: Known, *, cell: str | None) -> Offer | None:
-    """Find the words for the place of the cursor.
+    """Find the words at the cursor.
 
     Args:
         line: The line up to the cursor.
-        known: What there is to offer.
-        cell: The first line of the cell, the cursor being on a later one; `None` where it is on the first, or where
-            nobody knows.
+        known: The known names.
+        cell: The first line of the cell if the cursor is on a later one; `None` on the first, or if unknown.
 
     Returns:
-        The words, those that fit only: none where nothing does. `None` where the place is not ours.
+        The matching words, possibly none. `None` if the place is not ours.
     """
     found: tuple[str, Iterable[str]] | None = None
     if cell is None and (match := _CELL.match(line)):
@@ -123,7 +119,7 @@ def offer(line: str, known: Known, *, cell: str | None) -> Offer | None:
 
 
 def known_to(magics: AgentMagics, line: str) -> Known:
-    """Gather what there is to offer: from the plan that the line names, or the usual one."""
+    """Return the known names of the plan named by the line, or of the default plan."""
     session, names, hidden = magics.session, magics.shell.user_ns, magics.shell.user_ns_hidden
     named = re.search(r"--plan[ =](\S+)", line)
     plan = named[1] if named else "agents"
@@ -164,7 +160,7 @@ def _matcher(magics: AgentMagics) -> Callable[[Any], Any]:
 
     @api.context_matcher()
     def agent_magic_matcher(context: Any) -> Any:
-        """Offer what fits where the cursor is."""
+        """Return completions at the cursor."""
         lines = context.full_text.split("\n")
         line = lines[context.cursor_line][: context.cursor_position]
         first = lines[0] if context.cursor_line else None
@@ -213,7 +209,7 @@ def _command(rest: str, known: Known) -> tuple[str, Iterable[str]] | None:
     return _arguments(options, VERBS.parser(command), known, command)
 
 
-def _arguments(rest: str, parser: ArgumentParser, known: Known, command: str) -> tuple[str, Iterable[str]] | None:
+def _arguments(rest: str, parser: Parser, known: Known, command: str) -> tuple[str, Iterable[str]] | None:
     """Find the words for the end of a line of options."""
     fragment = _ENDS.split(rest)[-1]
     before = rest[: len(rest) - len(fragment)]
@@ -223,7 +219,7 @@ def _arguments(rest: str, parser: ArgumentParser, known: Known, command: str) ->
     words = re.sub(r"\S+,$", "", before).replace("=", " ").split()
     option = by_option.get(words[-1]) if words else None
     if option is not None and option.nargs != 0:
-        return fragment, _values(option, fragment, known, command)
+        return fragment, _values(parser, option, fragment, known, command)
     flags = [one for one, action in by_option.items() if one.startswith("--") and one not in words and action]
     if fragment.startswith("-"):
         return fragment, flags
@@ -235,7 +231,7 @@ def _arguments(rest: str, parser: ArgumentParser, known: Known, command: str) ->
     if place >= len(positional) and chosen.nargs not in {"*", "+"}:
         return fragment, flags
     taken = set(words)
-    values = [word for word in _values(chosen, fragment, known, command) if word not in taken]
+    values = [word for word in _values(parser, chosen, fragment, known, command) if word not in taken]
     return fragment, [*values, *([] if fragment else flags)]
 
 
@@ -251,12 +247,12 @@ def _without_values(words: Sequence[str], by_option: Mapping[str, Action]) -> li
     return kept
 
 
-def _values(action: Action, fragment: str, known: Known, command: str) -> Iterable[str]:
-    """Return what can stand at the place of one argument."""
+def _values(parser: Parser, action: Action, fragment: str, known: Known, command: str) -> Iterable[str]:
+    """Return the possible values of one argument."""
     if action.choices is not None:
         return [str(choice) for choice in action.choices]
-    if action.dest in _WORDS:
-        return _WORDS[action.dest]
+    if words := parser.words.get(action.dest) or _WORDS.get(action.dest):
+        return words
     if action.dest == "name":
         return known.awaited if command == "agent" else known.unwritten if command == "context" else known.ran
     if action.dest == "names" and command == "drop":
@@ -274,7 +270,7 @@ def _models(known: Known, _: str) -> Iterable[str]:
 
 
 def _in_prompt(cell: str, known: Known) -> list[str]:
-    """Return what a prompt can name: other agents first, then variables. A context takes variables only."""
+    """Return the names a prompt can use: other agents first, then variables. A context uses variables only."""
     magic, *own = cell.split()[:2] or [""]
     if magic.endswith("context"):
         return [*known.variables]
@@ -311,7 +307,6 @@ _FOUND: Mapping[str, Callable[[Known, str], Iterable[str]]] = {
     "drop": _agents,
     "plan": lambda known, _: known.plans,
     **dict.fromkeys(("model", "fallback", "cascade"), _models),
-    "needs": lambda _, __: NEEDS,
     "context": lambda known, _: [*known.contexts, *known.variables],
     "command": lambda _, __: VERBS,
     "file": lambda _, fragment: _files(fragment),

@@ -1,4 +1,4 @@
-"""The lines of `%%agent` and `%%context`: their options, their help, and what a cell declares."""
+"""Parsing of `%%agent` and `%%context`: options, help, and declarations."""
 
 from __future__ import annotations
 
@@ -8,21 +8,22 @@ from typing import TYPE_CHECKING, Any
 from IPython.core.error import UsageError
 
 from agent_magic.declare.agent import Agent
-from agent_magic.declare.cells import sections_of
+from agent_magic.declare.answers.returns import look_up
+from agent_magic.declare.cells import sections_of, without_tool_lines
 from agent_magic.declare.context import Context
 from agent_magic.declare.coordinator import STRATEGIES
-from agent_magic.declare.returns import look_up
+from agent_magic.declare.options import AGENT, flag_of
 from agent_magic.declare.task import first_of
 from agent_magic.declare.tool import Tools, tools_of
 from agent_magic.errors import AgentMagicError, shown_message
 from agent_magic.notebook.command import Parser, without_comment
 from agent_magic.notebook.session import DEFAULT_PLAN
-from agent_magic.notebook.settings import duration, group, hedge
 
 if TYPE_CHECKING:
     from argparse import Namespace
     from collections.abc import Callable, Mapping
 
+    from agent_magic.declare.options import Option
     from agent_magic.declare.step import Step
     from agent_magic.declare.task import Task
 
@@ -51,7 +52,7 @@ AGENT_HELP = """Declare an agent: the cell is its prompt. Free and instant; noth
     %%agent reader --attach report --cite             # report = am.pdf("report.pdf"); a figure is {{ fig }}
     What does {{ fig }} show that the report does not say?
 
-    %%agent letter --ask                              # you agree to its answer before others use it, in the picture or
+    %%agent letter --ask                              # you approve its answer before others use it, in the picture or
     Write to {{ customer }}.                          # by %agents approve; @am.tool(ask=True) asks before each call
 
     %%agent letter --each people --save "letters/{{ item.id }}.md"    # a file per row; am.save(name, value) in tasks
@@ -59,6 +60,9 @@ AGENT_HELP = """Declare an agent: the cell is its prompt. Free and instant; noth
 
     %%agent label --returns Label --cascade claude-haiku-5-5,claude-sonnet-5-5 --escalate "answer.confidence < 0.7"
     Classify this review: {{ review }}    # cheap first; --fallback A,B is asked when a model is overloaded or gone
+
+    %%agent more --continues analyst                  # goes on in its conversation, tools and thinking included;
+    And the second?                                   # with --run a chat in cells
 
     %%agent quick --run                               # asked at once; the answer comes below the cell
     What does {{ error }} mean?
@@ -108,17 +112,18 @@ with an estimate, and put below as one %%agents cell. Nothing of it runs until y
     %%plan --agents 6 --strategy feature --model claude-opus-5-5
     A shop for second-hand bicycles: search, payment, messages.
 
-%agents preset has plans that ask nobody; am.decompose makes them from files, modules, phases.
+%agents preset has plans that ask nobody; am.decompose makes them from files, modules, phases. The command %agents plan
+is another: it shows the plan of what is declared, see %agents help plan.
 """
 
 
-_TOOLS = "--tools FUNCTION,FUNCTION lets it have functions of the notebook called."
+_TOOLS = "--tools FUNCTION,FUNCTION lets the model call functions of the notebook."
 _FILES = "Read it in a cell: scan = am.image(path), am.pdf(path) or am.text_file(path); then use {{ scan }}."
 _TYPES = "--returns TYPE makes answers typed: a class of the notebook, Literal['a', 'b'], int, ..."
 _BRANCH = '--when "review.score < 4" runs it only then; {% if name %} ... {% endif %} puts a condition into the prompt.'
 _LOOP = '--until "critic.ok" --rounds 3 runs it again until that holds.'
 _MAP = "--each planner.steps --most 40 makes one per item of an answer, --each rows one per item of a variable."
-_SAMPLING = "It is not sent. --effort sets how much work a model puts in; the prompt says how to write."
+_SEED = "It is not sent: models do not repeat an answer. The ledger does, for every answer that was bought."
 _AT_ONCE = "Agents that do not wait for each other run at once; %agents run --concurrency N says how many."
 _RETRIES = "Failed requests are sent again by themselves; %agents run --max-attempts N says how often."
 _PROMPT = "The prompt is the text below the first line of the cell."
@@ -133,7 +138,8 @@ INSTEAD: Mapping[str, str] = {
     **dict.fromkeys(("--if", "--unless", "--condition"), _BRANCH),
     **dict.fromkeys(("--while", "--loop", "--repeat-until", "--max-rounds"), _LOOP),
     **dict.fromkeys(("--map", "--for", "--foreach", "--for-each", "--max-items"), _MAP),
-    **dict.fromkeys(("--temperature", "--top-p", "--top-k", "--seed"), _SAMPLING),
+    "--seed": _SEED,
+    "--stop-sequences": "--stop TEXT ends an answer before that text; give it once for each.",
 }
 """What people try, and what to do in its place."""
 
@@ -142,62 +148,26 @@ def _agent_parser() -> Parser:
     parser = Parser("%%agent", INSTEAD)
     add = parser.add_argument
     add("name", metavar="NAME", help="The agent's name; other prompts use its answer as {{ NAME }}.")
-    add("--model", metavar="M", help="The model's id; auto, or auto:A,B, has one chosen by score, price and need.")
-    add("--needs", default="", metavar="A,B", help="With --model auto: reasoning, vision.")
-    add("--fallback", default="", metavar="A,B", help="Models asked in its place when it is overloaded or gone.")
-    add("--cascade", default="", metavar="A,B", help="Models from cheap to dear, in place of --model: see --escalate.")
-    add("--escalate", metavar="EXPR", help='Ask the next model of the cascade: "answer.confidence < 0.7".')
-    add("--max-tokens", type=int, metavar="N", help="The most output tokens.")
-    add("--system", metavar="TEXT", help="The system prompt, in quotes.")
-    add("--role", metavar="NAME", help="A ready system prompt: researcher, planner, writer, critic, ...")
-    add("--context", metavar="NAME", help="The %%%%context or variable sent first: text, pictures, documents, a list.")
-    add("--each", metavar="NAME", help="One agent per item of this variable or answer: {{ item }} in its prompt.")
-    add("--most", type=int, metavar="N", help="With --each of an answer: the most items it may have.")
-    add("--group", type=group, metavar="N", help="With --each and --returns: N items in one request, or auto.")
-    add(
-        "--hedge",
-        type=hedge,
-        metavar="WHEN",
-        help="Ask it again when its answer is overdue, the first answer counts: p95 of this run's answers, or 20s.",
-    )
-    add("--repeat", type=int, metavar="N", help="Ask it N times; {{ NAME }} is all its answers. See am.vote.")
+    for row in AGENT.values():
+        if row.help:
+            add(flag_of(row), dest=row.name, help=row.help.replace("%", "%%"), **_as_argument(row))
     add(
         "--first-of",
         metavar="A,B",
-        help="Ask nobody: be the first answer of these agents. The others are cancelled when it is there.",
+        help="Take the first answer of these agents, and cancel the others. Asks no model itself.",
     )
-    add("--when", metavar="EXPR", help='Run it only if this holds: "review.score < 4".')
-    add(
-        "--speculate",
-        action="store_true",
-        help="Begin before --when is known; thrown away, and paid, where it is false.",
-    )
-    add("--until", metavar="EXPR", help='Run it, and what leads to this condition, again until it holds: "critic.ok".')
-    add("--rounds", type=int, metavar="N", help="With --until: the most rounds.")
-    add("--priority", type=int, default=0, metavar="N", help="Higher goes first where something has to wait.")
-    add("--expect", type=duration, metavar="S", help="Seconds its answer is expected to take: 90, 90s, 2m.")
-    add("--expect-out", type=int, metavar="N", help="Output tokens it is expected to use.")
-    add("--returns", metavar="TYPE", help="The type of its answers: a class of the notebook, Literal[...], int, ...")
-    add("--check", metavar="FUNCTION", help="Takes an answer; returns None, or what is wrong with it.")
-    add("--tools", metavar="A,B", help="Functions of the notebook that it may have called; web_search, ...")
-    add("--max-turns", type=int, metavar="N", help="The most requests for one answer, those after tool calls too.")
-    add("--ask", action="store_true", help="You agree to its answer before others use it.")
-    add("--uses", default="", metavar="A,B", help="Resources that it holds while it runs, and paths that are read.")
-    add("--writes", default="", metavar="A,B", help="What is changed while it runs: nobody else writes or uses it.")
-    add("--attach", default="", metavar="A,B", help="Pictures and documents (am.image, am.pdf, figures) to send first.")
-    add("--cite", action="store_true", help="Name the places of the documents that the answer quotes.")
-    add("--save", metavar="FILE", help="Write its answer to this file beside the notebook, if it succeeds.")
-    add(
-        "--batch",
-        metavar="WORD",
-        help="on: half the price, within hours. off: never by batch. See %%%%agents run --batch.",
-    )
-    add("--after", default="", metavar="A,B", help="Wait for these agents without using their answers.")
     add("--plan", default=DEFAULT_PLAN, metavar="P", help="The plan it belongs to.")
-    add("--timeout", type=float, metavar="S", help="Deadline in seconds.")
-    add("--effort", metavar="E", help="low, medium, high, xhigh or max.")
     add("--run", action="store_true", help="Ask it at once, with what it needs, and show the answer below the cell.")
     return parser
+
+
+def _as_argument(row: Option) -> dict[str, Any]:
+    """Return how argparse reads an option."""
+    if row.form == "switch":
+        return {"action": "store_true"}
+    if row.form in {"texts", "pairs"}:
+        return {"action": "append", "type": row.read, "metavar": row.unit}
+    return {"type": row.read, "metavar": "A,B" if row.form == "names" else row.unit, "default": row.default}
 
 
 def _context_parser() -> Parser:
@@ -222,8 +192,8 @@ def _plan_parser() -> Parser:
     add("--plan", default=DEFAULT_PLAN, metavar="P", help="The plan that the cell declares.")
     add("--max-tokens", type=int, metavar="N", help="The most output tokens of the coordinator.")
     add("--budget", type=float, metavar="USD", help="The most dollars that asking may cost.")
-    add("--fresh", action="store_true", help="Ask again, whatever the ledger has.")
-    add("--put", action="store_true", help="Put the cell below though the answer was bought earlier.")
+    add("--fresh", action="store_true", help="Ask again, even if the ledger has the answer.")
+    add("--put", action="store_true", help="Put the cell below even if the answer was bought earlier.")
     return parser
 
 
@@ -266,87 +236,71 @@ def read_agent(
     given = PARSERS["agent"].read(line)
     if given.first_of is not None:
         return _read_race(given, cell), given.plan
-    typed = look_up(given.name, given.returns, given.check)
+    options = look_up(given.name, given.returns, given.check)
     if given.tools is not None:
-        typed["tools"] = find_tools(given.name, given.tools)
-    agent = Agent(
-        given.name,
-        cell.removesuffix("\n"),
-        model=given.model,
-        needs=given.needs,
-        fallback=given.fallback,
-        cascade=given.cascade,
-        escalate=given.escalate,
-        max_tokens=given.max_tokens,
-        system=given.system,
-        role=given.role,
-        context=given.context,
-        each=given.each,
-        most=given.most,
-        group=given.group,
-        hedge=given.hedge,
-        repeat=given.repeat,
-        when=given.when,
-        until=given.until,
-        rounds=given.rounds,
-        priority=given.priority,
-        expect=given.expect,
-        expect_out=given.expect_out,
-        after=given.after,
-        attach=given.attach,
-        cite=given.cite,
-        speculate=given.speculate,
-        save=given.save,
-        batch=given.batch,
-        timeout_s=given.timeout,
-        effort=given.effort,
-        max_turns=given.max_turns,
-        ask=given.ask,
-        uses_resources=given.uses,
-        writes=given.writes,
-        **typed,
-    )
-    return agent, given.plan
+        options["tools"] = find_tools(given.name, given.tools)
+    for row in AGENT.values():
+        if row.form != "notebook" and (value := getattr(given, row.name, None)) is not None:
+            options[row.name] = dict(value) if row.form == "pairs" else value
+    return Agent(given.name, without_tool_lines(cell)[0].removesuffix("\n"), **options), given.plan
 
 
 def _read_race(given: Namespace, cell: str) -> Task:
-    """Read a `%%agent` cell that asks nobody.
+    """Parse a `%%agent` cell of a race, which makes no request.
 
     Raises:
-        UsageError: It has a prompt, or options of one that is asked.
+        UsageError: It has a prompt, or options of a request.
     """
     alone = vars(PARSERS["agent"].read(f"{given.name} --first-of {given.first_of}"))
     others = [name for name, value in vars(given).items() if value != alone[name] and name not in {"plan", "run"}]
     if cell.strip() or others:
-        what = f"--{others[0].replace('_', '-')}" if others else "prompt of its own"
+        what = flag_of(AGENT[others[0]]) if others else "prompt of its own"
         raise UsageError(f"{given.name} --first-of takes the answer of others, so it has no {what}.")
     return first_of(given.name, given.first_of)
 
 
 def asks_at_once(_magic: str, line: str | None) -> bool:
-    """Tell whether a `%%agent` line may run its agent; see `AwaitRewriter.wanted`."""
+    """Return True if a `%%agent` line may run its agent; see `AwaitRewriter.wanted`."""
     return line is None or "--run" in without_comment(line).split()
 
 
 def read_agents(
-    line: str, cell: str, look_up: LookUp = look_up, find_tools: FindTools = _server_tools
+    line: str,
+    cell: str,
+    look_up: LookUp = look_up,
+    find_tools: FindTools = _server_tools,
+    expand: Callable[[str], str] = str,
 ) -> tuple[list[Step], str]:
     """Read a `%%agents` cell; return its agents and the name of their plan. See `read_agent`.
+
+    Args:
+        line: The line of the magic.
+        cell: The sections.
+        look_up: See `read_agent`.
+        find_tools: See `read_agent`.
+        expand: Fills in the variables of a heading.
 
     Raises:
         UsageError: A line cannot be parsed, or an agent is not valid; the message names section and line.
         DeclarationError: A heading cannot be read.
     """
     plan = PARSERS["agents"].read(line).plan
+    comment, sections = sections_of(cell)
+    if magic := re.search(r"^%%\w+.*", comment, re.MULTILINE):
+        raise UsageError(
+            f"{magic[0][:60]!r} stands above the first heading, where text is a comment: it would declare nothing. "
+            "Move it and what belongs to it to a cell of its own."
+        )
     found: dict[str, Step] = {}
-    for one in sections_of(cell)[1]:
+    for one in sections:
         where = f"Section {one.name!r}, line {one.number}"
         try:
-            agent, named = read_agent(one.line, one.prompt, look_up, find_tools)
+            written = expand(one.line)
+            agent, named = read_agent(written, one.prompt, look_up, find_tools)
         except (UsageError, AgentMagicError) as error:
             said = shown_message(error) if isinstance(error, AgentMagicError) else str(error)
             raise UsageError(f"{where}: {said}") from None
-        if asks_at_once("", one.line):
+        if asks_at_once("", written):
             raise UsageError(f"{where}: --run is for a cell of one agent. %agents run {agent.name} asks this one.")
         if named != DEFAULT_PLAN:
             raise UsageError(f"{where}: --plan belongs to the first line: %%agents --plan {named}")
@@ -364,10 +318,24 @@ def read_context(line: str, cell: str) -> tuple[Context, str]:
         DeclarationError: The context is not valid.
     """
     given = PARSERS["context"].read(line)
-    return Context(given.name, cell.removesuffix("\n")), given.plan
+    return Context(given.name, without_tool_lines(cell)[0].removesuffix("\n")), given.plan
+
+
+def tool_lines_note(*texts: str) -> list[str]:
+    """Return a note of the lines at the top of texts that are not sent: other tools read them."""
+    found = [line for text in texts for line in without_tool_lines(text)[1]]
+    told = ", ".join(repr(line[:60]) for line in found)
+    return [f"{told} {'is a line' if len(found) == 1 else 'are lines'} for another tool, and not sent"] if found else []
 
 
 def lines_that_declare(prompt: str) -> list[str]:
-    """Return a note if a line of a prompt looks like another declaration: it goes out as text."""
+    """Return a note if a line of a prompt looks like another magic: it goes out as text."""
     found = re.search(r"^%%(agent|context)\b.*", prompt, re.MULTILINE)
-    return [f"{found[0][:60]!r} is a line of this prompt: each %%{found[1]} needs its own cell"] if found else []
+    if found:
+        return [f"{found[0][:60]!r} is a line of this prompt: each %%{found[1]} needs its own cell"]
+    found = re.match(r"\s*(%%[a-z]\w*).*", prompt)
+    return (
+        [f"{found[0].strip()[:60]!r} is sent as a line of this prompt: {found[1]} must be above %%agent"]
+        if found
+        else []
+    )

@@ -1,17 +1,35 @@
-"""Loading and unloading the extension. Loading is idempotent, unloading leaves nothing behind."""
+"""Loading and unloading of the extension. Loading is idempotent, unloading leaves nothing behind.
+
+`%reload_ext` unloads and loads. It does not reload our modules, so everything stays: declarations, provider, ledger,
+settings, runs under way. One line says so.
+"""
 
 from __future__ import annotations
 
+import logging
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from IPython.core.extensions import ExtensionManager
+
 from agent_magic.declare.task import LISTENERS
-from agent_magic.notebook.awaiting import ASYNC_SUFFIX, AwaitRewriter
-from agent_magic.notebook.cell_hooks import CellHook, Dedent, FirstLine, OneLine, Semicolon
+from agent_magic.notebook import tooltips
+from agent_magic.notebook.awaiting import ASYNC_SUFFIX, AwaitRewriter, is_called_by
+from agent_magic.notebook.cell_hooks import (
+    CellHook,
+    Dedent,
+    FirstLine,
+    HelpLine,
+    HelpWord,
+    OneLine,
+    PlainSigns,
+    Semicolon,
+    ToolLines,
+)
 from agent_magic.notebook.completion import attach
 from agent_magic.notebook.declaring import asks_at_once
 from agent_magic.notebook.formatters import Formatters
-from agent_magic.notebook.front_end import say
+from agent_magic.notebook.front_end import ShownLog, note, say
 from agent_magic.notebook.magics import AgentMagics
 from agent_magic.notebook.verbs import VERBS
 
@@ -25,7 +43,9 @@ LINE, OTHER = "agents", "am_"
 def load(shell: InteractiveShell) -> None:
     """Register the magics. Where another extension has a name, use another and say so."""
     ip: Any = shell
-    if _mine(ip) is not None:
+    if (kept := _mine(ip)) is not None:
+        if _reloads():
+            say(f"agent_magic stays loaded. Kept: {kept.session.contents}.")
         return
     magics = AgentMagics(shell)
     cells = {name: _free_name(ip, "cell", name) for name in ("agent", "context", LINE, "plan")}
@@ -42,8 +62,12 @@ def load(shell: InteractiveShell) -> None:
         AwaitRewriter(ip, frozenset({line, cells["plan"]}), VERBS.waits),
         AwaitRewriter(ip, frozenset({cells["agent"]}), asks_at_once),
         FirstLine(ip, frozenset(cells.values())),
+        PlainSigns(ip, frozenset({line, *cells.values()})),
         Dedent(ip),
         Semicolon(ip, line),
+        HelpLine(ip, line),
+        HelpWord(ip, line, frozenset(VERBS)),
+        ToolLines(ip, frozenset(cells.values())),
         OneLine(ip, cells["agent"], "--first-of"),
     ]
     for hook in hooks:
@@ -51,18 +75,25 @@ def load(shell: InteractiveShell) -> None:
         magics.undo.append(hook.uninstall)
     formatters = Formatters(ip, magics.session)
     formatters.install()
-    magics.undo += [formatters.uninstall, attach(magics)]
+    magics.undo += [formatters.uninstall, attach(magics), tooltips.attach(shell)]
     ip.events.register("post_run_cell", magics.forget_shown)
+    ip.events.register("pre_run_cell", magics.see_deleted)
+    magics.undo.append(partial(ip.events.unregister, "pre_run_cell", magics.see_deleted))
     LISTENERS.append(magics.declare_task)
     magics.undo.append(partial(LISTENERS.remove, magics.declare_task))
+    log, shown = logging.getLogger("agent_magic"), ShownLog()
+    log.addHandler(shown)
+    magics.undo.append(partial(log.removeHandler, shown))
 
 
 def unload(shell: InteractiveShell) -> None:
     """Undo everything `load` did, and stop what runs."""
     ip: Any = shell
     magics = _mine(ip)
-    if magics is None:
+    if magics is None or _reloads():
         return
+    if magics.session.simulates:
+        note("the mock server has stopped: once loaded again, agent_magic sends requests to the API, which costs money")
     magics.session.close()
     ip.configurables.remove(magics)
     for kind in ("line", "cell"):
@@ -72,6 +103,11 @@ def unload(shell: InteractiveShell) -> None:
     for undo in magics.undo:
         undo()
     ip.events.unregister("post_run_cell", magics.forget_shown)
+
+
+def _reloads() -> bool:
+    """Return whether IPython unloads and loads an extension in one go."""
+    return is_called_by(ExtensionManager, "reload_extension")
 
 
 def _mine(ip: Any) -> AgentMagics | None:

@@ -1,8 +1,9 @@
-"""The front end: which cell runs, whether it shows pictures, what is printed and asked there."""
+"""The front end: the running cell, support of pictures, prints and questions."""
 
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import signal
 import sys
@@ -24,19 +25,19 @@ if TYPE_CHECKING:
 CLICKS_BESIDE = (7, 4)
 """The first ipykernel that handles messages of any page while a cell is awaited. Measured, also on 7.3 and 6.31."""
 PAGE_LETTERS = 100
-"""So many printed letters fit a line of JupyterLab in a window of 1280 px."""
+"""Letters per printed line of JupyterLab in a window of 1280 px."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """The cell that runs.
+    """The running cell.
 
     Attributes:
-        id: Its id, where the front end gives one: JupyterLab does, nbclient does not.
+        id: Its id, if the front end has one: JupyterLab does, nbclient does not.
         execution: The message that runs it: one cell run twice has two.
-        deleted: The ids of cells that were deleted since the last run, as JupyterLab reports them.
-        by_console: Whether a program in Python runs it, such as the Jupyter console: it shows text, has no buttons,
-            and sends nothing else while a cell runs. `jupyter_client` numbers its messages; a page does not.
+        deleted: Ids of cells deleted since the last run, as JupyterLab reports them.
+        by_console: True if a Python program runs it, such as the Jupyter console: it shows text, has no buttons, and
+            sends nothing else while a cell runs. `jupyter_client` numbers its messages; a page does not.
     """
 
     id: str | None = None
@@ -64,14 +65,14 @@ def cell_of(shell: Any) -> Cell:
 
 
 def is_kernel(shell: Any) -> bool:
-    """Return whether this is a kernel, whose front end may show pictures, or a terminal."""
+    """Return True for a kernel, whose front end may show pictures; False for a terminal."""
     return getattr(shell, "kernel", None) is not None
 
 
 def is_unwatched(shell: Any) -> bool:
-    """Return whether a program runs the cells, such as nbclient or papermill, whose log has lines only.
+    """Return True if a program runs the cells, such as nbclient or papermill, whose log has lines only.
 
-    Those name neither a session nor a cell. JupyterLab and Notebook name both; VS Code and Colab leave marks of theirs;
+    Those name neither a session nor a cell. JupyterLab and Notebook name both; VS Code and Colab leave their own marks;
     JupyterLite names neither, but is a page, which no program runs cells in.
     """
     if not is_kernel(shell) or cell_of(shell).id is not None or "JPY_SESSION_NAME" in os.environ or in_browser():
@@ -80,19 +81,19 @@ def is_unwatched(shell: Any) -> bool:
 
 
 def can_ask(shell: Any) -> bool:
-    """Return whether somebody is there to answer a question: at a terminal, or at a front end that passes one on."""
+    """Return True if a person can answer a question: at a terminal, or through the front end."""
     if not is_kernel(shell):
         return sys.stdin is not None and sys.stdin.isatty()  # pyright: ignore[reportUnnecessaryComparison]
     return bool(getattr(shell.kernel, "_allow_stdin", False)) and not is_unwatched(shell)
 
 
 def can_decide(shell: Any) -> bool:
-    """Return whether somebody can answer while a cell runs: on a terminal, or with the buttons of a page."""
+    """Return True if a person can answer while a cell runs: at a terminal, or with the buttons of a page."""
     return can_ask(shell) and not cell_of(shell).by_console
 
 
 def hears_clicks() -> bool:
-    """Return whether a kernel takes what a page sends while a cell is awaited, whichever page it is."""
+    """Return True if a kernel receives a page's messages while a cell is awaited."""
     found: tuple[Any, ...] = getattr(sys.modules.get("ipykernel"), "version_info", CLICKS_BESIDE)
     return found >= CLICKS_BESIDE
 
@@ -112,14 +113,14 @@ def agrees(question: str) -> bool:
 
 
 def say(text: str) -> None:
-    """Print what a person reads: the answer of a command."""
+    """Print the answer of a command."""
     print(text)  # noqa: T201 - the one place
 
 
 def put_cell(shell: Any, text: str) -> None:
-    """Put a cell below the one that runs, or the text at a terminal's next prompt.
+    """Put a cell below the running one, or the text at a terminal's next prompt.
 
-    Where no front end takes it, as under nbclient, the text is printed.
+    If no front end accepts it, as under nbclient, the text is printed.
     """
     if is_unwatched(shell):
         say(text)
@@ -128,11 +129,27 @@ def put_cell(shell: Any, text: str) -> None:
 
 
 def note(text: str) -> None:
-    """Print what a person should know. A Python warning would show paths of this machine.
+    """Print a note for the user. A Python warning would show paths of this machine.
 
-    JupyterLab breaks a printed line at the edge of the page, in the middle of a word, so it is broken before.
+    JupyterLab breaks a printed line at the edge of the page, within words, so it is wrapped here.
     """
     say("\n".join(wrapped(line, PAGE_LETTERS, "  ") for line in f"note: {text}".split("\n")))
+
+
+class ShownLog(logging.Handler):
+    """Prints the records of a logger, if the user has set up no other handler for them.
+
+    Python's handler of last resort prints nothing below a warning, whatever the logger's level.
+    """
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Print one record to the standard error of the cell that runs."""
+        log: logging.Logger | None = logging.getLogger(record.name)
+        while log is not None:
+            if any(one is not self for one in log.handlers):
+                return
+            log = log.parent if log.propagate else None
+        print(self.format(record), file=sys.stderr)  # noqa: T201 - shown to a person
 
 
 def display_bundle(bundle: dict[str, str]) -> None:

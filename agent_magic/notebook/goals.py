@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 async def plan_goal(ctx: CommandContext, line: str, goal: str) -> None:
-    """Ask for a plan, show it, and put it below. Nothing of it runs.
+    """Ask for a plan, show it, and put its cells below. Nothing of it runs.
 
     Args:
         ctx: The session, the shell and the defaults.
@@ -31,7 +31,7 @@ async def plan_goal(ctx: CommandContext, line: str, goal: str) -> None:
 
     Raises:
         UsageError: The line cannot be parsed, or no plan came back.
-        AgentMagicError: The goal cannot be filled in, or nobody can be asked; nothing was sent.
+        AgentMagicError: The goal cannot be filled in, or there is no provider; nothing was sent.
     """
     given, session = PARSERS["plan"].read(line), ctx.session
     options: Any = {"agents": given.agents, "strategy": given.strategy, "max_tokens": given.max_tokens}

@@ -9,26 +9,26 @@ from inspect import ismodule
 from typing import TYPE_CHECKING, Any
 
 from IPython.core.error import UsageError
-from IPython.core.magic import Magics, cell_magic, line_magic, magics_class, no_var_expand
+from IPython.core.magic import Magics, cell_magic, line_magic, magics_class, needs_local_scope, no_var_expand
 from traitlets import observe
 
-from agent_magic.api.choosing import choose
-from agent_magic.declare.cells import near_headings
+from agent_magic import api, show
+from agent_magic.declare.cells import near_headings, sections_of
 from agent_magic.declare.each import (
     ITEM,
     columns_missing,
-    count_items,
-    first_item,
     hint_at_item,
     notes_on_missing,
 )
 from agent_magic.declare.models import candidates_of
 from agent_magic.declare.roles import ROLES
-from agent_magic.declare.serialization import python_notes
 from agent_magic.declare.task import Task
-from agent_magic.errors import AgentMagicError, DeclarationError, did_you_mean, shown_message
+from agent_magic.declare.values import count_items, first_item, value_notes
+from agent_magic.errors import AgentMagicError, DeclarationError, PlanError, did_you_mean, shown_message
+from agent_magic.notebook import verbs
 from agent_magic.notebook.awaiting import awaited
 from agent_magic.notebook.bridge import run_sync
+from agent_magic.notebook.command import is_edit
 from agent_magic.notebook.declaring import (
     PARSERS,
     help_of,
@@ -36,19 +36,19 @@ from agent_magic.notebook.declaring import (
     read_agent,
     read_agents,
     read_context,
+    tool_lines_note,
 )
 from agent_magic.notebook.front_end import Cell, cell_of, display_bundle, is_kernel, notes_of
-from agent_magic.notebook.goals import plan_goal
+from agent_magic.notebook.line import read_line
+from agent_magic.notebook.registry import resources_of
 from agent_magic.notebook.session import DEFAULT_PLAN, Session
 from agent_magic.notebook.settings import Settings
-from agent_magic.notebook.verbs import VERBS
-from agent_magic.notebook.verbs.runs import ask_at_once
 from agent_magic.record.answer import CHARS_PER_TOKEN
-from agent_magic.show.cards import context_card, declaration_card, declarations_card
+from agent_magic.record.home import home_of
 
 if TYPE_CHECKING:
     from argparse import Namespace
-    from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping
+    from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping, Sequence
 
     from agent_magic.api import Plan
     from agent_magic.declare.context import Context
@@ -70,13 +70,16 @@ class AgentMagics(Magics, Settings):
     def __init__(self, shell: Any, session: Session | None = None) -> None:
         super().__init__(shell)
         self.session = session or Session()
+        self.session.is_applied = lambda run, change: verbs.is_applied(self, run, change)
         self._choose_ledger()
         self.undo: list[Callable[[], object]] = []
 
     @observe("ledger", "reuse_simulated")
     def _choose_ledger(self, _: object = None) -> None:
         if hasattr(self, "session"):
-            self.session.keeping.choice, self.session.keeping.reuse_simulated = self.ledger, self.reuse_simulated
+            keeping = self.session.keeping
+            keeping.choice, keeping.reuse_simulated = self.ledger, self.reuse_simulated
+            keeping.home = home_of()
 
     @observe("roles")
     def _add_roles(self, change: Mapping[str, Any]) -> None:
@@ -84,56 +87,72 @@ class AgentMagics(Magics, Settings):
             ROLES.update_all(change["new"])
 
     @no_var_expand  # pyright: ignore[reportUntypedFunctionDecorator]
+    @needs_local_scope  # pyright: ignore[reportUntypedFunctionDecorator]
     @cell_magic("agent")  # pyright: ignore[reportUntypedFunctionDecorator]
-    def agent(self, line: str, cell: str = "") -> None:  # noqa: D102 - set below, with the options
+    def agent(self, line: str, cell: str = "", local_ns: Mapping[str, Any] | None = None) -> None:  # noqa: D102 - set below, with the options
         with user_errors(partial(self._stays, line)):
+            line = self._line("%%agent", line, local_ns)
             asked = self._declare_agent(line, cell)
         if asked is not None:
             with user_errors():
                 run_sync(asked, message=self._stopped)
 
     @no_var_expand  # pyright: ignore[reportUntypedFunctionDecorator]
-    async def agent_async(self, line: str, cell: str = "") -> None:
+    @needs_local_scope  # pyright: ignore[reportUntypedFunctionDecorator]
+    async def agent_async(self, line: str, cell: str = "", local_ns: Mapping[str, Any] | None = None) -> None:
         """Declare an agent and ask it, awaited on the notebook's loop."""
         with user_errors(partial(self._stays, line)):
+            line = self._line("%%agent", line, local_ns)
             asked = self._declare_agent(line, cell)
         if asked is not None:
             with user_errors():
                 await awaited(asked, message=self._stopped)
 
     @no_var_expand  # pyright: ignore[reportUntypedFunctionDecorator]
+    @needs_local_scope  # pyright: ignore[reportUntypedFunctionDecorator]
     @cell_magic("context")  # pyright: ignore[reportUntypedFunctionDecorator]
-    def context(self, line: str, cell: str = "") -> None:  # noqa: D102 - set below, with the options
+    def context(self, line: str, cell: str = "", local_ns: Mapping[str, Any] | None = None) -> None:  # noqa: D102 - set below, with the options
         with user_errors():
-            declared, plan = read_context(line, cell)
-            self._declare_context(declared, plan, cell_of(self.shell))
+            declared, plan = read_context(self._line("%%context", line, local_ns), cell)
+            self._declare_context(declared, plan, cell_of(self.shell), tool_lines_note(cell))
 
     @no_var_expand  # pyright: ignore[reportUntypedFunctionDecorator]
+    @needs_local_scope  # pyright: ignore[reportUntypedFunctionDecorator]
     @cell_magic("agents")  # pyright: ignore[reportUntypedFunctionDecorator]
-    def agents_cell(self, line: str, cell: str = "") -> None:  # noqa: D102 - set below, with the options
+    def agents_cell(self, line: str, cell: str = "", local_ns: Mapping[str, Any] | None = None) -> None:  # noqa: D102 - set below, with the options
         with user_errors():
             look_up = partial(self.session.look_up, self.shell.user_ns)
             find_tools = partial(self.session.find_tools, self.shell.user_ns)
-            agents, plan = read_agents(line, cell, look_up, find_tools)
-            self._declare_all(agents, plan, cell_of(self.shell), near_headings(cell))
+            expand = partial(self._line, "%%agents", local_ns=local_ns)
+            if is_edit(line):
+                verbs.edit_cell(self, expand(line), cell)
+                return
+            agents, plan = read_agents(expand(line), cell, look_up, find_tools, expand)
+            comment, sections = sections_of(cell)
+            said = tool_lines_note(comment, *(one.prompt for one in sections))
+            self._declare_all(agents, plan, cell_of(self.shell), [*said, *near_headings(cell)])
 
     @no_var_expand  # pyright: ignore[reportUntypedFunctionDecorator]
+    @needs_local_scope  # pyright: ignore[reportUntypedFunctionDecorator]
     @cell_magic("plan")  # pyright: ignore[reportUntypedFunctionDecorator]
-    def plan(self, line: str, cell: str = "") -> None:  # noqa: D102 - set below, with the options
+    def plan(self, line: str, cell: str = "", local_ns: Mapping[str, Any] | None = None) -> None:  # noqa: D102 - set below, with the options
         with user_errors():
-            run_sync(plan_goal(self, line, cell), message=self._stopped)
+            run_sync(verbs.plan_goal(self, self._line("%%plan", line, local_ns), cell), message=self._stopped)
 
     agent.__doc__, context.__doc__ = help_of("agent"), help_of("context")
     agents_cell.__doc__, plan.__doc__ = help_of("agents"), help_of("plan")
 
-    async def plan_async(self, line: str, cell: str = "") -> None:
+    @no_var_expand  # pyright: ignore[reportUntypedFunctionDecorator]
+    @needs_local_scope  # pyright: ignore[reportUntypedFunctionDecorator]
+    async def plan_async(self, line: str, cell: str = "", local_ns: Mapping[str, Any] | None = None) -> None:
         """Have a plan written, awaited on the notebook's loop."""
         with user_errors():
-            await awaited(plan_goal(self, line, cell), message=self._stopped)
+            await awaited(verbs.plan_goal(self, self._line("%%plan", line, local_ns), cell), message=self._stopped)
 
     @no_var_expand  # pyright: ignore[reportUntypedFunctionDecorator]
+    @needs_local_scope  # pyright: ignore[reportUntypedFunctionDecorator]
     @line_magic("agents")  # pyright: ignore[reportUntypedFunctionDecorator]
-    def agents(self, line: str) -> Any:
+    def agents(self, line: str, local_ns: Mapping[str, Any] | None = None) -> Any:
         """List, plan, run and inspect the declared agents. `%agents help` lists all commands.
 
         Examples::
@@ -147,18 +166,20 @@ class AgentMagics(Magics, Settings):
             %agents connect simulator   simulated answers, offline; %agents connect api goes back
             %agents help run            the options of a command
         """
-        with user_errors():
-            done = self._command(line)
+        with user_errors(self._leftover):
+            done = self._command(self._line("%agents", line, local_ns))
             return run_sync(done, message=self._stopped) if asyncio.iscoroutine(done) else done
 
-    async def agents_async(self, line: str) -> Any:
+    @no_var_expand  # pyright: ignore[reportUntypedFunctionDecorator]
+    @needs_local_scope  # pyright: ignore[reportUntypedFunctionDecorator]
+    async def agents_async(self, line: str, local_ns: Mapping[str, Any] | None = None) -> Any:
         """Run a `%agents` line, awaited on the notebook's loop."""
-        with user_errors():
-            done = self._command(line)
+        with user_errors(self._leftover):
+            done = self._command(self._line("%agents", line, local_ns))
             return await awaited(done, message=self._stopped) if asyncio.iscoroutine(done) else done
 
     def forget_shown(self, *_: object) -> None:
-        """Record that the cell is over: what is shown from now on is shown whole."""
+        """Record the end of the cell: values are shown in full again."""
         self.session.just_shown = None
 
     def defaults(self, timeout_s: float | None = None) -> dict[str, Any]:
@@ -188,28 +209,37 @@ class AgentMagics(Magics, Settings):
         self.set_trait(name, value)
         return partial(self.set_trait, name, before)
 
+    def _line(self, magic: str, line: str, local_ns: Mapping[str, Any] | None) -> str:
+        """Return the line of a magic with the variables of its caller filled in."""
+        return read_line(line, {**self.shell.user_ns, **(local_ns or {})}, magic=magic)
+
     def _command(self, line: str) -> Any:
         """Run the command of a line. Returns a coroutine if it has to be awaited."""
-        command, rest = VERBS.split(line)
-        return VERBS[command].do(self, VERBS.parser(command).read(rest))
+        command, rest = verbs.VERBS.split(line)
+        return verbs.VERBS[command].do(self, verbs.VERBS.parser(command).read(rest))
 
     def _declare_agent(self, line: str, cell: str) -> Coroutine[Any, Any, None] | None:
         """Declare the agent of a cell. With `--run`, returns the coroutine that asks it."""
         look_up = partial(self.session.look_up, self.shell.user_ns)
         find_tools = partial(self.session.find_tools, self.shell.user_ns)
         declared, plan = read_agent(line, cell, look_up, find_tools)
-        self._declare(declared, plan, cell_of(self.shell))
-        return ask_at_once(self, declared.name, plan) if PARSERS["agent"].read(line).run else None
+        self._declare(declared, plan, cell_of(self.shell), tool_lines_note(cell))
+        return verbs.ask_at_once(self, declared.name, plan) if PARSERS["agent"].read(line).run else None
 
-    def _stays(self, line: str) -> str:
-        """Return what a refused cell leaves behind: the next run asks an agent that was declared before."""
+    def _leftover(self, error: AgentMagicError) -> str:
+        """Return how to remove the agent that caused an error, if it may be left over from another cell."""
+        name = getattr(error, "agent", None)
+        return self.session.leftover_words(name) if isinstance(name, str) and isinstance(error, PlanError) else ""
+
+    def _stays(self, line: str, _: AgentMagicError) -> str:
+        """Return a note that the next run asks the earlier declaration, after a refused cell."""
         name = line.split(maxsplit=1)[0] if line.strip() else ""
         is_kept = any(agent.name == name for agent in self.session.registry().agents)
         return f" Agent {name!r} is still as it was declared before." if is_kept else ""
 
-    def _declare_context(self, context: Context, plan: str, cell: Cell) -> None:
+    def _declare_context(self, context: Context, plan: str, cell: Cell, said: Iterable[str]) -> None:
         names = self.shell.user_ns
-        notes = self.session.declare_context(context, plan, cell)
+        notes = [*said, *self.session.declare_context(context, plan, cell)]
         if context.name in names:
             notes.append(f"--context {context.name} and {{{{ {context.name} }}}} take this cell, not your variable")
         missing = [name for name in context.uses if name not in names]
@@ -217,7 +247,7 @@ class AgentMagics(Magics, Settings):
         size = len(found) // CHARS_PER_TOKEN if isinstance(found, str) else None
         parts = [one if isinstance(one, str) else one.label for one in found] if isinstance(found, list) else []
         shared = self.session.sharing(context.name, plan)
-        display_bundle(context_card(context.name, size, shared, missing, notes, parts=parts))
+        display_bundle(show.context_card(context.name, size, shared, missing, notes, parts=parts))
 
     def declare_task(self, task: Task, variables: Mapping[str, Any]) -> None:
         """Declare a function that a cell marks with `am.task`. Those of modules are none of this notebook's."""
@@ -225,31 +255,54 @@ class AgentMagics(Magics, Settings):
             with user_errors():
                 self._declare(task, DEFAULT_PLAN, cell_of(self.shell))
 
-    def _declare(self, agent: Step, plan: str, cell: Cell) -> None:
-        registry, names = self.session.registry(plan), self.shell.user_ns
+    def _declare(self, agent: Step, plan: str, cell: Cell, said: Iterable[str] = ()) -> None:
+        registry, names, before = self.session.registry(plan), self.shell.user_ns, self._before(plan, cell)
         self.session.check_fields([agent], registry, names)
+        self._check_servers([agent])
         notes = registry.declare(agent, cell, ran=self.session.ran, variables=names, cycles=self.on_cycle != "error")
-        notes += [*registry.adopt(names), *self._notes_on(agent, registry), *registry.gone(cell)]
-        display_bundle(declaration_card(notes=notes, **self._told(agent, registry)))
+        notes += [*said, *registry.adopt(names), *self._notes_on(agent, registry)]
+        notes += [*self._kept(before, registry), *registry.gone(self.session.deleted)]
+        display_bundle(show.declaration_card(notes=notes, **self._told(agent, registry)))
         if is_kernel(self.shell):
-            self.session.warm_up.start()
+            self.session.prepare()
+
+    def _check_servers(self, agents: Sequence[Step]) -> None:
+        """Raise where an agent attaches a resource of an MCP server that does not run."""
+        for name in resources_of(agents):
+            self.session.server_of(name, self.shell.user_ns)
+
+    def _before(self, plan: str, cell: Cell) -> dict[str, Step]:
+        """Return the agents before a cell declares its own."""
+        self.session.deleted -= {cell.id} if cell.id is not None else set()
+        return {one.name: one for one in self.session.registry(plan).agents}
+
+    def _kept(self, before: Mapping[str, Step], registry: Registry) -> list[str]:
+        """Return a note if a run under way keeps the text a cell has changed."""
+        now = {one.name: one for one in registry.agents}
+        return self.session.runs_old_text([name for name in before if before[name] != now.get(name)], registry.name)
+
+    def see_deleted(self, *_: object) -> None:
+        """Record which cells were deleted: the front end tells it once, with the cell that runs next."""
+        self.session.deleted |= cell_of(self.shell).deleted
 
     def _declare_all(self, agents: list[Step], plan: str, cell: Cell, said: Iterable[str]) -> None:
-        registry, names = self.session.registry(plan), self.shell.user_ns
+        registry, names, before = self.session.registry(plan), self.shell.user_ns, self._before(plan, cell)
         self.session.check_fields(agents, registry, names)
+        self._check_servers(agents)
         done: Any = {"ran": self.session.ran, "variables": names, "cycles": self.on_cycle != "error"}
-        notes = [*said, *registry.declare_all(agents, cell, **done), *registry.adopt(names), *registry.gone(cell)]
+        notes = [*said, *registry.declare_all(agents, cell, **done), *registry.adopt(names)]
+        notes += [*self._kept(before, registry), *registry.gone(self.session.deleted)]
         notes += [f"{agent.name}: {note}" for agent in agents for note in self._notes_on(agent, registry)]
-        display_bundle(declarations_card([self._told(agent, registry) for agent in agents], notes))
+        display_bundle(show.declarations_card([self._told(agent, registry) for agent in agents], notes))
         if is_kernel(self.shell):
-            self.session.warm_up.start()
+            self.session.prepare()
 
     def _notes_on(self, agent: Step, registry: Registry) -> list[str]:
-        """Return what a user should know of a declared agent."""
+        """Return notes for the user about a declared agent."""
         names = self.shell.user_ns
         hidden = agent.name in names and not agent.is_task
         taken = f"prompts take {{{{ {agent.name} }}}} from the agent, not from your variable of that name"
-        said = [*lines_that_declare(agent.prompt), *python_notes(registry.variables(agent), names)]
+        said = [*lines_that_declare(agent.prompt), *value_notes(registry.variables(agent), names)]
         if agent.each is not None and agent.each in names:
             said += notes_on_missing(agent.each, names[agent.each], agent.template.paths)
         if undefined := registry.undefined(agent, names):
@@ -268,14 +321,14 @@ class AgentMagics(Magics, Settings):
         if candidates_of(models[0]) is not None:
             models.pop(0)
             try:
-                found = choose(agent, shared, len(agent.prompt) // CHARS_PER_TOKEN)
+                found = api.choose(agent, shared, len(agent.prompt) // CHARS_PER_TOKEN)
                 chosen = [f"auto is {found.model}: {found.why}"]
             except DeclarationError as error:  # another server may be connected to before it runs
                 chosen = [str(error)]
         return [*chosen, *shared.wrong_models(models)]
 
     def _told(self, agent: Step, registry: Registry) -> dict[str, Any]:
-        """Return what the card of a declared agent says of it."""
+        """Return the facts on the card of a declared agent."""
         names = self.shell.user_ns
         return {
             "agent": agent.with_defaults(model=self.model, max_tokens=self.max_tokens),
@@ -285,7 +338,7 @@ class AgentMagics(Magics, Settings):
         }
 
     def _near(self, name: str, registry: Registry) -> str:
-        """Return a name that nothing stands behind yet, and what may be meant by it."""
+        """Return an undeclared name with the closest declared one."""
         values = self.shell.user_ns.items()  # classes, functions and modules stand in no prompt
         own = [one for one, value in values if not (one.startswith("_") or callable(value) or ismodule(value))]
         near = did_you_mean(name, [*(one.name for one in (*registry.agents, *registry.contexts)), *own], alike=0.8)
@@ -305,13 +358,13 @@ class AgentMagics(Magics, Settings):
 
 
 @contextlib.contextmanager
-def user_errors(left: Callable[[], str] = str) -> Generator[None]:
+def user_errors(left: Callable[[AgentMagicError], str] = lambda _: "") -> Generator[None]:
     """Show the user's mistakes as one line without a traceback. The one place that converts them.
 
     Args:
-        left: Says what is as it was, behind the mistake.
+        left: Returns a sentence after the mistake, on what is unchanged.
     """
     try:
         yield
     except AgentMagicError as error:
-        raise UsageError(shown_message(error) + left()) from None
+        raise UsageError(shown_message(error) + left(error)) from None

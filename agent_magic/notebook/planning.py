@@ -22,7 +22,8 @@ from agent_magic.notebook.running import ANEW, Resumed, execute
 from agent_magic.providers.dask.scaling import STREAMS_PER_KERNEL, useful_workers
 from agent_magic.show.attachments import attachments_card, prompt_words
 from agent_magic.show.cards import plan_picture
-from agent_magic.show.estimates import estimate_page, outlay_line, price_line
+from agent_magic.show.estimates import estimate_page, headline, outlay_line, price_line
+from agent_magic.show.page import Page
 from agent_magic.show.text import plan_text
 
 if TYPE_CHECKING:
@@ -50,15 +51,16 @@ async def show_plan(
 
     Args:
         plan: The plan.
-        session: Who counts tokens, what was bought, and how earlier answers went. Without a key tokens are estimated.
+        session: Provider, ledger and history. Without a key, tokens are estimated.
         policy: How it would run.
         fresh: Estimate as if the ledger were empty.
         graphic: Show a picture.
-        pilot: A run of a few of its agents, by which the rest is estimated.
+        pilot: A run of a few of its agents, from which the rest is estimated.
     """
     found, trouble = await _estimate(plan, session, policy, pilot, fresh=fresh)
     prices = session.shared.price_book(lambda _: None)
     worth = several_or_one(found, prices) if len(plan) <= MOST_COUNTED else ""
+    show_page(Page([headline(found)]), graphic=graphic)  # what decides is seen without scrolling
     if graphic:
         estimates = {one.agent: (one.input_tokens + one.output_tokens, one.cost_usd) for one in found.expected}
         display_bundle(plan_picture(plan, estimates, path=found.critical_path.agents, theme=session.theme))
@@ -66,7 +68,8 @@ async def show_plan(
         say(plan_text(plan))
     for text in [*([trouble] if trouble else []), *plan.hints(), *workers_notes(plan, policy, session)]:
         note(text)
-    show_page(estimate_page(found, _prompts_text(plan, session.shared.client), worth), graphic=graphic)
+    page = estimate_page(found, _prompts_text(plan, session.shared.client), worth, head=False)
+    show_page(page, graphic=graphic)
     attached = attachments_of(plan)
     if graphic and attached:
         rule = session.shared.client.token_rule(model_of(plan.agents[0]))
@@ -75,7 +78,7 @@ async def show_plan(
 
 
 def workers_notes(plan: DeclaredPlan, policy: Policy, session: Session) -> list[str]:
-    """Say where workers would help a run with its streams, and where they help with nothing."""
+    """Return notes on where workers would help with streams, and where they do not."""
     streams = min(policy.concurrency, max(map(len, plan.dag.layers())))
     room = None if session.workers is None else session.workers.room
     if room is not None and room < streams:
@@ -93,24 +96,24 @@ def workers_notes(plan: DeclaredPlan, policy: Policy, session: Session) -> list[
 
 
 async def estimated(plan: Plan, session: Session, policy: Policy) -> Estimate:
-    """Return the estimate of a plan, with prompts counted where the provider counts."""
+    """Return the estimate of a plan, with counted prompts if the provider counts."""
     return (await _estimate(plan, session, policy, fresh=False))[0]
 
 
 async def show_price(plan: Plan, session: Session, policy: Policy, times: int = 1) -> None:
-    """Print one line: what so many runs of a plan may cost if nothing is reused."""
+    """Print the price of this many runs of a plan without reuse, in one line."""
     found, _ = await _estimate(plan, session, policy, fresh=True)
     say(price_line(found.expected, times))
 
 
 async def show_trial_price(plans: Sequence[tuple[str, Plan]], session: Session, policy: Policy, run: Run) -> None:
-    """Print a line per setting of a trial, and one for all: what its answers may cost that are not there already.
+    """Print the price of a trial's new answers: a line per setting, and one for all.
 
     Args:
-        plans: What would run, each with what to call it.
-        session: Who counts tokens, and what was bought.
-        policy: How it would run.
-        run: The run whose answers are reused, too.
+        plans: The plans with their labels.
+        session: Provider and ledger.
+        policy: How they would run.
+        run: The run whose answers are reused too.
     """
     together: list[Expected] = []
     for label, plan in plans:
@@ -138,7 +141,7 @@ async def run_pilot(ctx: CommandContext, given: Namespace, plan: Plan) -> Run | 
     """Run the agents that represent the most others, its price printed first. The next run reuses their answers.
 
     Returns:
-        The run; `None` where every answer is there already.
+        The run; `None` if every answer exists already.
 
     Raises:
         DeclarationError: The number is not valid.
@@ -160,7 +163,7 @@ async def run_pilot(ctx: CommandContext, given: Namespace, plan: Plan) -> Run | 
 
 
 async def confirm(ctx: CommandContext, given: Namespace, plan: Plan, resumed: Resumed = ANEW) -> None:
-    """Ask before a large run; `%config AgentMagics` says what is large. Print a note where nobody can answer.
+    """Ask before a large run, as set by `%config AgentMagics`. Print a note if no person can answer.
 
     Nothing is asked on the mock server or a cassette, which cost nothing.
 
@@ -168,6 +171,9 @@ async def confirm(ctx: CommandContext, given: Namespace, plan: Plan, resumed: Re
         UsageError: The answer was no; nothing was sent.
     """
     session = ctx.session
+    left = [name for name in session.leftovers(plan.name) if name in {*plan.index, *plan.groups}]
+    if left:
+        note(f"{', '.join(left)} of deleted cells will run too: %agents drop {' '.join(left)}")
     for text in _batch_notes(session, plan, ctx.policy(given)):
         note(text)
     if not session.spends or given.yes or not (ctx.confirm_agents or ctx.confirm_usd):
@@ -187,7 +193,7 @@ async def confirm(ctx: CommandContext, given: Namespace, plan: Plan, resumed: Re
 
 
 def _batch_notes(session: Session, plan: DeclaredPlan, policy: Policy) -> Iterator[str]:
-    """Say what would be lost or bought twice: a batch that only this kernel knows, answers that come by batch."""
+    """Return notes on batches known only to this kernel, and on answers that would be bought twice."""
     ledger = session.shared.ledger
     if ledger is None:
         return
@@ -203,29 +209,40 @@ def _batch_notes(session: Session, plan: DeclaredPlan, policy: Policy) -> Iterat
 
 
 def _outlay(session: Session, plan: DeclaredPlan, policy: Policy, resumed: Resumed, *, fresh: bool) -> Outlay:
-    """Estimate those agents of a plan whose answers must be bought, without those to leave and what waits for them."""
+    """Estimate the agents of a plan whose answers must be bought, without those to leave and their descendants."""
     shared, leave = session.shared, resumed.leave
     asked = _unbought(session, plan, policy, resumed, fresh=fresh)
     prices = shared.price_book(lambda _: None)  # the line says how many have none
     terms = terms_ahead(plan, shared.client, shared.pacer)
     known: Any = {"history": shared.history, "simulated": session.simulates, "prices": prices, "ceilings": terms}
+    known["by_server"] = False  # it is asked for dollars, before each run
     found = estimate(plan, *foresee(plan, shared.client), policy, **known)
     left = plan.numbers(leave)
     left_out = {*left, *plan.dag.descendants(left)}
     return outlay(found.expected[agent] for agent in asked if agent not in left_out)
 
 
+def left_line(session: Session, plan: DeclaredPlan, policy: Policy, resumed: Resumed, *, fresh: bool) -> str:
+    """Return the requests and price of a continued run in one line; empty if there are none."""
+    what = _outlay(session, plan, policy, resumed, fresh=fresh) if session.spends else None
+    return "" if what is None or not (what.usd or what.unpriced) else outlay_line(what, policy.budget_usd)
+
+
 def _unbought(session: Session, plan: DeclaredPlan, policy: Policy, resumed: Resumed, *, fresh: bool) -> Sequence[int]:
-    """Return those agents of a plan whose answers must be bought."""
+    """Return the agents of a plan whose answers must be bought."""
     if session.deck is not None:  # the recording answers what it has, the rest is bought
         return session.deck.find(plan, timeout_s=policy.timeout_s).missing
     where, last = session.shared.client.endpoint, resumed.run
     earlier = None if last is None else Earlier(last.record, where, plan=plan, again=resumed.again)
-    return unbought(plan, where, session.shared.ledger, earlier, fresh=fresh, timeout_s=policy.timeout_s)
+    found = unbought(plan, where, session.shared.ledger, earlier, fresh=fresh, timeout_s=policy.timeout_s)
+    # Of an agent that was cut between two turns the first answer is there, and the others are not.
+    results = () if last is None else last.record.results
+    lost = {one.name for one in results if one.status not in {"succeeded", "capped"}}
+    return sorted({*found, *(one for one, step in enumerate(plan.agents) if step.tools and step.name in lost)})
 
 
 def retry_price(session: Session, run: Run, policy: Policy) -> str:
-    """Return about what `%agents retry` of a run costs; an empty string where no price is known, or nothing is paid."""
+    """Return about what `%agents retry` of a run costs; an empty string if no price is known, or nothing is paid."""
     if not session.spends and not session.simulates:
         return ""
     left = rejected_before(session, run.plan, run)
@@ -236,12 +253,12 @@ def retry_price(session: Session, run: Run, policy: Policy) -> str:
 
 
 def rejected_before(session: Session, plan: DeclaredPlan, last: Run) -> list[str]:
-    """Return the agents whose requests were rejected as wrong and are the same; see `rejected_again`.
+    """Return the agents whose rejected requests are unchanged; see `rejected_again`.
 
     Args:
-        session: Its runs know what was rejected before the last one, which then left it out.
-        plan: What would run.
-        last: The run that goes on.
+        session: Its runs know earlier rejections, which the last run skipped.
+        plan: The plan to run.
+        last: The run it continues.
     """
     if session.deck is not None:
         return []

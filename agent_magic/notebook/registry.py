@@ -1,4 +1,4 @@
-"""The agents and contexts declared in cells: what is declared where, and what has become stale."""
+"""The agents and contexts declared in cells, and which answers are stale."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ class Declared(Generic[T]):
 
 
 class Registry:
-    """The declared agents and contexts of one plan, in the order they were first declared. The name is the key.
+    """The declared agents and contexts of one plan, in order of first declaration, by name.
 
     Args:
         name: The plan's name.
-        common: Whose contexts its agents may share too, where it has none of that name; `None` is nobody.
+        common: A registry whose contexts its agents may share too, if it has none with the name.
     """
 
     def __init__(self, name: str, common: Registry | None = None) -> None:
@@ -70,21 +70,21 @@ class Registry:
     def declare(
         self, agent: Step, cell: Cell, *, ran: Collection[str], variables: Collection[str], cycles: bool
     ) -> list[str]:
-        """Declare an agent, in place of one of the same name or from the same cell.
+        """Declare an agent, replacing one with the same name or from the same cell.
 
         Args:
             agent: The agent.
             cell: Its cell.
-            ran: The agents that have a result already.
-            variables: The names that have a value in the notebook.
-            cycles: Whether agents may wait for each other.
+            ran: Agents with a result.
+            variables: Names of the notebook's variables.
+            cycles: True if agents may wait for each other.
 
         Returns:
-            Notes for the user: what was renamed or replaced, what became stale.
+            Notes for the user about renamed, replaced and stale agents.
 
         Raises:
-            Cycle: It closes a cycle; the registry is as before.
-            DeclarationError: There is a context of that name.
+            Cycle: It closes a cycle; the registry is unchanged.
+            DeclarationError: A context has that name.
         """
         notes = _take_back(self._contexts, cell, "context")
         if agent.name in self._contexts:
@@ -97,6 +97,7 @@ class Registry:
             _check_cycle(table, variables)
         self._agents = table
         changed = old is None or old.value != agent
+        said += _twins(table, agent) if old is None and cell.id is None else []
         return [*notes, *said, *(self.stale_note(agent.name, ran) if changed else [])]
 
     def declare_all(
@@ -109,7 +110,7 @@ class Registry:
             cell: Their cell.
             ran: The agents that have a result already.
             variables: The names that have a value in the notebook.
-            cycles: Whether agents may wait for each other.
+            cycles: True if agents may wait for each other.
 
         Returns:
             Notes for the user; see `declare`.
@@ -167,16 +168,16 @@ class Registry:
         return [*notes, *said, *(self.stale_note(name, ran) if changed else [])]
 
     def adopt(self, namespace: Mapping[str, Any]) -> list[str]:
-        """Take in the steps in variables that declared ones name: `clean = am.Task("clean", tidy)`, `{{ clean }}`.
+        """Add steps in variables that declared ones use: `clean = am.Task("clean", tidy)`, `{{ clean }}`.
 
-        A task that takes what is declared is taken in too, such as one whose function is imported. Tasks and agents
-        that have to do with none of this are for `Plan`. One is let go again when its variable holds something else.
+        A task that uses a declared step is added too, such as one with an imported function. Unrelated tasks and agents
+        are for `Plan`. A step is removed when its variable holds another value.
 
         Args:
             namespace: The notebook's variables.
 
         Returns:
-            Notes for the user: what stays out, since its variable has another name.
+            Notes for the user about steps left out because their variable has another name.
         """
         notes: list[str] = []
         for name, step in [*self._adopted.items()]:
@@ -203,7 +204,7 @@ class Registry:
         return any(name in self._agents for name in (*task.reads, *task.after))
 
     def has_context(self, name: str) -> bool:
-        """Return whether it has a context of its own of that name."""
+        """Return whether it has its own context of that name."""
         return name in self._contexts
 
     def sharing(self, name: str) -> tuple[Step, ...]:
@@ -258,9 +259,9 @@ class Registry:
         every = [*self._agents.items(), *self._contexts.items()]
         return tuple(name for name, one in every if one.cell.id in cell_ids)
 
-    def gone(self, cell: Cell) -> list[str]:
+    def gone(self, deleted: Collection[str]) -> list[str]:
         """Return a note of what cells declared that are deleted now."""
-        names = self.of_cells(cell.deleted)
+        names = self.of_cells(deleted)
         return [f"the cell of {', '.join(names)} is gone: %agents drop {' '.join(names)}"] if names else []
 
     def values(self, namespace: Mapping[str, Any]) -> dict[str, Any]:
@@ -269,26 +270,35 @@ class Registry:
         used |= {name for context in self.contexts for name in context.uses}
         return {name: namespace[name] for name in sorted(used) if name in namespace}
 
+    @property
+    def resources(self) -> tuple[str, ...]:
+        """Resources of MCP servers that its agents attach, as `server:name`."""
+        return resources_of(self.agents)
+
     def variables(self, agent: Step) -> list[str]:
         """Return the names an agent's prompt writes whole that are the notebook's variables."""
         return [name for name in agent.template.whole if name not in self._known]
 
     @property
     def _known(self) -> set[str]:
-        """What is declared: agents, and contexts of the plan or common to all."""
+        """Declared names: agents, and contexts of the plan or common to all."""
         common = () if self._common is None else self._common._contexts  # noqa: SLF001 - of its own kind
         return {*self._agents, *self._contexts, *common}
 
     def undefined(self, agent: Step, namespace: Mapping[str, Any]) -> tuple[str, ...]:
         """Return the names an agent uses or waits for that nothing stands behind yet."""
         known = self._known
-        wanted = [name for name in agent.reads if name not in agent.optional]
+        wanted = [name for name in agent.reads if name not in agent.optional and ":" not in name]
         lacking = [name for name in wanted if name not in known and name not in namespace]
         return tuple(dict.fromkeys([*lacking, *(name for name in agent.after if name not in self._agents)]))
 
     def parents(self, agent: Step) -> tuple[tuple[str, str], ...]:
-        """Return the agent's parents so far, each with where the edge came from: its prompt or an option."""
-        used = [(name, "prompt") for name in agent.uses if name in self._agents and name != agent.name]
+        """Return the agent's parents so far, each with the source of the edge: its prompt or an option."""
+        used = [
+            (name, "continues" if name == agent.continues else "prompt")
+            for name in agent.uses
+            if name in self._agents and name != agent.name
+        ]
         order = [(name, "after") for name in agent.after if name in self._agents and name not in agent.uses]
         known = {name for name, _ in (*used, *order)}
         each = (agent.each or "").partition(".")[0]
@@ -309,9 +319,14 @@ class Registry:
         return tuple(child for child in self._agents if child in found)
 
     def stale_note(self, name: str, ran: Collection[str]) -> list[str]:
-        """Return a note of the agents in `ran` whose answers are stale now that `name` has changed."""
+        """Return a note of agents in `ran` whose answers are stale after a change of `name`."""
         others = [other for other in self.descendants(name) if other in ran]
         return [f"now stale: {', '.join(others[:5])}" + (" …" if len(others) > 5 else "")] if others else []
+
+
+def resources_of(steps: Iterable[Step]) -> tuple[str, ...]:
+    """Return the resources of MCP servers that steps attach, as `server:name`."""
+    return tuple(dict.fromkeys(name for one in steps for name in one.attach if ":" in name))
 
 
 def steps_in_variables(namespace: Mapping[str, Any]) -> str:
@@ -331,16 +346,16 @@ def _is_of(one: Declared[Any], cell: Cell) -> bool:
 
 
 def _dropped(names: Sequence[str]) -> list[str]:
-    """Return a note of what a cell declares no more."""
+    """Return a note of names that a cell no longer declares."""
     return [f"dropped {', '.join(names)}, which the cell had before"] if names else []
 
 
 def _left_of(
     old: Mapping[str, Declared[Step]], wanted: Iterable[str], table: Mapping[str, Declared[Step]]
 ) -> list[str]:
-    """Return a note of what stays declared of the cell that had declared some of these names together with others.
+    """Return a note of other names declared by the cell that had declared some of these.
 
-    It may be that cell, changed, where a front end names no cells, or a copy of it: only the user knows.
+    That cell may have been edited, in front ends without cell ids, or copied: only the user knows.
     """
     beside = dict.fromkeys(name for one in wanted if one in old for name in old[one].together)
     left = [name for name in beside if name in table and table[name] is old.get(name)]
@@ -350,8 +365,18 @@ def _left_of(
     return [f"{', '.join(left)} {verb} declared, from an earlier cell, and will run too: %agents drop {' '.join(left)}"]
 
 
+def _twins(table: Mapping[str, Declared[Step]], agent: Step) -> list[str]:
+    """Return a note of another agent with the same text, if the front end does not tell which cell was renamed."""
+    if isinstance(agent, Task):
+        return []
+    others = [name for name, one in table.items() if name != agent.name and isinstance(one.value, Agent)]
+    same = [name for name in others if replace(table[name].value, name=agent.name) == agent]
+    told = f"{', '.join(same)} has the same text; if this cell was renamed: %agents drop {' '.join(same)}"
+    return [told] if same else []
+
+
 def _with(table: dict[str, Declared[T]], value: T, cell: Cell) -> tuple[dict[str, Declared[T]], list[str]]:
-    """Return a table with one more value, in the place of what it replaces; and notes on what that was."""
+    """Return a table with one more value in the place of the one it replaces, and notes about that one."""
     old, renamed = table.get(value.name), _earlier_name(table, value.name, cell)
     place = value.name if old is not None else renamed
     made: dict[str, Declared[T]] = {}
@@ -368,7 +393,7 @@ def _with(table: dict[str, Declared[T]], value: T, cell: Cell) -> tuple[dict[str
 
 
 def _earlier_name(table: Mapping[str, Declared[T]], name: str, cell: Cell) -> str | None:
-    """Return the name this cell had declared before; `None` where a loop in it declares several."""
+    """Return the name this cell had declared before; `None` if a loop in it declares several."""
     if cell.id is None:
         return None
     others = [(other, one.cell.execution) for other, one in table.items() if one.cell.id == cell.id]
@@ -387,9 +412,9 @@ def _take_back(table: dict[str, Declared[T]], cell: Cell, kind: str) -> list[str
 
 
 def _check_cycle(table: Mapping[str, Declared[Step]], variables: Collection[str]) -> None:
-    """Raise `Cycle` where declared agents wait for each other.
+    """Raise `Cycle` if declared agents wait for each other.
 
-    A prompt that uses its own agent's name means the variable of that name, where there is one.
+    A prompt that uses its own agent's name means the variable with that name, if there is one.
     """
     names = list(table)
     index = {name: number for number, name in enumerate(names)}

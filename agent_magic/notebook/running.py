@@ -56,12 +56,12 @@ TICK_S = 0.1
 
 
 class Resumed(NamedTuple):
-    """An earlier run that a run goes on from, and what is asked of it.
+    """An earlier run to continue.
 
     Attributes:
-        run: The earlier run, whose answers are reused; see `Plan.run`. `None` where there is none.
-        again: Its agents that run again; `None` is all that did not succeed.
-        leave: Agents whose requests would be rejected as before: they are not asked, nor is what waits for them.
+        run: The earlier run, whose answers are reused; see `Plan.run`. `None` if there is none.
+        again: Agents to run again; `None` means all that did not succeed.
+        leave: Agents whose requests would be rejected again: skipped, with their descendants.
     """
 
     run: Run | None = None
@@ -77,10 +77,10 @@ class Screen(NamedTuple):
     """Where a run is shown.
 
     Attributes:
-        graphic: Whether it shows pictures.
-        asker: Where questions to a person wait; `None` where nobody is there.
-        shown: Called when the run is on it.
-        answer: The agent whose answer is shown in place of the picture; `None` shows the picture.
+        graphic: True if it shows pictures.
+        asker: Holds questions for a person; `None` if no person is there.
+        shown: Called when the run is displayed.
+        answer: The agent whose answer replaces the picture; `None` shows the picture.
     """
 
     graphic: bool
@@ -117,19 +117,19 @@ async def execute(  # noqa: PLR0913 - each by its name
     """Run a plan of the session and show it.
 
     Args:
-        session: Who answers, and what was bought before.
-        plan: What to run.
-        policy: How.
+        session: Provider and ledger.
+        plan: The plan.
+        policy: How to run.
         fresh: Reuse no answer.
         graphic: Show a picture.
-        asks: Whether somebody is there to be asked.
-        resumed: The earlier run that it goes on from.
-        shown: Called when the run is on the screen.
-        answer: The agent whose answer is shown in place of the picture; `None` shows the picture.
+        asks: True if a person can be asked.
+        resumed: The earlier run it continues.
+        shown: Called when the run is displayed.
+        answer: The agent whose answer replaces the picture; `None` shows the picture.
 
     Raises:
         AgentMagicError: Nothing was sent.
-        asyncio.CancelledError: The run was stopped; `session.last` is what became of it.
+        asyncio.CancelledError: The run was stopped; `session.last` is its result.
     """
     session.warm_up.hurry()
     asker = (Desk(plan) if graphic else TerminalAsker()) if asks else None
@@ -147,6 +147,8 @@ async def execute(  # noqa: PLR0913 - each by its name
     if session.deck is not None:
         return await _play(session, session.deck, plan, policy, live, screen)
     driver = live()
+    if told := session.leaving_note():
+        note(told)
     try:
         async with session.shared.client.open():  # without a key this raises before anything is shown
             return await _run(session, driver, screen)
@@ -168,7 +170,7 @@ async def _play(
     live: Callable[[Match], Driver],
     screen: Screen,
 ) -> Run:
-    """Replay what is recorded, at once or in its time, and buy the rest if that is wanted."""
+    """Replay a recording, at once or in its time, and buy the rest on demand."""
     playing = lay(deck, plan, policy, live)
     if isinstance(playing, RunRecord):
         return _show(session, playing, screen)
@@ -182,13 +184,13 @@ async def _play(
 
 
 async def play_forecast(session: Session, run: Run, policy: Policy, *, pace: float, graphic: bool) -> Run:
-    """Show a forecast as if it happened, so many of its seconds in one. It is no run of the session.
+    """Play a forecast at a given pace. It does not become a run of the session.
 
     Args:
-        session: Whose picture it is.
+        session: The session of the picture.
         run: The forecast.
-        policy: What the view says of how it runs.
-        pace: How many forecast seconds go by in one.
+        policy: The displayed policy.
+        pace: Forecast seconds per real second.
         graphic: Show a picture.
     """
     player = Player(run.record, policy, pace=pace)
@@ -200,7 +202,7 @@ async def play_forecast(session: Session, run: Run, policy: Policy, *, pace: flo
 def recording_beside(plan: DeclaredPlan, folder: Path, *, timeout_s: float) -> Cassette | None:
     """Return the first cassette of a folder that records all of this plan; `None` if there is none.
 
-    Readers of a shared notebook have its cassette beside it. The requests tell whether it is the right one.
+    Readers of a shared notebook have its cassette beside it. The requests return True if it is the right one.
     """
     found = [path for ending in (ENDING, TEXT_ENDING) for path in sorted(folder.glob(f"*{ending}"))]
     for path in found[:MOST_FILES]:
@@ -300,19 +302,19 @@ async def _tick(driver: Driver, showing: asyncio.Task[View], status: LiveStatus,
 
 
 MOST_SAID = 200
-"""Larger plans are drawn as groups, which have no room for what one agent says."""
+"""Larger plans are drawn as groups, without room for an agent's text."""
 HEALTH_EVERY_S = 0.5
 LEFT_EVERY_S = 1.0
 """How often the time that is left is estimated, for up to a thousand agents; for more as much later."""
 
 
 class LiveStatus:
-    """What the live view shows beside the run's record, and what its buttons do.
+    """Live data beside the run's record, and actions of the buttons.
 
     Args:
-        driver: What runs.
-        history: How earlier answers went.
-        desk: Where its questions to a person are.
+        driver: The run.
+        history: Earlier answers.
+        desk: Open questions to a person.
 
     Attributes:
         desk: The same.
@@ -327,7 +329,7 @@ class LiveStatus:
         self._left_every_s = LEFT_EVERY_S * max(1.0, len(driver.plan) / 1000)
 
     def said(self) -> dict[int, str]:
-        """Return the end of what each agent writes or its functions print, and what it waits for; of small plans."""
+        """Return the end of each agent's text or prints, and its reason to wait; for small plans."""
         driver = self._driver
         if len(driver.plan) > MOST_SAID:
             return {}
@@ -342,7 +344,7 @@ class LiveStatus:
         return said
 
     def _in_batch(self, batches: Sequence[Waiting]) -> str:
-        """Say since when agents wait for batches, and how many: what a batch has done nobody knows before its end."""
+        """Return how many agents wait for batches, and since when; a batch's progress is unknown before its end."""
         if not batches:
             return "goes with the next batch"
         oldest_s = time.time() - min(one.planned_at for one in batches)
@@ -359,7 +361,8 @@ class LiveStatus:
             self._health_at_s = now_s
             self._health = self._driver.health()
         alerts = tuple(map(str, self._driver.alerts.open))
-        return Around(policy.concurrency, policy.budget_usd, self._driver.paused, self._health, self._left_s, alerts)
+        paused, asked = self._driver.paused, self._driver.asked
+        return Around(policy.concurrency, policy.budget_usd, paused, self._health, self._left_s, alerts, asked)
 
     def arriving(self, agent: int) -> str:
         """Return the text that has arrived of an answer under way."""

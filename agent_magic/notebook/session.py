@@ -1,53 +1,51 @@
-"""The state of a kernel: what is declared, who answers, what ran."""
+"""The state of a kernel: declarations, provider, runs."""
 
 from __future__ import annotations
 
 import atexit
 import os
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from agent_magic.api import Ledger, Plan, Run, simulating
-from agent_magic.api import Session as Shared
-from agent_magic.api.choosing import with_models
+from agent_magic import api, forecast, live, providers, show
 from agent_magic.declare.agent import Agent
+from agent_magic.declare.answers.fields import Taken, answers_of, check_fields, check_items
+from agent_magic.declare.answers.returns import Returns, look_up
 from agent_magic.declare.expansion import check_places, declared_names
-from agent_magic.declare.fields import Taken, answers_of, check_fields, check_items
-from agent_magic.declare.returns import Returns, look_up
+from agent_magic.declare.grouping import asks_for_length, with_length
 from agent_magic.declare.step import is_step
 from agent_magic.declare.task import Task
 from agent_magic.declare.tool import Tools, tools_of
+from agent_magic.declare.units import plural
 from agent_magic.errors import AgentMagicError, DeclarationError, LedgerError, PlanError, UnknownAgent
-from agent_magic.forecast.calibration import Forecasts
-from agent_magic.live.ahead import unbought
-from agent_magic.live.earlier import Earlier
 from agent_magic.notebook.front_end import note
-from agent_magic.notebook.registry import Registry, steps_in_variables
+from agent_magic.notebook.registry import Registry, resources_of, steps_in_variables
 from agent_magic.notebook.warmup import LOADERS, WarmUp
-from agent_magic.providers.anthropic.client import Claude
-from agent_magic.providers.dask.client import DEFAULT_WORKERS, Dask
-from agent_magic.providers.pool import Pool
-from agent_magic.providers.recorded import Deck, Nobody
-from agent_magic.record.cassette.reading import read_cassette
+from agent_magic.record.home import home_of
 from agent_magic.record.ledger.file import OFF, default_path
-from agent_magic.record.ledger.store import MEMORY
-from agent_magic.show.notes import ledger_notes
-from agent_magic.simulator import SimulatorError
 
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from agent_magic.api import Ledger, Plan, Run
+    from agent_magic.api.session import IsApplied
     from agent_magic.declare.context import Context
     from agent_magic.declare.step import Step
     from agent_magic.engine.pacing.routing import Route
     from agent_magic.forecast.advice.advice import Advice
+    from agent_magic.forecast.calibration import Forecasts
     from agent_magic.live.driver import Driver
     from agent_magic.live.mcp import McpServer
     from agent_magic.live.people import Desk
     from agent_magic.notebook.front_end import Cell
     from agent_magic.providers.base import Provider
+    from agent_magic.providers.dask.client import Dask
+    from agent_magic.providers.pool import Pool
+    from agent_magic.providers.recorded import Deck
+    from agent_magic.record.ledger.runs import PastRun
     from agent_magic.show.live import LiveView
     from agent_magic.show.theme import Theme
     from agent_magic.simulator import Simulator
@@ -55,15 +53,16 @@ if TYPE_CHECKING:
 
 
 class Keeping:
-    """Which ledger a session uses.
+    """The choice of a session's ledger.
 
     Attributes:
-        choice: What the user has said: a path, `:memory:`, `off`, or empty for the environment's, or the usual place.
+        choice: The user's choice: a path, `:memory:`, `off`, or empty for the environment's or the default path.
         reuse_simulated: Reuse simulated answers too.
+        home: Home of the runs; see `agent_magic.record.home`.
     """
 
     def __init__(self) -> None:
-        self.choice = ""
+        self.choice, self.home = "", home_of()
         self.reuse_simulated = False
         self._ledger: Ledger | None = None
         self._opened: tuple[str, bool] | None = None
@@ -71,31 +70,34 @@ class Keeping:
 
     @property
     def ledger(self) -> Ledger | None:
-        """The ledger; `None` where the user wants none.
+        """The ledger; `None` if the user wants none.
 
         Raises:
             LedgerError: The named file is not a ledger, or was written by a later version.
         """
         wanted = default_path(self.choice), self.reuse_simulated
         if wanted != self._opened:
-            self.close()
+            if self._ledger is None or not self._ledger.is_in_use:  # a run under way goes on storing its answers there
+                self.close()
             self._ledger = None if wanted[0] == OFF else self._open(wanted[0])
             self._opened = wanted
+        if self._ledger is not None:
+            self._ledger.home = self.home
         return self._ledger
 
     def _open(self, path: str) -> Ledger:
         try:
-            return Ledger(path, reuse_simulated=self.reuse_simulated)
+            return api.Ledger(path, reuse_simulated=self.reuse_simulated)
         except LedgerError as error:
             if not error.unwritable:
                 raise
             self._notes.append(f"{error} What is bought is kept in memory, until this kernel ends.")
-            return Ledger(MEMORY, reuse_simulated=self.reuse_simulated)
+            return api.Ledger(api.MEMORY, reuse_simulated=self.reuse_simulated)
 
     def take_notes(self) -> list[str]:
-        """Return what the user should know of the ledger, once."""
+        """Return messages of the ledger for the user, once."""
         notes, self._notes = self._notes, []
-        return [*notes, *ledger_notes(self._ledger)]
+        return [*notes, *show.ledger_notes(self._ledger)]
 
     def close(self) -> None:
         """Close the file. It is opened again when it is needed."""
@@ -113,17 +115,17 @@ MOST_LOOKED_AT = 10
 MOST_VIEWS = 8
 """Views of finished runs that stay alive."""
 PINNED = "AGENT_MAGIC_CASSETTE"
-"""The variable of the environment that names a cassette which answers, whatever a notebook says it connects to."""
+"""The environment variable with a cassette that replaces any provider a notebook connects to."""
 
 
 class Linted(NamedTuple):
-    """What was found in a plan that has not run.
+    """Advice on a plan that has not run.
 
     Attributes:
         run: The plan's estimate as a run.
-        advice: What was found.
-        last: The last run then; `None` before the first.
-        advised: How often the advice for that had been asked for.
+        advice: The advice.
+        last: The last run at that time, if any.
+        advised: Number of times its advice had been asked for.
     """
 
     run: Run
@@ -137,25 +139,27 @@ class Linted(NamedTuple):
 
 
 class Session:
-    """What one kernel knows.
+    """The state of one kernel.
 
     Attributes:
-        warm_up: Loads what a run needs, once something is declared.
-        shared: What its runs share: who answers, rate limits, slots, prices, the ledger.
-        runs: The runs that are over, oldest first, `MOST_RUNS` at most.
-        keeping: Where what is bought is kept.
-        forecasts: What was forecast, and the runs that came after.
-        last: The last run, one that was cut too; `None` before the first.
-        pilot: The last run of `%agents plan --pilot`, which the next run of its plan takes over.
-        just_shown: What the cell has shown already, so that it need not be shown as its value too.
-        running: The runs under way, one in a cell and one in the background at most.
-        desks: Where the questions of runs under way wait for a person.
-        background: The task of a run in the background, or `None`.
-        theme: The colours of pictures, as the page that showed the last run has them.
-        servers: The servers of tools that run, by name.
-        workers: The workers that make the requests; `None` where the kernel does.
-        applied: What was applied, the last one last: what its words are when it is taken back, and what does that.
-        linted: What `%agents lint` found last for each plan, the last one last.
+        warm_up: Loads the modules of a run, after the first declaration.
+        runs: Finished runs, oldest first, at most `MOST_RUNS`.
+        is_applied: Returns True if the declarations have a change of a run's advice.
+        keeping: The choice of the ledger.
+        last: The last run, even if stopped; `None` before the first.
+        pilot: The last run of `%agents plan --pilot`, which the next run of its plan reuses.
+        just_shown: Values the cell has shown, so that they are not displayed again as its result.
+        running: Runs under way, at most one in a cell and one in the background.
+        desks: Open questions of runs under way.
+        background: The task of a background run, if any.
+        theme: Colours of pictures, from the page of the last run.
+        servers: Running servers of tools, by name.
+        deleted: Ids of deleted cells, as reported by the front end.
+        left_simulator: True after leaving the mock server, until the user is told.
+        workers: Workers that make the requests; `None` if the kernel does.
+        applied: Applied changes, latest last: the words and function of undoing each.
+        linted: Latest result of `%agents lint` per plan, newest last.
+        planned: Likely run of the plan that was last asked what-ifs; `None` after a run.
     """
 
     def __init__(self) -> None:
@@ -169,8 +173,7 @@ class Session:
         self._pinned: Deck | None = None
         self.runs: list[Run] = []
         self.keeping = Keeping()
-        self.shared = Shared(client=Claude(), ledger=lambda: self.keeping.ledger, prices={}, tell=note)
-        self.forecasts = Forecasts()
+        self.is_applied: IsApplied = lambda _run, _change: False
         self.last: Run | None = None
         self.pilot: Run | None = None
         self.running: list[Driver] = []
@@ -179,9 +182,26 @@ class Session:
         self.just_shown: object = None
         self.theme: Theme = "auto"
         self.servers: dict[str, McpServer] = {}
+        self.left_simulator = False
+        self._whom = ""
+        self.deleted: set[str] = set()
         self.applied: list[tuple[str, list[Callable[[], None]]]] = []
         self.linted: list[Linted] = []
+        self.planned: Run | None = None
         self._views: list[LiveView] = []
+
+    @cached_property
+    def shared(self) -> api.Session:
+        """What its runs share: who answers, rate limits, slots, prices, the ledger."""
+        shared = api.Session(client=api.Claude(), ledger=lambda: self.keeping.ledger, prices={}, tell=note)
+        shared.listeners.append(self.say_whom)
+        shared.is_applied = lambda run, change: self.is_applied(run, change)  # noqa: PLW0108 - the magics set it later
+        return shared
+
+    @cached_property
+    def forecasts(self) -> Forecasts:
+        """Forecasts, and later runs."""
+        return forecast.Forecasts()
 
     def registry(self, plan: str = DEFAULT_PLAN) -> Registry:
         """Return the declared agents of a plan."""
@@ -189,6 +209,37 @@ class Session:
             common = None if plan == DEFAULT_PLAN else self.registry()
             self._registries[plan] = Registry(plan, common)
         return self._registries[plan]
+
+    def leftovers(self, plan: str = DEFAULT_PLAN) -> tuple[str, ...]:
+        """Return the agents and contexts of a plan whose cells are deleted."""
+        return self.registry(plan).of_cells(self.deleted)
+
+    def leftover_words(self, name: str) -> str:
+        """Return how to remove an agent left over from another cell; empty if none has that name."""
+        homes = [one for one in self._registries.values() if name in one]
+        if not homes:
+            return ""
+        where = "" if homes[0].name == DEFAULT_PLAN else f" --plan {homes[0].name}"
+        drop = f"%agents drop {name}{where}"
+        if name in self.leftovers(homes[0].name):
+            return f" {name!r} is left over: its cell is deleted. {drop} removes it."
+        return f" If {name!r} is left over from a cell that was deleted or renamed, {drop} removes it."
+
+    def runs_old_text(self, names: Iterable[str], plan: str) -> list[str]:
+        """Return a note if a run under way has steps with these names and keeps their earlier text."""
+        known = [{*one.plan.index, *one.plan.groups} for one in self.running if one.plan.name == plan]
+        found = [name for name in names if any(name in one for one in known)]
+        return [f"the run under way keeps the old {', '.join(found)}; the next run takes this"] if found else []
+
+    @property
+    def restarted(self) -> str:
+        """What a user should know whose kernel is new: an earlier one ran this notebook; otherwise empty."""
+        if any(map(len, self._registries.values())) or self.last is not None or self.before is None:
+            return ""
+        return (
+            " What cells declared went with the kernel before: run them again. What was bought is kept, "
+            "%agents runs lists it."
+        )
 
     @property
     def ran(self) -> list[str]:
@@ -215,6 +266,16 @@ class Session:
         return found
 
     @property
+    def contents(self) -> str:
+        """A short description of the session: provider, declarations, runs."""
+        agents = sum(map(len, self._registries.values()))
+        contexts = sum(len(one.contexts) for one in self._registries.values())
+        counts = ((agents, "agent"), (contexts, "context"), (len(self.runs), "run"))
+        told = [plural(number, word) for number, word in counts if number]
+        told += [f"{plural(len(self.running), 'run')} under way"] if self.running else []
+        return show.listed([f"the connection to {self.connection}", *told, "the ledger", "the settings"])
+
+    @property
     def plans(self) -> tuple[str, ...]:
         """The plans that have agents."""
         return tuple(name for name, registry in self._registries.items() if len(registry))
@@ -229,30 +290,30 @@ class Session:
         on_cycle: Any = "error",
         on_missing: Any = "error",
     ) -> Plan:
-        """Freeze what is declared.
+        """Freeze the declarations as a plan.
 
         Args:
-            namespace: The notebook's variables. Only those that prompts use are read.
-            name: The plan; where no cell declares one of that name, a variable that holds a `Plan`.
-            agents: Only these and their ancestors; empty takes all.
-            defaults: Options of agents that leave them open.
+            namespace: The notebook's variables. Only those used by prompts are read.
+            name: The plan; if no cell declares it, a variable that holds a `Plan`.
+            agents: Only these and their ancestors; empty for all.
+            defaults: Default options of agents.
             on_cycle: See `Plan`.
             on_missing: See `Plan`.
 
         Raises:
-            PlanError: Nothing is declared, or the plan is wrong.
+            PlanError: Nothing is declared, or the plan is invalid.
         """
         registry = self.registry(name)
         held = namespace.get(name)
-        if not len(registry) and isinstance(held, Plan):
+        if not len(registry) and isinstance(held, api.Plan):
             plan = replace(held, agents=[one.with_defaults(**defaults) for one in held.agents], name=name)
             plan = plan.select(list(agents) or plan.names)
-            return with_models(plan, self.shared, None if self.deck is None else self.deck.models)
+            return api.with_models(plan, self.shared, None if self.deck is None else self.deck.models)
         if not len(registry):
-            others = f" Declared are agents of: {', '.join(self.plans)}." if self.plans else ""
+            others = f" Agents are declared in: {', '.join(self.plans)}." if self.plans else ""
             raise PlanError(
-                f"No agents are declared yet in {name!r}. Write a cell that starts with %%agent NAME.{others}"
-                f"{steps_in_variables(namespace)}"
+                f"No agents are declared yet in {name!r}. Write a cell that starts with %%agent NAME."
+                f"{self.restarted}{others}{steps_in_variables(namespace)}"
             )
         registry.adopt(namespace)
         declared = tuple(
@@ -262,21 +323,21 @@ class Session:
         if wanted:
             declared = _with_ancestors(declared, wanted)
         self._check_contexts(declared, registry, namespace)
-        values = registry.values(namespace)
-        for title, inner in [(key, one) for key, one in values.items() if isinstance(one, Plan)]:
+        values = registry.values(namespace) | self.resources(resources_of(declared), namespace)
+        for title, inner in [(key, one) for key, one in values.items() if isinstance(one, api.Plan)]:
             steps = [one.with_defaults(**defaults) for one in inner.agents]
-            values[title] = Plan(steps, inner.values, name=inner.name)
+            values[title] = api.Plan(steps, inner.values, name=inner.name)
         options: Any = {"on_cycle": on_cycle, "on_missing": on_missing}
-        plan = Plan(declared, values, name=name, contexts=registry.contexts, **options)
-        return with_models(plan, self.shared, None if self.deck is None else self.deck.models)
+        plan = api.Plan(declared, values, name=name, contexts=registry.contexts, **options)
+        return api.with_models(plan, self.shared, None if self.deck is None else self.deck.models)
 
     def look_up(
         self, namespace: Mapping[str, Any], agent: str, returns: str | None, check: str | None
     ) -> dict[str, Any]:
-        """Return what `--returns` and `--check` of an agent mean. A recording that answers needs no class.
+        """Return the values of an agent's `--returns` and `--check`. A recording needs no class.
 
         Raises:
-            DeclarationError: They are not defined, or not what they should be, and no recording knows them.
+            DeclarationError: They are undefined or invalid, and no recording knows them.
         """
         try:
             return look_up(agent, returns, check, namespace)
@@ -304,11 +365,11 @@ class Session:
             return found
 
     def check_fields(self, steps: Sequence[Step], registry: Registry, namespace: Mapping[str, Any]) -> None:
-        """Raise for what steps that are declared now take of answers whose type is known and has no such field.
+        """Raise for fields that declared steps use of answers whose known type lacks them.
 
         Raises:
             UndefinedField: There is no such field.
-            PlanError: It is declared for each of what is no list.
+            PlanError: A step is declared for each item of a value that is no list.
         """
         declared = {one.name: one for one in (*registry.agents, *steps)}
         for step in steps:
@@ -333,7 +394,7 @@ class Session:
                     check_items(step, base, found.returns, path)
 
     def _typed(self, agent: Step, namespace: Mapping[str, Any]) -> Step:
-        """Look up again what the agent's cell names: a class or a function that was run again since then counts."""
+        """Resolve the names in an agent's cell again, since classes and functions may have been redefined."""
         if isinstance(agent, Task):
             return agent
         written = [(one and one.written) or None for one in (agent.returns, agent.check)]
@@ -344,13 +405,13 @@ class Session:
 
     def _expected(self, step: Step) -> Step:
         """Return a step that puts items together as many as fit with what earlier answers for one of them took."""
-        if not isinstance(step, Agent) or step.group != "auto" or step.expect_out is not None:
+        if not isinstance(step, Agent) or not asks_for_length(step):
             return step
         lengths = [one.output_tokens for one in self.shared.history.of_kin(f"{step.name}_0") if one.output_tokens]
-        return replace(step, expect_out=max(lengths)) if lengths else step
+        return with_length(step, max(lengths)) if lengths else step
 
     def _check_contexts(self, agents: Iterable[Step], registry: Registry, namespace: Mapping[str, Any]) -> None:
-        """Raise where an agent shares a context that was declared for another plan only."""
+        """Raise if an agent shares a context that was declared for another plan only."""
         own = {one.name for one in registry.contexts}
         homes = {one.name: plan for plan, other in self._registries.items() for one in other.contexts}
         for agent in agents:
@@ -361,6 +422,29 @@ class Session:
                     f"{homes[name]!r}. Declare it for this one too: %%context {name} --plan {registry.name}"
                 )
 
+    def resources(self, names: Iterable[str], namespace: Mapping[str, Any]) -> dict[str, Any]:
+        """Read resources of MCP servers, by `server:name`. What a plan has of them stays as it is now.
+
+        Raises:
+            DeclarationError: No such server runs, or it has no such resource.
+            AgentMagicError: A server does not answer.
+        """
+        return {name: self.server_of(name, namespace).resource(name.partition(":")[2]) for name in names}
+
+    def server_of(self, name: str, namespace: Mapping[str, Any]) -> McpServer:
+        """Return the server of `server:name`: one of `%agents mcp`, or a variable.
+
+        Raises:
+            DeclarationError: No such server runs.
+        """
+        server = name.partition(":")[0]
+        found: Any = self.servers.get(server, namespace.get(server))
+        if not hasattr(found, "resource"):
+            known = f"These run: {', '.join(self.servers)}. " if self.servers else ""
+            hint = f"{known}Start it: %agents mcp {server} COMMAND, or URL."
+            raise DeclarationError(f"No MCP server {server!r} runs, which {name!r} names.", hint=hint)
+        return found
+
     def add_server(self, server: McpServer) -> None:
         """Take a server of tools, in place of one of the same name, which ends."""
         if (old := self.servers.pop(server.name, None)) is not None:
@@ -368,31 +452,31 @@ class Session:
         self.servers[server.name] = server
 
     def connect_simulator(self, **options: Any) -> str:
-        """Start the mock server, where there are processes in its own, and connect to it. Returns its URL."""
+        """Start the mock server, in its own process if possible, and connect to it. Return its URL."""
         if os.environ.get(PINNED):
             return self.connection  # the recording answers, whatever the notebook was run with
         try:
-            simulator = simulating.start(**options)
-        except (SimulatorError, OSError) as error:
+            simulator = api.start_simulator(**options)
+        except (api.SimulatorError, OSError) as error:
             raise AgentMagicError(f"The mock server did not start: {error}") from None
         self.disconnect()
-        self._simulator = simulator
+        self._simulator, self.left_simulator, self._whom = simulator, False, ""
         atexit.register(self._simulator.stop)
         # The same under each address it may have, but for its own script.
         slips = f", slips {options['slips']}" if options.get("slips") else ""
         name = None if options.get("script") else f"simulator, seed {options.get('seed', 0)}{slips}"
-        client = Claude(base_url=self._simulator.url, api_key=NO_KEY, endpoint=name, own_models=False)
+        client = api.Claude(base_url=self._simulator.url, api_key=NO_KEY, endpoint=name, own_models=False)
         self.shared.connect(client, time_factor=simulator.time_factor)
         return self._simulator.url
 
     def connect(self, client: Provider, *, name: str = "", weight: float = 1.0, route: Route | None = None) -> None:
-        """Connect to another provider; with a name, beside those that were connected with one.
+        """Connect to another provider; with a name, beside other named ones.
 
         Args:
             client: The provider.
             name: Its name among several.
-            weight: How much it is to get compared with the others.
-            route: How requests are shared out; `None` leaves that as it is.
+            weight: Its share compared with the others.
+            route: How requests are distributed; `None` for no change.
         """
         pool = self._pool if name else None
         if name:
@@ -400,23 +484,23 @@ class Session:
             if pool is not None:
                 members, weights = pool.members | members, pool.endpoints.weights | weights
                 route = route or pool.endpoints.route
-            pool = Pool(members, weights=weights, route=route or "least loaded")
+            pool = providers.Pool(members, weights=weights, route=route or "least loaded")
         self.disconnect()
-        self._pool, self.workers = pool, client if pool is None and isinstance(client, Dask) else None
+        self._pool, self.workers = pool, client if pool is None and isinstance(client, providers.Dask) else None
         self.shared.connect(client if pool is None else pool)
 
     def connect_dask(self, address: str | None, workers: int | None) -> None:
-        """Have whoever answers now asked by Dask workers.
+        """Have the provider now asked by Dask workers.
 
         Raises:
             AgentMagicError: Dask is not installed, the cluster cannot be reached, or another process cannot ask them.
         """
         client = self.shared.client if self.workers is None else self.workers.client
-        if not isinstance(client, Claude):
+        if not isinstance(client, api.Claude):
             raise AgentMagicError("Workers ask the Messages API. Connect to it first: %agents connect api")
         if address is not None and workers is not None:
             raise AgentMagicError("--workers starts workers here. A cluster with an address has its own.")
-        dask = Dask(address, client=client, workers=DEFAULT_WORKERS if workers is None else workers)
+        dask = providers.Dask(address, client=client, workers=workers)
         dask.start()
         self._leave_workers()
         self.workers = self._started = dask
@@ -429,19 +513,19 @@ class Session:
 
     @property
     def deck(self) -> Deck | None:
-        """The cassette that answers: the one that was inserted, or the one that the environment names."""
+        """The cassette that answers: the inserted one, or the environment's."""
         name = os.environ.get(PINNED)
         if self._deck is None and self._pinned is None and name:
-            self._pinned = Deck(read_cassette(Path(name)))
+            self._pinned = providers.Deck(api.read_cassette(Path(name)))
         return self._deck or self._pinned
 
     def insert(self, deck: Deck) -> None:
-        """Connect to a cassette. With `fill`, the current provider answers what is not in it."""
+        """Connect to a cassette. With `fill`, the current provider answers missing requests."""
         if not deck.fill:
             self.disconnect()
-            self.shared.connect(Nobody())
-        elif isinstance(self.shared.client, Nobody):
-            self.shared.connect(Claude())
+            self.shared.connect(providers.Nobody())
+        elif isinstance(self.shared.client, providers.Nobody):
+            self.shared.connect(api.Claude())
         self._deck = deck
 
     def disconnect(self) -> None:
@@ -449,24 +533,48 @@ class Session:
         if self._simulator is not None:
             atexit.unregister(self._simulator.stop)
             self._simulator.stop()
-            self._simulator = None
+            self._simulator, self.left_simulator = None, True
         self._leave_workers()
-        self.shared.connect(Claude())
+        self.shared.connect(api.Claude())
         self._deck = self._pool = None
+
+    def leaving_note(self) -> str:
+        """Return, once, that a run costs money after a simulated one, of an earlier kernel too; otherwise empty."""
+        left, self.left_simulator = self.left_simulator and self.spends, self.left_simulator and not self.spends
+        if left:
+            return f"the mock server is disconnected: {self.connection} answers now, which costs money"
+        if not self.spends or self.last is not None or (before := self.before) is None or not before.simulated:
+            return ""
+        return f"the last run of this notebook was simulated: {self.connection} answers now, which costs money"
+
+    @property
+    def before(self) -> PastRun | None:
+        """The newest run of this notebook in the ledger, of an earlier kernel where this one has run nothing."""
+        return None if self.keeping.ledger is None else self.keeping.ledger.newest()
+
+    def say_whom(self, asked: api.Session) -> None:
+        """Tell, once for each provider, that a run of the Python API leaves the mock server of this notebook."""
+        who = asked.client.endpoint
+        if self.simulates and asked is not self.shared and who != self._whom:
+            self._whom = who
+            note(
+                f"{who} is asked, which costs money: %agents connect simulator holds for %agents run, not for runs of "
+                "the Python API. Give those session=run.session, or run a plan in a variable: %agents run --plan NAME."
+            )
 
     @property
     def simulates(self) -> bool:
-        """Whether the mock server answers."""
+        """True if the mock server answers."""
         return self._simulator is not None and self._deck is None
 
     @property
     def spends(self) -> bool:
-        """Whether answers cost money: those of the mock server and of a cassette do not."""
+        """True if answers cost money: those of the mock server and of a cassette do not."""
         return self._simulator is None and (self.deck is None or self.deck.fill)
 
     @property
     def connection(self) -> str:
-        """Who answers, as a message names it."""
+        """The provider, as a message names it."""
         if self.deck is not None:
             return f"{self.deck.cassette.name}, recorded {self.deck.cassette.recorded_words}"
         who = self.shared.client.endpoint
@@ -501,37 +609,37 @@ class Session:
             known = name in plan.index or name in plan.groups
             if known and any(results[number].attempts for number in plan.numbers([name])):
                 history, prices = self.shared.history, driver.prices
-                return Run(driver.record, driver, history=history, prices=prices, session=self.shared)
+                return api.Run(driver.record, driver, history=history, prices=prices, session=self.shared)
         return self.last_run()
 
     def take_lint(self, run: Run, advice: Advice) -> None:
-        """Keep what was found for a plan, so that `%agents apply` knows what its numbers and findings mean.
+        """Store the advice on a plan, for the numbers and findings of `%agents apply`.
 
         Args:
             run: The plan's estimate as a run.
-            advice: What was found.
+            advice: The advice.
         """
         others = [one for one in self.linted if one.run.plan.name != run.plan.name]
         self.linted = [*others, Linted(run, advice, self.last, 0 if self.last is None else self.last.advised)]
 
     def settle(self, run: Run) -> None:
         """Record a run that is over, or was stopped."""
-        self.last = run
+        self.last, self.planned = run, None
         self.runs = [*self.runs[1 - MOST_RUNS :], run]
         self.shared.settle(run.record)
         self.forecasts.ran(run.record)
         self.running = [driver for driver in self.running if driver.record is not run.record]
 
     def stale(self, plan: Plan) -> list[str]:
-        """Return the agents and groups of a plan whose newest answer no longer fits: they would be asked again."""
+        """Return the agents and groups of a plan whose newest answer is stale: they would be asked again."""
         asked: dict[str, bool] = {}
         for run in self.runs[: -1 - MOST_LOOKED_AT : -1]:
             done = {one.name for one in run.record.results if one.status == "succeeded"} - asked.keys()
             if run.plan.name != plan.name or not done & plan.index.keys():
                 continue
             origin = run.record.origin
-            earlier = Earlier(run.record, origin, plan=plan)
-            again = {plan.names[one] for one in unbought(plan, origin, None, earlier, fresh=False, timeout_s=1.0)}
+            earlier = live.Earlier(run.record, origin, plan=plan)
+            again = {plan.names[one] for one in live.unbought(plan, origin, None, earlier, fresh=False, timeout_s=1.0)}
             asked.update({name: name in again for name in done & plan.index.keys()})
         names = zip(plan.names, declared_names(plan), strict=True)
         return list(dict.fromkeys(shown for name, shown in names if asked.get(name)))
@@ -560,6 +668,11 @@ class Session:
         repeated = last is not None and last.plan.name == plan.name and last.record.simulated and last.ok
         return self.simulates and not self.keeping.reuse_simulated and repeated
 
+    def prepare(self) -> None:
+        """Start loading the modules of a run, in the background."""
+        _ = self.shared  # made here: the thread and a cell would each make one
+        self.warm_up.start()
+
     def _warm_provider(self) -> None:
         self.shared.client.warm_up()
 
@@ -570,6 +683,8 @@ class Session:
         self.disconnect()
         for server in self.servers.values():
             server.close()
+        if self.say_whom in self.shared.listeners:  # it may be closed twice
+            self.shared.listeners.remove(self.say_whom)
         self.keeping.close()
         for view in self._views:
             view.close()

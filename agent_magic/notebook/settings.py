@@ -14,6 +14,7 @@ from traitlets.config import Configurable
 
 from agent_magic.declare.agent import DEFAULT_MAX_TOKENS, DEFAULT_MODEL, DEFAULT_TIMEOUT_S
 from agent_magic.declare.plan import PLAN_WORDS
+from agent_magic.declare.units import duration
 from agent_magic.engine.policy import POLICY_WORDS, Policy
 
 if TYPE_CHECKING:
@@ -40,10 +41,6 @@ def _cap(kind: Any, help_: str, field: str, unit: str = "N") -> Any:
 def _choice(default: str, help_: str, field: str) -> Any:
     """Return a trait of a policy's field that is one of a few words."""
     return _setting(Enum(POLICY_WORDS[field], default, help=help_), field=field, unit="WORD")
-
-
-UNITS_S = {"s": 1, "m": 60, "h": 3600}
-"""The letters that may stand behind a time on a line of options."""
 
 
 class Settings(Configurable):
@@ -78,7 +75,7 @@ class Settings(Configurable):
     budget = _cap(Float, "The most dollars of a run; the cap cannot be crossed.", "budget_usd", "USD")
     budget_tokens = _cap(Int, "The most tokens of a run, input and output together.", "budget_tokens")
     degrade = _setting(
-        Unicode("", help="What requests give up that the budget or --deadline has no room for: effort,model."),
+        Unicode("", help="What a request gives up when the budget or --deadline is short: effort,model."),
         field="degrade",
         unit="WORDS",
     )
@@ -88,7 +85,10 @@ class Settings(Configurable):
     )
     shared = _choice("on", "Divide rate limits with other kernels on this ledger and key: on or off.", "shared")
     batch = _choice("off", "Send batches: half the price, within hours. auto: as far as --deadline allows.", "batch")
-    batch_fallback = _choice("batch", "Ask what a batch did not answer in the next batch, or live.", "batch_fallback")
+    batch_fallback = _choice(
+        "batch", "Where to send what a batch left unanswered: the next batch, or live.", "batch_fallback"
+    )
+    identical = _choice("once", "Identical requests of a run: once shares one answer, each buys each.", "identical")
     seed = _cap(Int, "Makes the jitter of backoff repeatable.", "seed")
     cache = _choice("auto", "Cache contexts that agents share: auto (where it pays), on or off.", "cache")
     cache_ttl = _choice("auto", "How long a cached context lives: auto, 5m or 1h.", "cache_ttl")
@@ -103,7 +103,9 @@ class Settings(Configurable):
     confirm_agents = _setting(Int(100, min=0, help="Ask before a run of more agents than this. 0: never."))
     confirm_usd = _setting(Float(5.0, min=0.0, help="Ask before a run expected to cost more dollars. 0: never."))
     ledger = _setting(
-        Unicode("", help="The file that keeps every answer; :memory: for this session only; off for none.")
+        Unicode(
+            "", help="The file that keeps every answer. :memory: keeps them for this session, off does not keep them."
+        )
     )
     reuse_simulated = _setting(
         Bool(
@@ -113,7 +115,7 @@ class Settings(Configurable):
     )
 
     def policy(self, given: Namespace) -> Policy:
-        """Return the policy of the options, with these defaults where an option is missing."""
+        """Return the policy of the options, with these defaults for missing ones."""
         options: dict[str, Any] = {}
         for option in run_options():
             said = getattr(given, option.name, None)
@@ -128,9 +130,9 @@ class RunOption:
     Attributes:
         name: Its name as an attribute of the parsed line, and as a trait.
         field: The field of `Policy`.
-        kind: Reads its value.
-        unit: Stands for the value in help.
-        help: What it does.
+        kind: Parses its value.
+        unit: Name of the value in help.
+        help: Its effect.
     """
 
     name: str
@@ -157,34 +159,6 @@ def _run_option(name: str, trait: TraitType[Any, Any]) -> RunOption:
     kind = duration if trait.metadata["unit"] == "S" else kind
     tags, said = trait.metadata, str(trait.help).removesuffix(" 0 is none.")
     return RunOption(name, tags["field"], kind, tags["unit"], said)
-
-
-def duration(text: str) -> float:
-    """Read seconds: `90`, `90s`, `30m`, `8h`.
-
-    Raises:
-        ValueError: It is none.
-    """
-    unit = text[-1:] if text[-1:] in UNITS_S else ""
-    return float(text.removesuffix(unit)) * UNITS_S.get(unit, 1)
-
-
-def group(text: str) -> str | int:
-    """Read how many items are asked for at once: a number, or `auto`.
-
-    Raises:
-        ValueError: It is neither.
-    """
-    return text if text == "auto" else int(text)
-
-
-def hedge(text: str) -> str | float:
-    """Read when a request is overdue: seconds, or a share of answers, `p95`.
-
-    Raises:
-        ValueError: It is neither.
-    """
-    return text if text.startswith("p") else duration(text)
 
 
 def add_policy(parser: Parser, *, without: Container[str] = ()) -> None:

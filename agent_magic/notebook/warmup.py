@@ -1,16 +1,15 @@
-"""Loads what a run needs while the user is still writing prompts.
+"""Loads the modules of a run while the user is still writing prompts.
 
 A fresh kernel needs one to three seconds before it can send a request: the SDK imports three thousand modules,
 Graphviz's WebAssembly is compiled, prices and widgets are read. All of it can be done beside the user's cells.
 
 * One thread, in order of need. Two importing threads would only take turns at the interpreter's lock.
-* Between any two modules the thread sleeps for an instant, which gives the lock away. A cell that computes gets it back
-  for the interpreter's whole switch interval, so it keeps nine tenths of the processor; a timer of the loop is late by
-  the rest of one module, about a millisecond. When a run waits for the modules (`hurry`), nothing sleeps any more.
-* Full garbage collections are put off until the end. With three thousand modules each takes a tenth of a second under
-  the lock, and importing them would set off several.
-* The thread has the usual priority. A thread of low priority that the system does not schedule would keep the lock
-  while it waits, and hold up everybody.
+* Between any two modules the thread sleeps for an instant, which releases the lock. A computing cell then keeps it for
+  the interpreter's whole switch interval, so it has nine tenths of the processor; a timer of the loop is late by the
+  rest of one module, about a millisecond. When a run waits for the modules (`hurry`), nothing sleeps any more.
+* Full garbage collections are postponed. With three thousand modules each takes a tenth of a second under the lock, and
+  importing them would trigger several.
+* The thread has normal priority. A low-priority thread that is not scheduled would keep the lock and block all others.
 """
 
 from __future__ import annotations
@@ -23,10 +22,9 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
+from agent_magic import api, show
 from agent_magic.declare.agent import DEFAULT_MODEL
 from agent_magic.machine import in_browser
-from agent_magic.record.prices import Prices
-from agent_magic.show.graph import layout
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
@@ -35,11 +33,11 @@ NAP_S = 0.0001
 NEVER = 1_000_000_000
 """A threshold that no count of collections reaches."""
 EXPECTED = (ImportError, OSError, RuntimeError, ValueError)
-"""What a broken installation raises. The next import raises it again, where the user sees it."""
+"""Errors of a broken installation. The next import raises them again, where the user sees them."""
 
 
 def _prices() -> None:
-    Prices().tariff_of(DEFAULT_MODEL)
+    api.Prices().tariff_of(DEFAULT_MODEL)
 
 
 def _widgets() -> None:
@@ -47,11 +45,15 @@ def _widgets() -> None:
     importlib.import_module("anywidget")
 
 
+def _layout() -> None:
+    show.warm_layout()
+
+
 def _frames() -> None:
     importlib.import_module("pandas")
 
 
-LOADERS: Sequence[Callable[[], object]] = (_prices, _widgets, layout.warm, _frames)
+LOADERS: Sequence[Callable[[], object]] = (_prices, _widgets, _layout, _frames)
 """What every run needs, behind what its provider does."""
 
 
@@ -68,13 +70,13 @@ class WarmUp:
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Begin. Idempotent. A browser's Python has no threads: there the first run loads what it needs."""
+        """Start loading. Idempotent. In a browser's Python, without threads, the first run loads what it needs."""
         if self._thread is None and not in_browser():
             self._thread = threading.Thread(target=self._run, name="agent_magic warm-up", daemon=True)
             self._thread.start()
 
     def hurry(self) -> None:
-        """Load without breaks from now on: somebody waits."""
+        """Load without breaks from now on, since a run waits."""
         self._nap_s = 0.0
 
     def find_spec(self, *_: object) -> None:

@@ -1,12 +1,46 @@
-"""Whoever answers: the seam (`base`), the Messages API (`anthropic`), and recordings (`recorded`).
+"""Providers: the interface (`base`), the APIs of vendors (`anthropic`, `chat`), and recordings (`recorded`).
 
-All vendor knowledge lives behind the seam. What a provider of your own needs is here; `docs/providers.md` shows one.
+All vendor knowledge lives behind the interface. This module has what a custom provider needs; `docs/providers.md` shows
+one.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from agent_magic.doors import door
 from agent_magic.engine.admission.key import Key
 from agent_magic.engine.pacing.limits import Reading
-from agent_magic.providers.base import Provider, Stream
+from agent_magic.providers.base import Capabilities, Provider, Stream
 from agent_magic.record.answer import Answer, Usage
 from agent_magic.record.request import Request
 
-__all__ = ["Answer", "Key", "Provider", "Reading", "Request", "Stream", "Usage"]
+if TYPE_CHECKING:
+    from agent_magic.providers.dask.client import Dask
+    from agent_magic.providers.pool import Pool
+    from agent_magic.providers.recorded import Deck, Nobody
+
+__all__ = [
+    "Answer",
+    "Capabilities",
+    "Dask",
+    "Deck",
+    "Key",
+    "Nobody",
+    "Pool",
+    "Provider",
+    "Reading",
+    "Request",
+    "Stream",
+    "Usage",
+]
+
+__getattr__ = door(
+    __name__,
+    {
+        "Dask": "agent_magic.providers.dask.client",
+        "Deck": "agent_magic.providers.recorded",
+        "Nobody": "agent_magic.providers.recorded",
+        "Pool": "agent_magic.providers.pool",
+    },
+)

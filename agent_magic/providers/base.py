@@ -1,9 +1,8 @@
-"""The seam to whoever answers.
+"""The interface of providers.
 
-A run needs seven things of a provider, and `Provider` states all of them: connections for a while, one streamed
-request, a count of tokens, a name for its address, whether it has accepted the credentials, and what it knows of its
-models. Everything but `endpoint` and `send` has a default, so a provider of your own inherits from `Provider` and
-writes those two.
+A run needs seven things of a provider, which `Provider` lists: temporary connections, one streamed request, a count of
+tokens, a name for its address, whether it has accepted the credentials, and facts about its models. All but `endpoint`
+and `send` have defaults, so a custom provider inherits from `Provider` and writes those two.
 
 ```
 open ── send(request, stream) ── stream.replied(status, readings)     the response has begun, an error too
@@ -12,21 +11,24 @@ open ── send(request, stream) ── stream.replied(status, readings)     th
                                  return Answer                        or raise a CallError
 ```
 
-Numbers cross this seam, never headers: a provider reads its own headers into a `Reading` for each limit it tells. A
-provider does not retry, wait or price; it raises one of the `CallError`s, whose class says what the engine does next.
+Numbers cross this interface, never headers: a provider parses its headers into a `Reading` per limit. A provider does
+not retry, wait or price; it raises a `CallError`, whose class decides what the engine does next.
 """
 
 from __future__ import annotations
 
 from contextlib import nullcontext
+from dataclasses import dataclass, fields, replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from agent_magic.declare.serialization import sendable
+from agent_magic.declare.values import sendable
 from agent_magic.engine.pacing.limits import NO_READINGS
+from agent_magic.record.answer import estimated_tokens, utf8_length
 from agent_magic.record.terms import ModelFacts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from contextlib import AbstractAsyncContextManager
 
     from agent_magic.declare.content import TokenRule
@@ -35,7 +37,50 @@ if TYPE_CHECKING:
     from agent_magic.engine.pacing.routing import Endpoints
     from agent_magic.providers.batches import Batches
     from agent_magic.record.answer import Answer, Usage
+    from agent_magic.record.prices import TokenPrice
     from agent_magic.record.request import Request
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Capabilities:
+    """Features of a provider besides text: `Capabilities(tools=True, images=True)`.
+
+    All are off by default. Every provider sends text: context, system prompt, prompt and messages. An agent that needs
+    a missing feature is refused before anything is sent.
+
+    Attributes:
+        tools: Functions the model may call (`--tools`).
+        server_tools: Tools run by the provider, such as `web_search`.
+        images: Pictures (`--attach`, or in a prompt).
+        documents: PDFs and texts as documents.
+        citations: Citations of documents (`--cite`).
+        effort: How hard the model should think (`--effort`).
+        sampling: Sampling options (`--temperature`, `--top-p`, `--top-k`).
+        stop: Stop texts (`--stop`).
+        extra: Fields of an API unknown to agent_magic (`--extra`).
+        schemas: The JSON schema of a typed answer. Without it, answers are still read by their type, and the user is
+            told that the model does not know it.
+    """
+
+    tools: bool = False
+    server_tools: bool = False
+    images: bool = False
+    documents: bool = False
+    citations: bool = False
+    effort: bool = False
+    sampling: bool = False
+    stop: bool = False
+    extra: bool = False
+    schemas: bool = False
+
+    def __and__(self, other: Capabilities) -> Capabilities:
+        """Return what two providers can both send."""
+        return Capabilities(**{one.name: getattr(self, one.name) and getattr(other, one.name) for one in fields(self)})
+
+
+NO_PRICES: Mapping[str, TokenPrice] = MappingProxyType({})
+TEXT_ONLY = Capabilities()
+EVERYTHING = Capabilities(**dict.fromkeys([one.name for one in fields(Capabilities)], True))
 
 
 class Listener(Protocol):
@@ -55,10 +100,10 @@ class Listener(Protocol):
 
 
 class Taker(Protocol):
-    """Takes an answer that comes after its attempt has failed: whoever made it was given up, and went on."""
+    """Takes an answer that arrives after its attempt has failed, from a worker that was given up and went on."""
 
     def awaits(self, stream: Stream, request: Request) -> bool:
-        """Tell whether the answer would still be of use."""
+        """Return True if the answer would still be useful."""
         ...
 
     def take_late(self, stream: Stream, request: Request, answer: Answer) -> None:
@@ -67,23 +112,25 @@ class Taker(Protocol):
 
 
 class Stream:
-    """What has arrived of one response so far. The provider writes, the run and the live view read.
+    """The received part of one response. The provider writes, the run and the live view read.
 
     Args:
-        listener: Who is told.
-        agent: Whose response it is.
-        number: Of which attempt.
-        endpoint: To which of several endpoints it goes; empty where there is one.
-        taker: Takes the answer if it comes when the attempt has failed; `None` where nobody does.
+        listener: Receives events.
+        agent: The agent.
+        number: Number of the attempt.
+        endpoint: The endpoint; empty if there is only one.
+        taker: Takes the answer if it arrives after the attempt has failed, if anyone does.
 
     Attributes:
-        parts: The pieces of text, in order.
-        usage: The token counts known before the end.
-        status_code: The HTTP status, once there is one.
-        readings: What the response says of limits, by what is limited.
-        simulated: Whether the response says that it is simulated.
-        answer: The complete answer, from the moment its `stop_reason` is here.
-        worker: The worker process that makes the request; empty where this process does.
+        parts: Pieces of text, in order.
+        unseen: Received bytes other than text: thinking, and arguments of tools.
+        usage: Running token counts so far. Only an answer's can be final.
+        model: The answering model named in the response; empty until then.
+        status_code: HTTP status, once received.
+        readings: Rate limits in the response, by kind.
+        simulated: True if the response says that it is simulated.
+        answer: The complete answer, as soon as its `stop_reason` has arrived.
+        worker: The worker process that makes the request; empty for this process.
     """
 
     __slots__ = (
@@ -92,12 +139,14 @@ class Stream:
         "agent",
         "answer",
         "endpoint",
+        "model",
         "number",
         "parts",
         "readings",
         "simulated",
         "status_code",
         "taker",
+        "unseen",
         "usage",
         "worker",
     )
@@ -115,6 +164,7 @@ class Stream:
         self._silent = listener is not None
         self.readings: Readings = NO_READINGS
         self.parts: list[str] = []
+        self.unseen, self.model = 0, ""
         self.usage: Usage | None = None
         self.status_code: int | None = None
         self.simulated = False
@@ -150,6 +200,28 @@ class Stream:
             self.began()
         self.parts.append(text)
 
+    def add_unseen(self, text: str) -> None:
+        """Count a piece of something that is no text, such as thinking: it is billed like the rest."""
+        self.unseen += utf8_length(text)
+
+    @property
+    def produced_bytes(self) -> int:
+        """The output that has arrived: text and what is not shown."""
+        return self.unseen + utf8_length("".join(self.parts))
+
+    @property
+    def produced_tokens(self) -> int:
+        """The same in tokens, estimated."""
+        return estimated_tokens(self.produced_bytes)
+
+    @property
+    def usage_so_far(self) -> Usage | None:
+        """Estimated usage of the received part; `None` without any count."""
+        if self.usage is None or self.usage.is_unknown:
+            return None
+        produced = max(self.usage.output_tokens or 0, self.produced_tokens)
+        return replace(self.usage, output_tokens=produced, estimated=True)
+
     @property
     def text(self) -> str:
         """All of the text, without lone surrogates, which no file could hold."""
@@ -164,51 +236,57 @@ class Remote(Protocol):
     """Runs functions in processes of other machines, or of this one."""
 
     async def run(self, job: bytes, tell: Callable[[str], object]) -> tuple[bytes, str]:
-        """Run a job, and return what it returned and the name of who ran it.
+        """Run a job, and return its result and the name of the worker.
 
-        Never again by itself: it may have been done before it was lost.
+        It is never repeated: it may have run before it was lost.
 
         Args:
-            job: A function, pickled. It is called there with what takes prints, and awaited; cancelling ends it.
-            tell: Is called with what it prints.
+            job: A pickled function, called on the worker with a receiver of prints, and awaited; cancelling ends it.
+            tell: Called with its prints.
 
         Raises:
-            AgentMagicError: It could not be run, or whoever ran it was lost.
+            AgentMagicError: It could not be run, or its worker was lost.
         """
         ...
 
 
 @runtime_checkable
 class Provider(Protocol):
-    """Whoever answers requests.
+    """Answers requests.
 
     Inherit from it and write `endpoint` and `send`. See `docs/providers.md` for one of forty lines.
 
     Attributes:
-        endpoint: Where requests go, without credentials. Answers in the ledger are found by it.
-        credentials: Whether the server has accepted the credentials: until it has, one request goes ahead of all
-            others. `None` where there are none that could be refused.
-        is_limited: Whether there are rate limits to keep. Answers that are made in this process have none.
-        price_list: Whose list prices count, by the name that `genai-prices` has for the seller. `None` is the maker of
-            a model, by its name.
-        account: Stands for whoever the rate limits belong to, so that a later session can go on from what this one has
-            learned of them. It must not be a key: hash that. `None`, the default: nothing is remembered.
-        models: Names of models to offer where one is to be chosen. Others work as well.
-        choices: Models among which `--model auto` chooses where the user names none, from cheap to dear.
-        endpoints: Where requests go, where that is several places with limits of their own; see `am.Pool`.
-        batches: Sends requests as batches; `None` where there are none. See `agent_magic.providers.batches`.
-        room: The most requests it makes at once; a run has no more under way. `None` is as many as come.
-        remote: Runs functions where requests are made, while connections are open; `None` leaves them here.
+        endpoint: Address of requests, without credentials. Answers in the ledger are found by it.
+        credentials: True if the server has accepted the credentials; until then one request goes first. `None` without
+            credentials that could be refused.
+        is_limited: True if there are rate limits to keep. Answers made in this process have none.
+        price_list: Seller of the list prices, as `genai-prices` names it. `None` for the maker of a model.
+        prices: The provider's prices by model, after the user's and before any list. Default: none.
+        is_free: True if answers cost nothing.
+        account: Owner of the rate limits, so that later sessions can reuse what was learned. It must not be a key: hash
+            that. Default `None`: nothing is remembered.
+        models: Models to offer. Others work as well.
+        choices: Models for `--model auto` if the user names none, cheapest first.
+        endpoints: Several addresses with separate limits; see `am.Pool`.
+        capabilities: Features besides text; agents that need others are refused. Default: none.
+        batches: Sends requests as batches, if possible. See `agent_magic.providers.batches`.
+        room: Maximum requests at once; caps the concurrency of runs. `None` for no maximum.
+        remote: Runs functions on the machines that make the requests, while connections are open; `None` runs them
+            here.
     """
 
     endpoint: str
     credentials: Key | None = None
     is_limited: bool = True
     price_list: str | None = None
+    prices: Mapping[str, TokenPrice] = NO_PRICES
+    is_free: bool = False
     account: str | None = None
     models: Sequence[str] = ()
     choices: Sequence[str] = ()
     endpoints: Endpoints | None = None
+    capabilities: Capabilities = TEXT_ONLY
     batches: Batches | None = None
     room: int | None = None
     remote: Remote | None = None
@@ -229,11 +307,23 @@ class Provider(Protocol):
         """
         return nullcontext()
 
+    def capabilities_of(self, model: str) -> Capabilities:
+        """Return the features of one model. Default: the same for all.
+
+        Args:
+            model: Its name.
+        """
+        del model
+        return self.capabilities
+
     def warm_up(self) -> None:
-        """Load what the first request needs. Called in a thread beside the user's cells; by default nothing."""
+        """Load the modules of the first request. Called in a thread beside the user's cells. Default: nothing."""
 
     async def count_tokens(self, request: Request) -> int | None:
         """Count the input tokens of a request without sending it to a model. `None`, the default: it cannot count.
+
+        Args:
+            request: What would be asked.
 
         Raises:
             CallError: The count failed.
@@ -242,31 +332,43 @@ class Provider(Protocol):
         return None
 
     def limit_class(self, model: str) -> str:
-        """Name the models that share rate limits with this one. By default each model has its own."""
+        """Name the models that share rate limits with this one. By default each model has its own.
+
+        Args:
+            model: Its name.
+        """
         return model
 
     def lacks_model(self, model: str) -> bool:
-        """Tell whether there certainly is no model of this name. By default nobody knows, so `False`."""
+        """Return True if there is certainly no such model. Default: False."""
         del model
         return False
 
     def min_cacheable_tokens(self, model: str) -> int | None:
-        """Return the shortest prefix that the prompt cache keeps. `None`, the default: there is no cache to ask."""
+        """Return the shortest prefix that the prompt cache keeps. `None`, the default: there is no cache to ask.
+
+        Args:
+            model: Its name.
+        """
         del model
         return None
 
     def token_rule(self, model: str) -> TokenRule | None:
-        """Return how many tokens a model makes of pictures and PDFs. `None`, the default: nobody knows."""
+        """Return the token rule of a model for pictures and PDFs, if known. Default: `None`.
+
+        Args:
+            model: Its name.
+        """
         del model
         return None
 
     def take_notes(self) -> Sequence[str]:
-        """Return what a user has to be told of this provider, each thing once: what it leaves out, for one."""
+        """Return messages for the user about this provider, each once, such as ignored options."""
         return ()
 
 
 def facts_of(provider: Provider, models: Iterable[str]) -> dict[str, ModelFacts]:
-    """Return what a run has to know of each model."""
+    """Return the facts about each model."""
     return {
         one: ModelFacts(provider.limit_class(one), provider.min_cacheable_tokens(one), provider.token_rule(one))
         for one in set(models)

@@ -1,15 +1,17 @@
-"""The seam to a provider's batches: requests that are answered together, hours later and at a lower price.
+"""The interface of a provider's batches: requests answered together, hours later and at a lower price.
 
 ```
 create(requests by id) ── state(id) ... state(id) ── ended ── items(id): an answer, an error or neither, by id
                           cancel(id): the rest is not answered, and not billed
-recent(since): what was created, for whoever was killed before it had read the id
+recent(since): created batches, for a process that was killed before it read the id
 ```
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from agent_magic.errors import PlanError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence
@@ -20,15 +22,15 @@ if TYPE_CHECKING:
 
 
 class BatchState(NamedTuple):
-    """What a provider says of a batch.
+    """The provider's state of a batch.
 
     Attributes:
-        id: Its own name for it.
-        requests: How many are in it.
-        created_at: When it was created, in seconds since the epoch.
-        ended_at: When it ended; `None` while it is under way.
-        cancelling: Whether somebody has cancelled it.
-        ask_again_s: In how many seconds the provider wants to be asked again; `None` where it does not say.
+        id: The provider's id.
+        requests: Number of requests.
+        created_at: Its creation, in seconds since the epoch.
+        ended_at: Its end; `None` while under way.
+        cancelling: True if it was cancelled.
+        ask_again_s: Seconds until the provider wants to be asked again, if it says so.
     """
 
     id: str
@@ -40,15 +42,15 @@ class BatchState(NamedTuple):
 
 
 class BatchItem(NamedTuple):
-    """What came of one request of a batch. With neither answer nor error it expired, or was cancelled.
+    """The outcome of one request of a batch. Without answer and error it expired or was cancelled.
 
     Attributes:
-        id: The name that `create` gave it.
+        id: Its name in `create`.
         answer: The answer.
-        error: Why there is none.
-        status: The HTTP status that an error would have had.
-        cancelled: Whether it was cancelled.
-        simulated: Whether it is the mock server that says so.
+        error: The reason there is none.
+        status: HTTP status of the error.
+        cancelled: True if it was cancelled.
+        simulated: True if a mock server answered.
     """
 
     id: str
@@ -77,21 +79,29 @@ class Batches(Protocol):
         ...
 
     async def state(self, batch: str) -> BatchState | None:
-        """Return the state of a batch; `None` where the provider does not know it, maybe not yet."""
+        """Return the state of a batch; `None` if the provider does not know it, possibly not yet."""
         ...
 
     async def recent(self, since: float) -> Sequence[BatchState]:
-        """Return the batches that were created since a time, in seconds since the epoch.
+        """Return the batches created since a time, in seconds since the epoch.
 
         Raises:
-            CallError: It failed. `Rejected` where the server has no batches.
+            CallError: It failed. `Rejected` if the server has no batches.
         """
         ...
 
     def items(self, batch: str) -> AsyncIterator[BatchItem]:
-        """Yield what came of each request of a batch that has ended, in any order."""
+        """Yield the outcome of each request of a finished batch, in any order."""
         ...
 
     async def cancel(self, batch: str) -> None:
         """Have no more requests of a batch answered. It ends soon, with the answers there are by then."""
         ...
+
+
+def no_batches(endpoint: str) -> PlanError:
+    """Return the error of a provider that has no batches."""
+    return PlanError(
+        f"{endpoint} has no batches, so nothing was sent: the API of Anthropic has them, the clouds and servers of "
+        "your own do not. Run it without --batch (Policy(batch=False)), or connect elsewhere: %agents connect api."
+    )

@@ -1,4 +1,4 @@
-"""Several accounts, keys or servers as one provider: each with limits of its own, requests shared out among them."""
+"""Several accounts, keys or servers as one provider, each with its own limits."""
 
 from __future__ import annotations
 
@@ -10,33 +10,35 @@ from agent_magic.declare.validation import check_positive, check_word, must_be
 from agent_magic.engine.admission.key import REFUSED
 from agent_magic.engine.pacing.routing import Endpoints, Route, as_route
 from agent_magic.errors import DeclarationError, LeftOut, NotConnected, RateLimited, Rejected, shown_value
-from agent_magic.providers.base import Provider
+from agent_magic.providers.base import EVERYTHING, Provider
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence
 
     from agent_magic.declare.content import TokenRule
-    from agent_magic.providers.base import Stream
+    from agent_magic.providers.base import Capabilities, Stream
     from agent_magic.record.answer import Answer
     from agent_magic.record.request import Request
 
 
 class Pool(Provider):
-    """Shares requests out among providers, such as two accounts: `am.Pool({"work": work, "lab": lab})`.
+    """Distributes requests among providers, such as two accounts: `am.Pool({"work": work, "lab": lab})`.
 
-    Each request goes to one that has room. `run.attempts` has the column `endpoint`. One that refuses its key is left
-    out for good, one that fails for a while; what it was asked goes to another one. Several keys of one account share
-    their limits, so a pool of them gains nothing. There are no batches, limits are learned anew in each session and not
-    divided with other kernels; a forecast takes the limits of all together.
+    Each request goes to a member with its model and free capacity, so a pool has the features of all members. Members
+    of several makers are told apart by their models: `am.Claude()` has those of its maker, `am.Chat(models=...)` the
+    named ones. `run.attempts` has the column `endpoint`. A member that refuses its key is dropped, one that fails is
+    paused; its requests go to others. Several keys of one account share their limits, so pooling them gains nothing.
+    There are no batches, limits are learned again in each session and not shared with other kernels; a forecast uses
+    the sum of limits.
 
     Args:
-        members: The providers by name, with the same models.
-        weights: How much each is to get compared with the others, by name; 1 by default.
+        members: The providers by name.
+        weights: Relative share of each, by name; default 1.
         route: `least loaded`: the smallest used share of its tightest limit. `round robin`: by weight alone.
-            `in order`: the first that has room, such as the cheapest.
+            `in order`: the first with free capacity, such as the cheapest.
 
     Raises:
-        DeclarationError: There is no member, one is no provider, or a weight or the route is not what it must be.
+        DeclarationError: There is no member, one is no provider, or a weight or the route is invalid.
     """
 
     batches = None
@@ -61,14 +63,19 @@ class Pool(Provider):
             check_word("weights", name, members)
             check_positive(f"weights[{name!r}]", weight)
         self.members = dict(members)
-        self._shared = Endpoints({name: given.get(name, 1.0) for name in members}, as_route(route))
+        self._shared = Endpoints({name: given.get(name, 1.0) for name in members}, as_route(route), self._lacks)
         addresses = list(dict.fromkeys(one.endpoint for one in members.values()))
         self.endpoint = " + ".join(addresses)
         self._first = next(iter(self.members.values()))
         sellers = {one.price_list for one in members.values()}
         self.price_list = sellers.pop() if len(sellers) == 1 else None
+        self.prices = {model: price for one in reversed(self.members.values()) for model, price in one.prices.items()}
+        self.is_free = all(one.is_free for one in members.values())
         rooms = [one.room for one in members.values()]
         self.room = None if None in rooms else sum(filter(None, rooms))
+        self.capabilities = EVERYTHING
+        for one in members.values():
+            self.capabilities &= one.capabilities
         self.models, self.choices = self._first.models, self._first.choices
         self._told: set[str] = set()
 
@@ -96,20 +103,31 @@ class Pool(Provider):
                         raise
             yield
 
+    def capabilities_of(self, model: str) -> Capabilities:
+        """Return what every member can send to a model.
+
+        Args:
+            model: Its name.
+        """
+        found = self.capabilities
+        for one in self.members.values():
+            found &= one.capabilities_of(model)
+        return found
+
     def warm_up(self) -> None:
-        """Load what the first request of each member needs."""
+        """Load the modules of each member's first request."""
         for one in self.members.values():
             one.warm_up()
 
     async def send(self, request: Request, stream: Stream) -> Answer:
-        """Send one request to the member that the stream names.
+        """Send one request to the stream's member.
 
         Args:
-            request: What to ask.
-            stream: Is told what arrives.
+            request: The request.
+            stream: Receives the response.
 
         Raises:
-            CallError: The attempt failed. `LeftOut` where the member refuses us and another one may not.
+            CallError: The attempt failed. `LeftOut` if the member refuses us and another one may not.
         """
         name = stream.endpoint or self._shared.inside[0]
         try:
@@ -140,12 +158,15 @@ class Pool(Provider):
         return self._first.limit_class(model)
 
     def lacks_model(self, model: str) -> bool:
-        """Tell whether a member certainly has no model of this name.
+        """Return True if no member has such a model.
 
         Args:
             model: Its name.
         """
-        return any(one.lacks_model(model) for one in self.members.values())
+        return all(one.lacks_model(model) for one in self.members.values())
+
+    def _lacks(self, name: str, model: str) -> bool:
+        return self.members[name].lacks_model(model)
 
     def min_cacheable_tokens(self, model: str) -> int | None:
         """Return the shortest prefix that the prompt cache keeps, as the first member says.

@@ -1,7 +1,7 @@
-"""Replay: a plan's run as a cassette recorded it. No network, no key, the recorded clock.
+"""Replay of a plan's run from a cassette. No network, no key, the recorded clock.
 
-Each agent's prompt is written anew from the recorded answers of its parents and looked up by what it asks. The events
-are the recorded ones, so the frames, the timeline and the retries come out as they were. Nothing is run again.
+Each agent's prompt is rendered from the recorded answers of its parents, and its request looked up. The events are the
+recorded ones, so frames, timeline and retries are the same. Nothing is run again.
 """
 
 from __future__ import annotations
@@ -15,14 +15,17 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from agent_magic.declare.conversation import continued_by
 from agent_magic.declare.task import Task
 from agent_magic.declare.tool import Tools, recorded_tools
 from agent_magic.declare.validation import is_number, must_be
 from agent_magic.engine.requests import ask, model_of
 from agent_magic.errors import CassetteError, DeclarationError, NotConnected, ReplayMiss
-from agent_magic.providers.base import Provider
+from agent_magic.providers.base import EVERYTHING, Provider
 from agent_magic.record.cassette.reading import ANYWHERE
+from agent_magic.record.conversation import conversation_of
 from agent_magic.record.events import AgentReady, AttemptEnded, CallEnded, CallStarted, Event, FirstToken, RunEnded
+from agent_magic.record.request import going_on
 from agent_magic.record.results import RunRecord
 from agent_magic.record.taken import Taken, differing, read
 
@@ -36,14 +39,17 @@ if TYPE_CHECKING:
     from agent_magic.record.request import Request
     from agent_magic.record.terms import Terms
 
-ASKED = ("model", "max_tokens", "effort", "system", "context", "tools", "schema", "prompt", "attachments", "cite")
+ASKED = (
+    *("model", "max_tokens", "effort", "system", "context", "tools", "schema", "prompt", "attachments", "cite"),
+    "options",
+)
 """The fields in which requests differ."""
 COMPARED = 2000
-"""How many characters of prompts are compared to find the nearest."""
+"""Number of characters of prompts are compared to find the nearest."""
 
 
 class Shelf:
-    """The agents of a recorded run, by what they ask, each handed out once."""
+    """The agents of a recorded run by request, each handed out once."""
 
     def __init__(self, run: RecordedRun, plan: Plan) -> None:
         self._agents = {agent.name: agent for agent in run.agents}
@@ -62,7 +68,7 @@ class Shelf:
         return found if found is not None and found.whole and not found.calls else None
 
     def answering(self, name: str, request: Request) -> RecordedAgent | None:
-        """Return what was recorded of this request: of the agent of that name, or else of the next that asked it."""
+        """Return the recording of a request: the agent with that name, or else the next with that request."""
         if self._redacted:
             return self._named(name, request)
         names = self._by_key.get(self._first_asked(name, request).key(ANYWHERE), [])
@@ -75,16 +81,17 @@ class Shelf:
         return None
 
     def _first_asked(self, name: str, request: Request) -> Request:
-        """Return what an agent asked first in place of a request: another model or effort, where the run allowed it."""
+        """Return the agent's first request, with another model or effort if the run allowed it."""
         calls = self._agents[name].calls[:1] if name in self._agents else ()
         for first in (call.started.request for call in calls):
-            fell_back = first.model in self._fallbacks.get(name, ())
-            if self._degrades or fell_back:
-                return request._replace(model=first.model, effort=request.effort if fell_back else first.effort)
+            if self._degrades:
+                return request._replace(model=first.model, effort=first.effort)
+            if first.model in self._fallbacks.get(name, ()):
+                return request._replace(model=first.model)
         return request
 
     def _named(self, name: str, request: Request) -> RecordedAgent | None:
-        """Return the agent of that name, where texts are no guide; what is no text has to be the same."""
+        """Return the agent with that name if texts were removed; the other parts of the request must be equal."""
         found = self._agents.get(name)
         if found is None or not found.whole:
             return None
@@ -92,7 +99,7 @@ class Shelf:
         return found if all(_shape(one) == _shape(request) for one in asked) else None
 
     def lacks(self, name: str) -> ReplayMiss:
-        """Say that nothing whole was recorded of an agent that asks nothing."""
+        """Return the error for an agent without requests and without a complete recording."""
         nearest = name if name in self._agents else None
         return ReplayMiss(name, nearest=nearest, differences={}, damaged=self._broken(name))
 
@@ -112,7 +119,7 @@ class Shelf:
         return ReplayMiss(name, nearest=near.agent, differences=differences, damaged=damaged)
 
     def _broken(self, name: str) -> bool:
-        """Tell whether lines about an agent are damaged or gone."""
+        """Return True if lines about an agent are damaged or missing."""
         return not self._agents[name].whole if name in self._agents else self._gaps
 
 
@@ -123,9 +130,9 @@ def _files(request: Request) -> str:
 
 
 def _shape(request: Request) -> tuple[object, ...]:
-    """Return what a request asks besides its texts."""
+    """Return a request without its texts."""
     empty = (request.system is None, request.context is None, not request.schema)
-    return (request.model, request.max_tokens, request.effort, *empty)
+    return (request.model, request.max_tokens, request.effort, request.options, *empty)
 
 
 def _likeness(call: Call, request: Request) -> float:
@@ -137,14 +144,12 @@ def _likeness(call: Call, request: Request) -> float:
 
 
 class Match:
-    """A plan laid beside one recorded run.
+    """A plan matched with one recorded run.
 
     Attributes:
         plan: The plan.
         run: The recorded run.
-        record: What of the plan was found, folded agent by agent; not in the order of time.
-        misses: Why the others were not found, by agent, in the order of the plan's graph.
-        unknown: The agents that need the answer of one that was not found, so that nobody knows what they ask.
+        record: The matched part of the plan, agent by agent; not in order of time.
     """
 
     def __init__(self, plan: Plan, run: RecordedRun, *, timeout_s: float) -> None:
@@ -175,7 +180,7 @@ class Match:
         """Return what was found as a run, in the order of time."""
         record = RunRecord(self.plan, began_at=self.record.began_at, models=self._models, origin="cassette")
         record.replays_simulation, record.replayed = self.run.simulated, self.record.replayed
-        record.redacted = self.run.redacted
+        record.redacted, record.same = self.run.redacted, self.run.same(self.plan) if self.run.redacted else None
         for event in self.events():
             record.add(event)
         return record
@@ -242,7 +247,7 @@ class Match:
                 self.misses[agent] = miss
             return found if miss is None else None
         try:
-            request = ask(self.plan, agent, self.texts, timeout_s)
+            request = self._request(agent, timeout_s)
         except DeclarationError:  # its prompt cannot be written with these answers: nothing was sent then either
             found, miss = shelf.silent(name), shelf.lacks(name)
         else:
@@ -251,6 +256,12 @@ class Match:
         if found is None and miss is not None:
             self.misses[agent] = miss
         return found
+
+    def _request(self, agent: int, timeout_s: float) -> Request:
+        """Return what an agent asks now, after what was recorded of those before it."""
+        request, name = ask(self.plan, agent, self.texts, timeout_s), continued_by(self.plan, agent, self.texts)
+        before = None if name is None else conversation_of(self.record.results[self.plan.index[name]])
+        return request if before is None else going_on(request, before)
 
     def _other_task(self, agent: int, found: RecordedAgent) -> ReplayMiss | None:
         """Say what tells a task from the recorded one of its name: its code, and what it takes.
@@ -279,7 +290,7 @@ class Match:
         result = self.record.results[agent]
         if result.is_task and result.status == "succeeded":
             here = result.has_value and not self.run.redacted
-            self.texts[result.name] = result.value if here else result.text
+            self.texts[result.name] = result.meaning if here else result.text
         elif result.status in {"succeeded", "capped"} and result.answer is not None:
             self.texts[result.name] = self.plan.meaning_of(agent, result.text)
 
@@ -331,7 +342,7 @@ class Deck:
     def find(self, plan: Plan, *, timeout_s: float) -> Match:
         """Lay the plan beside the recorded runs, and count the nearest as played.
 
-        One that has not been played goes first, and after the last it begins anew: a cell that runs twice gets what
+        One that has not been played goes first, and after the last it begins again: a cell that runs twice gets what
         its first run got, unless two runs of it were recorded.
 
         Raises:
@@ -360,7 +371,7 @@ class Deck:
         return {one.name: one.calls[0].started.request.model for one in every}
 
     def schema_of(self, agent: str) -> str:
-        """Return the schema of the answers that were recorded of an agent, or of its group; empty where none was."""
+        """Return the schema of the answers that were recorded of an agent, or of its group; empty if none was."""
         of_group = re.compile(rf"{re.escape(agent)}(_\d+)?")
         recorded = (one for run in self.cassette.runs for one in run.agents if of_group.fullmatch(one.name))
         found = next((one.calls[0].started.request.schema for one in recorded if one.calls), "")
@@ -392,6 +403,7 @@ class Nobody(Provider):
 
     endpoint = "cassette"
     is_limited = False
+    capabilities = EVERYTHING  # whatever was recorded is played
 
     @asynccontextmanager
     async def open(self) -> AsyncGenerator[None]:
@@ -442,6 +454,7 @@ def recorded_run(plan: Plan, run: RecordedRun) -> RunRecord:
     ended_s = max((event.at_s for event in events), default=0.0) if run.ended_s is None else run.ended_s
     record.add(RunEnded(ended_s, cut=run.cut))
     record.replays_simulation, record.redacted = run.simulated, run.redacted
+    record.same = run.same(plan) if run.redacted else None  # otherwise its requests tell
     record.terms, record.bases = run.terms, dict(run.bases)
     return record
 
@@ -470,5 +483,7 @@ def _replayed(event: Event) -> Event:
         return event._replace(source="replay")
     if not isinstance(event, AttemptEnded):
         return event
+    if event.answer is not None and event.answer.edited:  # the user's own, now as then
+        return event._replace(answer=replace(event.answer, source="edited"), source="edited")
     answer = replace(event.answer, source="replay") if event.answer else None
     return event._replace(answer=answer, source="replay")

@@ -1,4 +1,4 @@
-"""What came back from one request, and what it used."""
+"""The reply to one request, and its usage."""
 
 from __future__ import annotations
 
@@ -8,8 +8,11 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-Source = Literal["live", "ledger", "replay", "simulated", "forecast"]
-"""Where a result came from: bought now, bought earlier, a cassette, the mock server, or nowhere: it is a forecast."""
+    from agent_magic.record.request import Message
+
+Source = Literal["live", "ledger", "replay", "simulated", "forecast", "shared", "edited"]
+"""Where a result came from: bought now, bought earlier, a cassette, the mock server, nowhere since it is a forecast,
+another step of the run that asked the same, or the user, who edited it."""
 
 Status = Literal["pending", "queued", "running", "succeeded", "failed", "skipped", "unused", "cancelled", "capped"]
 """The state of an agent. `skipped`: an ancestor did not succeed, or a condition is false. `unused`: a place or a round
@@ -17,29 +20,47 @@ that was reserved and not needed. `capped`: a cap on its turns cut it, text kept
 
 
 PAUSED = "pause_turn"
-"""The stop reason of an answer that is to go on from where it stopped."""
+"""Stop reason of a paused answer, to be continued."""
 TOOL_USE = "tool_use"
 """The stop reason of a response that asks for tools: a turn, never an answer."""
 TURNS = frozenset({PAUSED, TOOL_USE})
 """The stop reasons after which a conversation goes on."""
 ESCALATED = "Escalated"
-"""The kind of an attempt whose answer was not sure enough, so that the next model of its cascade was asked."""
+"""Kind of an attempt whose answer was rejected by its cascade, so that the next model is asked."""
 CHARS_PER_TOKEN = 4
-"""The usual rule of thumb for English, for texts nobody has counted yet."""
+"""The usual rule of thumb for English, for texts that were not counted."""
+
+
+BYTES_PER_TOKEN = 4
+"""The same of output, by its bytes: letters of other scripts take several bytes, and more tokens."""
+
+
+def utf8_length(text: str) -> int:
+    """Return how many bytes a text has, lone surrogates too."""
+    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
+
+
+def estimated_tokens(size: int) -> int:
+    """Return about how many tokens output of this many bytes has."""
+    return -(-size // BYTES_PER_TOKEN)
 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Tokens as the API bills them. `None` is unknown, never 0.
+    """Tokens as the API bills them. `None` means unknown, never 0.
+
+    A count is *final*, the server's last word about a request; *running*, such as in `message_start`; or unknown. Only
+    final counts settle a reserve of the budget. Instead of a missing final count an estimate is shown: at least the
+    running count, at most the tokens that were asked for.
 
     Attributes:
-        input_tokens: Input that neither came from the cache nor went into it.
+        input_tokens: Uncached input.
         cache_read_tokens: Input read from the prompt cache.
-        cache_write_tokens: Input written to the prompt cache, for 5 minutes and for 1 hour together.
+        cache_write_tokens: Input written to the prompt cache, for 5 minutes and 1 hour together.
         output_tokens: Output, thinking included.
-        cache_write_1h_tokens: The part of `cache_write_tokens` that was written for 1 hour.
-        searches: Searches of the web that the provider made, which it bills one by one.
-        estimated: Whether the output was counted by us from the text that had arrived, because the stream was cut.
+        cache_write_1h_tokens: The part of `cache_write_tokens` written for 1 hour.
+        searches: Web searches by the provider, which are billed one by one.
+        estimated: True if this is our estimate, because the server sent no final count.
     """
 
     input_tokens: int | None = None
@@ -52,14 +73,24 @@ class Usage:
 
     @property
     def total_input_tokens(self) -> int | None:
-        """All input: uncached, read and written. `None` where nothing is known."""
+        """All input: uncached, read and written; `None` if unknown."""
         if self.input_tokens is None:
             return None
         return self.input_tokens + (self.cache_read_tokens or 0) + (self.cache_write_tokens or 0)
 
     @property
+    def is_unknown(self) -> bool:
+        """True if no count is known."""
+        return self.total_input_tokens is None and self.output_tokens is None
+
+    @property
+    def is_final(self) -> bool:
+        """True if the counts are final, so that they settle the request."""
+        return not self.estimated and self.input_tokens is not None and self.output_tokens is not None
+
+    @property
     def limited_input_tokens(self) -> int | None:
-        """What counts against a limit of input: uncached and written, not read. `None` where nothing is known."""
+        """Input that counts against a rate limit: uncached and written, not read; `None` if unknown."""
         return None if self.input_tokens is None else self.input_tokens + (self.cache_write_tokens or 0)
 
 
@@ -68,13 +99,13 @@ NOTHING_USED = Usage(0, cache_read_tokens=0, cache_write_tokens=0, output_tokens
 
 
 class Citation(NamedTuple):
-    """A place of a document that an answer quotes.
+    """A citation of a document.
 
     Attributes:
-        text: The part of the answer that rests on it.
-        title: What the document is called.
-        where: The place in it, such as `page 3` or `characters 10-52`.
-        cited_text: What stands there.
+        text: The part of the answer it supports.
+        title: Title of the document.
+        where: Place in it, such as `page 3` or `characters 10-52`.
+        cited_text: The cited text.
     """
 
     text: str
@@ -85,19 +116,23 @@ class Citation(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A complete reply: it has a `stop_reason`.
+    """A complete reply, with a `stop_reason`.
 
     Attributes:
         text: The text blocks, joined.
-        stop_reason: As the API names it, such as `end_turn` or `max_tokens`.
+        stop_reason: The API's reason, such as `end_turn` or `max_tokens`.
         usage: Tokens.
-        model: The model that answered, as the reply names it.
-        source: Where it came from.
-        request_id: The server's id of the request.
-        refusal: The category of a refusal, `None` otherwise.
-        content: The content blocks as JSON, of an answer that the API paused, to go on from; `None` otherwise.
-        citations: The places of documents that it quotes, in the order of the text.
-        batch: The vendor's id of the batch it came with; empty where it was asked live.
+        model: The model named in the reply.
+        source: Where the answer came from.
+        request_id: The server's request id.
+        refusal: Category of a refusal, if it is one.
+        content: Content blocks as JSON, if the conversation continues from them.
+        citations: Citations of documents, in the order of the text.
+        batch: The vendor's batch id; empty for a live request.
+        edited: True if the user has replaced the model's text.
+        original: The model's text of an edited answer.
+        turns: Messages between the request and this answer, if it was taken over from an earlier run: calls of tools
+            and their results.
     """
 
     text: str
@@ -110,14 +145,17 @@ class Answer:
     content: str | None = field(default=None, kw_only=True)
     citations: tuple[Citation, ...] = field(default=(), kw_only=True)
     batch: str = field(default="", kw_only=True)
+    edited: bool = field(default=False, kw_only=True)
+    original: str = field(default="", kw_only=True)
+    turns: tuple[Message, ...] = field(default=(), kw_only=True)
 
 
 class Price(NamedTuple):
-    """What an attempt cost.
+    """The cost of an attempt.
 
     Attributes:
-        cost_usd: Dollars; `None` where the price is unknown.
-        basis: Where the price is from, such as `genai-prices 0.2.3` or `given`.
+        cost_usd: Dollars; `None` if the price is unknown.
+        basis: Source of the price, such as `genai-prices 0.2.3` or `given`.
     """
 
     cost_usd: float | None
@@ -125,13 +163,15 @@ class Price(NamedTuple):
 
 
 PAID_BEFORE = Price(0.0, "paid before")
-"""Of an answer that was there already: from the ledger, or taken over from an earlier run."""
+"""Price of an answer from the ledger or an earlier run."""
+SHARED = Price(0.0, "shared")
+"""Price of an answer shared with an identical step, which pays for it."""
 NOT_BILLED = Price(0.0, "not billed")
-"""Of a request that was never sent, or that the provider refused."""
+"""Price of a request that was not sent, or refused by the provider."""
 
 
 def add_usage(parts: Iterable[Usage]) -> Usage:
-    """Add token counts up. A count is `None` where no part knows it."""
+    """Add token counts. A count is `None` if no part knows it."""
     parts = list(parts)
 
     def total(values: list[int | None]) -> int | None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from agent_magic.record.answer import ESCALATED, PAID_BEFORE
+from agent_magic.record.answer import ESCALATED, PAID_BEFORE, SHARED, TURNS
+from agent_magic.record.prices import is_same_model
 
 if TYPE_CHECKING:
     from agent_magic.record.answer import Answer, Price, Source, Usage
@@ -15,18 +16,18 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True, repr=False)
 class Attempt:
-    """One request made for an agent. Times in seconds since the run began; `None` is unknown.
+    """One request of an agent. Times in seconds since the run began; `None` means unknown.
 
-    It holds its events and reads everything else from them: nothing is copied.
+    A view of its events, without copies.
 
     Attributes:
         agent: The agent's name.
-        begun: The event of its start.
-        free_s: Since when its agent could have gone: ready, or done with the attempt before.
-        backoff_s: How long it waited from then on because that one had failed.
-        turn: Which turn of the conversation it asks for: 1 for the first. A retry asks for the same one again.
-        ended: The event of its end; `None` while it runs.
-        first_token_s: When the first token of its answer came; `None` where none has.
+        begun: The start event.
+        free_s: When its agent could have sent it: ready, or done with the attempt before.
+        backoff_s: Seconds of backoff from then on after a failure.
+        turn: Turn of the conversation, from 1. A retry has the turn of the failed attempt.
+        ended: The end event; `None` while it runs.
+        first_token_s: Time of the first token, if any.
     """
 
     agent: str
@@ -47,7 +48,7 @@ class Attempt:
 
     @property
     def request(self) -> Request:
-        """What was asked."""
+        """The request."""
         return self.begun.request
 
     @property
@@ -56,13 +57,19 @@ class Attempt:
         return self.begun.request.model
 
     @property
+    def model_used(self) -> str:
+        """The model that answered, under the requested name if it is an alias of it."""
+        found = self.answer.model if self.answer is not None else ""
+        return found if found and not is_same_model(self.model, found) else self.model
+
+    @property
     def queued_s(self) -> float:
-        """Seconds it waited to be let go, the backoff left out."""
+        """Seconds in the queue, without backoff."""
         return self.begun.granted_s - self.free_s - self.backoff_s
 
     @property
     def granted_s(self) -> float:
-        """When the agent was let go."""
+        """When the agent was admitted."""
         return self.begun.granted_s
 
     @property
@@ -72,7 +79,7 @@ class Attempt:
 
     @property
     def held_by(self) -> str:
-        """What the agent waited for before."""
+        """The reason the agent waited before."""
         return self.begun.held_by
 
     @property
@@ -97,7 +104,7 @@ class Attempt:
 
     @property
     def partial(self) -> str:
-        """The text that had arrived where there is no complete answer."""
+        """Text received before an incomplete answer broke off."""
         return "" if self.ended is None else self.ended.partial
 
     @property
@@ -107,33 +114,43 @@ class Attempt:
 
     @property
     def price(self) -> Price | None:
-        """What it cost."""
+        """The cost."""
         return None if self.ended is None else self.ended.price
 
     @property
     def source(self) -> Source | None:
-        """Where its answer came from; `None` where nobody answered."""
+        """Source of the answer, if any."""
         return None if self.ended is None else self.ended.source
 
     @property
     def is_served(self) -> bool:
-        """Whether nothing was sent: its answer was bought before, and came from the ledger or the run before."""
+        """True if nothing was sent: the answer was bought before, or by an identical step."""
         ended = self.ended
-        return ended is not None and (ended.source == "ledger" or ended.price == PAID_BEFORE)
+        return ended is not None and (ended.source == "ledger" or ended.price in {PAID_BEFORE, SHARED})
+
+    @property
+    def is_shared(self) -> bool:
+        """True if the answer is shared with an identical step of the run."""
+        return self.ended is not None and self.ended.price == SHARED
+
+    @property
+    def asks_for_more(self) -> bool:
+        """True if the response is a turn of a conversation that goes on."""
+        return self.answer is not None and self.answer.stop_reason in TURNS
 
     @property
     def status_code(self) -> int | None:
-        """The HTTP status; `None` where there was none."""
+        """HTTP status, if any."""
         return None if self.ended is None else self.ended.status_code
 
     @property
     def endpoint(self) -> str:
-        """To which of several endpoints it went; empty where there is one."""
+        """The endpoint; empty if there is only one."""
         return self.begun.endpoint
 
     @property
     def worker(self) -> str:
-        """The worker process that made it; empty where the kernel did, and while it runs."""
+        """The worker process that made the request; empty for the kernel, and while it runs."""
         return "" if self.ended is None else self.ended.worker
 
     @property
@@ -147,7 +164,7 @@ class Attempt:
 
     @property
     def is_answered(self) -> bool:
-        """Whether a whole answer came, also one after which the next model of a cascade was asked."""
+        """True if the answer is complete, even if the next model of a cascade was asked."""
         return self.answer is not None and self.kind in {None, ESCALATED}
 
     @property

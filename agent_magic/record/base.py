@@ -1,4 +1,4 @@
-"""What a run is measured against: the same job done another way, for real."""
+"""Baselines of a run: the same job, measured in another way."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ class Base(NamedTuple):
     """A measured run of the same job.
 
     Attributes:
-        wall_s: What it took.
-        cost_usd: What it cost; `None` is unknown.
-        tokens: What it used, input and output; `None` is unknown.
-        simulated: Whether its answers are simulated.
+        wall_s: Wall time.
+        cost_usd: Cost; `None` if unknown.
+        tokens: Input and output tokens; `None` if unknown.
+        simulated: True if its answers are simulated.
     """
 
     wall_s: float

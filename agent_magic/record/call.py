@@ -21,17 +21,17 @@ SAVE: Final = "save"
 
 @dataclass(slots=True, repr=False)
 class ToolCall:
-    """One call of a function. Times in seconds since the run began; `None` is unknown.
+    """One function call. Times in seconds since the run began; `None` means unknown.
 
-    It holds its events and reads everything else from them: nothing is copied.
+    A view of its events, without copies.
 
     Attributes:
-        agent: The name of the agent or task it was called for.
-        begun: The event of its start.
-        free_s: Since when it could have begun.
-        backoff_s: How long it waited from then on because the call before had failed.
-        ended: The event of its end; `None` while it runs.
-        prints: What the function has printed so far.
+        agent: The agent or task.
+        begun: The start event.
+        free_s: When it could have begun.
+        backoff_s: Seconds of backoff from then on after a failed call.
+        ended: The end event; `None` while it runs.
+        prints: Printed output so far.
     """
 
     agent: str
@@ -45,7 +45,7 @@ class ToolCall:
         return f"ToolCall({self.agent!r}, {self.tool}: {self.status})"
 
     def printed(self, text: str) -> None:
-        """Append what the function prints."""
+        """Append printed output."""
         self.prints += text
 
     @property
@@ -55,7 +55,7 @@ class ToolCall:
 
     @property
     def turn(self) -> int:
-        """The number of the attempt whose response asked for it; 0 for a task."""
+        """Number of the attempt whose response requested it; 0 for a task."""
         return self.begun.turn
 
     @property
@@ -65,7 +65,7 @@ class ToolCall:
 
     @property
     def arguments(self) -> str:
-        """What the model gave it, as JSON text; empty for a task."""
+        """The model's arguments as JSON text; empty for a task."""
         return self.begun.arguments
 
     @property
@@ -85,12 +85,12 @@ class ToolCall:
 
     @property
     def held_by(self) -> str:
-        """What it waited for before."""
+        """The reason it waited before."""
         return self.begun.held_by
 
     @property
     def result(self) -> str:
-        """What it returned, as text."""
+        """The result as text."""
         return "" if self.ended is None else self.ended.result
 
     @property
@@ -110,7 +110,7 @@ class ToolCall:
 
     @property
     def is_own(self) -> bool:
-        """Whether no response asked for it: a task, the look of a person at an answer, the saving of one."""
+        """True if no response requested it: a task, a person's review of an answer, or saving one."""
         return not self.begun.id
 
     @property
@@ -120,12 +120,12 @@ class ToolCall:
 
     @property
     def worker(self) -> str:
-        """The worker process that made it; empty where the kernel's machine did, and while it runs."""
+        """The worker process that made it; empty for the kernel's machine, and while it runs."""
         return "" if self.ended is None else self.ended.worker
 
     @property
     def is_served(self) -> bool:
-        """Whether nothing was called: its result was there before."""
+        """True if nothing was called, since the result was available."""
         return self.source == "ledger"
 
     @property
@@ -135,11 +135,11 @@ class ToolCall:
 
 
 class Stretch(NamedTuple):
-    """A stretch of an agent's time between two requests.
+    """A span of an agent's time between two requests.
 
     Attributes:
-        kind: Whether a function ran, or calls only waited.
-        reason: What was waited for, or the names of the functions.
+        kind: Running a function, or waiting.
+        reason: The reason to wait, or the names of the functions.
         start_s: Its start.
         end_s: Its end; `None` while it lasts.
     """
@@ -151,13 +151,13 @@ class Stretch(NamedTuple):
 
 
 def stretches(calls: Sequence[ToolCall], since_s: float) -> Iterator[Stretch]:
-    """Yield the time of calls that began together, from a moment on, without gaps.
+    """Yield the time of calls that began together from a moment on, without gaps.
 
-    Time in which any of them ran is the tools'. Where all that were left waited, it is what the next one waited for.
+    While any call runs, the time belongs to tools. While all remaining calls wait, it has the next call's reason.
 
     Args:
         calls: The calls of one turn, at least one.
-        since_s: When the turn had ended.
+        since_s: The end of the turn's response.
     """
     running = [one for one in calls if one.ended is None]
     marks = {one.started_s for one in calls} | {one.ended.at_s for one in calls if one.ended is not None}
@@ -173,7 +173,7 @@ def stretches(calls: Sequence[ToolCall], since_s: float) -> Iterator[Stretch]:
 
 
 def own_text(calls: Sequence[ToolCall], turn: int) -> str:
-    """Return what a task (turn 0) returned, or the answer of a turn as a person has changed it; empty for neither."""
+    """Return a task's result (turn 0), or the answer of a turn as edited by a person; empty for neither."""
     own = [one for one in calls if one.is_own and one.turn == turn]
     return next((one.result for one in reversed(own) if not turn or one.tool == APPROVAL), "")
 

@@ -1,11 +1,10 @@
-"""Values as JSON and back: the one codec of everything that is kept, in cassettes and in the ledger.
+"""Values as JSON and back: the codec of cassettes and the ledger.
 
-The caller names the class that is read. Nothing in the data chooses a class, calls anything or points anywhere, so a
-file from a stranger can be wrong but not harmful. A field that is missing in the data takes the default of its class:
-old files open. A field that the class does not have is skipped: newer ones open too.
+The caller names the class to read. Nothing in the data chooses a class or calls anything, so a file from a stranger can
+be wrong but not harmful. Missing fields take the defaults of the class, and unknown fields are skipped, so files of
+older and newer versions can be opened.
 
-A line is ASCII with its keys in order: the same value makes the same bytes, and what no encoding holds (lone
-surrogates, NUL) comes back as it was.
+A line is ASCII with sorted keys: the same value makes the same bytes, and lone surrogates and NUL survive.
 """
 
 from __future__ import annotations
@@ -35,16 +34,30 @@ NAMES: dict[str, Any] = {name: getattr(answers, name) for name in _OF_ANSWERS} |
     "Message": Message,
     "Request": Request,
 }
-"""What the annotations of events name without importing it."""
+"""Types that the annotations of events name without importing them."""
 SELDOM: dict[type, frozenset[str]] = {
-    Request: frozenset({"messages", "tools", "schema", "tool_choice", "attachments", "cite", "returned", "shared"}),
-    answers.Answer: frozenset({"citations", "batch"}),
+    Request: frozenset(
+        {
+            "messages",
+            "tools",
+            "schema",
+            "tool_choice",
+            "attachments",
+            "cite",
+            "returned",
+            "shared",
+            "options",
+            "opening",
+        }
+    ),
+    answers.Answer: frozenset({"citations", "batch", "edited", "original", "turns"}),
     events.CallEnded: frozenset({"artifacts", "files", "worker"}),
     events.AttemptEnded: frozenset({"worker"}),
     events.AttemptStarted: frozenset({"endpoint"}),
 }
-"""The fields that are left out where there is nothing in them. Most requests are a prompt, most answers a text,
-most calls write no file, and most requests are made by the kernel."""
+"""Fields that are omitted if empty. Most requests are a prompt, most answers a text, most calls write no file, and most
+requests are made by the kernel.
+"""
 EVENTS: dict[str, type[Event]] = {kind.__name__: kind for kind in get_args(events.Event)}
 """Every kind of event, by its name."""
 

@@ -1,7 +1,7 @@
-"""Events: the one source of everything a run shows.
+"""Events: the one source of all that a run shows.
 
-Every time is in seconds since the run began, on a monotonic clock, in steps of 2**-20 s. Steps of a power of two make
-sums and differences of times exact, so the parts of a duration add up to it to the last bit.
+Times are in seconds since the run began, on a monotonic clock, in steps of 2**-20 s. With steps of a power of two,
+sums and differences are exact, so the parts of a duration add up to the last bit.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ class AttemptStarted(NamedTuple):
 
     Attributes:
         number: 1 for the first attempt.
-        granted_s: When the agent was let go; from there to `at_s` its prompt was written.
-        held_by: What it waited for before, or an empty string: `slot`, `barrier`, `backoff`.
-        request: What was asked.
-        endpoint: To which of several endpoints it went; empty where there is one.
+        granted_s: When the agent was admitted; until `at_s` its prompt was written.
+        held_by: The reason it waited before: `slot`, `barrier`, `backoff`, ..., or empty.
+        request: The request.
+        endpoint: The endpoint; empty if there is only one.
     """
 
     at_s: float
@@ -61,18 +61,18 @@ class FirstToken(NamedTuple):
 
 
 class AttemptEnded(NamedTuple):
-    """An attempt is over: answered, failed or cancelled.
+    """An attempt ended: answered, failed or cancelled.
 
     Attributes:
-        answer: The complete reply, or `None`. A refusal is one too, and has an error beside it.
-        error: What went wrong, in one line; `None` for a success.
-        kind: The class of the error, such as `RateLimited`, or `cancelled`; `None` for a success.
-        partial: The text that had arrived where there is no complete reply.
+        answer: The complete reply, if any. A refusal is one, with an error beside it.
+        error: The error in one line; `None` on success.
+        kind: Class of the error, such as `RateLimited`, or `cancelled`; `None` on success.
+        partial: Text received before an incomplete reply broke off.
         usage: Tokens of the attempt, answered or not.
-        price: What it cost.
-        source: Where it came from; `None` where nobody answered.
-        status_code: The HTTP status; `None` where there was none.
-        worker: The worker process that made the request; empty where the kernel did.
+        price: The cost.
+        source: Source of the answer, if any.
+        status_code: HTTP status, if any.
+        worker: The worker process that made the request; empty for the kernel.
     """
 
     at_s: float
@@ -99,18 +99,18 @@ class BackoffStarted(NamedTuple):
 
 
 class CallStarted(NamedTuple):
-    """A function is called: a tool that a response asks for, or a task.
+    """A function is called: a tool requested by a response, or a task.
 
-    It is stored before the function runs: where its end is missing after a kill, it may have run.
+    Stored before the function runs. If the end is missing after a kill, it may have run.
 
     Attributes:
-        number: 1 for the first call of its agent.
-        turn: The number of the attempt whose response asked for it; 0 for a task.
+        number: 1 for the agent's first call.
+        turn: Number of the attempt whose response requested it; 0 for a task.
         id: The provider's id of the call; empty for a task.
-        tool: The name of the function.
-        arguments: What the model gave it, as JSON text; empty for a task.
-        held_by: What it waited for before, or an empty string; see `agent_magic.record.reasons`.
-        code: The fingerprint of the function's source; empty where nobody knows it.
+        tool: Name of the function.
+        arguments: The model's arguments as JSON text; empty for a task.
+        held_by: The reason it waited before, or empty; see `agent_magic.record.reasons`.
+        code: Fingerprint of the function's source; empty if unknown.
     """
 
     at_s: float
@@ -125,11 +125,11 @@ class CallStarted(NamedTuple):
 
 
 class Artifact(NamedTuple):
-    """A file that was written.
+    """A written file.
 
     Attributes:
-        path: Relative to the folder of the notebook, parted by `/`.
-        sha256: Of what was written.
+        path: Relative to the notebook's folder, with `/`.
+        sha256: Fingerprint of its content.
     """
 
     path: str
@@ -137,22 +137,22 @@ class Artifact(NamedTuple):
 
 
 class CallEnded(NamedTuple):
-    """A call is over.
+    """A call ended.
 
     Attributes:
-        status: `cancelled` where nobody waited for its end: it may have finished all the same. `denied` by a person.
-        result: What it returned: the text, or the content blocks as JSON, that the model gets; a task's value as text.
-        error: What went wrong, in one line; `None` for a success.
-        kind: The class of the error; `None` for a success.
+        status: `cancelled` if its end was not awaited: it may have finished. `denied` by a person.
+        result: The text, or content blocks as JSON, sent to the model; a task's value as text.
+        error: The error in one line; `None` on success.
+        kind: Class of the error; `None` on success.
         source: Where the result came from.
-        value: The value of a task as JSON (`agent_magic.declare.packing`); `None` where it cannot be written.
-        prints: What the function printed.
-        trace: The traceback of an error, from the user's own line on.
-        blocks: Whether `result` is content blocks.
-        takes: What a task took, as fingerprints; see `agent_magic.record.taken`.
-        artifacts: The files it wrote, as far as it has said so.
-        files: The pictures and PDFs in `result`, where the sha256 of each stands for its bytes.
-        worker: The worker process that made it; empty where the kernel's machine did.
+        value: A task's value as JSON (`agent_magic.declare.values`); `None` if it cannot be serialised.
+        prints: Printed output.
+        trace: Traceback of an error, from the user's own line on.
+        blocks: True if `result` is content blocks.
+        takes: A task's inputs as fingerprints; see `agent_magic.record.taken`.
+        artifacts: Files it reported as written.
+        files: Pictures and PDFs in `result`, which has the sha256 of each.
+        worker: The worker process that made it; empty for the kernel's machine.
     """
 
     at_s: float
@@ -178,12 +178,12 @@ class CallEnded(NamedTuple):
 
 
 class AgentEnded(NamedTuple):
-    """An agent reached its last status.
+    """An agent reached its final status.
 
     Attributes:
-        error: Why it did not succeed, in one line.
-        kind: What that is: the class of the error, such as `RateLimited` or `BudgetExceeded`, `Stopped` where somebody
-            stopped or skipped it, `Skipped` where an ancestor did not succeed. `None` for a success.
+        error: The reason it did not succeed, in one line.
+        kind: Class of the error, such as `RateLimited` or `BudgetExceeded`; `Stopped` if a person stopped or skipped
+            it; `Skipped` if an ancestor did not succeed; `None` on success.
     """
 
     at_s: float

@@ -27,8 +27,8 @@ def real_path(path: str | Path, error: type[AgentMagicError]) -> Path:
     """Return the absolute path of a file, links followed.
 
     Args:
-        path: What the user gave.
-        error: Raised if it cannot be a path.
+        path: The user's path.
+        error: Raised if it is not a path.
     """
     try:
         found = Path(path).expanduser().resolve()
@@ -42,11 +42,11 @@ def real_path(path: str | Path, error: type[AgentMagicError]) -> Path:
 
 
 def given_path(path: str | Path, error: type[AgentMagicError]) -> Path:
-    """Return the path that the user gave, as it was given.
+    """Return the user's path unchanged.
 
     Args:
-        path: What the user gave.
-        error: Raised if it is none.
+        path: The user's path.
+        error: Raised if it is not a path.
     """
     if not isinstance(path, str | os.PathLike):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise _no_file_name(path, error)
@@ -59,10 +59,14 @@ def _no_file_name(path: object, error: type[AgentMagicError]) -> AgentMagicError
 
 def check_regular(path: Path, error: type[AgentMagicError], hint: str = "Choose another name.") -> None:
     """Raise `error` if there is something other than a regular file: a folder, a device, a pipe. It is not opened."""
-    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+    try:
         kind = stat.S_IFMT(path.stat().st_mode)
-        if kind != stat.S_IFREG:
-            raise error(f"{path.name!r} is {KINDS.get(kind, 'no file')}, not a file. {hint}")
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    except OSError as wrong:  # such as a name that is too long, or a folder that may not be read
+        raise error(f"{shown_value(path.name)} cannot be a file here: {wrong.strerror}. {hint}") from None
+    if kind != stat.S_IFREG:
+        raise error(f"{path.name!r} is {KINDS.get(kind, 'no file')}, not a file. {hint}")
 
 
 def check_folder(path: Path, error: type[AgentMagicError]) -> None:
@@ -79,15 +83,15 @@ def write_whole(path: Path, lines: Iterable[str], *, private: bool = False) -> N
 
 
 def write_bytes(path: Path, parts: Iterable[bytes], *, private: bool = False) -> None:
-    """Write a new file beside the old one, sync it, and put it in the old one's place.
+    """Write a file atomically: write a new one beside it, sync it, and replace the old one.
 
     Args:
-        path: The file. An old one keeps its mode.
-        parts: What it holds, in order.
-        private: Make a new file readable for its owner only; otherwise the umask decides.
+        path: The file. An existing one keeps its mode.
+        parts: Its content, in order.
+        private: True to make a new file readable for its owner only; otherwise the umask applies.
 
     Raises:
-        OSError: The file cannot be written; an old one is unchanged.
+        OSError: The file cannot be written; an existing one is unchanged.
     """
     fresh = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600 if private else 0o666)

@@ -1,4 +1,4 @@
-"""What each event changes in a run's record."""
+"""How each event changes the record of a run."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _KIND = re.compile(r"([A-Z][A-Za-z]+): ")
 
 
 def kind_of(error: str | None) -> str | None:
-    """Return the class that begins an error in one line, such as `RateLimited: ...`; `None` where none does."""
+    """Return the class that begins an error line, such as `RateLimited: ...`, if any."""
     found = _KIND.match(error) if error else None
     return found[1] if found else None
 
@@ -55,13 +55,13 @@ def _attempt_started(record: RunRecord, event: AttemptStarted) -> None:
 
 
 def _turn(before: Sequence[Attempt], event: AttemptStarted) -> int:
-    """Return the turn that an attempt asks for. One without messages after an answer that was final begins anew."""
+    """Return the turn of an attempt. Without messages after a final answer, a new conversation begins."""
     last = before[-1]
     if last.kind == ESCALATED:
         return 1
     if last.answer is not None and (last.kind is not None or last.answer.stop_reason in GOES_ON):
         return last.turn + 1
-    return last.turn if event.request.messages else 1
+    return last.turn if event.request.goes_on else 1
 
 
 def _free_s(result: AgentResult, now_s: float) -> float:

@@ -5,41 +5,47 @@ Only complete answers count. Simulated ones are marked, and never mixed with rea
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agent_magic.declare.models import prompt_of
-from agent_magic.record.answer import PAID_BEFORE, TOOL_USE
+from agent_magic.record.answer import TOOL_USE
+from agent_magic.record.exchanges import seen_run
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 
-    from agent_magic.declare.plan import Plan
     from agent_magic.record.attempt import Attempt
+    from agent_magic.record.exchanges import SeenRun
     from agent_magic.record.results import RunRecord
 
 MEASURED = frozenset({"live", "simulated"})
-"""The sources whose seconds were measured. An answer from the ledger or a cassette takes none."""
+"""Sources whose seconds were measured. Answers from the ledger or a cassette take none."""
+
+MOST_RUNS = 20
+"""Number of runs that are evidence of a server's behaviour under load, since servers change."""
 
 
 class Past(NamedTuple):
     """One complete answer.
 
     Attributes:
-        agent: The name of the agent it was for.
-        model: The model asked.
-        effort: The effort asked, or `None`.
+        agent: The agent.
+        model: The requested model.
+        effort: The requested effort, if any.
         input_tokens: All input, cached or not; `None` if unknown.
         output_tokens: Output; `None` if unknown.
-        ttft_s: Seconds from the request to the first token; `None` if unknown.
+        ttft_s: Seconds to the first token; `None` if unknown.
         api_s: Seconds from the request to the end of the answer.
-        simulated: Whether it is simulated.
-        calls: Whether it asks for calls of tools, so that another turn followed.
-        elsewhere: Whether it is simulated, by another mock server than the present one: its length counts, its seconds
-            are of that one's speed.
-        searches: Searches of the web that the provider made for it; `None` if unknown.
-        prompt: The fingerprint of what the agent was told, see `agent_magic.declare.models.prompt_of`; empty where that
-            is not known, as of answers of an earlier kernel.
-        rounds: The most rounds that its loop had; 0 where it is in none, or that is not known.
+        simulated: True if it is simulated.
+        calls: True if it calls tools, so that another turn followed.
+        elsewhere: True if it was simulated by another mock server: its length counts, its seconds do not.
+        searches: Web searches by the provider; `None` if unknown.
+        prompt: Fingerprint of the agent's declaration, see `agent_magic.declare.models.prompt_of`; empty if unknown, as
+            for answers of an earlier kernel.
+        rounds: Rounds of its loop; 0 for no loop or unknown.
+        run: `uid` of the run; empty if unknown.
+        ended_s: When it was complete, in seconds of that run.
+        shared: True if it was shared with an identical step: needed, but neither asked nor paid.
     """
 
     agent: str
@@ -55,11 +61,14 @@ class Past(NamedTuple):
     searches: int | None = None
     prompt: str = ""
     rounds: int = 0
+    run: str = ""
+    ended_s: float = 0.0
+    shared: bool = False
 
     @property
     def bare(self) -> Past:
-        """What is known of it in every kernel, by which two rows of one answer are alike."""
-        return self._replace(elsewhere=False, searches=None, prompt="", rounds=0)
+        """The part known in every kernel, by which rows of one answer are equal."""
+        return self._replace(elsewhere=False, searches=None, prompt="", rounds=0, run="", ended_s=0.0)
 
     def is_for(self, prompt: str) -> bool:
         """Return whether it answers this prompt, or may do so."""
@@ -67,24 +76,45 @@ class Past(NamedTuple):
 
 
 class History:
-    """The complete answers of earlier runs, oldest first.
+    """Complete answers of earlier runs, oldest first.
 
     Args:
-        rows: What is known already.
-        time_factor: How long the mock server that is connected takes, of what a model usually does; 1 for any other.
+        rows: Known answers.
+        time_factor: Speed of the connected mock server relative to a model; 1 for others.
+        origin: The current server, as in records.
+        earlier: Looks up the timing of earlier sessions at an origin, oldest first.
 
     Attributes:
         time_factor: The same.
+        origin: The same.
+        runs: Timing of the latest runs, oldest first.
+        found: Cache of conclusions, until more is learned.
+        shared: Answers shared with identical requests, kept apart from the others.
     """
 
-    def __init__(self, rows: Iterable[Past] = (), *, time_factor: float = 1.0) -> None:
-        self.time_factor = time_factor
+    def __init__(
+        self,
+        rows: Iterable[Past] = (),
+        *,
+        time_factor: float = 1.0,
+        origin: str = "",
+        earlier: Callable[[str], Sequence[SeenRun]] | None = None,
+    ) -> None:
+        self.time_factor, self.origin, self._look_up = time_factor, origin, earlier
+        self._earlier: dict[str, Sequence[SeenRun]] = {}
+        self.found: dict[Hashable, Any] = {}
         self._rows: list[Past] = []
         self._by_agent: dict[str, list[Past]] = {}
         self._by_group: dict[str, list[Past]] = {}
         self._by_model: dict[str, list[Past]] = {}
+        self.runs: list[SeenRun] = []
+        self.shared: list[Past] = []
         for row in rows:
             self.add(row)
+
+    def __getstate__(self) -> dict[str, object]:
+        """Return the state without the ledger, so that a run can be copied and pickled."""
+        return {**vars(self), "_look_up": None, "found": {}}
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -93,12 +123,21 @@ class History:
         return iter(self._rows)
 
     @property
+    def is_of_simulator(self) -> bool:
+        """True if the current server is a mock server."""
+        runs = self.runs_at(self.origin) if "://" in self.origin else ()
+        return bool(runs) and runs[-1].simulated
+
+    @property
     def latest(self) -> Past | None:
         """The latest answer; `None` if there is none."""
         return self._rows[-1] if self._rows else None
 
     def add(self, row: Past) -> None:
         """Add an answer."""
+        if row.shared:
+            self.shared.append(row)
+            return
         self._rows.append(row)
         self._by_agent.setdefault(row.agent, []).append(row)
         self._by_model.setdefault(row.model, []).append(row)
@@ -109,15 +148,54 @@ class History:
         """Add the complete answers that were measured in a run."""
         for row in answers_of(record):
             self.add(row)
+        self.runs = [*self.runs[1 - MOST_RUNS :], seen_run(record)]
+        self.found.clear()
 
-    def moved(self, time_factor: float = 1.0) -> History:
+    @classmethod
+    def beside(cls, records: Iterable[RunRecord], earlier: Callable[[str], Sequence[SeenRun]] | None = None) -> History:
+        """Return what runs saw of their server, without expectations of answers.
+
+        Args:
+            records: The runs.
+            earlier: As of the class.
+        """
+        found = cls(earlier=earlier)
+        found.runs = [seen_run(one) for one in records]
+        return found
+
+    def runs_at(self, origin: str) -> list[SeenRun]:
+        """Return the timing of the latest runs at an origin, oldest first, each once, earlier sessions included.
+
+        A mock server without a known address may be another one each time; only runs of this session count for it.
+
+        Args:
+            origin: The server, as in records.
+        """
+        own = [run for run in self.runs if run.origin == origin]
+        if origin not in self._earlier:
+            self._earlier[origin] = () if self._look_up is None else self._look_up(origin)
+        known = {run.uid for run in own}
+        earlier = (run for run in self._earlier[origin] if _is_of_one_server(run) and run.uid not in known)
+        return [*earlier, *own][-MOST_RUNS:]
+
+    def without_answers(self) -> History:
+        """Return what runs saw of their servers alone."""
+        found = History(origin=self.origin, earlier=self._look_up)
+        found.runs, found._earlier, found.found = self.runs, self._earlier, self.found
+        return found
+
+    def moved(self, time_factor: float = 1.0, origin: str = "") -> History:
         """Return the same answers, those that are simulated as another mock server's: it may have had another speed.
 
         Args:
             time_factor: That of the mock server that is connected now.
+            origin: Who is asked now.
         """
-        rows = (row._replace(elsewhere=True) if row.simulated else row for row in self)
-        return History(rows, time_factor=time_factor)
+        every = (*self, *self.shared)
+        rows = (row._replace(elsewhere=True) if row.simulated else row for row in every)
+        found = History(rows, time_factor=time_factor, origin=origin, earlier=self._look_up)
+        found.runs, found._earlier = [run for run in self.runs if _is_of_one_server(run)], self._earlier
+        return found
 
     def of_agent(self, agent: str, model: str | None = None, prompt: str = "") -> tuple[Past, ...]:
         """Return the answers that agents of this name had, from one model or from all, to one prompt or to all."""
@@ -134,6 +212,11 @@ class History:
         return tuple(self._by_model.get(model, ()))
 
 
+def _is_of_one_server(run: SeenRun) -> bool:
+    """Return True if the origin identifies the server: a mock server only by its address."""
+    return not run.simulated or "://" in run.origin
+
+
 def kin_of(agent: str) -> str:
     """Return the group of an agent that was declared for each item: its name without `_` and the number."""
     name, _, number = agent.rpartition("_")
@@ -141,33 +224,40 @@ def kin_of(agent: str) -> str:
 
 
 def answers_of(record: RunRecord) -> Iterator[Past]:
-    """Yield the complete answers that were measured in a run, without refusals."""
-    told = Told(record.plan)
+    """Yield the complete answers that were measured in a run, without refusals, and those that shared one of these."""
+    told, simulated = Told(record), dict[bool, None]()
+    shared: list[Attempt] = []
     for attempt in record.attempts:
+        if attempt.is_shared:
+            shared.append(attempt)
         if attempt.answer is None or attempt.source not in MEASURED:
             continue
-        if attempt.price == PAID_BEFORE or attempt.answer.batch:  # an earlier run measured it; a batch measures none
+        if attempt.is_served or attempt.answer.batch:  # an earlier run measured it; a batch measures none
             continue
         if (row := told.past(attempt, simulated=attempt.source == "simulated")) is not None:
+            simulated[row.simulated] = None
             yield row
+    for attempt in shared if simulated else ():
+        if (row := told.past(attempt, simulated=any(simulated))) is not None:
+            yield row._replace(shared=True)
 
 
 class Told:
     """Writes the answers of a run as rows, with what its agents were told.
 
     Args:
-        plan: Its plan.
+        record: The run.
     """
 
-    def __init__(self, plan: Plan) -> None:
-        self._plan, self._prompts = plan, dict[str, str]()
+    def __init__(self, record: RunRecord) -> None:
+        self._plan, self._run, self._prompts = record.plan, record.uid, dict[str, str]()
 
     def past(self, attempt: Attempt, *, simulated: bool) -> Past | None:
-        """Return the complete answer of an attempt as a row; `None` where there is none, or nobody knows its seconds.
+        """Return the complete answer of an attempt; `None` if there is none or its seconds are unknown.
 
         Args:
             attempt: The attempt.
-            simulated: Whether its answer is simulated.
+            simulated: True if its answer is simulated.
         """
         answer, api_s = attempt.answer, attempt.api_s
         if answer is None or not attempt.is_answered or api_s is None:
@@ -189,4 +279,6 @@ class Told:
             searches=answer.usage.searches,
             prompt=self._prompts[name],
             rounds=0 if step.part is None else step.part.rounds,
+            run=self._run,
+            ended_s=attempt.ended_s or 0.0,
         )

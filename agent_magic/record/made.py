@@ -8,7 +8,7 @@ T = TypeVar("T", bound=tuple[object, ...])
 
 
 class Making(Protocol):
-    """Whatever makes a named tuple."""
+    """Constructor of a named tuple."""
 
     def __call__(self, kind: type[T], fields: tuple[object, ...], /) -> T:
         """Make one of this kind. It takes all fields, in order, and does not check them."""

@@ -41,15 +41,15 @@ COLUMN_OF: Final[Mapping[Kind, str]] = {
 
 
 class Phase(NamedTuple):
-    """A stretch of one agent's time.
+    """A span of one agent's time.
 
     Attributes:
-        kind: What the agent did.
-        reason: What it waited for while queued, as `agent_magic.record.reasons` has it; the names of the functions
-            while in tools. Empty where unknown.
+        kind: The agent's activity.
+        reason: The reason to wait while queued, see `agent_magic.record.reasons`; function names while in tools. Empty
+            if unknown.
         start_s: Its start, in seconds since the run began.
         end_s: Its end; `None` while it lasts.
-        attempt: The request it belongs to; `None` for tools, and for a wait that no request has followed.
+        attempt: The request it belongs to; `None` for tools, and for a wait without a request after it.
     """
 
     kind: Kind

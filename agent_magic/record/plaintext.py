@@ -1,6 +1,6 @@
-"""Text made safe to print: what a model, a server or a file says cannot recolour, clear or reorder a terminal.
+"""Text made safe to print: a model's, server's or file's text cannot recolour, clear or reorder a terminal.
 
-A record keeps every text as it came. Whatever prints one sends it through here.
+Records keep every text unchanged. Printing code sends it through this module.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def clean(text: str) -> str:
 
 
 def visible(text: str) -> str:
-    """Return `text` with such characters written as escapes, for a person who is to see all that is there."""
+    """Return `text` with invisible characters as escapes."""
     return _UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 

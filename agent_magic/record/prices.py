@@ -1,4 +1,4 @@
-"""What tokens cost: by the user's own table, and then by the list prices of `genai-prices`.
+"""Token prices: by the user's own table, and then by the list prices of `genai-prices`.
 
 Source: `genai-prices`, bundled and offline; cache writes for one hour and long prompts are priced as it says. The price
 used is stored with each attempt, because prices change.
@@ -11,6 +11,7 @@ import math
 import re
 import warnings
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, cast
@@ -21,7 +22,7 @@ from agent_magic.record.answer import PAID_BEFORE, Price
 from agent_magic.record.made import made
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
     from agent_magic.record.answer import Usage
     from agent_magic.record.attempt import Attempt
@@ -30,8 +31,10 @@ if TYPE_CHECKING:
 UNKNOWN = Price(None, "unknown")
 MTOK = 1_000_000
 BATCH_PRICE = 0.5
-"""Of a batch, of input, output and the cache. Source: the vendor's page on batches."""
+"""Price factor of batches, for input, output and cache. Source: the vendor's page on batches."""
 AT_BATCH_PRICE = ", half of it for a batch"
+NO_LIST = "none"
+"""The seller without list prices: a user's own server."""
 MOST_USD = 1e9
 """Dollars per million tokens. With higher prices sums could overflow."""
 
@@ -47,12 +50,12 @@ class TokenPrice:
     Args:
         input: Uncached input.
         output: Output.
-        cache_read: Input read from the cache; `None` is a tenth of `input`.
-        cache_write: Input written to the cache for 5 minutes; `None` is 1.25 times `input`.
-        cache_write_1h: Input written to the cache for an hour; `None` is twice `input`.
+        cache_read: Input read from the cache; default a tenth of `input`.
+        cache_write: Input written to the cache for 5 minutes; default 1.25 times `input`.
+        cache_write_1h: Input written to the cache for an hour; default twice `input`.
 
     Raises:
-        DeclarationError: One of them is negative, too large or no number.
+        DeclarationError: A price is negative, too large or not a number.
     """
 
     input: float
@@ -80,7 +83,7 @@ class TokenPrice:
         """Return the dollars of these tokens.
 
         Args:
-            usage: The tokens; what is unknown counts as none.
+            usage: The tokens; unknown counts are taken as 0.
         """
         plain = (usage.input_tokens or 0) * self.input + (usage.output_tokens or 0) * self.output
         long = usage.cache_write_1h_tokens
@@ -105,10 +108,11 @@ class Prices:
     """Looks up prices.
 
     Args:
-        own: Prices by model, which count before the list.
-        tell: Called once per model without a price; a Python warning by default.
-        seller: Whose list prices count, by the name that `genai-prices` has for it; `None` is the maker of a model.
-        listed: The list, by model as `tariff_of` returns it, where `genai-prices` is not installed; `None` asks that.
+        own: The user's prices by model, which win over the list.
+        tell: Called once per model without a price; default a Python warning.
+        seller: Seller of the list prices, as `genai-prices` names it; default the maker of a model.
+        listed: The list by model, as returned by `tariff_of`, if `genai-prices` is not installed.
+        every: Price of all models without one in `own`, instead of the list's.
 
     Raises:
         DeclarationError: `own` is no mapping of prices.
@@ -121,16 +125,17 @@ class Prices:
         *,
         seller: str | None = None,
         listed: Mapping[str, tuple[Tariff, str]] | None = None,
+        every: TokenPrice | None = None,
     ) -> None:
-        self._own, self._seller, self._list = _checked(own), seller, listed
+        self._own, self._seller, self._list, self._every = checked_prices(own), seller, listed, every
         self._tell = tell or _warn
         self._found: dict[str, tuple[TokenPrice | None, Tariff, str]] = {}
 
     def of(self, model: str, usage: Usage | None) -> Price:
-        """Return what the tokens of one attempt cost. Warns once per model without a price.
+        """Return the cost of one attempt. Warns once per model without a price.
 
         Returns:
-            Dollars and where the price is from. Dollars are `None` if tokens or price are unknown.
+            Dollars and the source of the price. Dollars are `None` if tokens or price are unknown.
         """
         if usage is None or usage.input_tokens is None or usage.output_tokens is None:
             return UNKNOWN
@@ -142,57 +147,58 @@ class Prices:
                 price = other
         return made(Price, (price.cost_usd(usage) + usage.searches * SEARCH_USD, basis))
 
-    def of_answer(self, asked: str, answered: str, usage: Usage) -> Price:
-        """Price an answer by the model that gave it, or by the one asked if the other has no known price.
+    def of_answer(self, asked: str, answered: str, usage: Usage | None) -> Price:
+        """Price an answer by the model that gave it.
 
-        Your own price for the model asked also counts for one that the list prices alike: its name with a date.
+        The user's price of the requested model counts if the answer's name is an alias of it, or has no price.
         """
-        alias = asked in self._own and answered not in self._own and self._listed(asked) == self._listed(answered)
-        return self.of(answered if not alias and self.tariff_of(answered)[0] else asked, usage)
+        if answered not in self._own:
+            given = asked in self._own and not self.tariff_of(answered)[0]
+            if given or is_same_model(asked, answered):
+                answered = asked
+        with suppress(PriceWarning):  # where warnings are errors: it is paid for, and not to be lost by that
+            self.find(answered)
+        return self.of(answered, usage)
 
     def rates(self, model: str, total_input_tokens: int) -> tuple[float, float, float, float, float] | None:
-        """Return the `TokenPrice.rates` of a prompt of this length, USD per million tokens; `None` is unknown."""
+        """Return the `TokenPrice.rates` for a prompt of this length, in USD per million tokens, if known."""
         fitting = [price for above, price in self.tariff_of(model)[0] if total_input_tokens > above]
         return fitting[-1].rates if fitting else None
 
     def tariff_of(self, model: str) -> tuple[Tariff, str]:
-        """Return a model's prices, and where they are from; no prices if none is known."""
+        """Return a model's prices and their source; empty prices if unknown."""
         if model in self._own:
             return ((-1, self._own[model]),), "given"
+        if self._every is not None:
+            return ((-1, self._every),), "given"
         if self._list is not None:
             return self._list.get(model, ((), ""))
-        tariff = self._listed(model)
+        tariff = _tariff(model, self._seller)
         return (tariff, _basis()) if tariff else ((), "")
-
-    def _listed(self, model: str) -> Tariff:
-        return _tariff(model, self._seller) if self._list is None else self._list.get(model, ((), ""))[0]
 
     def has(self, model: str) -> bool:
         """Return whether a model is among the prices that were given, or on the list."""
         return model in self._own or (has_list_price(model) if self._list is None else model in self._list)
 
     def find(self, model: str) -> tuple[TokenPrice | None, Tariff, str]:
-        """Return a model's price, those of longer prompts, and where they are from. Warns once without a price."""
+        """Return a model's price, its prices for longer prompts, and their source. Warns once without a price."""
         if model in self._found:
             return self._found[model]
         tariff, basis = self.tariff_of(model)
-        if tariff:
-            found = tariff[0][1], tariff[1:], basis
-        else:
-            found = None, (), ""
+        found = self._found[model] = (tariff[0][1], tariff[1:], basis) if tariff else (None, (), "")
+        if not tariff:
             self._tell(f"No price is known for {model!r}: its costs are shown as unknown.")
-        self._found[model] = found
         return found
 
 
 def of_batch(price: Price, usage: Usage | None) -> Price:
-    """Return the price of what went by batch, from what it had cost live.
+    """Return the batch price of tokens from their live price.
 
-    Tokens cost half. Searches of the web cost as much as they do live; source: the vendor's page on that tool.
+    Tokens cost half. Web searches cost the same; source: the vendor's page on that tool.
 
     Args:
-        price: What it had cost live.
-        usage: What it used; `None` is unknown.
+        price: The live price.
+        usage: Usage; `None` if unknown.
     """
     if price.cost_usd is None:
         return Price(None, f"{price.basis}{AT_BATCH_PRICE}")
@@ -200,7 +206,7 @@ def of_batch(price: Price, usage: Usage | None) -> Price:
     return Price((price.cost_usd - searched) * BATCH_PRICE + searched, f"{price.basis}{AT_BATCH_PRICE}")
 
 
-def _checked(own: object) -> dict[str, TokenPrice]:
+def checked_prices(own: object) -> dict[str, TokenPrice]:
     """Check prices before a run: a wrong one would otherwise show only when answers are paid for."""
     if own is None or (type(own) is dict and not own):
         return {}
@@ -216,6 +222,76 @@ def _warn(message: str) -> None:
     warnings.warn(message, PriceWarning, stacklevel=3)
 
 
+_FORM = re.compile(
+    r"(?:-v\d+)?[-@](?:20\d\d(?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01])|20\d\d-\d\d-\d\d|latest|default)$"
+    r"|-v1$|-v\d+:\d+$"
+)
+"""What follows the name of a model and leaves it the same model: a date, `-latest`, and the versions that clouds add.
+
+Source: the vendor's pages on model names, and on Amazon Bedrock and Google's Vertex.
+"""
+_DATE = re.compile(r"(?<!\d)20\d\d-?\d\d-?\d\d(?!\d)")
+
+
+def _plain_name(name: str) -> str:
+    """Return the name of a model without date and version."""
+    short = _FORM.sub("", name.lower().rstrip("@"))
+    return short if short == name.lower() else _plain_name(short)
+
+
+def is_same_model(asked: str, answered: str) -> bool:
+    """Return True if two names are aliases: with or without date, or the prefix of a cloud or gateway."""
+    if asked == answered:
+        return True
+    dates = [_DATE.findall(one)[-1:] for one in (asked, answered)]
+    if all(dates) and dates[0] != dates[1]:
+        return False
+    plain, other = sorted(map(_plain_name, (asked, answered)), key=len)
+    return _ends_with(other, plain)
+
+
+def _ends_with(name: str, part: str) -> bool:
+    """Return True if a name ends with a part, after nothing or a seller's prefix: `eu.anthropic.`, `anthropic/`."""
+    return name == part or name.endswith((f".{part}", f"/{part}"))
+
+
+def _on_list(model: str, seller: str | None) -> Any:
+    """Return a model's entry in the list, if it is named there exactly.
+
+    The library also matches names that only begin like or contain a known one: `claude-opus-4-10` for
+    `claude-opus-4-1`, which is another model.
+    """
+    from genai_prices import Usage as Tokens
+    from genai_prices import calc_price
+
+    plain = _plain_name(model)
+    for name in (model, plain):  # the list has some names without the forms with a date
+        with suppress(LookupError):
+            found = calc_price(Tokens(input_tokens=1, output_tokens=1), name, provider_id=seller)
+            known = [found.model.id, *_literals(found.model.match)]
+            return found if any(_ends_with(plain, _plain_name(one)) for one in known) else None
+    return None
+
+
+def _literals(clause: Any) -> Iterator[str]:
+    """Yield the names by which the library knows a model."""
+    for part in (*getattr(clause, "or_", ()), *getattr(clause, "and_", ())):
+        yield from _literals(part)
+    for kind in ("equals", "starts_with", "ends_with", "contains"):
+        if isinstance(text := getattr(clause, kind, None), str):
+            yield text
+
+
+@functools.lru_cache(maxsize=64)
+def seller_at(address: str) -> str | None:
+    """Return the seller on the list who is at an address, by the name that `genai-prices` has; `None` for others."""
+    from genai_prices import data_snapshot
+
+    with suppress(LookupError):
+        return data_snapshot.get_snapshot().find_provider(None, None, address).id
+    return None
+
+
 @functools.lru_cache(maxsize=1)
 def _basis() -> str:
     return f"genai-prices {version('genai-prices')}"
@@ -224,13 +300,10 @@ def _basis() -> str:
 @functools.lru_cache(maxsize=256)
 def _tariff(model: str, seller: str | None = None) -> Tariff:
     """Read a model's list prices once. A price by the library takes 90 microseconds, this way one."""
-    from genai_prices import Usage as Tokens
-    from genai_prices import calc_price
-
-    try:
-        listed = calc_price(Tokens(input_tokens=1, output_tokens=1), model, provider_id=seller).model_price
-    except LookupError:
+    found = _on_list(model, seller)
+    if found is None:
         return ()
+    listed = found.model_price
     kinds = ("input_mtok", "output_mtok", "cache_read_mtok", "cache_write_mtok", "cache_write_1h_mtok")
     rates = [getattr(listed, kind, None) for kind in kinds]
     starts = {tier.start for rate in rates for tier in getattr(rate, "tiers", ())}
@@ -249,9 +322,14 @@ def _price_above(rates: list[Any], above: int) -> TokenPrice:
     )
 
 
-def saved_usd(record: RunRecord) -> float | None:
-    """Return what a run's answers from the ledger would have cost at list price; `None` if there are none."""
-    prices = Prices(tell=lambda _: None)
+def saved_usd(record: RunRecord, prices: Prices | None = None) -> float | None:
+    """Return the cost a run saved by answers from the ledger; `None` if there are none.
+
+    Args:
+        record: The run.
+        prices: Token prices; default list prices.
+    """
+    prices = prices or Prices(tell=lambda _: None)
     served = [one for one in record.attempts if one.price == PAID_BEFORE]
     costs = [prices.of(one.model, one.usage).cost_usd for one in served]
     known = [cost for cost in costs if cost is not None]
@@ -259,14 +337,14 @@ def saved_usd(record: RunRecord) -> float | None:
 
 
 def asking_usd(result: AgentResult, prices: Prices) -> float | None:
-    """Return the dollars of asking for an agent's answer: what was paid, and what was bought before by its tokens.
+    """Return the dollars to ask for an agent's answer: its cost, with answers bought before priced by their tokens.
 
     Args:
         result: The agent.
-        prices: What tokens cost.
+        prices: Token prices.
 
     Returns:
-        `None` where there is no answer, or its price is unknown; so 0 is never said of an answer that was reused.
+        `None` without an answer or a known price, so that a reused answer never shows as 0.
     """
     if not result.is_served:
         return result.cost_usd
@@ -286,19 +364,14 @@ def _asked_usd(attempt: Attempt, prices: Prices) -> float | None:
 
 def has_list_price(model: str) -> bool:
     """Return whether a model has a list price. Another spelling of a known name has none."""
-    return bool(_tariff(model)) and any(model == known or model.startswith(f"{known}-20") for known in listed_models())
+    return bool(_tariff(model)) and (model in listed_models() or _FORM.sub("", model) in listed_models())
 
 
 @functools.lru_cache(maxsize=256)
 def context_window(model: str) -> int | None:
-    """Return the most tokens of a prompt and its answer together; `None` where the list does not say."""
-    from genai_prices import Usage as Tokens
-    from genai_prices import calc_price
-
-    try:
-        return calc_price(Tokens(input_tokens=1, output_tokens=1), model).model.context_window
-    except LookupError:
-        return None
+    """Return the context window of a model in tokens, if the list has it."""
+    found = _on_list(model, None)
+    return None if found is None else found.model.context_window
 
 
 def near_model(model: str, known: Iterable[str] = ()) -> str:
@@ -316,7 +389,7 @@ def near_model(model: str, known: Iterable[str] = ()) -> str:
 
 
 def _version(model: str) -> tuple[list[int], int]:
-    """Return what orders models by age: the numbers of a name, and the shorter one first where they are the same."""
+    """Return a sort key of a model's age: the numbers in its name, then the shorter name."""
     return [int(one) for one in re.findall(r"(?<!\d)\d{1,2}(?!\d)", model)], -len(model)
 
 

@@ -9,13 +9,16 @@ from agent_magic.declare.units import plural
 Reason = Literal[
     "slot",
     "barrier",
+    "schedule",
     "requests",
     "input",
     "output",
+    "concurrent",
     "retry_after",
     "limits",
     "key",
     "leader",
+    "identical",
     "budget",
     "spend",
     "breaker",
@@ -25,6 +28,7 @@ Reason = Literal[
     "person",
     "alone",
     "resource",
+    "ledger",
     "deadline",
     "dependencies",
 ]
@@ -32,12 +36,12 @@ Reason = Literal[
 
 
 class Wording(NamedTuple):
-    """How a reason reads.
+    """Wording of a reason.
 
     Attributes:
-        label: On an agent's card, where there is room for few words.
-        phrase: What is waited for, to follow "waiting for" or "limited by".
-        is_rate_limit: Whether the provider's rate limits are the cause.
+        label: Short form for an agent's card.
+        phrase: To follow "waiting for" or "limited by".
+        is_rate_limit: True for the provider's rate limits.
     """
 
     label: str
@@ -49,13 +53,16 @@ REASONS: Final[dict[str, Wording]] = {
     "": Wording("", "its turn"),
     "slot": Wording("waits for a slot", "a slot"),
     "barrier": Wording("waits for its layer", "its layer"),
+    "schedule": Wording("one at a time", "its schedule, one step at a time"),
     "requests": Wording("request limit", "the request limit", is_rate_limit=True),
     "input": Wording("input limit", "the input limit", is_rate_limit=True),
     "output": Wording("output limit", "the output limit", is_rate_limit=True),
+    "concurrent": Wording("server takes no more", "how many requests the server takes at once", is_rate_limit=True),
     "retry_after": Wording("told to wait (429)", "the wait that a 429 asked for", is_rate_limit=True),
     "limits": Wording("first reply tells limits", "the first reply, which tells the limits"),
     "key": Wording("first request goes alone", "the first reply to an untried key"),
     "leader": Wording("waits for the cache", "the cache"),
+    "identical": Wording("same request asked", "the answer to an identical request"),
     "budget": Wording("waits for the budget", "the budget"),
     "spend": Wording("spend cap per minute", "the spend cap per minute"),
     "breaker": Wording("circuit breaker open", "the circuit breaker"),
@@ -65,6 +72,7 @@ REASONS: Final[dict[str, Wording]] = {
     "person": Wording("waits for you", "a person's answer"),
     "alone": Wording("runs alone", "the calls beside it"),
     "resource": Wording("waits for a resource", "a resource"),
+    "ledger": Wording("another run buys it", "another run that buys the same answer"),
     "deadline": Wording("deadline passed", "the deadline"),
     "dependencies": Wording("waits for its parents", "dependencies"),
 }
@@ -76,16 +84,16 @@ def wording(reason: str) -> Wording:
 
 
 def held(reason: str) -> str:
-    """Say what something waited for, to follow what it was: `, held by the request limit`; empty for nothing."""
+    """Return the reason of a wait as an appendix: `, held by the request limit`; empty without a reason."""
     return f", held by {wording(reason).phrase}" if reason else ""
 
 
 def limit(reason: str, slots: int | None = None) -> str:
-    """Say what held a run, to follow "limited by": `the request limit`, `its 3 slots (concurrency)`.
+    """Return the limit of a run, to follow "limited by": `the request limit`, `its 3 slots (concurrency)`.
 
     Args:
         reason: Its `limited_by`.
-        slots: How many agents could run at once; `None` where that is unknown.
+        slots: Its concurrency; `None` if unknown.
     """
     if reason == "slot":
         return f"{'slots' if slots is None else f'its {plural(slots, reason)}'} (concurrency)"
@@ -93,5 +101,5 @@ def limit(reason: str, slots: int | None = None) -> str:
 
 
 def limited(reason: str, slots: int | None = None) -> str:
-    """Say what held a run: `limited by the request limit`; empty where nothing did. See `limit`."""
+    """Return `limited by the request limit`, or empty without a limit. See `limit`."""
     return f"limited by {limit(reason, slots)}" if reason else ""

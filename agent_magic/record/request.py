@@ -1,13 +1,13 @@
-"""What is asked of a model: a conversation and its options, before any transport."""
+"""A request to a model: a conversation and its options, independent of transport."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
 from agent_magic.declare.content import Attachment, Placed, blocks_of, with_bytes
-from agent_magic.declare.serialization import sendable
+from agent_magic.declare.values import sendable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -16,6 +16,10 @@ Ttl = Literal["5m", "1h"]
 """How long a cached context lives after each use."""
 
 
+SERVER_ROUNDS = 10
+"""How often the API goes on from its own tools within one request. Source: the vendor's page on server tools."""
+THINKING = frozenset({"thinking", "redacted_thinking"})
+"""The blocks that a model has signed, and others do not read."""
 Kind = tuple[str, str, str, str, str, str, bool]
 """See `Request.kind`."""
 
@@ -33,25 +37,28 @@ class Message(NamedTuple):
 
 
 class Request(NamedTuple):
-    """One request: a conversation and its options. A value.
+    """One request: a conversation and its options. Immutable.
 
-    The conversation only ever grows: the prompt, then `messages`. A provider may refuse a conversation whose earlier
-    part has changed.
+    A conversation only grows: the prompt, then `messages`. Providers may refuse a conversation whose earlier part has
+    changed.
 
     Attributes:
-        prompt: The text of the first message.
-        context: Text in front of everything else, shared with other requests.
-        cached: Whether the provider is asked to cache it.
-        ttl: For how long, if it is.
-        messages: What was said after the prompt.
-        tools: The definitions of the tools as a JSON array; empty for none.
-        schema: The JSON schema of the answer; empty for text. The order of its fields is that of the answer.
-        tool_choice: `none` where no tool may be asked for; empty leaves it to the model.
-        attachments: Pictures and documents, and where in the prompt each stands; its label stands there.
-        cite: Whether the answer names the places of the documents that it quotes.
-        cached_turns: Whether the provider is asked to cache the conversation up to its end, for its next turn.
-        returned: Pictures and PDFs that tools returned. In `messages` the sha256 of each stands for its bytes.
-        shared: How much of the prompt is a context of several parts; 0 where that is one of them, or a text.
+        prompt: Text of the first message.
+        context: Text before everything else, shared with other requests.
+        cached: True to ask the provider to cache it.
+        ttl: Lifetime of that cache entry.
+        messages: Messages after the prompt.
+        tools: Tool definitions as a JSON array; empty for none.
+        schema: JSON schema of the answer; empty for text. Its order of fields is that of the answer.
+        tool_choice: `none` to forbid tool calls; empty to leave it to the model.
+        attachments: Pictures and documents with their places in the prompt, where their labels are.
+        cite: True to ask for citations of documents.
+        cached_turns: True to ask the provider to cache the whole conversation for its next turn.
+        returned: Pictures and PDFs returned by tools. `messages` has their sha256 instead of the bytes.
+        shared: Length of the prompt's shared context if it has several parts; otherwise 0.
+        options: Pass-through options of its agent, such as `temperature`, as a JSON object; empty for none.
+        opening: Number of `messages` before the first answer: the conversation it continues and the new prompt; 0 if
+            it continues none.
     """
 
     model: str
@@ -72,12 +79,27 @@ class Request(NamedTuple):
     cached_turns: bool = False
     returned: tuple[Attachment, ...] = ()
     shared: int = 0
+    options: str = ""
+    opening: int = 0
+
+    @property
+    def goes_on(self) -> bool:
+        """True if its agent has answered before in this conversation."""
+        return len(self.messages) > self.opening
+
+    @property
+    def asked(self) -> str:
+        """What its agent asks: the prompt, or the last message of a conversation that it continues."""
+        if not self.opening:
+            return self.prompt
+        blocks: Any = read_blocks(self.messages[self.opening - 1].content)
+        return blocks if isinstance(blocks, str) else "".join(str(one.get("text", "")) for one in blocks)
 
     def content(self, data_of: Callable[[Attachment], str]) -> str | list[dict[str, Any]]:
-        """Write the first message: the prompt, or its parts in order where it has pictures or documents.
+        """Return the first message: the prompt, or its parts in order if it has pictures or documents.
 
         Args:
-            data_of: What stands for the bytes of one.
+            data_of: Returns the representation of an attachment's bytes.
         """
         if not self.attachments:
             return self.prompt
@@ -89,10 +111,10 @@ class Request(NamedTuple):
         return block | {"citations": {"enabled": True}} if self.cite and one.kind == "document" else block
 
     def canonical(self) -> dict[str, Any]:
-        """Write what is asked as plain data, without what changes only the bill or the waiting. Bytes are a sha256.
+        """Return the request as plain data, without fields that change only cost or timing. Bytes are a sha256.
 
-        It has the form of a Messages API body, the first API that was recorded. Fingerprints are made of it, so it
-        never changes for a request that could be written before.
+        It has the form of a Messages API body, the first API that was recorded. Fingerprints depend on it, so it must
+        never change for requests that could be written before.
         """
         messages: list[dict[str, Any]] = [{"role": "user", "content": self.content(lambda one: one.sha256)}]
         messages += [{"role": one.role, "content": read_blocks(one.content)} for one in self.messages]
@@ -119,8 +141,15 @@ class Request(NamedTuple):
         asked: list[Any] = [endpoint, self.canonical()]
         if self.schema:  # as it is: a field that comes before another can change the answer
             asked.append(self.schema)
+        if self.options:
+            asked.append(self.sent)
         text = json.dumps(asked, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
         return hashlib.sha256(text.encode()).hexdigest()
+
+    @property
+    def sent(self) -> dict[str, Any]:
+        """The options that pass through, by the names that `am.Agent` has for them."""
+        return json.loads(self.options) if self.options else {}
 
     def with_files(self, file_of: Callable[[str], bytes]) -> Request:
         """Return it with the bytes of its pictures and documents."""
@@ -142,6 +171,12 @@ class Request(NamedTuple):
         """All its pictures and documents, in the order in which they are sent."""
         return (*(one.attachment for one in self.attachments), *self.returned)
 
+    @property
+    def most_output_tokens(self) -> int:
+        """The most output that can be billed. With tools that the API runs, a request has several answers in one."""
+        tools: list[dict[str, Any]] = read_blocks(self.tools) if self.tools.startswith("[") else []
+        return self.max_tokens * (SERVER_ROUNDS if any("input_schema" not in one for one in tools) else 1)
+
     def texts(self) -> tuple[str, ...]:
         """Return all text of the request, to estimate its length."""
         said = [one.content for one in self.messages]
@@ -150,7 +185,7 @@ class Request(NamedTuple):
 
 
 def read_blocks(text: str) -> Any:
-    """Read JSON; a text that is none, such as one that was left out of a cassette, stays a text."""
+    """Parse JSON; other text, such as text removed from a cassette, is returned unchanged."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
@@ -160,7 +195,7 @@ def read_blocks(text: str) -> Any:
 def continued(messages: tuple[Message, ...], content: str) -> tuple[Message, ...]:
     """Append content blocks of the assistant to a conversation.
 
-    Two turns of the assistant in a row are one message. Its JSON is spliced, not written anew.
+    Two assistant turns in a row become one message. Its JSON is spliced, not rewritten.
     """
     if messages and messages[-1].role == "assistant":
         content = f"{messages[-1].content.rstrip()[:-1]},{content.lstrip()[1:]}"
@@ -179,3 +214,46 @@ def older_request(data: dict[str, Any]) -> dict[str, Any]:
     if not isinstance(so_far, str) or not so_far or "messages" in data:
         return data
     return {**data, "messages": [{"role": "assistant", "content": so_far}]}
+
+
+def going_on(request: Request, before: Request) -> Request:
+    """Return a request as the next message of a conversation.
+
+    Args:
+        request: What its agent would ask by itself.
+        before: The conversation up to its last answer; see `agent_magic.record.conversation`.
+    """
+    parts = request.content(lambda one: one.sha256)
+    blocks = [{"type": "text", "text": sendable(parts)}] if isinstance(parts, str) else parts
+    said_before = before.messages if before.model == request.model else without_thinking(before.messages)
+    messages = (*said_before, Message("user", json.dumps(blocks)))
+    return before._replace(
+        model=request.model,
+        max_tokens=request.max_tokens,
+        effort=request.effort,
+        timeout_s=request.timeout_s,
+        schema=request.schema,
+        options=request.options,
+        tool_choice="",
+        messages=messages,
+        opening=len(messages),
+        returned=(*before.returned, *(one.attachment for one in request.attachments)),
+        cached_turns=request.cached_turns,
+    )
+
+
+def without_thinking(messages: tuple[Message, ...]) -> tuple[Message, ...]:
+    """Return messages without blocks of thinking, which no other model reads. One that has none stays as it is."""
+    found: list[Message] = []
+    for one in messages:
+        blocks: Any = read_blocks(one.content) if "thinking" in one.content else None
+        kept: list[Any] = [block for block in blocks or () if isinstance(block, dict) and not _is_thought(block)]
+        if not isinstance(blocks, list) or len(kept) == len(cast("list[Any]", blocks)):
+            found.append(one)
+        elif kept:
+            found.append(Message(one.role, json.dumps(kept)))
+    return tuple(found)
+
+
+def _is_thought(block: Any) -> bool:
+    return block.get("type") in THINKING

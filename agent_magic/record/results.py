@@ -8,26 +8,31 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from agent_magic.declare.alike import for_all
+from agent_magic.declare.answers.schema import of_item, schema_of
 from agent_magic.declare.flow import CONDITION, Left
-from agent_magic.declare.packing import unpack
 from agent_magic.declare.race import BEATEN, NO_ANSWER
-from agent_magic.declare.schema import of_item, schema_of
 from agent_magic.declare.subplan import last_in
 from agent_magic.declare.units import seconds
+from agent_magic.declare.values import same_name, unpack
 from agent_magic.errors import NoValue, UnknownAgent
 from agent_magic.record.answer import ESCALATED, PAUSED, Usage, add_usage
 from agent_magic.record.attempt import Attempt
 from agent_magic.record.call import ToolCall, own_text, stretches
+from agent_magic.record.conversation import conversation_frame, conversation_of, exported
+from agent_magic.record.display import Shown
 from agent_magic.record.fold import FOLD
 from agent_magic.record.plaintext import single_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Set as AbstractSet
     from datetime import datetime
 
+    import pandas as pd
+
+    from agent_magic.declare.answers.returns import Returns
     from agent_magic.declare.dag import Dag
     from agent_magic.declare.plan import Plan
-    from agent_magic.declare.returns import Returns
     from agent_magic.declare.step import Step
     from agent_magic.record.answer import Answer, Citation, Source, Status
     from agent_magic.record.base import Base, Kind
@@ -48,27 +53,28 @@ def _none_yet() -> list[Attempt]:
 
 
 @dataclass(slots=True, repr=False)
-class AgentResult:
-    """What became of one agent. `run["name"]` is one of these.
+class AgentResult(Shown):
+    """The result of one agent. `run["name"]` is one of these.
 
     Attributes:
         name: The agent.
-        layer: Its depth, from 0.
-        model: The model asked.
-        returns: The type of its answer; `None` for text.
-        is_task: Whether it is a task: a Python function, which makes no requests.
-        other_models: The models that it may ask besides `model`.
+        layer: Depth in the graph, from 0.
+        model: The requested model.
+        returns: Type of its answer; `None` for text.
+        is_task: True for a task: a Python function without requests.
+        other_models: Other models it may ask.
+        is_row: True for a task that takes its answer out of a request for several items.
         status: See `agent_magic.record.answer.Status`.
-        ready_s: When its parents were done; `None` where they never were.
-        finished_s: When it reached its last status; `None` before.
+        ready_s: When its parents were done, if ever.
+        finished_s: When it reached its final status, if it has.
         attempts: Its requests, in order.
-        calls: The functions that were called for it, in order: its tools, or a task's own.
-        error: Why it did not succeed, in one line.
-        kind: The class of that error, such as `RateLimited` or `BudgetExceeded`; `None` where it has none.
-        waits_until_s: Until when it waits because an attempt failed; `None` where it does not.
-        waits_why: What failed.
-        last_backoff_s: Seconds it waited to retry, without an attempt to follow.
-        last_queued_s: Seconds it was queued, without an attempt to follow.
+        calls: Its function calls, in order: tools, or a task's own.
+        error: The reason it did not succeed, in one line.
+        kind: Class of that error, such as `RateLimited` or `BudgetExceeded`, if any.
+        waits_until_s: End of its backoff, if it is waiting for a retry.
+        waits_why: The failure before that backoff.
+        last_backoff_s: Seconds of backoff without an attempt after it.
+        last_queued_s: Seconds in the queue without an attempt after it.
     """
 
     name: str
@@ -77,6 +83,7 @@ class AgentResult:
     returns: Returns | None = None
     is_task: bool = False
     other_models: Sequence[str] = ()
+    is_row: bool = False
     status: Status = field(default="pending", init=False)
     ready_s: float | None = field(default=None, init=False)
     finished_s: float | None = field(default=None, init=False)
@@ -101,39 +108,46 @@ class AgentResult:
 
     @property
     def model_used(self) -> str | None:
-        """The model whose answer it has, as it was asked for it; `None` where nobody has answered."""
-        return self.attempts[-1].model if self.attempts and self.attempts[-1].answer else None
+        """The model that answered, as the answer names it, if any.
+
+        It has the requested name if the answer's is an alias: with a date, or without a prefix.
+        """
+        last = self.attempts[-1] if self.attempts else None
+        return last.model_used if last is not None and last.answer else None
 
     @property
     def moved_by(self) -> str:
-        """Why another model than `model` was asked last; an empty string where that is not so.
+        """Why the last requested model differs from `model`; empty if it does not.
 
-        `escalated`, `fell back`, or `degraded` by the policy, to a model that the agent does not name.
+        `escalated`, `fell back`, or `degraded` by the policy: to a model the agent does not name, or to one of its
+        fallbacks before its own model was asked.
         """
         if not self.attempts or self.attempts[-1].model == self.model:
             return ""
-        if self.attempts[-1].model not in self.other_models:
+        first = self.attempts[0]
+        is_eased = first.model != self.model and first.held_by in {"budget", "deadline"}
+        if is_eased or self.attempts[-1].model not in self.other_models:
             return "degraded"
         return "escalated" if any(one.kind == ESCALATED for one in self.attempts) else "fell back"
 
     @property
     def is_left_out(self) -> bool:
-        """Whether it was not needed: a condition was false, it was reserved and not used, or another answered first.
+        """True if it was not needed: a false condition, an unused place, or a lost race.
 
-        That is no failure.
+        This is not a failure.
         """
         return self.status == "unused" or (self.status == "skipped" and self.kind in {CONDITION, BEATEN})
 
     @property
     def answer(self) -> Answer | None:
-        """The complete reply, or `None`. Of one that the API had paused, the last turn with the text of all."""
+        """The complete reply, if any. After a pause, the last turn with the text of all."""
         last = self.attempts[-1].answer if self.attempts else None
         return replace(last, text=self._earlier_turns + last.text) if last and self._earlier_turns else last
 
     @property
     def _earlier_turns(self) -> str:
         """The text of the turns from which the last request went on."""
-        before, texts = self.attempts[-1].request.messages, list[str]()
+        before, texts = self.attempts[-1].request.goes_on, list[str]()
         typed = self.attempts[-1].request.schema  # such an answer stands in one turn
         if before and typed and of_item(schema_of(typed)) is not None:
             return self._turns_by_item()
@@ -142,26 +156,49 @@ class AgentResult:
                 break
             if before and one.answer is not None and one.answer.stop_reason == PAUSED:
                 texts.insert(0, one.answer.text)
-                before = one.request.messages
+                before = one.request.goes_on
         return "".join(texts)
 
     def _turns_by_item(self) -> str:
-        """Return the turns before the last of an answer for several items: a later one has what they lack."""
-        before, texts = self.attempts[-1].request.messages, list[str]()
+        """Return the earlier turns of an answer for several items; a later turn has the items they lack."""
+        before, texts = self.attempts[-1].request.goes_on, list[str]()
         for one in reversed(self.attempts[:-1]):
             if before and one.answer is not None:
                 texts.insert(0, one.answer.text)
-                before = one.request.messages
+                before = one.request.goes_on
         return "".join(texts)
 
     @property
     def text(self) -> str:
-        """The answer, or the part of it that had arrived. Of a task, what it returned, as text."""
+        """The answer, or its received part. For a task, its result as text."""
         if own := own_text(self.calls, len(self.attempts)):
             return own
         if not self.attempts:
             return ""
         return self.answer.text if self.answer else self._earlier_turns + self.attempts[-1].partial
+
+    @property
+    def conversation(self) -> pd.DataFrame:
+        """Its conversation up to its answer. One row per block: `turn`, `role`, `kind`, `text`.
+
+        `kind` is `text`, `thinking`, `tool_use`, `tool_result` or another block type of the API.
+        """
+        return conversation_frame(conversation_of(self))
+
+    @property
+    def messages(self) -> list[dict[str, Any]]:
+        """Its conversation as the API's `messages`, to continue elsewhere; empty without an answer.
+
+        Pictures and documents are named by sha256 instead of bytes.
+        """
+        found = conversation_of(self)
+        return [] if found is None else exported(found)
+
+    @property
+    def original(self) -> str | None:
+        """The model's text, if the user has edited the answer."""
+        answer = self.answer
+        return answer.original if answer is not None and answer.edited else None
 
     @property
     def citations(self) -> list[Citation]:
@@ -180,29 +217,44 @@ class AgentResult:
         """
         if self.status != "succeeded" and not self._kept:
             raise NoValue(self.name, (self.error or f"it is {self.status}").rstrip("."))
+        if self.is_row and self.returns is not None:
+            return self.returns.of_row(self.returned)
         if self.is_task:
-            return self._task_value()
+            return self.returned
         return self.text if self.returns is None else self.returns.value(self.text)
 
+    @property
+    def meaning(self) -> Any:
+        """What frames, grades and later prompts take: the value, of a typed answer by its schema.
+
+        Raises:
+            NoValue: The agent did not succeed.
+            InvalidAnswer: The text was left out of a recording.
+        """
+        if self.returns is None or self.status != "succeeded" or self.is_task > self.is_row:
+            return self.value
+        return self.returns.as_written(self.returned if self.is_row else self.text, is_row=self.is_row)
+
     def keep(self, value: object) -> None:
-        """Keep what a task has returned, as it is, as long as this lives."""
+        """Keep the return value of a task in memory."""
         self._kept = (value,)
 
     @property
     def has_value(self) -> bool:
-        """Whether what a task has returned is here, or was written down."""
+        """True if the return value of a task is in memory or was serialised."""
         return bool(self._kept) or self._packed is not None
 
     @property
     def _packed(self) -> str | None:
         return self.calls[-1].ended.value if self.calls and self.calls[-1].ended else None
 
-    def _task_value(self) -> Any:
-        """Return what a task has returned: as it is, or as it was written down."""
+    @property
+    def returned(self) -> Any:
+        """A task's return value, from memory or deserialised; of a row the JSON of its answer."""
         if self._kept:
             return self._kept[0]
         if self._packed is None:
-            raise NoValue(self.name, "its value was not kept: it is no plain data, frame, Series or array")
+            raise NoValue(self.name, "its value was not kept: only plain data, frames, Series and arrays are")
         try:
             return unpack(self._packed)
         except ValueError as error:
@@ -215,23 +267,28 @@ class AgentResult:
 
     @property
     def source(self) -> Source | None:
-        """Where the result came from; `None` where nobody answered."""
+        """Source of the result, if there is one."""
         return next((one.source for one in reversed(self.calls if self.is_task else self.attempts) if one.source), None)
 
     @property
     def is_served(self) -> bool:
-        """Whether its answer, or what the task returns, was there before, so that it took no time now."""
+        """True if the answer or return value was available, so that it took no time."""
         return any(one.is_served for one in (self.calls if self.is_task else self.attempts)[-1:])
 
     @property
+    def is_shared(self) -> bool:
+        """True if it shares the answer of an identical step."""
+        return bool(self.attempts) and self.attempts[-1].is_shared
+
+    @property
     def usage(self) -> Usage:
-        """Tokens of all attempts whose usage is known. All `None` where none is."""
+        """Known tokens of all attempts; `None` fields if none is known."""
         known = [one.usage for one in self.attempts if one.usage is not None]
         return known[0] if len(known) == 1 else add_usage(known)
 
     @property
     def cost_usd(self) -> float | None:
-        """Dollars of all attempts whose price is known; `None` where an answer's price is not, or there is none."""
+        """Dollars of all attempts with a known price; `None` if an answer's price is unknown, or there is none."""
         costs = [one.price.cost_usd if one.price else None for one in self.attempts]
         if costs and costs[-1] is None and self.attempts[-1].answer:
             return None
@@ -240,7 +297,7 @@ class AgentResult:
 
     @property
     def context_tokens(self) -> int | None:
-        """Input of its largest turn; `None` where none is known."""
+        """Input of its largest turn, if known."""
         totals = [one.usage.total_input_tokens for one in self.attempts if one.usage is not None]
         return max((one for one in totals if one is not None), default=None)
 
@@ -256,7 +313,7 @@ class AgentResult:
 
     @property
     def granted_s(self) -> float | None:
-        """When it was first let go; a task begins at once."""
+        """When it was first admitted; a task begins at once."""
         return self.started_s if self.is_task else next((one.granted_s for one in self.attempts), None)
 
     @property
@@ -266,13 +323,13 @@ class AgentResult:
 
     @property
     def working_since_s(self) -> float | None:
-        """Since when what it does now goes on: its request, or the first of its calls; `None` where nothing does."""
+        """Start of its current request, or of the first running call; `None` if nothing runs."""
         under_way = self.calls_under_way or [one for one in self.attempts[-1:] if one.ended is None]
         return min((one.started_s for one in under_way), default=None)
 
     @property
     def is_waiting(self) -> bool:
-        """Whether it is ready and waits, before it begins or between two turns, where its calls may have to."""
+        """True if it is ready and waits, before its start or between turns."""
         return self.status == "queued" or (self.status == "running" and self.working_since_s is None)
 
     @property
@@ -342,27 +399,28 @@ class AgentResult:
 
     @property
     def work_s(self) -> float:
-        """Seconds of its own work: `api_s + tool_s + local_s`. 0 where it never ran."""
+        """Seconds of its own work: `api_s + tool_s + local_s`. 0 if it never ran."""
         if self.total_s is None or self.queued_s is None:
             return self.api_s + self.tool_s
         return self.total_s - self.queued_s - self.backoff_s
 
     def work_s_until(self, now_s: float) -> float:
-        """Seconds of its own work up to a moment, what goes on then included."""
+        """Return the seconds of its own work up to a moment, running work included."""
         open_s = [one.start_s for one in self.away() if one.end_s is None] if self.calls else []
         open_s += [one.started_s for one in self.attempts[-1:] if one.ended is None]
         return self.work_s + (0.0 if self.finished_s is not None else sum(max(0.0, now_s - one) for one in open_s))
 
 
 class ForecastNote(NamedTuple):
-    """What a forecast stands on, which makes a run record one.
+    """The basis of a forecast, which makes a run record one.
 
     Attributes:
-        basis: The weakest thing: `measured`, `ledger` (earlier answers) or `assumed`.
-        assumed: What was assumed, in words.
-        wall_range_s: The low and the high end of the wall time.
-        cost_range_usd: The low and the high end of the cost; `None` where it is unknown.
-        simulated: Whether the answers it stands on were simulated.
+        basis: The weakest input: `measured`, `ledger` (earlier answers) or `assumed`.
+        assumed: Assumptions in words.
+        wall_range_s: Low and high wall time.
+        cost_range_usd: Low and high cost; `None` if unknown.
+        simulated: True if it rests on simulated answers.
+        limited_by: The server's limit that would hold it; empty if none.
     """
 
     basis: str
@@ -370,14 +428,15 @@ class ForecastNote(NamedTuple):
     wall_range_s: tuple[float, float]
     cost_range_usd: tuple[float, float] | None
     simulated: bool
+    limited_by: str = ""
 
 
 class _Results(list[AgentResult]):
-    """The results of a run with places that may stay unused: each is made when it is asked for.
+    """Results of a run with places that may stay unused; each is created on access.
 
     Args:
-        plan: What runs.
-        models: Per step, the model asked.
+        plan: The plan.
+        models: Requested model per step.
     """
 
     def __init__(self, plan: Plan, models: Sequence[str]) -> None:
@@ -434,27 +493,38 @@ def _results_of(plan: Plan, models: Sequence[str]) -> list[AgentResult]:
 
 
 def _result_of(step: Step, name: str, layer: int, model: str) -> AgentResult:
-    return AgentResult(name, layer, model, step.returns, step.is_task, step.other_models)
+    return AgentResult(
+        name, layer, model, step.returns, step.is_task, step.other_models, bool(step.part and step.part.asked)
+    )
 
 
 class RunRecord:
-    """One execution of a plan, as its events tell it. Grows while the run goes on.
+    """One execution of a plan, told by its events. Grows during the run.
 
     Attributes:
-        uid: Tells it from every other run, in ledgers and frames.
-        plan: What was run.
-        began_at: The moment the run began, in UTC.
-        events: Everything that happened, in order.
+        uid: Unique id, in ledgers and frames.
+        plan: The plan.
+        began_at: Start of the run, in UTC.
+        events: All events, in order.
         results: One `AgentResult` per agent, in plan order.
-        replays_simulation: Whether it replays a run whose answers are simulated.
-        bases: What it is measured against, if anything; see `measured`.
-        keeper: Writes down what it is measured against, where the run is kept; `None` where it is not.
-        replayed: Who had answered the replayed attempts, by agent and number of the attempt.
-        provenance: Which file it was replayed from, or kept in: file, sha256, date, versions.
-        terms: What it ran under; `None` where nobody kept it.
-        redacted: Whether it is a replay whose texts were left out or replaced when it was recorded.
-        dag: Who waited for whom; a forecast may leave edges of the plan out.
-        forecast: What it stands on, if it is a forecast; `None` where it happened.
+        home: Home of a run read from a ledger; see `agent_magic.record.home`.
+        resumes: `uid` of the run it continues; empty for none.
+        replays_simulation: True if it replays a simulated run.
+        bases: Its baselines; see `measured`.
+        keeper: Stores its baselines, if the run is kept.
+        replayed: Original source of replayed attempts, by agent and number of the attempt.
+        provenance: File it was replayed from or kept in: file, sha256, date, versions.
+        terms: The terms of the run, if known.
+        edits: The user's edits of its answers since, for a run that continues it.
+        redacted: True for a replay whose texts were removed or replaced at recording.
+        dag: The dependencies; a forecast may omit edges of the plan.
+        forecast: Its basis if it is a forecast, otherwise `None`.
+        same: First identical step per step, if its requests do not tell, as in forecasts and replays without texts;
+            see `agent_magic.record.identical`.
+        sequential: Cache of the run one step at a time, with the number of events it was computed from.
+        server_limit: Cache of the server's limit, with the number of events it was computed from.
+        committed_usd: Dollars its budget had counted at the end: spent, or possibly billed by requests without a final
+            count; `None` without a budget.
     """
 
     def __init__(
@@ -463,8 +533,12 @@ class RunRecord:
         self.uid = os.urandom(16).hex()
         self.plan, self.dag = plan, dag or plan.dag
         self.forecast: ForecastNote | None = None
+        self.same: tuple[int | None, ...] | None = None
+        self.sequential: tuple[int, Any] | None = None
+        self.server_limit: tuple[int, str] | None = None
+        self.committed_usd: float | None = None
         self.began_at = began_at
-        self.origin = origin
+        self.origin, self.home, self.resumes = origin, "", ""
         self.replays_simulation = False
         self.bases: dict[Kind, Base] = {}
         self.keeper: Callable[[Mapping[Kind, Base]], None] | None = None
@@ -472,29 +546,30 @@ class RunRecord:
         self.provenance: dict[str, Any] = {}
         self.terms: Terms | None = None
         self.redacted = False
+        self.edits: dict[tuple[str, str], Answer] = {}
         self.events: list[Event] = []
         self.results = _results_of(plan, tuple(models))
         self.ended_s: float | None = None
         self.cut = False
 
     def label_forecast(self, note: ForecastNote) -> None:
-        """Say that nothing of this happened: it is a forecast."""
+        """Mark this record as a forecast."""
         self.forecast, self.replays_simulation = note, note.simulated
 
     def __getstate__(self) -> dict[str, object]:
-        """Return what can be copied and sent to another process; nobody writes a copy down."""
+        """Return a picklable state, without the keeper."""
         return {**vars(self), "keeper": None}
 
     def __getitem__(self, name: str) -> AgentResult:
         try:
-            return self.results[self.plan.index[name]]
+            return self.results[self.plan.index[same_name(name)]]
         except (KeyError, TypeError):
             if (last := self._last_round(name) or self._last_of_plan(name)) is not None:
                 return last
             raise UnknownAgent(name, known=self.plan.index, in_run=True, groups=self.plan.groups) from None
 
     def _last_round(self, name: object) -> AgentResult | None:
-        """Return the last round of a loop that was not left out; `None` where the name is of none."""
+        """Return the last used round of a loop with this name, if any."""
         members = self.plan.groups.get(name, {}).values() if isinstance(name, str) else ()
         results = [self.results[one] for one in members]
         rounds = [self.plan.agents[one].part for one in members]
@@ -503,7 +578,7 @@ class RunRecord:
         return next((one for one in reversed(results) if not one.is_left_out), results[0])
 
     def _last_of_plan(self, name: object) -> AgentResult | None:
-        """Return what a plan in the plan answers, as a prompt takes it; `None` where it is of none, or has many."""
+        """Return the answer of a nested plan, as used in prompts, if it has exactly one."""
         last = last_in(self.plan.agents, str(name))
         return None if last is None else self[last.name] if last.part is None else self._last_round(last.part.group)
 
@@ -514,9 +589,9 @@ class RunRecord:
 
     @property
     def decisions(self) -> dict[int, Left]:
-        """The steps that a decision ended, by number, and why; `failed` where nothing could be decided.
+        """Steps ended by a decision, by number, with the reason; `failed` if nothing could be decided.
 
-        Without those that lost a race: who loses it, the times of a run decide.
+        Lost races are not included, since the times of a run decide them.
         """
         return {number: left for number, left in self._ended_by_flow() if left.kind not in {BEATEN, NO_ANSWER}}
 
@@ -529,11 +604,17 @@ class RunRecord:
 
     @property
     def degraded(self) -> list[AgentResult]:
-        """The results whose requests were made cheaper by the policy: another model, or another effort, was asked."""
+        """Results whose requests were made cheaper by the policy: another model or effort."""
         if self.terms is None or not self.terms.policy.get("degrade"):
             return []
         asked = [(one, agent.effort) for one, agent in zip(self.results, self.plan.agents, strict=True) if one.attempts]
         return [one for one, effort in asked if one.moved_by == "degraded" or one.attempts[-1].request.effort != effort]
+
+    @property
+    def is_complete(self) -> bool:
+        """True if the run has ended with an answer of every agent that was needed."""
+        ended = self.ended_s is not None and not self.cut
+        return ended and all(one.status in {"succeeded", "capped"} or one.is_left_out for one in self.results)
 
     @property
     def rows(self) -> list[AgentResult]:
@@ -541,7 +622,7 @@ class RunRecord:
         return [one for one in self.results if one.status != "unused"]
 
     def measured(self, kind: Kind, base: Base) -> None:
-        """Keep what the same job took and cost when it was done another way."""
+        """Store a baseline: the same job, measured in another way."""
         self.bases[kind] = base
         if self.keeper is not None:
             self.keeper(self.bases)
@@ -554,38 +635,37 @@ class RunRecord:
 
     @property
     def simulated(self) -> bool:
-        """Whether any attempt was simulated, a failed or replayed one too."""
+        """True if any attempt was simulated, failed and replayed ones included."""
         sources = (attempt.source for result in self.results for attempt in result.attempts)
         return self.replays_simulation or "simulated" in sources
 
     @property
     def served(self) -> bool:
-        """Whether answers were bought before, in a replayed run when it was recorded. Those took no time."""
-        return "ledger" in self.replayed.values() or any(result.is_served for result in self.results)
+        """True if answers were bought before, in a replay when it was recorded. They took no time."""
+        return "ledger" in self.replayed.values() or any(one.is_served and not one.is_shared for one in self.results)
 
-    @property
-    def capped(self) -> tuple[str, ...]:
-        """The agents whose answer was cut at its `max_tokens`, or at the end of the model's context."""
-        return tuple([one.name for one in self._whose_answer(CAPPED)])
+    def stopped_for(self, reason: str) -> tuple[str, ...]:
+        """Return the agents whose answer was truncated for one of the reasons in `CAPPED`."""
+        return tuple([one.name for one in self._whose_answer({reason})])
 
     @property
     def refused(self) -> tuple[str, ...]:
-        """The agents whose answer is a refusal that was passed on."""
+        """Agents whose answer is a refusal that was passed on."""
         return tuple([one.name for one in self._whose_answer(REFUSED) if one.status == "succeeded"])
 
     @property
     def empty(self) -> tuple[str, ...]:
-        """The agents that succeeded with an answer that has no text."""
+        """The agents that succeeded with an answer that has no text, or only blanks."""
         return tuple(
             one.name
             for one in self.results
             if one.status == "succeeded"
             and not one.is_task
-            and not (one.attempts and (end := one.attempts[-1].ended) and end.answer and end.answer.text)  # most have
-            and not one.text
+            and not (one.attempts and (end := one.attempts[-1].ended) and end.answer and end.answer.text[:9].strip())
+            and not one.text.strip()
         )
 
-    def _whose_answer(self, reasons: frozenset[str]) -> list[AgentResult]:
+    def _whose_answer(self, reasons: AbstractSet[str]) -> list[AgentResult]:
         """Return the results whose last answer stopped for one of these reasons."""
         return [
             one

@@ -1,4 +1,4 @@
-"""What the steps of a run returned, as conditions and tasks take it."""
+"""Results of a run's steps as conditions and tasks see them."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Returned(Mapping[str, Any]):
         number = self._record.plan.index[name]
         result = self._record.results[number]
         if result.status == "succeeded":
-            return result.value
+            return result.meaning
         if result.status == "capped":
             return self._record.plan.meaning_of(number, result.text)
         raise KeyError(name)

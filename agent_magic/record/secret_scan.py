@@ -1,13 +1,20 @@
-"""A scan for keys in what is about to be shared. A finding names the place and the kind, and never shows a key whole.
+"""A scan for secrets before data is shared. A finding names the place and the kind, and never shows a secret whole.
 
-What a model is told by tools, and what a failure says, is masked by the same shapes before it is sent or kept.
+Results of tools, errors and prints are masked by the same rules before they are sent or stored.
 
-It knows the shapes of common keys, and the values of this process's environment that look secret, whatever their shape:
-also in base64, in hex, and split by line breaks or invisible characters. A false alarm is allowed by its mark, which
-allows nothing else.
+A secret is recognised in three ways:
 
-The shapes are a table of our own. A library (detect-secrets 1.5) was tried: by shape it knows half of the kinds below,
-its entropy detectors find thousands of "secrets" in the gallery, and it brings five packages.
+* by its shape: the table in `secret_shapes.toml`;
+* by its name: the value of an assignment, header, field of JSON, YAML or INI, command option, or URL part whose name
+  says key, token, secret, password, credential, signature or cookie, if the value looks like one. Passwords need not
+  look random, others must;
+* by its value, if it is one of this process's environment: also in base64, in hex, and split by line breaks or
+  invisible characters.
+
+A false alarm is allowed by its mark, which allows nothing else.
+
+The table of shapes is our own. A library (detect-secrets 1.5) was tried: by shape it knows half of these kinds, its
+entropy detectors find thousands of "secrets" in the gallery, and it brings five packages.
 """
 
 from __future__ import annotations
@@ -18,114 +25,83 @@ import hashlib
 import json
 import math
 import re
+import string
+import tomllib
 from collections import Counter
+from itertools import pairwise
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from urllib.parse import quote, unquote
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-SHAPES = {
-    "an Anthropic key": r"sk-ant-[A-Za-z0-9_-]{8,}",
-    "an OpenAI-style key": r"\bsk-(?!ant-)(?:proj-|svcacct-|admin-|or-v1-)?[A-Za-z0-9_-]{20,}",
-    "a Google key": r"\bAIza[0-9A-Za-z_-]{35}",
-    "a Google token": r"\b(?:ya29\.|GOCSPX-)[0-9A-Za-z_-]{20,}",
-    "an AWS key": r"\b(?:AKIA|ASIA)[0-9A-Z]{16}\b",
-    "an AWS secret": r"(?i:secret_?access_?key)[\"']?\s*[:=]\s*[\"']?[A-Za-z0-9/+]{40}(?![A-Za-z0-9/+])",
-    "an Azure key": r"(?i:AccountKey|SharedAccessKey)=[A-Za-z0-9+/]{40,}={0,2}",
-    "a GitHub token": r"\b(?:gh[pousr]_[A-Za-z0-9]{36,}|github_pat_[A-Za-z0-9_]{22,})",
-    "a GitLab token": r"\bglpat-[A-Za-z0-9_-]{20,}",
-    "a Hugging Face token": r"\bhf_[A-Za-z0-9]{30,}",
-    "a Databricks token": r"\bdapi[0-9a-f]{32}\b",
-    "a Discord token": r"\b[MNO][A-Za-z0-9_-]{22,27}\.[A-Za-z0-9_-]{6}\.[A-Za-z0-9_-]{27,}",
-    "a SendGrid key": r"\bSG\.[A-Za-z0-9_-]{16,32}\.[A-Za-z0-9_-]{32,64}",
-    "a Slack token": r"\b(?:xox[abeprs]|xapp)-[A-Za-z0-9-]{10,}",
-    "a Slack webhook": r"\bhooks\.slack\.com/(?:services|workflows)/[A-Za-z0-9/_-]{20,}",
-    "a Stripe key": r"\b(?:sk|rk)_(?:live|test)_[A-Za-z0-9]{10,}|\bwhsec_[A-Za-z0-9+/=_-]{20,}",
-    "a Telegram token": r"\b\d{8,10}:AA[A-Za-z0-9_-]{32,}",
-    "a provider's key": r"\b(?:gsk_|xai-|pplx-|r8_|npm_|dop_v1_|pypi-)[A-Za-z0-9_-]{20,}",
-    "a JSON web token": r"\beyJ[A-Za-z0-9_-]{10,}\.eyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}",
-    "a bearer token": (
-        r"(?i:\bbearer)\s+(?:[A-Za-z0-9._~+/-]{20,}|(?=[A-Za-z._~+/-]{0,19}[0-9])[A-Za-z0-9._~+/-]{8,19})=*"
-    ),
-    "a user and password": (
-        r"(?i:\bauthorization)[\"']?\s*[:=]\s*[\"']?(?i:basic)\s+(?=[a-z]*[A-Z0-9+/])[A-Za-z0-9+/]{8,}={0,2}"
-    ),
-    "a header with a key": (
-        r"(?i:x-api-key|api[-_]key)[\"']?\s*[:=]\s*[\"']([A-Za-z0-9._~+/-]{16,})[\"']"
-        r"|(?i:\bx-api-key)\s*:\s*([A-Za-z0-9._~+/-]{16,})"
-    ),
-    "a private key": r"-----BEGIN [A-Z ]*PRIVATE KEY(?: BLOCK)?-----",
-    "a URL with a password": (r"\b[a-z][a-z0-9+.-]{0,20}://[^\s/:@'\"{}]{0,99}:(?![<$*])(?:[^\s/@'\"{}]{1,199}@){1,3}"),
-}
-"""What keys look like, by what they are. Where a shape has groups they are the key."""
-_SHAPES = {what: re.compile(shape) for what, shape in SHAPES.items()}
-_TOLD = {
-    "a private key": re.compile(
-        r"-----BEGIN ([A-Z ]*PRIVATE KEY(?: BLOCK)?)-----.*?(?:-----END \1-----|\Z)", re.DOTALL
-    ),
-    "a password": re.compile(
-        r"(?i:(?<![a-z])(?:password|passwd|passphrase|pwd))(?:[\"']?\s*[:=]\s*[\"'](?!\s)([^\n\"']{4,})[\"']"
-        r"|\s*=\s*(?!None\b|True\b|False\b)([^\s\"',;&)(\[\]{}<$*]{4,}))"
-    ),
-    "a token in a URL": re.compile(
-        r"(?i:[?&](?:access_?token|api_?key|token|key|secret|sig|signature|auth)=)([^\s&\"'#<>{}$]{6,})"
-    ),
-}
-"""What is masked besides in what failures and prints say. In what is shared it would raise false alarms."""
-_SIGNS = {
-    "an Anthropic key": ("sk-ant-",),
-    "an OpenAI-style key": ("sk-",),
-    "a Google key": ("aiza",),
-    "a Google token": ("ya29.", "gocspx-"),
-    "an AWS key": ("akia", "asia"),
-    "an AWS secret": ("access",),
-    "an Azure key": ("accesskey=", "accountkey="),
-    "a GitHub token": ("ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_"),
-    "a GitLab token": ("glpat-",),
-    "a Hugging Face token": ("hf_",),
-    "a Databricks token": ("dapi",),
-    "a Discord token": (".",),
-    "a SendGrid key": ("sg.",),
-    "a Slack token": ("xox", "xapp-"),
-    "a Slack webhook": ("hooks.slack.com",),
-    "a Stripe key": ("k_live_", "k_test_", "whsec_"),
-    "a Telegram token": (":aa",),
-    "a provider's key": ("gsk_", "xai-", "pplx-", "r8_", "npm_", "dop_v1_", "pypi-"),
-    "a JSON web token": ("eyj",),
-    "a bearer token": ("bearer",),
-    "a user and password": ("basic",),
-    "a header with a key": ("api-key", "api_key"),
-    "a private key": ("-----begin ",),
-    "a URL with a password": ("://",),
-    "a password": ("password", "passwd", "passphrase", "pwd"),
-    "a token in a URL": ("=",),
-}
-"""One of these, in small letters, is in each text that has such a shape: to look for them takes far less time."""
-_BY_SIGN = tuple((sign, what) for what, signs in _SIGNS.items() for sign in signs)
+SHAPES_FILE = Path(__file__).with_name("secret_shapes.toml")
+_ASCII_LOWER = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
+_AFTER_A_NAME = re.compile(
+    r"""(?P<rest>[\w-]{0,24})
+    (?: (?P<close>["'`\\\])]{0,4}) \s{0,4}
+        (?P<sign> :\s{0,3}[&*A-Za-z_][&*\w.\[\]|\ ]{0,30}=(?!=)\s{0,6}(?:[\w.]{1,40}\((?:\w{1,20}\s?=\s?)?(?=["']))?
+          | ["',\]}]{0,3}[\s{]{1,40}["']?(?:value|content|default|val)["']?\s{0,2}[:=]  # beside its name
+          | :\s{0,3}[|>][+-]?\s{1,20}  # of YAML, in the next line
+          | (?:=>|->|\?=|:=|={1,3}|[:>\uff1a\uff1d]|%3D|\b(?:is|ist|was|or)\b|\|\||\?\?
+              |\|\s{0,20}(?=[^\s|]{6,200}\s{0,20}\|))
+            (?:\s{0,3}(?:[\w.]{1,40}[(])(?:\w{1,20}\s?=\s?)?(?=[bfru]{0,2}["']) | \s{0,3}\[\s{0,4}(?=["'])
+               | \s{0,3}\(\s{0,4}["'][^"'\n]{0,80}["']\s{0,4},\s{0,4}(?=["']))?  # a call, a list, a pair
+          | (?<=["']),(?=\s{0,4}["']) | \((?=[bfru]{0,2}["'])
+        ) (?:\s{0,9}(?=[bfru]{0,2}\\{0,2}["'])|[ \t]{0,6})
+      | (?P<space>[ \t]{1,4}) )
+    (?: (?i:bearer|basic|token|apikey|digest) \s{1,3} )?
+    (?: [frbuFRBU]{0,2} \\{0,2} (?P<quote>["']) )?""",
+    re.VERBOSE,
+)
+"""Between a telling word and the value: the rest of the name, quotes, a sign or a blank, an opening quote."""
+_HEADING = re.compile(r"[|\"']?[\w -]{1,40}[\"']?(?:[\t,;|][\"' ]?[\w -]{0,40}[\"']?){1,40}")
+"""The first line of a table: names alone."""
+_NEXT_IN_A_LIST = re.compile(r"""["']\s{0,4},\s{0,4}["']""")
+_CONNECTION = re.compile(r"[^;\"'\n]{1,400}")
+"""A value of a text such as `Server=x;Password=y;`."""
+_BEFORE_A_NAME = re.compile(r"[\w.$-]{0,48}\Z")
+_QUOTED = {mark: re.compile(rf"[^{mark}\n\\]{{1,4000}}") for mark in "\"'"}
+_BARE = re.compile(r"[^\s\"'`,;&<>(){}\[\]\\|#]{1,4000}")
+_HEADER = re.compile(r"[^\n\"'\\]{1,4000}")
+_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+_CODE = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+|(?:None|True|False)\b.*")
+_SEGMENT = re.compile(r"[A-Za-z0-9]+")
+_WORDLIKE = re.compile(r"[A-Za-z]?[a-z]*\d*|[A-Z]+\d*|\d+[a-z]+|\d+[A-Z]+")
+_BASE64 = re.compile(r"[A-Za-z0-9+/]{30,}={0,2}")
+_HEX_IN_PARTS = re.compile(r"[0-9a-f-]{20,}|[0-9A-F-]{20,}")
+_HEX = re.compile(r"[0-9a-fA-F]{16,128}")
+_PHRASE = re.compile(r"\s*[a-z]{3,8}(?:[\s,]+[a-z]{3,8}){11,23}\s*")
+_IN_FOURS = re.compile(r"[a-z]{4}(?: [a-z]{4}){3}")
+"""Passwords for one application, as mail providers give them."""
 _TELLING = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL|AUTH", re.IGNORECASE)
 _PASSWORDS = re.compile(r"PASSW|PASSPHRASE", re.IGNORECASE)
 _DENSE = re.compile(r"[A-Za-z0-9_~+/=.-]{20,}")
 _PASSWORD = re.compile(r"://[^\s/:@]*:([^\s/@]+)@")
 _INVISIBLE = re.compile("[\u00ad\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufe00-\ufe0f\ufeff]")
 _AROUND_A_BREAK = " \t\r\"'+\\#>"
-"""What stands around a line break where a text goes on: quotes, a plus sign, a backslash."""
+"""Characters around a line break within a text: quotes, a plus sign, a backslash."""
 SHORTEST = 8
 SHORTEST_PASSWORD = 6
-"""Of a value that its variable, or its place in a URL, says to be a password, and that is no word."""
+"""Minimum length of a password named by its variable or URL part, if it is no word."""
+SHORT_NAME = 5
+"""Names up to this length also occur within other words."""
+SHORTEST_RANDOM = 12
+"""Minimum length of a secret recognised by its name."""
 ENTROPY_BITS = 3.5
 """Bits a character above which a long word of the environment is taken for a secret; English has about 2.5 to 3."""
 HEAD = 4
 
 
 class Finding(NamedTuple):
-    """Something that looks like a secret.
+    """A probable secret.
 
     Attributes:
         where: The place, such as `cell 3, output 1, text/plain`.
-        what: What it looks like.
+        what: The kind of secret.
         shown: Its first characters.
-        mark: Eight characters that name it, for `--allow`.
+        mark: Eight characters that identify it, for `--allow`.
     """
 
     where: str
@@ -138,12 +114,12 @@ class Finding(NamedTuple):
 
 
 def secrets_of(environment: Mapping[str, str], *, named: bool = False) -> dict[str, str]:
-    """Return the values of an environment that look secret, with the names of their variables.
+    """Return values of an environment that look secret, with the names of their variables.
 
     Args:
         environment: The variables.
-        named: Whether only those count whose names say so, and passwords in URLs: in data a value that looks random,
-            such as the hash of a commit, may be what was asked for.
+        named: True to use only names that say so, and passwords in URLs: in data, a random value such as a commit
+            hash may be legitimate.
     """
     found: dict[str, str] = {}
     for name, value in environment.items():
@@ -182,14 +158,291 @@ def _is_mixed(value: str) -> bool:
 def _forms(value: str) -> tuple[tuple[str, str], ...]:
     """Return how a known secret may be written, without white space, and in which way."""
     data = value.encode("utf-8", "surrogatepass")
-    forms = {"".join(value.split()): "", quote(value, safe="", errors="replace"): " in a URL", data.hex(): " in hex"}
-    forms[data.hex().upper()] = " in hex"
+    forms = {data.hex(): " in hex", data.hex().upper(): " in hex", quote(value, safe="", errors="replace"): " in a URL"}
+    forms["".join(value.split())] = ""  # last: a value that a URL need not escape is that value, and no URL
     for before in range(3):  # base64 of a text in which it stands depends on the bytes before it
         encoded = base64.b64encode(bytes(before) + data).decode()[: (before + len(data)) * 8 // 6][
             -(-before * 8 // 6) :
         ]
         forms[encoded] = forms[encoded.translate(str.maketrans("+/", "-_"))] = " in base64"
     return tuple(forms.items())
+
+
+class Shape(NamedTuple):
+    """A row of the table of shapes.
+
+    Attributes:
+        what: The kind of secret.
+        signs: Lower-case texts of which each match has one, for a fast first search.
+        pattern: Its pattern. The last matching group is the secret; without groups, the whole match.
+        shortest: If not 0, the group must look random and have this many characters.
+        whole: True if the whole match is the secret, although only the group must look random.
+        body: The part to mask, if longer than the pattern.
+    """
+
+    what: str
+    signs: tuple[str, ...]
+    pattern: re.Pattern[str]
+    shortest: int = 0
+    whole: bool = False
+    body: re.Pattern[str] | None = None
+
+    def spans(self, text: str) -> Iterator[tuple[int, int]]:
+        """Yield the places of secrets of this shape."""
+        for match in self.pattern.finditer(text):
+            group = match.lastindex or 0
+            if self.shortest and not is_random(match[group], self.shortest):
+                continue
+            if self.body is not None and (whole := self.body.match(text, match.start())):
+                yield whole.span()
+            else:
+                yield match.span(0 if self.whole else group)
+
+
+class Names(NamedTuple):
+    """The table of names that say their value is a secret."""
+
+    telling: re.Pattern[str]
+    passwords: re.Pattern[str]
+    harmless: frozenset[str]
+    phrases: frozenset[str]
+    placeholders: frozenset[str]
+
+
+@functools.cache
+def tables() -> tuple[tuple[Shape, ...], Names]:
+    """Read the tables of shapes and of names."""
+    data = tomllib.loads(SHAPES_FILE.read_text(encoding="utf-8"))
+    shapes: list[Shape] = []
+    for row in data["shape"]:
+        body = re.compile(row["body"], re.DOTALL) if "body" in row else None
+        shortest = {"short": SHORTEST_PASSWORD, True: SHORTEST_RANDOM, False: 0}[row.get("random", False)]
+        shapes.append(Shape(row["what"], tuple(row["signs"]), re.compile(row["pattern"]), shortest, body=body))
+    for what, prefixes in data["prefixes"].items():
+        for prefix in prefixes:
+            shortest = SHORTEST_RANDOM if len(prefix) > 3 else 20  # short ones also begin ordinary words
+            pattern = re.compile(rf"(?<![A-Za-z0-9_]){re.escape(prefix)}([A-Za-z0-9_.~+/=-]{{{shortest},}})")
+            shapes.append(Shape(what, (prefix.lower(),), pattern, shortest, whole=True))
+    names = data["names"]
+    short = [name for name in names["passwords"] if len(name) <= SHORT_NAME and name.isascii()]
+    long = [name for name in names["passwords"] if name not in short]
+    words = "|".join(sorted([*names["words"], *short], key=len, reverse=True))
+    return tuple(shapes), Names(
+        re.compile(rf"{'|'.join([*names['inside'], *long])}|(?P<word>{words})"),
+        re.compile(rf"{'|'.join(long)}|(?<![a-z])(?:{'|'.join(short)})(?![a-z])"),
+        *(frozenset[str](names[part]) for part in ("harmless", "phrases", "placeholders")),
+    )
+
+
+@functools.cache
+def _by_sign() -> tuple[tuple[str, Shape], ...]:
+    return tuple((sign, shape) for shape in tables()[0] for sign in shape.signs)
+
+
+def is_random(value: str, shortest: int) -> bool:
+    """Return whether a value looks random: letters and digits mixed within words, hardly a character twice."""
+    if len(value) < shortest or len(set(value)) < min(6, shortest):
+        return False
+    if _HEX_IN_PARTS.fullmatch(value) and any(c.isdigit() for c in value) and any(c.isalpha() for c in value):
+        return True
+    if len(value) >= 16 and _changes(value) >= len(value) * (0.3 if _BASE64.fullmatch(value) else 0.45):
+        return True
+    odd = sum(len(part) for part in _SEGMENT.findall(value) if len(part) >= 4 and _is_odd(part))
+    return odd >= max(shortest * 0.6, len(value) * 0.5)
+
+
+def _is_odd(part: str) -> bool:
+    """Return whether a run of letters and digits is no word, name or number."""
+    if _WORDLIKE.fullmatch(part):
+        return False
+    digits = any(c.isdigit() for c in part)
+    return digits or (len(part) >= 20 and len(part) < 2.8 * len(_WORD.findall(part)))  # names have longer words
+
+
+def _changes(value: str) -> int:
+    """Count the changes between small letters, capitals, digits and signs: few in camelCase, many in random text."""
+    kinds = [(c.isdigit(), c.isupper(), c.islower()) for c in value]
+    return sum(one != other for one, other in pairwise(kinds))
+
+
+class _Field(NamedTuple):
+    """A name and its value in an assignment, a header, JSON or a URL.
+
+    Attributes:
+        name: The name.
+        value: The value.
+        sign: The separator: `=`, `:`, a blank, `?` for a part of a URL, `(` in a call.
+        quoted: True if the value is in quotes.
+        told: True in errors and prints: there, a value need not look random if its name is clear.
+    """
+
+    name: str
+    value: str
+    sign: str = ":"
+    quoted: bool = False
+    told: bool = False
+
+    def kind(self) -> str:
+        """Return what kind of secret the value is; an empty string if it does not look like one."""
+        names = tables()[1]
+        words = {word.lower() for word in _WORD.findall(self.name)}
+        if not names.telling.search(self.name.lower()) or self._is_placeholder(names):
+            return ""
+        if words & names.phrases and self.quoted and _PHRASE.fullmatch(self.value):
+            return "a recovery phrase"
+        if names.passwords.search(self.name.lower()):
+            return "a password" if self._is_password() else ""
+        if words & names.harmless and not words & {"private", "secret"}:
+            return ""
+        if self.sign == "?":
+            enough = len(self.value) >= 6 if self.told else is_random(self.value, SHORTEST_RANDOM)
+            return "a token in a URL" if enough else ""
+        if self.name.lower() in {"key", "keys"} and _HEX.fullmatch(self.value):
+            return ""  # the key of a row or of a cache
+        if self.name.lower().endswith("cookie"):
+            values = [one.partition("=")[2] or one for one in self.value.split(";")]
+            return "a cookie" if any(is_random(one.strip(), SHORTEST_RANDOM) for one in values) else ""
+        shortest = 20 if self.sign == " " else SHORTEST_RANDOM
+        return f"the value of {_short(self.name)}" if is_random(self.value, shortest) else ""
+
+    def _is_placeholder(self, names: Names) -> bool:
+        value = self.value.strip()
+        return (
+            not value
+            or value[0] in "$<{%*"
+            or "..." in value
+            or "\u2026" in value
+            or "{{" in value
+            or len(set(value)) == 1
+            or value.lower() in names.placeholders
+            or (not self.quoted and _CODE.fullmatch(value) is not None)
+        )
+
+    def _is_password(self) -> bool:
+        """Return whether the value of a field that says password is one. It may be any word, so the sign counts."""
+        value = self.value
+        if self.sign == "(":
+            return is_random(value, SHORTEST_RANDOM)  # of `get("DB_PASSWORD")` it is another name
+        mixed = any(c.isalpha() for c in value) and any(not c.isalpha() for c in value)
+        if self.told and (self.quoted or self.sign == "="):
+            return len(value) >= 4 and not value[:1].isspace()
+        if any(c.isspace() for c in value):
+            return self.quoted and _IN_FOURS.fullmatch(value) is not None
+        if self.sign == " ":
+            return is_random(value, SHORTEST)
+        if self.quoted:
+            return len(value) >= SHORTEST_PASSWORD
+        mixed = mixed or _changes(value) >= max(4, len(value) * 0.2)
+        return len(value) >= SHORTEST_PASSWORD and mixed and value[-1] not in ".:!?"
+
+
+def _named(text: str, small: str, *, told: bool) -> Iterator[tuple[int, int, str]]:
+    """Yield the values in a text that their names say are secret."""
+    done = 0
+    for match in _telling(text, small):
+        if match.start() < done:
+            continue
+        after = _AFTER_A_NAME.match(text, match.end())
+        before = _BEFORE_A_NAME.search(text, max(0, match.start() - 48), match.start())
+        if after is None or before is None:
+            continue
+        name = (before[0] + match[0] + after["rest"]).strip("-.$")
+        mark = after["quote"]
+        asked = not mark and text[max(0, before.start() - 1) : before.start()] in {"?", "&"} and after["sign"] == "="
+        option = text.startswith("--", before.start()) or text[max(0, before.start() - 2) : before.start()] == "--"
+        given = "=" in (after["sign"] or "") or option
+        sign = (
+            "?"
+            if asked
+            else "("
+            if "(" in (after["sign"] or "")[1:]
+            else "="
+            if given
+            else " "
+            if after["space"]
+            else ":"
+        )
+        header = sign == ":" and not mark and name.lower().endswith("cookie")
+        pattern = _QUOTED[mark] if mark else _HEADER if header else _BARE
+        if sign == "=" and not mark and text[max(0, before.start() - 1) : before.start()] == ";":
+            pattern = _CONNECTION
+        value = pattern.match(text, after.end())
+        if value is None or (not mark and text[value.end() : value.end() + 1] in {"(", "["}):
+            continue  # nothing, or a call: getpass(), os.environ[...]
+        name = text[before.start() : after.end("rest")].strip("-.$")
+        if kind := _Field(name, value[0], sign, bool(mark), told).kind():
+            while value is not None:
+                yield *value.span(), kind
+                done = value.end()
+                following = _NEXT_IN_A_LIST.match(text, done) if (after["sign"] or "").rstrip().endswith("[") else None
+                value = following and pattern.match(text, following.end())
+
+
+def _columns(text: str, *, told: bool) -> Iterator[tuple[int, int, str]]:
+    """Yield the values of tables, such as CSV, whose column is named like a secret."""
+    separator, heads, place = "", list[str](), 0
+    for line in text.splitlines(keepends=True):
+        cells = line.split(separator) if separator else []
+        if not separator or len(heads) != len(cells):
+            separator = next((one for one in "\t,;|" if one in line), "") if _HEADING.fullmatch(line.rstrip()) else ""
+            heads = [one.strip("\"' \r\n") for one in line.split(separator)] if separator else []
+            if sum(map(bool, heads)) < 2 or not any(map(_is_name, heads)):
+                separator, heads = "", []
+        for column, name in enumerate(heads if cells else ()):
+            value = cells[column].strip("\"' \r\n") if column < len(cells) and _is_name(name) else ""
+            if value and not value.isspace() and " " not in value and (kind := _Field(name, value, told=told).kind()):
+                start = place + sum(len(one) + 1 for one in cells[:column]) + cells[column].find(value)
+                yield start, start + len(value), kind
+        place += len(line)
+
+
+def _is_name(text: str) -> bool:
+    """Return whether a text is the name of something secret, and nothing else."""
+    return len(text) <= 48 and any(True for _ in _telling(text, _in_small_letters(text)))
+
+
+def _telling(text: str, small: str) -> Iterator[re.Match[str]]:
+    """Yield the words of a text that say that a value is secret. They may overlap: `rootPassword` also holds `otP`."""
+    match = tables()[1].telling.search(small)
+    while match is not None:
+        is_one = not match["word"] or _is_word(text, *match.span())
+        if is_one:
+            yield match
+        match = tables()[1].telling.search(small, match.end() if is_one else match.start() + 1)
+
+
+def _is_word(text: str, start: int, end: int) -> bool:
+    """Return True if a part of a name is a separate word: in `API_KEY` or `apiKey`, not in `monkey`."""
+    before, after = text[max(0, start - 1) : start], text[end : end + 1]
+    begins = not before.isalpha() or (before.islower() and text[start].isupper())
+    return begins and (not after.isalpha() or (after.isupper() and text[end - 1].islower()))
+
+
+def _shaped(text: str, small: str) -> Iterator[tuple[int, int, str]]:
+    """Yield parts of a text with the shape of a secret."""
+    for shape in {id(shape): shape for sign, shape in _by_sign() if sign in small}.values():
+        for start, end in shape.spans(text):
+            yield start, end, shape.what
+
+
+def _apart(text: str, small: str, *, told: bool = False) -> Iterator[tuple[int, int, str]]:
+    """Yield all secrets of a text in their order, overlapping ones as one."""
+    whole: list[tuple[int, int, str]] = []
+    for start, end, what in sorted(
+        [*_shaped(text, small), *_named(text, small, told=told), *_columns(text, told=told)], key=lambda one: one[0]
+    ):
+        if whole and start < whole[-1][1]:
+            first, last, kind = whole.pop()
+            whole.append((first, max(last, end), kind))
+        else:
+            whole.append((start, end, what))
+    yield from whole
+
+
+def _in_small_letters(text: str) -> str:
+    """Return a text in small letters, character for character."""
+    small = text.lower()
+    return small if len(small) == len(text) else text.translate(_ASCII_LOWER)
 
 
 def scan_text(text: str, where: str, secrets: Mapping[str, str]) -> Iterator[Finding]:
@@ -200,46 +453,50 @@ def scan_text(text: str, where: str, secrets: Mapping[str, str]) -> Iterator[Fin
         how = next((how for form, how in _forms(value) if form in squeezed), None)
         if how is not None:
             yield _finding(where, f"the value of ${name}{how}", value)
+    small = _in_small_letters(visible)
+    found = {visible[start:end]: what for start, end, what in _apart(visible, small)}
     joined = "".join(line.strip(_AROUND_A_BREAK) for line in visible.split("\n"))
-    for what, shape in _SHAPES.items():
-        whole = {match.group() for match in shape.finditer(visible)}
+    if joined != visible:
         # Joined lines make words that nobody wrote: there it has to look random too.
-        split = {match.group() for match in shape.finditer(joined)} if joined != visible else set[str]()
-        for key in sorted(whole | {one for one in split if _is_mixed(one) and not any(one in part for part in whole)}):
-            if key not in secrets:
-                yield _finding(where, what, key)
+        for start, end, what in _shaped(joined, _in_small_letters(joined)):
+            one = joined[start:end]
+            if _is_mixed(one) and not any(one in part or part in one for part in found):
+                found[one] = what
+    for key in sorted(found):
+        if key not in secrets:
+            yield _finding(where, found[key], key)
 
 
 def masked(text: str, secrets: Mapping[str, str], *, told: bool = True) -> str:
-    """Return a text with what looks like a secret replaced by what it is: `[the value of $DB_PASSWORD]`.
+    """Return a text with probable secrets replaced by their kind: `[the value of $DB_PASSWORD]`.
 
     Args:
         text: The text.
-        secrets: Values that are secret, with their names; see `secrets_of`.
-        told: Whether it is what a failure says, or a print: there `password=...` is taken for one, too. In data only
-            what has the shape of a key is.
+        secrets: Secret values with their names; see `secrets_of`.
+        told: True for an error or a print, where any value after `password=` counts. In data it must look secret.
     """
-    for value, name in sorted(secrets.items(), key=lambda one: -len(one[0])):
+    text = replaced(text, {value: f"[the value of ${name}]" for value, name in secrets.items()})
+    small = _in_small_letters(text)
+    parts: list[str] = []
+    done = 0
+    for start, end, what in _apart(text, small, told=told):
+        parts += text[done:start], f"[{what}]"
+        done = end
+    return "".join(parts) + text[done:] if parts else text
+
+
+def replaced(text: str, secrets: Mapping[str, str]) -> str:
+    """Return a text with secrets replaced, however they are written.
+
+    Args:
+        text: The text.
+        secrets: What stands in the place of each.
+    """
+    for value, put in sorted(secrets.items(), key=lambda one: -len(one[0])):
         for form in {value, *(form for form, _ in _forms(value))}:
             if form in text:
-                text = text.replace(form, f"[the value of ${name}]")
-    small = text.lower()
-    signs = {what for sign, what in _BY_SIGN if sign in small}
-    if not signs:
-        return text
-    for shapes in (_TOLD, _SHAPES) if told else (_SHAPES,):
-        for what, shape in shapes.items():
-            if what in signs:
-                text = shape.sub(lambda found, what=what: _without_key(found, what), text)
+                text = text.replace(form, put)
     return text
-
-
-def _without_key(found: re.Match[str], what: str) -> str:
-    """Return what was found with its key masked: all of it, unless the shape says which part that is."""
-    if what == "a private key" or not found.lastindex:
-        return f"[{what}]"
-    start, end = (at - found.start() for at in found.span(found.lastindex))
-    return f"{found[0][:start]}[{what}]{found[0][end:]}"
 
 
 def _finding(where: str, what: str, secret: str) -> Finding:
@@ -253,9 +510,15 @@ def scan_data(data: object, where: str, secrets: Mapping[str, str]) -> Iterator[
     if isinstance(data, str):
         yield from scan_text(data, where, secrets)
     elif isinstance(data, dict):
-        for name, value in cast("dict[str, object]", data).items():
+        fields = cast("dict[str, object]", data)
+        for name, value in fields.items():
             yield from scan_text(str(name), f"{where}, a name", secrets)
             yield from scan_data(value, f"{where}, {_short(name)}", secrets)
+            # A thinking block is signed by the provider: no secret.
+            if isinstance(value, str) and not (name == "signature" and "thinking" in fields) and value not in secrets:
+                kind = _Field(name, value, quoted=True).kind()
+                if kind:
+                    yield _finding(f"{where}, {_short(name)}", kind, value)
     elif isinstance(data, list):
         rows = cast("list[object]", data)
         if rows and all(isinstance(one, str) for one in rows):
@@ -289,7 +552,7 @@ def scan_file(name: str, content: bytes, secrets: Mapping[str, str]) -> Iterator
 
 
 def _json(text: str) -> object:
-    """Read JSON; `None` where it is none, or a bare word."""
+    """Parse JSON; `None` for other text or a bare word."""
     try:
         data: object = json.loads(text) if text.lstrip()[:1] in {"{", "["} else None
     except (ValueError, RecursionError):
@@ -309,7 +572,7 @@ def scan_notebook(notebook: Mapping[str, Any], name: str, secrets: Mapping[str, 
 
 
 def not_allowed(findings: Iterable[Finding], allowed: str | Iterable[str] = ()) -> list[Finding]:
-    """Leave out what was found twice in one place, and what is allowed by its mark."""
+    """Remove duplicates at one place, and findings allowed by their mark."""
     marks = {allowed} if isinstance(allowed, str) else set(allowed)
     once: dict[tuple[str, str], Finding] = {}
     for finding in findings:

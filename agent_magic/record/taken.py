@@ -1,23 +1,21 @@
-"""What a task takes, as fingerprints: they tell whether it would do the same as it did in another run.
+"""Inputs of a task as fingerprints: they tell if it would do the same as in another run.
 
-A variable is known by its value, what another step gave by what is kept of it, and a function that its code calls by
-its source. What has no form that can be kept, and what is too large to be read each time, has none.
+Variables are known by value, other steps' results by their stored form, and called functions by their source. Values
+without a storable form, or too large to read each time, have none.
 """
 
 from __future__ import annotations
 
 import dis
-import hashlib
 import json
-from collections.abc import Sized
 from functools import lru_cache
 from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any, cast
 
 from agent_magic.declare.each import OWN, view_of
-from agent_magic.declare.packing import pack
 from agent_magic.declare.signature import defined, source_sha
 from agent_magic.declare.task import Task
+from agent_magic.declare.values import DIGITS, digest, fingerprint
 from agent_magic.record.returned import Returned
 
 if TYPE_CHECKING:
@@ -25,20 +23,14 @@ if TYPE_CHECKING:
 
     from agent_magic.record.results import AgentResult, RunRecord
 
-MOST_ITEMS = 100_000
-"""The cells or items of a variable up to which it is read: packing so many takes about 20 ms."""
 UNKNOWN = ""
-READ = frozenset({"builtins", "datetime", "numpy", "pandas"})
-"""Whose values are read where no step takes them: to ask others for their length may compute, or ask a database."""
-DIGITS = 16
-"""Of a fingerprint."""
 
 
 class Taken:
-    """Returns what the tasks of a run take.
+    """Returns the inputs of a run's tasks.
 
     Args:
-        record: The run. What a task takes has ended there.
+        record: The run. The inputs must have ended.
     """
 
     def __init__(self, record: RunRecord) -> None:
@@ -63,29 +55,29 @@ class Taken:
             return _of_result(self._record[given])
         if given is not None:
             every = [_of_result(self._record[one]) for one in given]
-            return UNKNOWN if UNKNOWN in every else _digest("".join(every))
+            return UNKNOWN if UNKNOWN in every else digest("".join(every))
         part = plan.agents[step].part
         if part is not None and name in part.values:
-            return _of_value(part.values[name])
+            return fingerprint(part.values[name])
         if part is not None and part.source and name in OWN:  # an item of what another step returned
-            return _of_value(plan.meaning(step, name, Returned(self._record)))
+            return fingerprint(plan.meaning(step, name, Returned(self._record)))
         if name in plan.groups:  # the last round that ran: which one that is, the run has decided
             members = view_of(plan.agents, plan.groups[name], plan.agents[step]).members
             ran = [one for one in members if self._record.results[one].status in {"succeeded", "capped"}]
             return _of_result(self._record.results[ran[-1]]) if ran else UNKNOWN
         if name not in self._variables:
-            self._variables[name] = _of_value(plan.values[name])
+            self._variables[name] = fingerprint(plan.values[name])
         return self._variables[name]
 
 
 def variables_of(function: object, seen: frozenset[str] = frozenset()) -> dict[str, str]:
-    """Return the fingerprints of the variables that the code of a function reads, and of those its functions read.
+    """Return fingerprints of the variables read by a function's code and by the functions it calls.
 
-    Its own, such as those of a closure, are left out: what they hold is often what it changes itself.
+    Its own variables, such as those of a closure, are excluded, since it often changes them itself.
 
     Args:
         function: The function.
-        seen: The names that are known.
+        seen: Names to skip.
     """
     own = defined(function)
     if not isinstance(own, FunctionType):
@@ -96,16 +88,14 @@ def variables_of(function: object, seen: frozenset[str] = frozenset()) -> dict[s
         if isinstance(value, FunctionType) and value.__globals__ is own.__globals__:
             found[name] = source_sha(value)[:DIGITS]
             found |= variables_of(value, seen | found.keys() | {name})
-        elif name not in own.__globals__ or type(value).__module__.partition(".")[0] not in READ:
-            continue
-        elif known := _of_value(value):
+        elif name in own.__globals__ and (known := fingerprint(value)):
             found[name] = known
     return found
 
 
 @lru_cache(maxsize=1024)
 def _names_in(code: CodeType) -> frozenset[str]:
-    """Return the names that code reads which are not its own, nor set by it; that of functions in it included."""
+    """Return the names that code reads but does not define, nested functions included."""
     read_, written_ = (
         {one.argval for one in dis.get_instructions(code) if one.opname == name}
         for name in ("LOAD_GLOBAL", "STORE_GLOBAL")
@@ -115,12 +105,12 @@ def _names_in(code: CodeType) -> frozenset[str]:
 
 
 def written(found: Mapping[str, str]) -> str:
-    """Return fingerprints as JSON, as `CallEnded` keeps them; empty where there is none."""
+    """Return fingerprints as JSON, as in `CallEnded`; empty without any."""
     return json.dumps(dict(found), ensure_ascii=True) if found else ""
 
 
 def read(text: str) -> dict[str, str]:
-    """Read what `written` wrote. A text that says something else, such as one that was left out, says nothing."""
+    """Parse the output of `written`; other text, such as removed text, is empty."""
     try:
         data: Any = json.loads(text) if text else {}
     except (ValueError, RecursionError):
@@ -135,20 +125,8 @@ def differing(recorded: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
 
 
 def _of_result(result: AgentResult) -> str:
-    """Return the fingerprint of what a step gives to others."""
+    """Return the fingerprint of a step's result for its children."""
     if not result.is_task:
-        return _digest(result.text)
+        return digest(result.text)
     packed = result.calls[-1].ended.value if result.calls and result.calls[-1].ended else None
-    return UNKNOWN if packed is None else _digest(packed)
-
-
-def _of_value(value: object) -> str:
-    size = getattr(value, "size", None)  # of arrays and frames: their cells
-    if not isinstance(size, int):
-        size = len(value) if isinstance(value, Sized) else 1
-    packed = pack(value) if size <= MOST_ITEMS else None
-    return UNKNOWN if packed is None else _digest(packed)
-
-
-def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:DIGITS]
+    return UNKNOWN if packed is None else digest(packed)

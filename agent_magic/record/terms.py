@@ -1,4 +1,4 @@
-"""What a run ran under, as plain data: what a forecast has to repeat."""
+"""The terms of a run as plain data, for forecasts."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ class Ceiling(NamedTuple):
 
 
 Ceilings = dict[str, dict[str, Ceiling]]
-"""Rate limits by model class, then by what is limited: `requests`, `input`, `output`."""
+"""Rate limits by model class and kind: `requests`, `input`, `output`."""
 
 
 class Learned(NamedTuple):
-    """What a pacer had learned of one model class when a run began: how fast it lets the first requests go.
+    """A pacer's knowledge of one model class at the start of a run, which decides its first requests.
 
     Attributes:
-        inputs: Input tokens that were expected and that were used, older answers counting less.
+        inputs: Expected and used input tokens; older answers count less.
         outputs: The same of output.
-        ahead: Token seconds under way and tokens: for how long an output token is under way.
-        answers: How many answers that is.
-        window: How many requests may be under way while no limit is known.
-        levels: What was in the bucket of each kind of limit.
-        margins: What is left in them.
-        external: What others take of them per second.
+        ahead: Token seconds under way and tokens, for the time an output token is under way.
+        answers: Number of answers.
+        window: Maximum requests at once while no limit is known.
+        levels: Level of each limit's bucket.
+        margins: Margin of each bucket.
+        external: Use by others per second.
     """
 
     inputs: tuple[float, float]
@@ -49,12 +49,12 @@ class Learned(NamedTuple):
 
 
 class ModelFacts(NamedTuple):
-    """What a provider says of one of its models.
+    """A provider's facts about one model.
 
     Attributes:
-        limit_class: The models with which it shares rate limits.
-        min_cacheable_tokens: The shortest prefix that its prompt cache keeps; `None` has no cache.
-        token_rule: How many tokens it makes of pictures and PDFs; `None` where nobody says.
+        limit_class: Models that share its rate limits.
+        min_cacheable_tokens: Shortest prefix its prompt cache keeps; `None` without a cache.
+        token_rule: Token rule for pictures and PDFs, if known.
     """
 
     limit_class: str
@@ -63,17 +63,17 @@ class ModelFacts(NamedTuple):
 
 
 NOTHING: Final[Mapping[str, Any]] = {}
-"""Nothing by name, which nobody changes. A `MappingProxyType` cannot be pickled, and runs go to other processes."""
+"""An empty, immutable mapping. A `MappingProxyType` cannot be pickled, and runs go to other processes."""
 
 
 class Endpoint(NamedTuple):
     """One of several endpoints of a run.
 
     Attributes:
-        weight: How much it was to get compared with the others.
-        before: Its limits that were known when the run began, by model class.
-        after: Those that were known when it was over.
-        learned: By model class, what the pacer had learned of it when the run began.
+        weight: Its share compared with the others.
+        before: Its known limits at the start, by model class.
+        after: Its known limits at the end.
+        learned: The pacer's knowledge at the start, by model class.
     """
 
     weight: float
@@ -83,19 +83,19 @@ class Endpoint(NamedTuple):
 
 
 class Terms(NamedTuple):
-    """What a run ran under.
+    """The terms of a run.
 
     Attributes:
-        policy: The fields of its policy, the seed that was drawn among them.
-        paced: Whether a pacer kept it inside rate limits.
-        before: The limits that were known when it began.
-        after: Those that were known when it was over.
-        work_s: Per agent, the seconds that were expected of it, by which agents took turns; `None` if none were.
-        key_untried: Whether its first request had to show that the API takes the key.
-        learned: By model class, what the pacer had learned when it began.
-        models: What the provider said of the models that were asked.
-        route: How requests were given to several endpoints; empty where there was one.
-        endpoints: These by name, but for those that were left out; `before` and `after` are of all together.
+        policy: Fields of its policy, with the drawn seed.
+        paced: True if a pacer kept its rate limits.
+        before: Known limits at the start.
+        after: Known limits at the end.
+        work_s: Expected seconds of work per agent, for the order of agents; `None` if unknown.
+        key_untried: True if its first request had to test the API key.
+        learned: The pacer's knowledge at the start, by model class.
+        models: The provider's facts about the models.
+        route: Routing between several endpoints; empty if there is only one.
+        endpoints: The endpoints by name; `before` and `after` are of all together.
     """
 
     policy: Mapping[str, Any]

@@ -1,11 +1,11 @@
-"""Advice as a page: what to change and what that saves; what is fine, and where the rules are from, folded."""
+"""Advice as a page: changes and their savings; settled rules and sources, folded."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
 from agent_magic.declare.units import dollars, known, plural, seconds
-from agent_magic.forecast.advice.advice import LEAST_S, LEAST_USD
+from agent_magic.forecast.advice.advice import APPLIED, LEAST_S, LEAST_USD
 from agent_magic.show.page import Column, Fold, Line, Page, Table, Words
 
 if TYPE_CHECKING:
@@ -29,9 +29,9 @@ DIFF: Final = (Column("changed"), Column("option"), Column("before", "prose"), C
 
 
 def advice_page(advice: Advice) -> Page:
-    """Compose an advice: a row per change, the one that saves most first."""
+    """Return advice as a page: a row per change, the largest saving first."""
     changes = [
-        (f"{number}.", one.change, _gain(one), seconds(one.forecast_s) if known(one.forecast_s) is not None else "")
+        (f"{number}.", _change(one), _gain(one), seconds(one.forecast_s) if known(one.forecast_s) is not None else "")
         for number, one in enumerate(advice.changes, 1)
     ]
     numbered = [(f"{number}.", one) for number, one in enumerate(advice.changes, 1)]
@@ -52,14 +52,21 @@ def advice_page(advice: Advice) -> Page:
 def _headline(advice: Advice) -> str:
     label = " (simulated)" if advice.simulated else ""
     found = f"{plural(len(advice.changes), 'change')} would pay" if advice.changes else "no change would pay"
+    if applied := sum(one.applied for one in advice.changes):
+        found += f", {applied} of them applied"
     if advice.planned:
         expected = f"the run is expected to take {seconds(advice.wall_s)} and {dollars(advice.cost_usd)}{label}"
         return f"{found}; {expected}. %agents plan says how sure that is."
     return f"{found}; the run took {seconds(advice.wall_s)} and {dollars(advice.cost_usd)}{label}."
 
 
+def _change(one: Finding) -> str:
+    """Return the words of a change, with a mark if it is applied."""
+    return one.change + (APPLIED if one.applied else "")
+
+
 def _gain(one: Finding) -> str:
-    """Write what a change saves, or costs."""
+    """Return the savings or costs of a change in words."""
     told = [
         (value, write(abs(value)))
         for value, least, write in ((one.saves_s, LEAST_S, seconds), (one.saves_usd, LEAST_USD, dollars))
@@ -70,18 +77,18 @@ def _gain(one: Finding) -> str:
 
 
 def _trust(one: Finding) -> str:
-    """Say what a forecast stands on, where that is not the run alone."""
+    """Return the basis of a forecast in words, unless it is the run alone."""
     told = ": ".join(filter(None, [one.basis.capitalize(), one.assumed]))
     return "" if told == "Measured" else f" {told}."
 
 
 def diff_page(rows: Sequence[tuple[str, str, str, str]], prompts: Mapping[str, str], note: str) -> Page:
-    """Compose what was applied: a row per option that changed, the lines of prompts that differ below.
+    """Return applied changes as a page: a row per changed option, then changed lines of prompts.
 
     Args:
-        rows: Whose it is, the option, before and after.
-        prompts: By agent, the lines of its prompt that differ.
-        note: What to know of it.
+        rows: Agent, option, value before and after.
+        prompts: Changed lines of prompts, by agent.
+        note: A note on the changes.
     """
     tables: list[Block] = [Table(DIFF, rows, strong=True)] if rows else []
     for name, lines in prompts.items():

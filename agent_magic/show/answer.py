@@ -1,7 +1,7 @@
 """The answer of one agent below its cell, as it arrives: `%%agent NAME --run`.
 
-It is one output that is replaced a few times a second, and at the end by what a saved notebook keeps: the answer as
-safe Markdown, one line of what the run took, and the same as plain text.
+It is one output, replaced a few times a second, and at the end by the form kept in a saved notebook: the answer as safe
+Markdown, one line about the run, and the same as plain text.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from agent_magic.declare.serialization import value_text
 from agent_magic.declare.units import seconds, steps
+from agent_magic.declare.values import value_text
 from agent_magic.measure.metrics import summarize
 from agent_magic.record.plaintext import clean, single_line
 from agent_magic.show.markup import escape
@@ -45,8 +45,8 @@ class Rendered:
 
     Attributes:
         answer: The Markdown.
-        is_over: Whether all of it is here.
-        is_value: Whether it is a value, which is shown as it is.
+        is_over: True if all of it is here.
+        is_value: True if it is a value, which is shown as it is.
     """
 
     answer: str
@@ -72,12 +72,12 @@ def _source(shown: str) -> str:
 
 
 class AnswerView:
-    """Shows the answer of one agent while a run goes on.
+    """Shows the answer of one agent during a run.
 
     Args:
         record: The run, which grows.
         agent: The agent's number.
-        arriving: Returns what has arrived of the answer of an agent.
+        arriving: Returns the received part of an agent's answer.
     """
 
     def __init__(self, record: RunRecord, agent: int, arriving: Callable[[int], str]) -> None:
@@ -94,7 +94,7 @@ class AnswerView:
         self._handle.display(self._page(0.0, {}).bundle(), raw=True)
 
     def tick(self, now_s: float, said: Mapping[int, str]) -> None:
-        """Show what has arrived."""
+        """Show the received part."""
         if now_s < self._next_s:
             return
         text, line = self._arriving(self._agent), self._line(now_s, said)
@@ -104,7 +104,7 @@ class AnswerView:
             self._handle.update(self._page(now_s, said).bundle(), raw=True)
 
     def finish(self) -> None:
-        """Show the answer and what the run took."""
+        """Show the answer and the line about the run."""
         if self._handle is not None:
             self._handle.update(answer_page(self._record, self._agent).bundle(), raw=True)
 
@@ -114,7 +114,7 @@ class AnswerView:
         return Page([*words, Line(self._line(now_s, said), "soft")])
 
     def _line(self, now_s: float, said: Mapping[int, str]) -> str:
-        """Say what goes on: whom the agent waits for, what it does."""
+        """Return the current activity: the agents it waits for, or its own work."""
         results = self._record.results
         others = [one.name for one in results if one.status == "running" and one is not results[self._agent]]
         does = f"first {listed(others, 4)}" if others else single_line(said.get(self._agent, ""))[:80]
@@ -129,6 +129,6 @@ def answer_page(record: RunRecord, agent: int) -> Page:
     if is_value and result.status == "succeeded":
         text = value_text(result.name, record.plan.meaning_of(agent, text))
     words: list[Block] = [Rendered(text, is_value=is_value)] if text else []
-    many = [steps(numbers.agents, numbers.tasks)] if numbers.agents > 1 else []
+    many = [steps(numbers.steps, numbers.tasks)] if numbers.steps > 1 else []
     line = " · ".join([*many, *troubles(numbers), seconds(numbers.wall_s), *facts(numbers)])
     return Page([*words, Line(line, "soft")])

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Ways(NamedTuple):
-    """What to press, and what it does: to agree, to agree to a changed text, to deny."""
+    """Labels of the buttons: approve, approve the edited text, deny."""
 
     approve: str
     edit: str
@@ -25,7 +25,7 @@ class Ways(NamedTuple):
 
 USUAL = Ways("Approve", "Edit", "Deny")
 DOUBT = Ways("Call again", "Give a result", "It failed")
-"""The ways on where a call may have happened already."""
+"""Buttons for a call that may have happened already."""
 
 
 def ways_of(question: Question) -> Ways:
@@ -34,7 +34,7 @@ def ways_of(question: Question) -> Ways:
 
 
 def heading_of(question: Question) -> str:
-    """Say who wants what, in one line."""
+    """Return the question in one line."""
     agent, tool = single_line(question.agent), single_line(question.tool)
     if question.kind == "answer":
         return f"{agent} has answered: may others use this?"
@@ -49,7 +49,7 @@ def text_of(question: Question) -> str:
 
 
 def rows_of(question: Question) -> list[list[str]]:
-    """Return the arguments as rows of name and value; none where it is an answer, or they are no JSON object."""
+    """Return the arguments as rows of name and value; empty for an answer, or other JSON than an object."""
     if question.kind == "answer":
         return []
     try:
@@ -62,7 +62,7 @@ def rows_of(question: Question) -> list[list[str]]:
 
 
 def limit_of(question: Question) -> str:
-    """Say what happens where nobody answers."""
+    """Return in words the outcome without an answer."""
     return f"Without an answer within {seconds(question.seconds)} it is denied."
 
 
@@ -83,7 +83,7 @@ def asked(questions: Mapping[int, Question]) -> list[dict[str, Any]]:
 
 
 def verdict_of(way: str, text: str) -> Verdict:
-    """Return what a person says with a way on: `approve`, `edit` with the text as it is to be, `deny` with the reason.
+    """Return the decision for a button: `approve`, `edit` with the new text, `deny` with the reason.
 
     Anything else denies.
     """

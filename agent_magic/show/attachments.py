@@ -39,7 +39,7 @@ def words(one: Attachment, rule: TokenRule | None) -> str:
 
 
 def prompt_words(prompt: Prompt, rule: TokenRule | None) -> str:
-    """Return a prompt as it is printed, with the sizes and tokens of what it holds."""
+    """Return a prompt as printed, with sizes and tokens of its attachments."""
     text, end = "", 0
     for at, one in prompt.attachments:
         text += prompt.text[end:at] + words(one, rule)
@@ -48,7 +48,7 @@ def prompt_words(prompt: Prompt, rule: TokenRule | None) -> str:
 
 
 def thumbnail(one: Attachment) -> str:
-    """Return a small picture of an attachment as a data URI; empty for a document, or where none can be made."""
+    """Return a thumbnail of an attachment as a data URI; empty for a document, or if it cannot be made."""
     return _uri(one, one.data) if one.kind == "image" and one.data and one.media_type in _SHOWN else ""
 
 
@@ -61,7 +61,7 @@ def _uri(one: Attachment, data: bytes) -> str:
 
 
 def _smaller(data: bytes) -> bytes:
-    """Return a smaller picture, or nothing: PIL draws it where it is loaded already, and the data may be anybody's."""
+    """Return a smaller picture, or nothing: only if PIL is already loaded, since the data is not trusted."""
     if "PIL" not in sys.modules:
         return b""
     try:
@@ -84,7 +84,7 @@ def thumbnails(attachments: Iterable[Attachment]) -> list[dict[str, str]]:
 
 
 def attachments_card(attachments: Iterable[Attachment], rule: TokenRule | None) -> dict[str, str]:
-    """Return what a plan sends besides text, each once: thumbnails with a line below each, and the lines as text."""
+    """Return the attachments of a plan, each once: thumbnails with captions, and the captions as text."""
     once = list({one.sha256: one for one in attachments}.values())
     more = f"and {plural(len(once) - MOST_SHOWN, 'more attachment')}" if len(once) > MOST_SHOWN else ""
     lines = [words(one, rule) for one in once[:MOST_SHOWN]]

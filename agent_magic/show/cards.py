@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from agent_magic.declare.condition import flow_notes
+from agent_magic.declare.options import AGENT, note_of
 from agent_magic.declare.units import count, plural
 from agent_magic.measure.plans import needed_rows
 from agent_magic.record.plaintext import single_line
@@ -31,7 +32,7 @@ LONGEST_PART = 40
 
 
 def _many(items: int | None, most: int | None) -> str:
-    """Say how many items there are, or may be."""
+    """Return the number of items, or its maximum, in words."""
     if most is not None:
         return f" (at most {most:,})"
     return "" if items is None else f" ({items:,})"
@@ -52,9 +53,9 @@ def declaration_card(
         agent: The agent.
         edges: Names of its parents.
         undefined: Names in its prompt that are neither agents nor values yet.
-        notes: Other warnings, such as that it replaces an earlier declaration.
+        notes: Other warnings, such as a replaced declaration.
         stale: Names of agents whose results are now out of date.
-        items: The number of items that `--each` goes over; `None` while unknown.
+        items: Number of items of `--each`; `None` while unknown.
     """
     facts = step_facts(agent, edges, items)
     facts += [f"at most {agent.max_tokens:,} tokens"] if agent.max_tokens else []
@@ -120,7 +121,7 @@ def plan_picture(
 
     Args:
         plan: The plan.
-        estimates: Expected tokens and dollars by agent name; `None` is unknown.
+        estimates: Expected tokens and dollars by agent name; `None` means unknown.
         path: The agents of its critical path, in order.
         theme: The colours of the picture.
     """
@@ -129,7 +130,7 @@ def plan_picture(
 
 
 def todo_page(frame: pd.DataFrame) -> Page:
-    """Return a checklist whose boxes are letters: nobody hears whose those are that Markdown makes."""
+    """Return a checklist with letters as boxes, since checkboxes of Markdown cannot be handled."""
     lines: list[Block] = []
     rows, unused = needed_rows(frame)
     for row in rows:
@@ -148,28 +149,28 @@ def model_facts(agent: Step) -> list[str]:
 
 
 def step_facts(agent: Step, edges: Sequence[str] = (), items: int | None = None) -> list[str]:
-    """Return what a card and the listing say of an agent: its model, and each setting that is not the usual one.
+    """Return the facts about an agent for a card and the listing: its model, and each setting that is not a default.
 
     Args:
         agent: The agent.
-        edges: Names of its parents, where they are to be named too.
-        items: The number of items that `--each` goes over; `None` while unknown.
+        edges: Names of its parents, to include them.
+        items: Number of items of `--each`; `None` while unknown.
     """
     facts = [f"after {listed(edges)}"] if edges else []
+    own = {} if agent.is_task else {name: single_line(note_of(agent, name)) for name in AGENT}
     facts += [
         word
         for word in (
             "" if agent.cascade else agent.model,
             *model_facts(agent),
-            agent.role and f"role {agent.role}",
+            own.pop("role", ""),
             agent.returns and f"returns {single_line(str(agent.returns))}",
             f"tools {listed([one.name for one in agent.tools], 12)}" if agent.tools else "",
-            agent.ask and "you agree to its answer",
+            own.pop("ask", ""),
             agent.check and f"checked by {single_line(agent.check.name)}",
-            agent.context and f"context {single_line(agent.context)}",
+            own.pop("context", ""),
             f"attaches {listed([*map(single_line, agent.attach)])}" if agent.attach else "",
-            "cites its documents" if agent.cite else "",
-            agent.save and f"saved to {single_line(agent.save)}",
+            *own.values(),
             agent.each and f"one for each of {single_line(agent.each)}{_many(items, agent.most)}",
         )
         if word

@@ -1,10 +1,11 @@
-"""The line below a run: what happened, what it cost, what to do next; and the answers, folded.
+"""The line below a run: outcome, cost, next step; and the answers, folded.
 
 The answers open by a plain `<details>`, so they can be read in a saved notebook and in a page made of one.
 """
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from agent_magic.declare.race import BEATEN
@@ -13,8 +14,9 @@ from agent_magic.errors import Rejected
 from agent_magic.measure.compare import bought_again
 from agent_magic.measure.metrics import summarize
 from agent_magic.record.answer import PAID_BEFORE
+from agent_magic.record.identical import sharers_of
 from agent_magic.record.ledger.base import IN_DOUBT
-from agent_magic.record.prices import saved_usd
+from agent_magic.record.prices import Prices, asking_usd, saved_usd
 from agent_magic.show.page import Fold, Line, Page, Words
 from agent_magic.show.text import cost, held, listed, troubles
 
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
     from agent_magic.show.theme import Tone
 
 MOST_ANSWERS: Final = 40
-"""So many answers are folded in, of a larger run the first `FEW_ANSWERS`: `run.texts` has the others."""
+"""Maximum answers shown; larger runs show the first `FEW_ANSWERS`, and `run.texts` has the others."""
 FEW_ANSWERS: Final = 5
 MOST_CHARS: Final = 4_000
 """The characters of a folded answer."""
@@ -40,16 +42,17 @@ class _Next(NamedTuple):
     tone: Tone = ""
 
 
-def closing(record: RunRecord, price: str = "", before: RunRecord | None = None) -> Page:
+def closing(record: RunRecord, price: str = "", before: RunRecord | None = None, prices: Prices | None = None) -> Page:
     """Return the line below a run.
 
     Args:
         record: The run, which is over.
-        price: What `%agents retry` costs, such as `about $0.0021`; empty where that is unknown, or nothing is paid.
+        price: What `%agents retry` costs, such as `about $0.0021`; empty if that is unknown, or nothing is paid.
         before: The last run of its plan; why answers of it were bought again is said.
+        prices: Token prices, to say what reused answers save; `None` are list prices.
     """
     numbers = summarize(record)
-    told = _failed(record, price) or _cut(numbers) or _reused(record) or _fine(record, numbers)
+    told = _failed(record, price) or _cut(numbers) or _reused(record, prices) or _fine(record, numbers, prices)
     by = "" if numbers.failed else held(numbers)  # what failed matters more
     line = Line(" · ".join(filter(None, [told.happened, _cost(record, numbers), by])), told.tone)
     steps = [Line(one, "soft") for one in (_again(before, record), told.step) if one]
@@ -57,7 +60,7 @@ def closing(record: RunRecord, price: str = "", before: RunRecord | None = None)
 
 
 def _again(before: RunRecord | None, record: RunRecord) -> str:
-    """Say why agents that had an answer were asked again; empty where none was, or it cannot be told."""
+    """Return why agents with an answer were asked again; empty if none was, or if unknown."""
     if before is None or before.plan.name != record.plan.name:
         return ""
     parts = [f"{number:,} with {reason}" for reason, number in bought_again(before, record).items()]
@@ -65,7 +68,7 @@ def _again(before: RunRecord | None, record: RunRecord) -> str:
 
 
 def _cost(record: RunRecord, numbers: Summary) -> str:
-    """Write the dollars of a run, with the one mark that says they are simulated."""
+    """Return the dollars of a run, with a mark if simulated."""
     label = " (simulated)" if record.simulated else ""
     return f"{'cost unknown' if known(numbers.cost_usd) is None else cost(numbers)}{label}"
 
@@ -105,33 +108,44 @@ def _failed(record: RunRecord, price: str) -> _Next | None:
 
 
 def _cut(numbers: Summary) -> _Next | None:
-    """Say how a run goes on that was stopped, by the user, a budget or a deadline."""
-    left = numbers.agents - numbers.succeeded - numbers.capped - numbers.left_out
+    """Return how to continue a run stopped by the user, a budget or a deadline."""
+    left = numbers.steps - numbers.succeeded - numbers.capped - numbers.left_out
     if not left:
         return None
-    happened = ", ".join(["stopped" if numbers.cut else "ended", f"{numbers.agents - left:,} kept", *troubles(numbers)])
+    happened = ", ".join(["stopped" if numbers.cut else "ended", f"{numbers.steps - left:,} kept", *troubles(numbers)])
     more = " once --budget allows more" if numbers.limited_by == "budget" else ""
     return _Next(happened, f"%agents run goes on with the {left:,} left{more}.", "warn")
 
 
-def _reused(record: RunRecord) -> _Next | None:
+def _reused(record: RunRecord, prices: Prices | None) -> _Next | None:
     of = len(record.rows)
     served = sum(bool(one.attempts) and one.attempts[-1].price == PAID_BEFORE for one in record.results)
     if not served:
         return None
-    saved = saved_usd(record)
-    worth = "" if saved is None else f", {dollars(saved)} saved"
     every = f"all {of:,} reused" if served == of and of > 1 else f"{served:,} of {of:,} reused"
-    return _Next(f"{every}{worth}", "%agents run --fresh asks all again.")
+    return _Next(f"{every}{_saved(record, prices)}", "%agents run --fresh asks all again.")
 
 
-def _fine(record: RunRecord, numbers: Summary) -> _Next:
+def _saved(record: RunRecord, prices: Prices | None) -> str:
+    """Return the savings by answers bought before or shared; empty if unknown."""
+    prices = prices or Prices(tell=lambda _: None)
+    saved = [saved_usd(record, prices)]
+    for result, first in zip(record.results, sharers_of(record), strict=True):
+        if result.is_shared and first is not None and not record.results[first].is_shared:
+            saved.append(asking_usd(record.results[first], prices))
+    known_usd = [one for one in saved if one is not None]
+    return f", {dollars(math.fsum(known_usd))} saved" if known_usd else ""
+
+
+def _fine(record: RunRecord, numbers: Summary, prices: Prices | None) -> _Next:
     done = [one.is_task for one in record.results if not one.is_left_out and one.status != "capped"]
     cut = f"{numbers.capped:,} capped" if numbers.capped else ""
     beaten = sum(one.kind == BEATEN and one.is_left_out for one in record.rows)
     by_condition = numbers.left_out - beaten
     out = f", {by_condition:,} skipped by a condition" if by_condition else ""
     out += f", {beaten:,} not needed: another answered first" if beaten else ""
+    shared = sum(one.is_shared for one in record.results)
+    out += f", {shared:,} with the answer to an identical request{_saved(record, prices)}" if shared else ""
     return _Next(
         ", ".join(filter(None, [f"{steps(len(done), sum(done))} done" if done or not cut else "", cut])) + out,
         "run.agents has the numbers, %agents advise says what would be faster or cheaper.",

@@ -1,4 +1,4 @@
-"""The estimate of a plan: what it may cost and how long it may take."""
+"""The estimate of a plan: cost and time."""
 
 from __future__ import annotations
 
@@ -27,7 +27,14 @@ RATES = ("input", "output", "cache read", "cache write", "1 h write")
 MOST_STEPS = 8
 MOST_REASONS = 6
 MARKS = {"counted": "", "estimated": "≈", "ledger": "", "pilot": "≈", "assumed": "?"}
-"""The mark before a number, by what the number is based on."""
+"""The mark before a number, by its basis."""
+SURE = {
+    "measured": "measured",
+    "ledger": "from earlier answers",
+    "pilot": "from a pilot",
+    "assumed": "partly assumed",
+}
+"""What an estimate is based on at least, in words."""
 COLUMNS = (
     Column("agent", most=MOST_NAME),
     *(Column(title, "number") for title in ("input", "output", "low–high", "seconds", "expected", "at most")),
@@ -35,15 +42,16 @@ COLUMNS = (
 FACTS = (Column(""), Column("", "prose"))
 
 
-def estimate_page(estimate: Estimate, prompts: str = "", worth: str = "") -> Page:
-    """Compose what a plan may cost and take: the whole in a line, a row per agent, what the numbers are based on.
+def estimate_page(estimate: Estimate, prompts: str = "", worth: str = "", *, head: bool = True) -> Page:
+    """Return an estimate as a page: the total in a line, a row per agent, the basis of the numbers.
 
     The agents of a declaration with many items are one row, as they are one card of the picture.
 
     Args:
         estimate: The estimate.
-        prompts: Every prompt as it will go out; folded.
+        prompts: Every prompt as sent; folded.
         worth: A paragraph on whether several agents are worth it.
+        head: Whether the page begins with its headline; without, that stands above the picture.
     """
     expected = estimate.expected
     lines = _lines(expected)
@@ -51,25 +59,36 @@ def estimate_page(estimate: Estimate, prompts: str = "", worth: str = "") -> Pag
     more = [Line(f"… and {len(lines) - MOST_ROWS:,} more: plan.estimate().agents", "soft")]
     return Page(
         [
-            Line(_headline(estimate), head=f"{estimate.plan}:"),
-            Table(COLUMNS, rows, strong=True),
-            *(more if len(lines) > MOST_ROWS else []),
-            Table(FACTS, _facts(estimate), strong=True),
-            Line("≈ estimated, ? assumed; failures and retries not included.", "soft"),
-            *(Line(reason, "soft") for reason in _reasons(expected)),
+            *([headline(estimate)] if head else []),
             *(Line(note, "warn", head="note:") for note in estimate.notes),
-            *([Line(worth, head="several agents or one:")] if worth else []),
+            Fold("by agent", [Table(COLUMNS, rows, strong=True), *(more if len(lines) > MOST_ROWS else [])]),
+            Fold(
+                "ranges, and what they are based on",
+                [
+                    Table(FACTS, _facts(estimate), strong=True),
+                    Line("≈ estimated, ? assumed; failures and retries not included.", "soft"),
+                    *(Line(reason, "soft") for reason in _reasons(expected)),
+                ],
+            ),
+            *([Fold("several agents or one", [Line(worth)])] if worth else []),
             *([Fold("the prompts", [Words(prompts)])] if prompts else []),
         ]
     )
 
 
+def headline(estimate: Estimate) -> Line:
+    """Return the line to decide by: dollars, seconds, and how sure both are."""
+    return Line(_headline(estimate), head=f"{estimate.plan}:")
+
+
 def _headline(estimate: Estimate) -> str:
-    """Say what a run is expected to cost and take."""
+    """Return the expected cost and time in words."""
     label = " (simulated)" if estimate.simulated else ""
     cost = dollars(None if estimate.cost is None else estimate.cost.likely)
-    many = steps(len(estimate.expected), estimate.tasks)
-    return f"{many}, about {cost}{label} and {seconds(estimate.wall_s.likely)}. %agents run runs it."
+    many, wall_s = steps(len(estimate.expected), estimate.tasks), estimate.wall_s
+    usd = "" if estimate.cost is None else f"{dollars(estimate.cost.low)}–{dollars(estimate.cost.high)}, "
+    sure = f"{usd}{seconds(wall_s.low)}–{seconds(wall_s.high)}; {SURE[estimate.basis]}"
+    return f"{many}, about {cost}{label} and {seconds(wall_s.likely)} ({sure}). %agents run runs it."
 
 
 def pilot_line(pilot: Pilot) -> str:
@@ -80,11 +99,12 @@ def pilot_line(pilot: Pilot) -> str:
 
 
 def price_line(expected: Sequence[Expected], times: int = 1) -> str:
-    """Write a line: what so many runs of it may cost."""
+    """Return the price of this many runs in a line."""
     low, high = _sum(one.cost_usd for one in expected), _sum(one.most_usd for one in expected)
     likely, most = (None if one is None else one * times for one in (low, high))
     runs = f"{plural(times, 'run')} of " if times > 1 else ""
-    tokens, requests = sum(one.input_tokens for one in expected), sum(not one.is_task for one in expected)
+    asked = [one for one in expected if not one.shares]
+    tokens, requests = sum(one.input_tokens for one in asked), sum(not one.is_task for one in asked)
     return (
         f"{runs}{plural(requests, 'request')}, about {count(tokens)} input tokens{' each' if times > 1 else ''}: "
         f"expected {dollars(likely)}, at most {dollars(most)} if every answer fills its max_tokens."
@@ -94,6 +114,8 @@ def price_line(expected: Sequence[Expected], times: int = 1) -> str:
 def _cells(one: Expected) -> tuple[str, ...]:
     if one.reused:
         return one.agent, "ledger", "ledger", "", "0.0 s", "$0", "$0"
+    if one.shares:
+        return one.agent, "shared", "shared", "", MARKS[one.seconds_basis] + seconds(one.seconds.likely), "$0", "$0"
     if one.is_task:
         return one.agent, "task", "", "", MARKS[one.seconds_basis] + seconds(one.seconds.likely), "", ""
     return (
@@ -108,7 +130,7 @@ def _cells(one: Expected) -> tuple[str, ...]:
 
 
 def _lines(expected: Sequence[Expected]) -> list[list[Expected]]:
-    """Return what is a row each: an agent, or all of a declaration with many items."""
+    """Group the agents into rows: one agent, or all of a declaration with many items."""
     found: dict[tuple[str, int], list[Expected]] = {}
     sizes = Counter(one.group for one in expected)
     for number, one in enumerate(expected):
@@ -119,13 +141,15 @@ def _lines(expected: Sequence[Expected]) -> list[list[Expected]]:
 
 
 def _group_cells(group: Sequence[Expected]) -> tuple[str, ...]:
-    """Write the row of a group: sums, and the seconds of the one in the middle."""
+    """Return the row of a group: sums, and the median seconds."""
+    many = len(group)
     name, each = group[0].group, sorted(one.seconds.likely for one in group)[len(group) // 2]
+    group = [one for one in group if not one.shares] or group
     worst = max(group, key=lambda one: list(MARKS).index(one.basis))
     written = max(group, key=lambda one: list(MARKS).index(one.output_basis))
     timed = max(group, key=lambda one: list(MARKS).index(one.seconds_basis))
     low, high = sum(one.output.low for one in group), sum(one.output.high for one in group)
-    label, took = f"{cut(name, MOST_NAME - 8)} ({len(group):,})", f"{MARKS[timed.seconds_basis]}{seconds(each)} each"
+    label, took = f"{cut(name, MOST_NAME - 8)} ({many:,})", f"{MARKS[timed.seconds_basis]}{seconds(each)} each"
     if group[0].is_task:
         return label, "tasks", "", "", took, "", ""
     return (
@@ -140,7 +164,7 @@ def _group_cells(group: Sequence[Expected]) -> tuple[str, ...]:
 
 
 def _facts(estimate: Estimate) -> list[tuple[str, str]]:
-    """Return the numbers of all agents together: what each is called, and what it is."""
+    """Return the totals: names and values."""
     cost, wall_s, path = estimate.cost or (None, None, None), estimate.wall_s, estimate.critical_path
     facts = {
         "dollars": f"{dollars(cost[0])} low, {dollars(cost[1])} expected, {dollars(cost[2])} high; "
@@ -148,6 +172,7 @@ def _facts(estimate: Estimate) -> list[tuple[str, str]]:
         "seconds": f"{seconds(wall_s.low)} low, {seconds(wall_s.likely)} expected, {seconds(wall_s.high)} high",
         "critical path": f"{_steps(path)}, {seconds(path.length_s)} together" if path.agents else "",
         "limited by": limit(estimate.limited_by) if estimate.limited_by else "",
+        "identical": f"{'; '.join(estimate.identical)}; the same request is bought once" if estimate.identical else "",
         "reused": f"{estimate.reused} of {plural(len(estimate.expected), 'answer')}, at $0" if estimate.reused else "",
         "pilot": "" if estimate.pilot is None else pilot_line(estimate.pilot),
         "budget": _reach(estimate),
@@ -174,7 +199,7 @@ def _reach(estimate: Estimate) -> str:
 
 
 def _reasons(expected: Sequence[Expected]) -> list[str]:
-    """Return the assumptions, each once, with the agents it was made for unless that is all of them."""
+    """Return the assumptions, each once, with its agents unless it applies to all."""
     parts: dict[str, list[str]] = {}
     for one in expected:
         for part in one.stands_on.split("; "):
@@ -189,7 +214,7 @@ def _reasons(expected: Sequence[Expected]) -> list[str]:
 
 
 def outlay_line(what: Outlay, budget_usd: float | None) -> str:
-    """Write what a run may cost in a line: `150 agents, about $7.20 expected (estimate), at most $31.00`."""
+    """Return the price of a run in a line: `150 agents, about $7.20 expected (estimate), at most $31.00`."""
     parts = [plural(what.agents, "agent")]
     if what.unpriced < what.agents:
         parts.append(f"about {dollars(what.usd)} expected (estimate)")
@@ -203,10 +228,10 @@ def outlay_line(what: Outlay, budget_usd: float | None) -> str:
 
 
 def prices_page(tariffs: Mapping[str, tuple[Tariff, str]]) -> Page:
-    """Compose the prices of models per million tokens: a row per model and length of the prompt, and their sources.
+    """Return the prices of models per million tokens as a page: a row per model and prompt length, and sources.
 
     Args:
-        tariffs: Per model, its tariff and where that is from.
+        tariffs: Tariff and source per model.
     """
     rows = [
         (

@@ -5,14 +5,14 @@ from __future__ import annotations
 import functools
 import importlib
 import re
+import sys
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agent_magic.declare.units import dollars, plural, seconds, times
 from agent_magic.engine.policy import POLICY_WORDS
 from agent_magic.errors import AgentMagicError
-from agent_magic.forecast.whatif import forecast_one, nearby, rows_frame, whatif_rows
-from agent_magic.measure.metrics import summarize
+from agent_magic.forecast.whatif import AS_IF, forecast_one, nearby, reused, rows_frame, whatif_rows
 from agent_magic.providers.anthropic.models import MODELS
 from agent_magic.record.plaintext import single_line
 from agent_magic.record.reasons import limit
@@ -29,14 +29,13 @@ from agent_magic.show.widgets import view_of
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from agent_magic.forecast.forecast import Forecast, Forecaster
+    from agent_magic.forecast.forecast import Answering, Forecast
     from agent_magic.forecast.whatif import Rows
+    from agent_magic.measure.metrics import Summary
     from agent_magic.measure.trial import Setting, Trial
     from agent_magic.show.charts.chart import Chart
 
 RECORDED = "as recorded"
-SERVED = "to run all again (the run reused answers)"
-"""A run that reused answers took and cost little or nothing, so nothing is compared with it."""
 OTHERS = MODELS[:3]
 """The models of the scenarios around the chosen one."""
 HEAD_H = 32.0
@@ -54,7 +53,7 @@ class Choice:
         models: Models by agent name.
         rpm: Requests per minute; 0 is no limit.
         cache: `auto`, `on` or `off`.
-        batch: Whether to go by batch.
+        batch: True if to go by batch.
     """
 
     concurrency: int | None = None
@@ -76,7 +75,7 @@ class Choice:
 
     @property
     def words(self) -> str:
-        """What was changed, in words."""
+        """The changes in words."""
         kinds = sorted(set(self.models.values()))
         models = f"{plural(len(self.models), 'agent')} on {', '.join(kinds)}" if kinds else ""
         limits = "" if self.rpm is None else "no limits" if self.rpm == 0 else f"{self.rpm:g} requests per minute"
@@ -93,8 +92,8 @@ class Answer(NamedTuple):
     Attributes:
         line: Seconds and dollars, compared with the run.
         facts: The same in parts: label, value, note.
-        picture: What the panel shows.
-        bundle: What is saved: a picture that stands alone, and its text.
+        picture: The picture in the panel.
+        bundle: The saved form: a standalone picture, and its text.
     """
 
     line: str
@@ -104,17 +103,17 @@ class Answer(NamedTuple):
 
 
 class Explorer:
-    """Forecasts choices for one run. A score is never forecast: it is what a trial measured of the chosen models.
+    """Forecasts choices for one run. Scores are never forecast, but measured by a trial of the chosen models.
 
     Args:
         forecaster: The run.
-        trial: What was measured of its models; `None` where nobody graded an answer.
+        trial: Measured scores of its models; `None` without grades.
     """
 
-    def __init__(self, forecaster: Forecaster, trial: Trial | None = None) -> None:
+    def __init__(self, forecaster: Answering, trial: Trial | None = None) -> None:
         self._forecaster, self.trial = forecaster, trial
-        self._run = summarize(forecaster.record)
-        self._served = forecaster.record.served
+        self._run = forecaster.totals
+        self._served = reused(forecaster.record)
         self.record = forecaster.record
         self.policy = forecaster.policy
 
@@ -135,19 +134,29 @@ class Explorer:
         return Answer(line, facts, stacked(charts, line), bundle)
 
     def _facts(self, found: Forecast) -> list[tuple[str, str, str]]:
-        run, wall, cost = self._run, found.wall_s, found.cost_usd
+        run, wall, cost = self._base, found.wall_s, found.cost_usd
         facts = [
-            ("", seconds(wall), SERVED if self._served else _against(wall, run.wall_s, seconds)),
-            ("", dollars(cost), "" if self._served else _against(cost, run.cost_usd, dollars)),
+            ("", seconds(wall), self._against(wall, run.wall_s, seconds)),
+            ("", dollars(cost), self._against(cost, run.cost_usd, dollars)),
             ("", times(found.totals.mean_concurrency), "concurrent"),
         ]
         by = found.totals.limited_by
         facts += [("limited by", limit(by, found.totals.slots), "")] if by else []
         facts += [("", str(found.totals.rate_limited), "refused (429)")] if found.totals.rate_limited else []
-        return [*facts, ("basis:", found.note.basis, "")]
+        facts += [("basis:", found.note.basis, "")]
+        was = f"{seconds(self._run.wall_s)} · {dollars(self._run.cost_usd)}"
+        return [*facts, ("as it was:", was, f"({self._served})")] if self._served else facts
+
+    def _against(self, value: float | None, base: float | None, write: Any) -> str:
+        return _against(value, base, write, self._forecaster.subject, AS_IF if self._served else "")
+
+    @functools.cached_property
+    def _base(self) -> Summary | Forecast:
+        """The reference of forecasts: the run, or the same with all answers bought, if it reused some."""
+        return forecast_one(self._forecaster, None, {}) if self._served else self._run
 
     def _setting(self, choice: Choice) -> Setting | None:
-        """Return the setting of the trial that a choice means; `None` where it was not tried."""
+        """Return the setting of the trial that a choice means; `None` if it was not tried."""
         if self.trial is None:
             return None
         from agent_magic.measure.scores import answers_of  # noqa: PLC0415  # lazy: pages have no trials
@@ -161,7 +170,7 @@ class Explorer:
         return next((one for one in self.trial.settings if one in asked), None) if len(models) == 1 else None
 
     def _score(self, choice: Choice) -> list[tuple[str, str, str]]:
-        """Say what the chosen models score, as measured."""
+        """Return the measured scores of the chosen models."""
         if self.trial is None:
             return []
         setting = self._setting(choice)
@@ -181,11 +190,11 @@ class Explorer:
         return [front_chart(self.trial, scored, chosen=self._setting(choice))]
 
     def goal(self, under_usd: float, least: float) -> str:
-        """Say which setting has the best score under a budget, and which is the cheapest with a score.
+        """Return the setting with the best score under a budget, and the cheapest with a score.
 
         Args:
-            under_usd: The most dollars of the whole run.
-            least: The least score.
+            under_usd: Maximum dollars of the whole run.
+            least: Minimum score.
         """
         if self.trial is None:
             return ""
@@ -209,10 +218,12 @@ class Explorer:
         return whatif_rows(self._forecaster, nearby(self.record, OTHERS))
 
     def _tradeoff(self, found: Forecast) -> Chart:
-        run = self._run
+        run, is_run = self._base, not self._served
         marks: list[Marked] = []
-        if run.cost_usd is not None and run.wall_s is not None and not self._served:
-            marks.append(Marked("this run", run.cost_usd, run.wall_s, is_measured=True))
+        if run.cost_usd is not None and run.wall_s is not None:
+            label = self._forecaster.subject.replace("the", "this") if is_run else AS_IF
+            is_measured = is_run and self.record.forecast is None
+            marks.append(Marked(label, run.cost_usd, run.wall_s, is_measured=is_measured))
         if found.cost_usd is not None:
             marks.append(Marked("this scenario", found.cost_usd, found.wall_s))
         caption = provenance(simulated=found.note.simulated, forecast="nothing was sent")
@@ -249,13 +260,13 @@ def stacked(charts: Sequence[Chart], label: str, *, head: str = "") -> str:
     )
 
 
-def _against(value: float | None, base: float | None, write: Any) -> str:
-    """Compare a value with that of the run; empty where it has none."""
+def _against(value: float | None, base: float | None, write: Any, subject: str, words: str = "") -> str:
+    """Compare a value with that of the run or plan, or with the one named by the words; empty if it has none."""
     if value is None or not base:
         return ""
-    change, of_run = (value / base - 1) * 100, f"the run's {write(base)}"
+    change, of_run = (value / base - 1) * 100, f"{write(base)}, {words}" if words else f"{subject}'s {write(base)}"
     if abs(change) < 0.5:
-        return f"(as {of_run})"
+        return f"({words or f'as {of_run}'})"
     if change >= 200:
         return f"({value / base:,.3g} times {of_run})"
     return f"({'+' if change > 0 else '−'}{abs(change):.0f} % of {of_run})"
@@ -271,14 +282,14 @@ _VIEW = "application/vnd.jupyter.widget-view+json"
 
 
 class Controls:
-    """The controls of a run as plain data: what a page needs to draw them, and what it shows when they are set.
+    """The controls of a run as plain data for a page.
 
     Args:
         explorer: Makes the forecasts.
 
     Attributes:
-        setup: What the page has to know of the run.
-        shown: What it shows: the numbers, the picture, and what is wrong with the choice.
+        setup: Facts about the run.
+        shown: The displayed numbers, picture, and error of the choice.
     """
 
     def __init__(self, explorer: Explorer) -> None:
@@ -343,7 +354,7 @@ class Panel:
         self.widget.observe(self._changed, "choice")
 
     def show(self) -> None:
-        """Display the panel. What a notebook saves of it is the picture."""
+        """Display the panel. A saved notebook keeps its picture."""
         screen: Any = importlib.import_module("IPython.display")
         data, metadata = view_of(self.widget)
         view = {"version_major": 2, "version_minor": 0, "model_id": self.widget.model_id}
@@ -355,7 +366,7 @@ class Panel:
 
 
 def choice_of(asked: Mapping[str, Any]) -> Choice:
-    """Return what a page asks for. What it leaves out is as recorded."""
+    """Return the choice of a page; missing values are as recorded."""
     return Choice(
         asked.get("concurrency"),
         asked.get("schedule"),
@@ -367,13 +378,13 @@ def choice_of(asked: Mapping[str, Any]) -> Choice:
 
 
 def cell_of(choice: Choice) -> str:
-    """Return a cell that applies a choice to what is declared; empty where it changes nothing."""
+    """Return a cell that applies a choice to the declarations; empty if it changes nothing."""
     return f"chosen = {choice.changes!r}\n%agents apply chosen" if choice.changes else ""
 
 
 @functools.cache
 def _widget_class() -> Any:
-    """Build the widget's class. Until the first panel is made nothing of ipywidgets is loaded."""
+    """Build the widget's class. ipywidgets is loaded with the first panel."""
     import anywidget
     import traitlets  # noqa: PLC0415
 
@@ -393,8 +404,15 @@ def _widget_class() -> Any:
     return Explore
 
 
-def explore(explorer: Explorer) -> Panel:
-    """Show the panel of a run."""
-    panel = Panel(explorer)
-    panel.show()
-    return panel
+NEEDS_A_NOTEBOOK = (
+    "run.explore() needs a notebook: its controls are a widget. "
+    "Here, run.whatif(concurrency=[1, 4]) gives the same forecasts as a frame."
+)
+
+
+def explore(explorer: Explorer) -> None:
+    """Show the panel of a run; outside IPython, print its requirements."""
+    if importlib.import_module("IPython").get_ipython() is None:
+        sys.stdout.write(f"{NEEDS_A_NOTEBOOK}\n")
+    else:
+        Panel(explorer).show()

@@ -1,8 +1,8 @@
-"""Frames of a run, shown short: one line of what is the same in all rows, then the columns that vary and matter.
+"""Compact frames of a run: one line with what all rows share, then the columns that vary and matter.
 
-A frame keeps every column, only its display is short. Left out are columns that are unknown everywhere, that are 0
-everywhere, or that have one word in all rows, which is said above instead. Of the others the frame's own order decides,
-which has the most used first. All columns are behind a fold.
+A frame keeps all columns, only its display is short. Columns that are unknown or 0 everywhere are left out, and a word
+common to all rows is shown above instead. The rest follow the frame's order, most used first. All columns are behind a
+fold.
 """
 
 from __future__ import annotations
@@ -27,49 +27,62 @@ if TYPE_CHECKING:
     from agent_magic.show.page import Kind
 
 MOST_WIDTH: Final = 100
-"""The columns of text that a frame takes; its HTML then fits a JupyterLab of 1280 px."""
+"""Width of a frame in characters; its HTML then fits a JupyterLab of 1280 px."""
 MOST_COLUMNS: Final = 10
 MOST_ROWS: Final = 60
 MOST_LINES: Final = 3
 END_ROWS: Final = 10
-"""Of more than `MOST_ROWS` rows, so many of the beginning and of the end are shown."""
+"""Rows shown from the beginning and from the end if there are more than `MOST_ROWS`."""
 LEAST_S: Final = 0.05
 MOST_CELL: Final = 48
 MOST_SAID: Final = 96
-"""The characters of what is said once above."""
+"""Maximum characters of the line above a frame."""
 LEAST_WORDS: Final = 16
 HTML_WORDS: Final = 48
-"""So wide are errors and reasons at least: in text, where a line has 80 columns, and in a notebook."""
-ALWAYS: Final = ("error", "why")
-"""Columns that are shown wherever they say something."""
+"""Minimum width of errors and reasons: in text, with lines of 80 columns, and in a notebook."""
+ALWAYS: Final = ("arguments", "result", "error", "why")
+"""Text columns that are shown unless empty, and share the room left by the others."""
 MEASURES: Final = (
     *("total_s", "wall_s", "api_s", "seconds_a", "seconds_b", "diff_s", "cost_usd", "diff_usd", "cost_usd_a"),
-    *("cost_usd_b", "time change", "cost change", "score"),
+    *("cost_usd_b", "time change", "low–high s", "cost change", "low–high $", "score"),
 )
-"""Columns that are shown even where all rows agree. They get a place first, in this order."""
-RANKED: Final = (*MEASURES, "input_tokens", "output_tokens", "held_by", "limited_by")
+"""Columns that are shown even if all rows agree. They are placed first, in this order."""
+RANKED: Final = (*MEASURES, "basis", "input_tokens", "output_tokens", "held_by", "limited_by")
 RANKS: Final = {name: rank for rank, name in enumerate(RANKED, 1)}
-"""What gets a place first. The other columns come after these, but for those that say what a row is about."""
+"""Columns placed first. The others follow, except those that identify a row."""
 SILENT: Final = ("stop_reason", "price", "request_id", "plan", "kind")
-"""Words that need no saying where all rows agree."""
+"""Columns that are not mentioned if all rows agree."""
 COMPARED: Final = ("wall_s", "cost_usd")
-"""What happened and what it cost, which no frame goes without; beside them stands the change against the run."""
+"""Time and cost, which every frame shows, with the change against the run."""
+KEPT: Final = (*COMPARED, "answers", "basis")
+"""Columns placed before all others, including the basis of a forecast."""
+TOLD_APART: Final = ("answers", "basis")
+"""Columns that distinguish a run with reused answers from its forecasts."""
 LEAST_GAIN: Final = 0.1
-"""A forecast is worth taking from so much less than the run had; less is chance."""
+"""Minimum relative gain of a recommended forecast; less is chance."""
 CHANGES: Final = {"wall_s": "time change", "cost_usd": "cost change"}
 """The headings of the changes against the run."""
-REASONS: Final[dict[str, Callable[[str], str]]] = {"held_by": lambda word: wording(word).phrase, "limited_by": limit}
+RANGES: Final = {
+    "wall_s": ("low–high s", "wall_low_s", "wall_high_s"),
+    "cost_usd": ("low–high $", "cost_low_usd", "cost_high_usd"),
+}
+"""Headings of the ranges of forecasts before a run, and their columns."""
+REASONS: Final[dict[str, Callable[[str], str]]] = {
+    "held_by": lambda word: wording(word).phrase,
+    "limited_by": limit,
+    "answers": lambda word: word.removeprefix("as if "),  # as is said above
+}
 """How columns of the words of `agent_magic.record.reasons` read."""
 OUTSIDE: Final = frozenset({"limits", "prices", "route", "outage"})
-"""What a what-if asks and no declaration says, so that nothing can apply it."""
+"""What-if arguments that no declaration has, so that they cannot be applied."""
 MANIFOLD: Final = 10.0
-"""What is more than so many times as much again is written as a multiple."""
+"""An increase beyond this factor is written as a multiple."""
 LONG_S: Final = 120.0
 """Longer durations are written in minutes and hours."""
 
 
 class _Shown(NamedTuple):
-    """A column as it is shown: heading, alignment, cells."""
+    """A displayed column: heading, alignment, cells."""
 
     title: str
     kind: Kind
@@ -98,10 +111,12 @@ def _page(frame: pd.DataFrame, words: int, width: int) -> Page:
     more = f"all {len(frame.columns)} columns"
     is_forecast, verdict = bool(frame.attrs.get("recorded")), frame.attrs.get("verdict", "")
     rows = [plural(len(frame), "row")] if len(frame) > 1 else []
-    rows = [f"{plural(len(frame), 'forecast')}, nothing sent"] if is_forecast else rows
+    forecasts = len(frame) - 2 if "as_it_was" in frame.attrs else len(frame)
+    rows = [f"{plural(forecasts, 'forecast')}, nothing sent"] if is_forecast else rows
     rows = [verdict] if verdict else rows
-    head = [Line(" · ".join(found), "soft") for found in [[*rows, *said]] if found]
-    head += [*_totals(frame), *_recorded(frame)]
+    counts = [Line(" · ".join(found), "soft") for found in [[*rows, *said]] if found]
+    totals = [*_totals(frame), *_recorded(frame)]
+    head = [*totals, *counts] if is_forecast else [*counts, *totals]  # of forecasts the line to decide by comes first
     head += _ungraded(frame)
     table = _table(columns)
     if len(columns) >= len(frame.columns):
@@ -110,7 +125,7 @@ def _page(frame: pd.DataFrame, words: int, width: int) -> Page:
 
 
 def _totals(frame: pd.DataFrame) -> list[Line]:
-    """Say what the whole run took and cost, what grading cost, and what to do next."""
+    """Return the time and cost of the whole run, the cost of grading, and the next step."""
     totals: Mapping[str, Any] = frame.attrs.get("totals", {})
     if not totals:
         return []
@@ -124,29 +139,31 @@ def _with_next(words: str, step: str) -> str:
 
 
 def _ungraded(frame: pd.DataFrame) -> list[Line]:
-    """Say what would fill the score of scenarios that nobody graded: no score is forecast."""
+    """Return how to get scores of ungraded scenarios: scores are not forecast."""
     missing = [] if "to_score" not in frame else [*dict.fromkeys(frame["to_score"].dropna())]
     more = f" ({len(missing) - 1} more in to_score)" if missing[1:] else ""
     return [Line(f"{missing[0]}{more}", "soft", head="a score that is empty")] if missing else []
 
 
 def _recorded(frame: pd.DataFrame) -> list[Line]:
-    """Say what a what-if is compared with, and what stays as it was."""
+    """Return the reference of a what-if, and its unchanged settings."""
     recorded: Mapping[str, float | None] = frame.attrs.get("recorded", {})
     if not recorded:
         return []
     unchanged: Mapping[str, Any] = frame.attrs.get("unchanged", {})
-    same = [f"{name} {single_line(str(value))}" for name, value in unchanged.items() if value not in (False, "")]
+    silent = (False, "", "auto", "off") if "as_it_was" in frame.attrs else (False, "")
+    same = [f"{name} {single_line(str(value))}" for name, value in unchanged.items() if value not in silent]
     numbers = [seconds(recorded.get("wall_s")), dollars(recorded.get("cost_usd"))]
-    return [Line(_with_next(" · ".join([*numbers, *same]), to_take(frame)), "soft", head="the run")]
+    head = "as if all were bought" if "as_it_was" in frame.attrs else frame.attrs.get("subject", "the run")
+    return [Line(_with_next(" · ".join([*numbers, *same]), to_take(frame)), "soft", head=head)]
 
 
 def to_take(frame: pd.DataFrame, asked: Sequence[str] = ()) -> str:
-    """Say which forecast to take: the fastest and the cheapest, as far as that is better than the run.
+    """Return which forecast to take: the fastest and the cheapest, if better than the run.
 
     Args:
-        frame: What `run.whatif(...)` returned.
-        asked: The arguments by which a row is named; without them by its place in the frame.
+        frame: The result of `run.whatif(...)`.
+        asked: The arguments that name a row; empty: its place in the frame.
     """
     recorded: Mapping[str, float | None] = frame.attrs.get("recorded", {})
     if lacking := frame.attrs.get("lacking", 0):
@@ -154,6 +171,8 @@ def to_take(frame: pd.DataFrame, asked: Sequence[str] = ()) -> str:
     if not all(name in frame and recorded.get(name) for name in COMPARED):
         return ""
     wall_s, cost_usd = ([math.inf if one is None else one for one in _known(frame[name])] for name in COMPARED)
+    if "as_it_was" in frame.attrs:  # the last row is no forecast
+        wall_s[-1] = cost_usd[-1] = math.inf
     orders = {"fastest": list(zip(wall_s, cost_usd, strict=True)), "cheapest": list(zip(cost_usd, wall_s, strict=True))}
     best: dict[str, int] = {}
     for name, (word, order) in zip(COMPARED, orders.items(), strict=True):
@@ -162,15 +181,19 @@ def to_take(frame: pd.DataFrame, asked: Sequence[str] = ()) -> str:
             best[word] = order.index(least)
     places = list(dict.fromkeys(best.values()))
     if not places:
-        return "No forecast is faster or cheaper by a tenth: the run's settings will do"
+        whose = frame.attrs.get("subject", "the run")
+        return f"No forecast is 10 % faster or cheaper: keep {whose}'s settings"
     rows = {place: _row_words(frame, place, asked) for place in places}
     if len(places) == 2 or not OUTSIDE.isdisjoint(frame.columns):
         return ", ".join(f"{rows[place]} is the {word}" for word, place in best.items())
-    return f"run.apply({rows[places[0]]}) takes the {' and '.join(best)}"
+    row, which = rows[places[0]], " and ".join(best)
+    if _is_of_plan(frame):
+        return f"%agents apply {row} declares the {which}"
+    return f"run.apply({row}) takes the {which}"
 
 
 def _row_words(frame: pd.DataFrame, place: int, asked: Sequence[str]) -> str:
-    """Name a row as `run.apply` takes it: by its place, or as the arguments it was asked with."""
+    """Return a row's name for `run.apply`: its place, or its arguments."""
     if not asked:
         return f"frame.iloc[{place}]"
     cells = [(name, frame[name].iloc[place]) for name in asked]
@@ -179,11 +202,13 @@ def _row_words(frame: pd.DataFrame, place: int, asked: Sequence[str]) -> str:
 
 
 def _columns(frame: pd.DataFrame, words: int, width: int) -> tuple[list[str], list[_Shown]]:
-    """Return what is said once above, and the columns that are shown."""
+    """Return the lines above the table, and the displayed columns."""
     said: list[str] = []
     wanted: list[_Shown] = []
     said_elsewhere = {*_said_elsewhere(frame), "to_score"}
-    rows = len(frame) - (len(frame.columns) > 0 and str(frame.iloc[-1, 0]) == ALL)
+    apart = "as_it_was" in frame.attrs or (len(frame.columns) > 0 and str(frame.iloc[-1, 0]) == ALL)
+    rows = len(frame) - apart
+    told_apart = TOLD_APART if "as_it_was" in frame.attrs or _is_of_plan(frame) else ()
     for place, name in enumerate(map(str, frame.columns)):
         values = frame.iloc[:, place]
         kind = _kind_of(values)
@@ -192,16 +217,16 @@ def _columns(frame: pd.DataFrame, words: int, width: int) -> tuple[list[str], li
         first = _the_same(values.iloc[:rows]) if rows > 1 and place else None
         if values.isna().all() or (kind == "number" and name not in MEASURES and _is_next_to_nothing(name, values)):
             continue
-        if first is not None and name not in (*MEASURES, *ALWAYS):
+        if first is not None and name not in (*MEASURES, *ALWAYS, *told_apart):
             if kind == "text" and first[0] not in ("", "no") and name not in SILENT:
                 said.append(_said(name, cut(_read(name, first[0]), MOST_SAID), said))
             continue
-        wanted += [_shown(frame, place), *_changes(frame, place)]
+        wanted += [_shown(frame, place), *_range(frame, place), *_changes(frame, place)]
     return said, _fitting([*_index(frame), *wanted], words, width)
 
 
 def _said(name: str, word: str, before: list[str]) -> str:
-    """Say a column's one word; of two runs that agree, once for both."""
+    """Return a column's one word as a phrase; of two runs that agree, once for both."""
     first = f"{name.removesuffix('_b')}_a {word}"
     if not name.endswith("_b") or first not in before:
         return f"{name} {word}"
@@ -210,7 +235,7 @@ def _said(name: str, word: str, before: list[str]) -> str:
 
 
 def _said_elsewhere(frame: pd.DataFrame) -> set[str]:
-    """Return columns that another one says: a model that was asked and answered, a score that is written in words."""
+    """Return redundant columns: a model that was both asked and answered, a score that is written in words."""
     found: set[str] = set()
     if {"model", "model_used"} <= {*frame} and frame["model_used"].equals(frame["model"]):
         found.add("model_used")
@@ -220,7 +245,7 @@ def _said_elsewhere(frame: pd.DataFrame) -> set[str]:
 
 
 def _is_next_to_nothing(name: str, values: pd.Series[Any]) -> bool:
-    """Return whether a column is 0 everywhere, or shows as 0 because its seconds are too few."""
+    """Return True if a column is 0 everywhere, or its seconds round to 0."""
     return float(values.abs().max()) < (LEAST_S if name.endswith("_s") else 1e-12)
 
 
@@ -229,18 +254,12 @@ def _all(frame: pd.DataFrame) -> list[_Shown]:
 
 
 def _fitting(columns: list[_Shown], wide: int, width: int) -> list[_Shown]:
-    """Keep the columns that fit beside each other: what a row is about, the measures, then the others.
-
-    Args:
-        columns: All of them.
-        wide: The least width of an error or a reason.
-        width: The width of all, in letters.
-    """
+    """Return the columns that fit: those that identify a row, the measures, then the others."""
     words = [place for place, one in enumerate(columns) if one.title in ALWAYS]
     keys = next((place for place, one in enumerate(columns) if one.title in RANKS), 1)
 
     def rank(place: int) -> int:
-        if not place or columns[place].title in COMPARED:
+        if not place or columns[place].title in KEPT:
             return -1
         return 0 if place < keys else RANKS.get(columns[place].title, len(RANKS) + 1)
 
@@ -255,12 +274,12 @@ def _fitting(columns: list[_Shown], wide: int, width: int) -> list[_Shown]:
         kept.add(place)
     titles = {columns[place].title for place in kept}
     kept -= {place for place in kept if f"{columns[place].title.removesuffix('_a')}_b" in all_b - titles}
-    wide += max(0, room) // max(1, len(words))
+    wide = max(LEAST_WORDS, wide // max(1, len(words))) + max(0, room) // max(1, len(words))
     return [_shortened(columns[place], wide) if place in words else columns[place] for place in sorted(kept)]
 
 
 def _shortened(column: _Shown, most: int) -> _Shown:
-    """Cut words that are too long. A reason may take some lines."""
+    """Cut words that are too long. A reason may take several lines."""
     if column.title == "why" and column.width > most:
         return column._replace(kind="prose", cells=[cut(cell, MOST_LINES * most) for cell in column.cells])
     return column._replace(cells=[cut(cell, most) for cell in column.cells])
@@ -275,7 +294,7 @@ def _table(columns: Sequence[_Shown], *, wide: bool = False) -> Table:
 
 
 def _index(frame: pd.DataFrame) -> Iterator[_Shown]:
-    """Return the index, if it says more than the number of the row."""
+    """Return the index, unless it is only the row number."""
     index = frame.index
     if index.nlevels == 1 and index.name is None and type(index).__name__ == "RangeIndex":
         return
@@ -292,11 +311,26 @@ def _shown(frame: pd.DataFrame, place: int) -> _Shown:
     return _Shown(name, _kind_of(values), _ends(_cells(name, _first(values), _kind_of(values)), len(frame)))
 
 
+def _is_of_plan(frame: pd.DataFrame) -> bool:
+    """Return True for forecasts of a plan that has not run."""
+    return frame.attrs.get("subject") == "the plan"
+
+
+def _range(frame: pd.DataFrame, place: int) -> list[_Shown]:
+    """Return the low and the high end of a forecast before a run as one column."""
+    title, *ends = RANGES.get(str(frame.columns[place]), ("",))
+    if not _is_of_plan(frame) or not {*ends} or not {*ends} <= {*frame}:
+        return []
+    low, high = (_cells(name, _first(frame[name]), "number") for name in ends)
+    cells = [UNKNOWN if UNKNOWN in pair else "–".join(pair) for pair in zip(low, high, strict=True)]
+    return [_Shown(title, "number", _ends(cells, len(frame)))]
+
+
 def _changes(frame: pd.DataFrame, place: int) -> list[_Shown]:
-    """Return the change of a column against the recorded run, in percent."""
+    """Return a column's change against the recorded run, in percent."""
     name = str(frame.columns[place])
     was: float | None = frame.attrs.get("recorded", {}).get(name)
-    if name not in COMPARED or not was:
+    if name not in COMPARED or not was or _is_of_plan(frame):
         return []
     cells = [UNKNOWN if one is None else _percent(one / was - 1) for one in _known(_first(frame.iloc[:, place]))]
     return [_Shown(CHANGES[name], "number", _ends(cells, len(frame)))]
@@ -310,7 +344,7 @@ def _percent(share: float) -> str:
 
 
 def _first(values: Any) -> Any:
-    """Return the values of the rows that are shown."""
+    """Return the values of the displayed rows."""
     if len(values) <= MOST_ROWS:
         return values
     return values.take([*range(END_ROWS), *range(len(values) - END_ROWS, len(values))])
@@ -326,7 +360,7 @@ def _kind_of(values: pd.Series[Any]) -> Kind:
 
 
 def _the_same(values: pd.Series[Any]) -> tuple[str] | None:
-    """Return the one value of all rows as a word in a tuple; `None` where they differ, or one is unknown."""
+    """Return the common value of all rows as a word in a tuple; None if they differ or one is unknown."""
     words = {_word(one) for one in values.head(2)}
     if len(words) > 1 or values.isna().any():
         return None
@@ -339,7 +373,7 @@ def _known(values: Any) -> list[Any]:
 
 
 def _cells(name: str, values: Any, kind: Kind) -> list[str]:
-    """Write the cells of a column, numbers with the same decimals in all rows."""
+    """Format the cells of a column, with the same decimals in all rows."""
     if kind == "text":
         return [cut(_read(name, _word(one)), MOST_CELL) for one in _known(values)]
     numbers: list[Any] = _known(values)
@@ -376,9 +410,9 @@ def _written(number: float, digits: int | None) -> str:
 
 
 def _decimals(name: str, numbers: list[float], kind: str) -> int | None:
-    """Return how many decimals a column needs: one of seconds, four of dollars, six where some are tiny.
+    """Return the decimals of a column: one for seconds, four for dollars, six if some are tiny.
 
-    `None` is three digits, for numbers of different kinds.
+    None: three digits, for numbers of different kinds.
     """
     if kind != "f" or not numbers:
         return 0
@@ -391,12 +425,12 @@ def _decimals(name: str, numbers: list[float], kind: str) -> int | None:
 
 
 def _read(name: str, word: str) -> str:
-    """Return how a word reads in a column: what held an agent as it is said everywhere."""
+    """Return the display form of a word in a column."""
     return REASONS[name](word) if name in REASONS and word != UNKNOWN else word
 
 
 def _word(value: Any) -> str:
-    """Write a value that is not a number in a column of numbers."""
+    """Format a value that is not a number in a column of numbers."""
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return UNKNOWN
     if isinstance(value, bool) or type(value).__name__ == "bool":

@@ -24,12 +24,12 @@ def escape(text: str) -> str:
 
 
 def element(tag: str, content: str = "", /, **attributes: str | float | None) -> str:
-    """Write one element.
+    """Return one element.
 
     Args:
         tag: Its name.
         content: Markup that is already escaped.
-        attributes: Values to escape; `None` leaves one out, `class_` is written `class`, `font_size` `font-size`.
+        attributes: Values to escape; `None` is omitted, `class_` is written `class`, `font_size` `font-size`.
     """
     words = [tag]
     for key, value in attributes.items():
@@ -72,7 +72,7 @@ def width_px(text: str, size_px: float, *, bold: bool = False) -> float:
 
 
 def fit(text: str, most_px: float, size_px: float, *, bold: bool = False) -> str:
-    """Return `text` on one line, its end replaced by an ellipsis where it is wider than `most_px`."""
+    """Return `text` on one line, its end replaced by an ellipsis if it is wider than `most_px`."""
     text = single_line(text[:400])
     if width_px(text, size_px, bold=bold) <= most_px:
         return text
@@ -81,7 +81,7 @@ def fit(text: str, most_px: float, size_px: float, *, bold: bool = False) -> str
 
 
 def fit_end(text: str, most_px: float, size_px: float) -> str:
-    """Return the end of `text` on one line, its start replaced by an ellipsis where it is too wide."""
+    """Return the end of `text` on one line, its start replaced by an ellipsis if it is too wide."""
     text = single_line(text[-400:])
     if width_px(text, size_px) <= most_px:
         return text

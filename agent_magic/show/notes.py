@@ -1,4 +1,4 @@
-"""Notes under a run, one line each: what was cut, refused, reused, stopped by the budget, or saved by caching."""
+"""Notes under a run, one line each: cut, refused, reused or stopped answers, and savings by caching."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _MOST_NAMED = 5
 
 
 def ending_notes(record: RunRecord, policy: Policy) -> list[str]:
-    """Return what a run that is over has to say wherever it was run; empty ones where there is nothing."""
+    """Return the notes of a finished run, wherever it ran, with empty ones."""
     plan, notes = record.plan, [capped_note(record, policy)]
     if plan.flow is not None:
         notes += [rounds_note(record), races_note(record)]
@@ -54,7 +54,7 @@ def ending_notes(record: RunRecord, policy: Policy) -> list[str]:
 
 
 def capped_note(record: RunRecord, policy: Policy) -> str:
-    """Name the answers that were cut, refused or empty, and were passed on; empty where the policy wants no note."""
+    """Name the answers that were cut, refused or empty, and were passed on; empty if the policy wants no note."""
     results = record.results
     if all(map(_ended_plainly, results)):
         return ""
@@ -62,10 +62,12 @@ def capped_note(record: RunRecord, policy: Policy) -> str:
     if policy.on_max_tokens == "warn":
         held = [one.name for one in results if one.status == "capped" and one.kind == "BudgetExceeded"]
         ended = [one.name for one in results if one.status == "capped" and one.name not in held]
+        long, full = record.stopped_for("max_tokens"), record.stopped_for("model_context_window_exceeded")
         notes += [
-            (record.capped, "Cut at max_tokens: {}. The text so far was passed on; --max-tokens allows more."),
-            (ended, "Not whole after --max-turns: {}. The text so far was passed on."),
-            (held, "Not whole, since the budget had no room for the next turn: {}. The text so far was passed on."),
+            (long, "Cut at max_tokens: {}. The text so far was passed on; --max-tokens allows more."),
+            (full, "Cut, since the model's context is full: {}. The text so far was passed on; shorten the prompt."),
+            (ended, "Incomplete after --max-turns: {}. The text so far was passed on."),
+            (held, "Incomplete, since the budget had no room for the next turn: {}. The text so far was passed on."),
         ]
     if policy.on_refusal == "warn":
         notes.append((record.refused, "Refused: {}. Passed on as it is; %agents show NAME shows it."))
@@ -75,7 +77,7 @@ def capped_note(record: RunRecord, policy: Policy) -> str:
 
 
 def rounds_note(record: RunRecord) -> str:
-    """Name the loops that ended because they had no more rounds; empty where there are none."""
+    """Name the loops that ended because they had no more rounds; empty if there are none."""
     return " ".join(
         f"{name} capped: it ran all its rounds and {until} does not hold. The last was passed on; --rounds allows more."
         for name, until in capped_loops(record)
@@ -111,7 +113,7 @@ def closed_note(record: RunRecord, policy: Policy) -> str:
 
 
 def races_note(record: RunRecord) -> str:
-    """Name the agents whose answers turned out not to be needed, and what they cost; empty where there are none."""
+    """Return a note of agents whose answers were not needed, and their cost; empty without any."""
     twice = _asked_twice(record)
     lost = [one for one in record.results if one.kind == BEATEN and one.attempts]
     others = [one for one in lost if all(one not in pair for pair in twice)]
@@ -134,7 +136,7 @@ def races_note(record: RunRecord) -> str:
 
 
 def degraded_note(record: RunRecord) -> str:
-    """Name the agents whose requests were made cheaper by the policy, and how; empty where there are none."""
+    """Return a note of agents with requests made cheaper by the policy; empty without any."""
     if not (found := record.degraded):
         return ""
     models = sorted({one.attempts[-1].model for one in found if one.moved_by == "degraded"})
@@ -157,9 +159,10 @@ def _told_cost(lost: Sequence[AgentResult], record: RunRecord) -> str:
 
 
 def _ended_plainly(result: AgentResult) -> bool:
-    """Tell whether an agent ended as most do: with a text that is whole."""
+    """Return True if an agent ended as most do: with a text that is whole."""
     end = result.attempts[-1].ended if result.attempts else None
-    return bool(end and end.answer and end.answer.text and end.answer.stop_reason == "end_turn")
+    text = end.answer.text if end and end.answer else ""
+    return bool(end and end.answer and end.answer.stop_reason == "end_turn" and text and not text.isspace())
 
 
 def context_notes(record: RunRecord, prices: Prices | Mapping[str, TokenPrice] | None) -> list[str]:
@@ -185,7 +188,7 @@ def _context_note(one: Shared) -> str:
 
 
 def budget_note(record: RunRecord, policy: Policy) -> str:
-    """Name the agents that the budget kept from being sent, and how to continue; empty where there are none."""
+    """Name the agents that the budget kept from being sent, and how to continue; empty if there are none."""
     stopped = [(one.name, one.error or "") for one in record.results if one.kind == "BudgetExceeded"]
     unpriced = [name for name, error in stopped if NO_PRICE in error]
     tokens = [name for name, error in stopped if "tokens are used" in error]
@@ -202,7 +205,7 @@ def budget_note(record: RunRecord, policy: Policy) -> str:
 
 
 def rejected_note(names: Sequence[str]) -> str:
-    """Say which agents are not asked again, since their requests were rejected, and what to do."""
+    """Return a note of agents that are not asked again after a rejection, with advice."""
     are, it = ("is", "it") if len(names) == 1 else ("are", "them")
     return f"{listed(names, _MOST_NAMED)} {are} {REJECTED}. Mend {it}; %agents retry {names[0]} sends it all the same."
 
@@ -211,7 +214,7 @@ DESK = "desk = am.Desk(plan), plan.run(ask=desk.ask), desk.approve(...)."
 
 
 def unasked_note(record: RunRecord) -> str:
-    """Name what was denied because no person answered, and what to do; empty where there is nothing."""
+    """Return a note of denials because no person answered, with advice; empty without any."""
     asked = [(_asked(one.name, call.tool), call.error or "") for one in record.results for call in one.calls]
     absent = list(dict.fromkeys(name for name, error in asked if error.endswith(NOBODY.why)))
     late = list(dict.fromkeys(name for name, error in asked if LATE in error))
@@ -227,7 +230,7 @@ def unasked_note(record: RunRecord) -> str:
 
 
 def failed_tools_note(record: RunRecord) -> str:
-    """Name the tools no call of which succeeded, with the last error; empty where there are none.
+    """Name the tools no call of which succeeded, with the last error; empty if there are none.
 
     The model goes on without them, so the run looks well.
     """
@@ -248,10 +251,10 @@ _MOST_TOOLS = 3
 
 
 def called_again_note(record: RunRecord) -> str:
-    """Name the tools whose calls were made again though the answers were there; empty where there are none.
+    """Return a note of tools that were called again for stored answers; empty without any.
 
-    What a tool returns may have changed since, so only a pure one's results are kept once a conversation is over. What
-    it does, such as to send a letter, happens again.
+    The result of a tool may have changed, so only a pure tool's results are kept after a conversation. Its effects,
+    such as a sent letter, happen again.
     """
     found = Counter(
         call.tool
@@ -273,24 +276,24 @@ def _asked(agent: str, tool: str) -> str:
 
 
 def edited_note(record: RunRecord) -> str:
-    """Say which files of answers a person had changed by hand, and what became of that; empty where there are none."""
+    """Return a note of answer files edited by hand, and their handling; empty without any."""
     told = [one.prints for result in record.results for one in result.calls if one.tool == SAVE and one.prints]
     more = f" So were {len(told) - _MOST_TOOLS:,} more: run.tool_calls has them." if len(told) > _MOST_TOOLS else ""
     return " ".join(told[:_MOST_TOOLS]) + more
 
 
 def replayed_files_note(record: RunRecord) -> str:
-    """Name the files that a replayed run had written, which a replay does not write; empty where there are none."""
+    """Name the files that a replayed run had written, which a replay does not write; empty if there are none."""
     names = [name for result in record.results if result.source == "replay" for name in result.artifacts]
     wrote = listed([*dict.fromkeys(names)], _MOST_NAMED)
     return f"a replay writes no files; the recorded run wrote {wrote}" if names else ""
 
 
 def filled_note(record: RunRecord) -> str:
-    """Say what the live part of a partly replayed run cost; empty where all or nothing was replayed."""
+    """Return the cost of the live part of a partly replayed run; empty if all or nothing was replayed."""
     if not record.replayed:
         return ""
-    sources = {one.source for result in record.results for one in result.attempts}
+    sources = {one.source for result in record.results for one in result.attempts} - {"edited"}
     if "replay" not in sources or len(sources) == 1:
         return ""
     costs = [one.price.cost_usd for one in record.attempts if one.source != "replay" and one.price is not None]

@@ -33,7 +33,7 @@ class Block(Protocol):
         ...
 
     def text(self, width: int) -> str:
-        """Return it as plain text of at most so many columns, longer words excepted."""
+        """Return it as plain text of at most this many columns, longer words excepted."""
         ...
 
 
@@ -42,9 +42,9 @@ class Line:
     """A line of text that wraps.
 
     Attributes:
-        words: What it says.
+        words: Its text.
         tone: Its colour.
-        head: What stands before it in bold.
+        head: Bold text before it.
     """
 
     words: str
@@ -108,8 +108,8 @@ class Table:
     Attributes:
         columns: Its columns.
         rows: Their cells, from the left.
-        strong: Whether the first column is bold.
-        wide: Whether it is wider than a page: it is scrolled, by keyboard too.
+        strong: True if the first column is bold.
+        wide: True if it is wider than a page.
     """
 
     columns: Sequence[Column]
@@ -121,8 +121,9 @@ class Table:
         head = self._row_html("th", [one.title for one in self.columns])
         titled = f"<thead>{head}</thead>" if any(one.title for one in self.columns) else ""
         body = "".join(self._row_html("td", row) for row in self._cells())
-        keys = ' tabindex="0" role="group" aria-label="all columns"' if self.wide else ""
-        return f'<div class="am-rows"{keys}><table>{titled}<tbody>{body}</tbody></table></div>'
+        # On a narrow page any table scrolls; without a place for the keyboard it could not be read whole.
+        keys = f'tabindex="0" role="group" aria-label="{"all columns" if self.wide else "table"}"'
+        return f'<div class="am-rows" {keys}><table>{titled}<tbody>{body}</tbody></table></div>'
 
     def _row_html(self, tag: str, cells: Sequence[str]) -> str:
         written: list[str] = []
@@ -145,7 +146,7 @@ class Table:
         ]
 
     def _widths(self, lines: Sequence[Sequence[str]], width: int) -> list[int]:
-        """Return the width of each column; what a line cannot hold is taken from prose."""
+        """Return the width of each column; excess is taken from prose."""
         natural = [max((columns_of(row[place]) for row in lines), default=0) for place in range(len(self.columns))]
         over = sum(natural) + len(GAP) * (len(natural) - 1) - width
         prose = [place for place, one in enumerate(self.columns) if one.kind == "prose"]
@@ -177,9 +178,9 @@ class Fold:
     """A part that opens on a click. In text it is written out, or replaced by a line.
 
     Attributes:
-        summary: What is inside, in a few words.
+        summary: Its content, in a few words.
         blocks: The parts.
-        instead: What text has in its place; `None` writes it out.
+        instead: Its replacement in text; `None` writes it out.
     """
 
     summary: str
@@ -231,7 +232,7 @@ def columns_of(text: str) -> int:
 
 
 def cut(text: str, most: int) -> str:
-    """Return a line, its end replaced by an ellipsis where it is longer than `most` characters; 0 is no limit."""
+    """Return a line, its end replaced by an ellipsis if it is longer than `most` characters; 0 is no limit."""
     return text if not most or len(text) <= most else text[: most - 1].rstrip() + "…"
 
 

@@ -18,7 +18,7 @@ class Progress:
     """A line in a terminal or under a cell, removed at the end. Headless runs show none.
 
     Args:
-        what: What is counted, in the plural, such as `scenarios`.
+        what: The counted things, in the plural, such as `scenarios`.
         clock: Monotonic seconds.
     """
 

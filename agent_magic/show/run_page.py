@@ -1,9 +1,8 @@
 """A run as one HTML file: pictures, numbers, prompts and answers, what-ifs, and the recording itself.
 
-All of that needs no script and loads nothing. The button "Ask this run" does: it loads Python, which then answers
-what-ifs; see `agent_magic.show.ask`. Whatever people and models wrote is escaped text or safe Markdown, and the page's
-own policy forbids all scripts but that one, and all requests but to where Python is: a hole in the one is closed by the
-other.
+All of that needs no script and loads nothing. Only the button "Ask this run" loads Python, which then answers what-ifs;
+see `agent_magic.show.ask`. Texts by people and models are escaped or safe Markdown, and the page's policy forbids all
+scripts but that one, and all requests but to the place of Python: two independent protections.
 """
 
 from __future__ import annotations
@@ -16,32 +15,37 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import quote, urlsplit
 
 from agent_magic.declare.agent import Agent
+from agent_magic.declare.expansion import declared_names
 from agent_magic.declare.validation import must_be
+from agent_magic.forecast.terms import policy_of
 from agent_magic.measure.frames import agents_frame
-from agent_magic.measure.metrics import summarize
 from agent_magic.record.plaintext import clean, single_line
 from agent_magic.show.charts.timeline import run_timeline
 from agent_magic.show.closing import closing
 from agent_magic.show.frames import frame_bundle
 from agent_magic.show.graph import static_bundle
 from agent_magic.show.markup import element, escape
-from agent_magic.show.states import STATES, state_of
-from agent_magic.show.text import one_line, result_facts
+from agent_magic.show.notes import ending_notes
+from agent_magic.show.states import STATES, states_of
+from agent_magic.show.text import listed, result_facts, run_line
 from agent_magic.show.theme import PAGE_CSS, PRE, built, variables
 from agent_magic.show.values import markdown_html
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from agent_magic.record.prices import Prices
     from agent_magic.record.results import AgentResult, RunRecord
 
 POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
-"""What the page may do: show itself."""
+"""The page's permissions: display itself."""
 PYODIDE_VERSION: Final = "314.0.7"
 """The version that is tested."""
 PYODIDE: Final = f"https://cdn.jsdelivr.net/pyodide/v{PYODIDE_VERSION}/full/"
 """Pyodide's own distribution. Source: pyodide.org, "Downloading and deploying"."""
 _PLACE: Final = re.compile(r"(https?://[\w.-]+(:\d+)?/)?[\w./@~%+-]+")
+MOST_LAST: Final = 3
+"""Maximum last steps in the heading of a page."""
 HARMLESS: Final = " /=:;,()"
 """Characters that need no escape in an address within an attribute."""
 CSS: Final = (
@@ -68,10 +72,10 @@ CSS: Final = (
 
 
 class Asking(NamedTuple):
-    """What a page needs to answer what-ifs by itself.
+    """The parts of a page that answer what-ifs.
 
     Attributes:
-        python: Where Pyodide is: an address, or a folder beside the page.
+        python: Address of Pyodide, or a folder beside the page.
         run: The run, as `pack_run` packs it.
         engine: The modules that answer, as `pack_engine` packs them.
     """
@@ -82,7 +86,7 @@ class Asking(NamedTuple):
 
     @property
     def policy(self) -> str:
-        """What the page may do besides: run its own script, and load from that place."""
+        """Further permissions: run its own script, and load from that place."""
         place = self.python if urlsplit(self.python).scheme else "'self'"
         return f"; script-src '{_fingerprint()}' 'wasm-unsafe-eval' {place}; worker-src blob:; connect-src {place}"
 
@@ -130,24 +134,29 @@ def run_page(
     texts: bool = True,
     scenarios: pd.DataFrame | None = None,
     asking: Asking | None = None,
+    prices: Prices | None = None,
 ) -> str:
-    """Write a run as one HTML file.
+    """Return a run as one HTML file.
 
     Args:
-        record: The run, as far as it may be shown.
-        name: What the recording is called when it is saved.
+        record: The run, without what may not be shown.
+        name: File name of the saved recording.
         cassette: The recording.
-        texts: Whether to show prompts and answers.
-        scenarios: What-ifs, as `run.whatif` returns them; `None` for none.
-        asking: What answers more of them; `None` for nothing, and no script.
+        texts: True to show prompts and answers.
+        scenarios: What-ifs, as returned by `run.whatif`; `None` for none.
+        asking: Answers further what-ifs; `None` for none, and no script.
+        prices: Token prices for the savings; default list prices.
     """
-    title = escape(single_line(record.plan.name))
-    about = f"{record.began_at:%Y-%m-%d}" + (" · simulated responses" if record.simulated else "")
-    ended = closing(record).text().partition("\n")[0]
+    title = escape(heading_of(record))
+    began = f"{record.began_at:%Y-%m-%d}"
+    about = began + (" · simulated responses" if record.simulated else "")
+    ended = closing(record, prices=prices).text().partition("\n")[0]
+    notes = ending_notes(record, policy_of(record)[0]) if texts else []  # a tool's error is a text
     parts = [
-        f'<h1>{title}</h1><div class="soft">{escape(one_line(summarize(record)))} · {about}</div>',
+        f'<h1>{title}</h1><div class="soft">{escape(run_line(record))} · {about}</div>',
         _figure(static_bundle(record.plan, record)),
         f"<p>{escape(ended)}</p>",
+        *(f"<p>{escape(note)}</p>" for note in notes if note),
         "" if asking is None else asking.markup,
         "<h2>Time</h2>",
         _figure(run_timeline(record).bundle()),
@@ -158,17 +167,28 @@ def run_page(
         parts += ["<h2>What it would have cost and taken</h2>", frame_bundle(scenarios)["text/html"]]
         parts += ['<p class="soft">Forecast from what was recorded. Nothing was sent.</p>']
     if texts:
-        parts += ["<h2>Prompts and answers</h2>", *(_agent(record, one) for one in record.rows)]
+        words = {one.name: STATES[state].word for one, state in zip(record.results, states_of(record), strict=True)}
+        parts += ["<h2>Prompts and answers</h2>", *(_agent(record, one, words[one.name]) for one in record.rows)]
     parts += ["<h2>The recording</h2>", _recording(name, cassette)]
     policy, css, scripts = POLICY, f"{CSS}{PAGE_CSS}", ""
     if asking is not None:
         policy, css, scripts = f"{policy}{asking.policy}", f"{css}{built('explore.css')}", asking.scripts
     head = (
         f'<meta charset="utf-8"><meta http-equiv="Content-Security-Policy" content="{policy}">'
-        f'<meta name="viewport" content="width=device-width"><title>{title}</title><style>{css}</style>'
+        f'<meta name="viewport" content="width=device-width"><title>{title} · {began}</title><style>{css}</style>'
     )
     body = f"<main>{''.join(parts)}</main>{scripts}"
     return f'<!DOCTYPE html><html lang="en"><head>{head}</head><body>{body}</body></html>\n'
+
+
+def heading_of(record: RunRecord) -> str:
+    """Return the subject of a run: its plan's purpose, or else its last steps."""
+    plan = record.plan
+    if plan.description:
+        return single_line(f"{plan.name}: {plan.description}")
+    needed = {parent for parents in plan.dag.parents for parent in parents}
+    last = dict.fromkeys(name for number, name in enumerate(declared_names(plan)) if number not in needed)
+    return single_line(f"{plan.name}: {listed(list(last), MOST_LAST)}")
 
 
 def _figure(bundle: dict[str, str]) -> str:
@@ -179,9 +199,9 @@ def _figure(bundle: dict[str, str]) -> str:
     return f"<figure>{element('img', src=source, alt=label)}</figure>{words}</details>"
 
 
-def _agent(record: RunRecord, result: AgentResult) -> str:
-    """Fold what one agent was asked and answered."""
-    facts = " · ".join([STATES[state_of(result)].word, *result_facts(result)])
+def _agent(record: RunRecord, result: AgentResult, word: str) -> str:
+    """Return one agent's request and answer, folded."""
+    facts = " · ".join([word, *result_facts(result)])
     step = record.plan[result.name]
     asked = step.prompt if isinstance(step, Agent) and not record.redacted else ""
     prompt = f'<details><summary class="soft">prompt</summary><pre style="{PRE}">{escape(clean(asked))}</pre></details>'

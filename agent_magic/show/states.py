@@ -8,16 +8,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from agent_magic.record.returned import capped_steps
+
 if TYPE_CHECKING:
     from agent_magic.record.attempt import Attempt
-    from agent_magic.record.results import AgentResult
+    from agent_magic.record.results import AgentResult, RunRecord
 
 
 class State(NamedTuple):
-    """How a state looks, in a picture and in a terminal.
+    """The look of a state, in a picture and in a terminal.
 
     Attributes:
-        word: What it is called.
+        word: Its name.
         icon: The outline of its icon, in a box of 12 by 12.
         ink: The role of its colour in `agent_magic.show.theme`.
         signs: Its sign in a terminal, one column wide: in Unicode and in ASCII.
@@ -61,17 +63,18 @@ OF_STATUS = {
     "escalated": "m",
 }
 """The state of each status of an agent or an attempt."""
-OF_SOURCE = {"ledger": "l", "replay": "y"}
+OF_SOURCE = {"ledger": "l", "replay": "y", "edited": "l"}
+"""The state of an answer that was not bought now. One that the user edited is kept too, and its badge says so."""
 MEANINGS = {
     "l": "from the ledger, not paid again",
     "y": "from a recording",
-    "k": "skipped: no input, or not its condition",
+    "k": "skipped: an input is missing, or its condition is false",
 }
-"""What a legend says of states whose word is not enough."""
+"""Legend of states whose word is not enough."""
 
 
 def state_of(result: AgentResult) -> str:
-    """Return the character of an agent's state. One whose calls all wait is queued."""
+    """Return the character of an agent's state. An agent whose calls all wait is queued."""
     if result.is_waiting:
         return OF_STATUS["queued"]
     if result.status == "succeeded":
@@ -79,8 +82,20 @@ def state_of(result: AgentResult) -> str:
     return OF_STATUS[result.status]
 
 
+def states_of(record: RunRecord) -> str:
+    """Return the characters of all agents. The last round of a loop that ended at its cap is capped."""
+    capped = capped_steps(record)
+    return "".join(state_at(result, capped=number in capped) for number, result in enumerate(record.results))
+
+
+def state_at(result: AgentResult, *, capped: bool) -> str:
+    """Return the character of a step's state; `capped` for a last round whose condition does not hold."""
+    state = state_of(result)
+    return OF_STATUS["capped"] if capped and state in DONE else state
+
+
 def meaning_of(state: str) -> str:
-    """Return what a legend says of a state: its word, and where a reused answer is from."""
+    """Return the legend of a state: its word, and the source of a reused answer."""
     return MEANINGS.get(state, STATES[state].word)
 
 
@@ -92,7 +107,7 @@ def tone_of(attempt: Attempt) -> str:
 
 
 def badge_of(source: str | None) -> str:
-    """Return the badge of a reused answer: `ledger` or `replay`; empty for any other source."""
+    """Return the badge of a reused answer: `ledger`, `replay` or `edited`; empty for any other source."""
     return source if source and source in OF_SOURCE else ""
 
 

@@ -9,11 +9,10 @@ import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agent_magic.declare.units import count, dollars, plural, seconds
-from agent_magic.measure.metrics import summarize
 from agent_magic.record.plaintext import single_line
 from agent_magic.show.graph.scene import doing_of, header_of, node_view
-from agent_magic.show.states import DONE, STATES, badge_of, state_of
-from agent_magic.show.text import counts_line, many_of, one_line, steps_of, total_tokens_of
+from agent_magic.show.states import DONE, STATES, badge_of, states_of
+from agent_magic.show.text import counts_line, many_of, run_line, steps_of, total_tokens_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -37,7 +36,7 @@ _URGENCY = "frqcmpksly"
 
 
 _PLAIN = DONE | {"r"}
-"""States whose names are written in the terminal's own colour."""
+"""States whose names have the terminal's own colour."""
 
 
 class Row(NamedTuple):
@@ -65,10 +64,10 @@ def groups_of(record: RunRecord, now_s: float, tails: Tails, *, most: int) -> li
         record: The run.
         now_s: Seconds since it began.
         tails: Per agent, the end of what arrives, or what holds it.
-        most: How many lines there are.
+        most: Number of lines there are.
     """
     layers = record.plan.dag.layers()
-    states = [state_of(result) for result in record.results]
+    states = states_of(record)
     if len(states) + len(layers) <= most:
         return [Group(f"layer {depth}", _rows(record, layer, now_s, tails)) for depth, layer in enumerate(layers)]
     room = max(1, most - min(len(layers), most // 3) - 1)
@@ -129,7 +128,7 @@ class LineView:
 
     def finish(self) -> None:
         """Write the last line."""
-        self._write(one_line(summarize(self._record)))
+        self._write(run_line(self._record))
 
     def _write(self, line: str) -> None:
         encoding = self._stream.encoding or "utf-8"
@@ -188,7 +187,7 @@ class TableView:
         ended_s = self._record.ended_s
         if ended_s is None:
             ended_s = self._record.events[-1].at_s if self._record.events else 0.0
-        self._live.update(self._drawn(ended_s, MOST_ROWS, line=one_line(summarize(self._record))))
+        self._live.update(self._drawn(ended_s, MOST_ROWS, line=run_line(self._record)))
         self._live.stop()
         self._live = None
 
@@ -250,11 +249,11 @@ def _bar_sign(state: str, *, is_unicode: bool) -> str:
 
 
 def terminal_view(record: RunRecord, stream: TextIO | None = None) -> LineView | TableView:
-    """Make the view of a run for a terminal or a log.
+    """Return the view of a run for a terminal or a log.
 
     Args:
         record: The run, before it begins.
-        stream: Where to write; `None` is standard output.
+        stream: Where to write; default standard output.
     """
     out = sys.stdout if stream is None else stream
     return TableView(record, out) if _moves(out) else LineView(record, out)

@@ -7,17 +7,18 @@ import json
 from collections import Counter
 from typing import TYPE_CHECKING, Any, cast
 
+from agent_magic.declare.answers.schema import VALUE, is_wrapper, schema_of
 from agent_magic.declare.flow import is_reserved
-from agent_magic.declare.schema import VALUE
 from agent_magic.declare.units import UNKNOWN, count, dollars, known, plural, seconds, steps, times
-from agent_magic.measure.metrics import cost_mark, summarize, total_cost
+from agent_magic.forecast.one_by_one import MOST_AT_ONCE, totals_of
+from agent_magic.measure.metrics import cost_mark, total_cost
 from agent_magic.record.plaintext import single_line
 from agent_magic.record.reasons import limited
 from agent_magic.show.page import WIDTH, wrapped
-from agent_magic.show.states import DONE, STATES, source_word, state_of
+from agent_magic.show.states import DONE, STATES, source_word, states_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Sequence
+    from collections.abc import Callable, Container, Mapping, Sequence
 
     from agent_magic.declare.plan import Plan
     from agent_magic.measure.metrics import Summary
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 _MOST_LINES = 60
 LEAST_STACK = 10
-"""From so many items on, the agents of a declaration are one card, and one line."""
+"""Minimum items of a declaration whose agents are one card, and one line."""
 UNSAID = frozenset({"dependencies", "key", "limits"})
 """What held a run, and is no news: its own edges, and the first reply of a session."""
 LEAST_WAIT_S = 0.1
@@ -34,18 +35,38 @@ LEAST_WAIT_S = 0.1
 
 
 def one_line(numbers: Summary) -> str:
-    """Write the line under a graph.
+    """Return the line under a graph.
 
-    `5 agents in 3 layers · 5.1 s · 2.1x concurrent (2.3x possible) · 5,366 tokens · $0.0114 · simulated`. Failures
-    follow the layers; then comes why, where that is the same for all, else what held the run, where not its own edges.
+    `5 agents in 3 layers · 5.1 s, 9.0 s one by one: 1.8x · 1.8x concurrent (2.3x possible) · 5,366 tokens · $0.0114`.
+    Failures follow the layers; then the reason, if it is the same for all, else the limit of the run, unless that is
+    its own edges.
     """
-    head = f"{steps(numbers.agents, numbers.tasks)} in {plural(numbers.layers, 'layer')}"
-    words = [*choices(numbers), *troubles(numbers), seconds(numbers.wall_s), *facts(numbers)]
+    head = f"{steps(numbers.steps, numbers.tasks)} in {plural(numbers.layers, 'layer')}"
+    time = ", ".join([seconds(numbers.wall_s), *sped(numbers)])
+    words = [*choices(numbers), *troubles(numbers), time, *facts(numbers)]
     return " · ".join(filter(None, [head, *words, single_line(numbers.why) or held(numbers)]))
 
 
+def run_line(record: RunRecord, now_s: float | None = None) -> str:
+    """Write the line under the graph of a run; see `one_line`. Of very many steps the speedup is left out.
+
+    Args:
+        record: The run.
+        now_s: The time of an active run.
+    """
+    return one_line(totals_of(record, now_s, most=MOST_AT_ONCE))
+
+
+def sped(numbers: Summary) -> list[str]:
+    """Return what the same would have taken one by one: `4.4 s one by one: 1.7x`; nothing if unknown or the same."""
+    if numbers.steps < 2 or numbers.sequential_s is None or (fold := times(numbers.speedup)) == times(1.0):
+        return []
+    how = "by one agent" if numbers.speedup_over == "one agent" else "one by one"
+    return [f"{seconds(numbers.sequential_s)} {how}: {fold}"]
+
+
 def held(numbers: Summary) -> str:
-    """Say what held a run; empty where that is its own edges, or a first reply that nobody can hasten."""
+    """Return the limit of a run; empty for its own edges, or a first reply."""
     return "" if numbers.limited_by in UNSAID else limited(numbers.limited_by, numbers.slots)
 
 
@@ -57,7 +78,7 @@ def steps_of(plan: Plan) -> str:
 
 def choices(numbers: Summary) -> list[str]:
     """Return what conditions and models decided: `of at most 23`, `1 left out`, `12 escalated`, `1 fell back`."""
-    most = [f"of at most {numbers.agents + numbers.unused:,}"] if numbers.unused else []
+    most = [f"of at most {numbers.steps + numbers.unused:,}"] if numbers.unused else []
     counts = {"left out": numbers.left_out, "escalated": numbers.escalated, "fell back": numbers.fell_back}
     counts["degraded"] = numbers.degraded
     return [*most, *(f"{number:,} {word}" for word, number in counts.items() if number)]
@@ -82,7 +103,7 @@ def facts(numbers: Summary, source: str = "") -> list[str]:
         source: Its source, if known more precisely than `numbers` has it.
     """
     found: list[str] = []
-    if numbers.agents > 1 and known(numbers.mean_concurrency) is not None:
+    if numbers.steps > 1 and known(numbers.mean_concurrency) is not None:
         found.append(_concurrency(numbers.mean_concurrency, numbers.bound, numbers.slots))
     found.append(f"{count(known(numbers.tokens))} tokens")
     found.append(cost(numbers))
@@ -91,13 +112,13 @@ def facts(numbers: Summary, source: str = "") -> list[str]:
 
 
 def cost(numbers: Summary) -> str:
-    """Write the dollars of a run, with the mark of what is unknown or estimated, and what was half price."""
+    """Return the dollars of a run, with marks for unknown, estimated and half-price parts."""
     half = f" ({numbers.batched:,} by batch, half price)" if numbers.batched else ""
     return dollars(numbers.cost_usd, numbers.cost_mark) + half
 
 
 def _concurrency(mean: float | None, bound: float | None, slots: int | None) -> str:
-    """Write the mean concurrency, and what was possible: the work divided by the longest chain, or the slots."""
+    """Return the mean and possible concurrency: work divided by the longest chain, or the slots."""
     mean, bound = known(mean), known(bound)
     if mean is None or bound is None:
         return f"{times(mean)} concurrent"
@@ -106,15 +127,14 @@ def _concurrency(mean: float | None, bound: float | None, slots: int | None) -> 
     return f"{times(mean)} concurrent ({'maximum reached' if mean >= 0.99 * bound else f'{times(bound)} possible'})"
 
 
-def counts_line(states: str) -> str:
-    """Count states, one character per agent: `5 of 9 done · 3 running`."""
-    counts = {word: states.count(state) for state, word in zip("rqfkc", _COUNTED, strict=True)}
+def counts_line(states: str, asked: int = 0) -> str:
+    """Count states, one character per agent: `5 of 9 done · 3 running`; `asked` of those queued wait for a person."""
+    counts = {STATES[state].word: states.count(state) for state in "mrqfkc"}
+    counts["queued"] -= asked
     words = [f"{number:,} {word}" for word, number in counts.items() if number]
+    words += [f"{asked:,} {'waits' if asked == 1 else 'wait'} for you"] if asked else []
     every = len(states) - states.count("u")
     return " · ".join([f"{sum(map(states.count, DONE)):,} of {every:,} done", *words])
-
-
-_COUNTED = ("running", "queued", "failed", "skipped", "cancelled")
 
 
 def plan_text(plan: Plan) -> str:
@@ -138,7 +158,7 @@ def plan_text(plan: Plan) -> str:
 
 
 def _group_of(plan: Plan, agent: int) -> str:
-    """Return the name of the group of many items that an agent is in; empty where it is in none."""
+    """Return the name of the group of many items that an agent is in; empty if it is in none."""
     part = plan.agents[agent].part
     return part.group if part is not None and len(plan.groups.get(part.group, ())) >= LEAST_STACK else ""
 
@@ -148,20 +168,23 @@ def run_text(record: RunRecord, *, timings: bool = True) -> str:
 
     Args:
         record: The run.
-        timings: Whether to write seconds, tokens and dollars. Without them, equal runs give equal text, which tests of
+        timings: True if to write seconds, tokens and dollars. Without them, equal runs give equal text, which tests of
             notebooks need.
     """
     plan = record.plan
-    head = one_line(summarize(record)) if timings else _stable_head(record)
+    head = run_line(record) if timings else _stable_head(record)
     names = {_group_of(plan, number) or agent.name for number, agent in enumerate(plan.agents)}
     width = min(32, max(map(len, names), default=0))
     used = {number for number, one in enumerate(record.results) if one.status != "unused"}
 
+    words = [STATES[state].word for state in states_of(record)]
+
     def line(agent: int) -> str:
-        return _agent_line(record.results[agent], width, timings=timings)
+        return _agent_line(record.results[agent], words[agent], width, timings=timings)
 
     def many(name: str, agents: Sequence[int]) -> str:
-        return _group_line(name, [record.results[agent] for agent in agents], width, timings=timings)
+        counts = Counter(words[agent] for agent in agents)
+        return _group_line(name, counts, [record.results[agent] for agent in agents], width, timings=timings)
 
     return _by_layer(head, plan, line, many, used)
 
@@ -173,7 +196,7 @@ def answer_line(result: AgentResult, most: int) -> str:
         with contextlib.suppress(ValueError):  # an answer that is cut, or still arrives, is shown as it is
             data: Any = json.loads(text)
             fields = cast("dict[str, Any]", data) if isinstance(data, dict) else {}
-            if list(fields) == [VALUE]:
+            if list(fields) == [VALUE] and is_wrapper(schema_of(result.returns.schema)):
                 value = fields[VALUE]
                 text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
             elif fields and not any(isinstance(one, dict | list) for one in fields.values()):
@@ -186,7 +209,7 @@ def _plain(value: Any) -> str:
 
 
 def why_not(result: AgentResult) -> str:
-    """Return the reason an agent did not succeed, on one line; empty where there is none."""
+    """Return the reason an agent did not succeed, on one line; empty if there is none."""
     return single_line(result.error or result.waits_why)
 
 
@@ -200,9 +223,10 @@ def _stable_head(record: RunRecord) -> str:
     return " · ".join([steps_of(record.plan), *counts, *sources])
 
 
-def _group_line(name: str, results: Sequence[AgentResult], width: int, *, timings: bool) -> str:
+def _group_line(
+    name: str, counts: Mapping[str, int], results: Sequence[AgentResult], width: int, *, timings: bool
+) -> str:
     """Count what became of the agents of a group, and say who failed, or who took longest."""
-    counts = Counter(STATES[state_of(one)].word for one in results)
     words = [f"{single_line(name):<{width}}  {', '.join(f'{number:,} {word}' for word, number in counts.items())}"]
     failed = [one.name for one in results if one.status == "failed"]
     if failed:
@@ -215,8 +239,7 @@ def _group_line(name: str, results: Sequence[AgentResult], width: int, *, timing
     return "  ".join(words)
 
 
-def _agent_line(result: AgentResult, width: int, *, timings: bool) -> str:
-    word = STATES[state_of(result)].word
+def _agent_line(result: AgentResult, word: str, width: int, *, timings: bool) -> str:
     words = [f"{single_line(result.name):<{width}}  {word:<9}", *(["task"] if result.is_task else [])]
     if timings and result.is_task and result.calls:
         words.append(seconds(result.work_s))
@@ -233,7 +256,7 @@ def _agent_line(result: AgentResult, width: int, *, timings: bool) -> str:
 
 
 def took(result: AgentResult) -> str:
-    """Write the seconds of an agent's own work, and of how many, where it waited for a good part: `0.5 s of 44 s`."""
+    """Return the seconds of an agent's own work, and of the total if it waited long: `0.5 s of 44 s`."""
     total_s = result.total_s or 0.0
     waited_s = total_s - result.work_s
     return seconds(result.work_s) + (f" of {seconds(total_s)}" if waited_s >= max(LEAST_WAIT_S, total_s / 10) else "")
@@ -255,7 +278,7 @@ def result_facts(result: AgentResult) -> list[str]:
 
 
 def models_of(result: AgentResult) -> str:
-    """Return the model that was asked, and the one that was asked after it: `a, escalated to b`."""
+    """Return the requested model, and a later one: `a, escalated to b`."""
     last = result.attempts[-1].model if result.attempts else ""
     return f"{result.model}, {result.moved_by} to {last}" if result.moved_by else result.model
 
@@ -279,7 +302,7 @@ def _usage_words(usage: Usage) -> str:
 
 
 def total_tokens_of(result: AgentResult) -> int | None:
-    """Return the tokens of all attempts of an agent; `None` where none is known."""
+    """Return the tokens of all attempts of an agent; `None` if none is known."""
     usage = result.usage
     parts = [part for part in (usage.total_input_tokens, usage.output_tokens) if part is not None]
     return sum(parts) if parts else None

@@ -57,14 +57,14 @@ The contrast of text is 4.3 on white and on JupyterLab's dark background: more i
 
 
 class PhaseLook(NamedTuple):
-    """How a phase of an agent looks. Phases differ in height or opacity, not by colour alone.
+    """The look of an agent's phase. Phases differ in height or opacity, not by colour alone.
 
     Attributes:
-        word: What it is called.
+        word: Its name.
         ink: Its role in the palette; empty for the colour of the attempt's state.
         opacity: From 0 to 1.
         height: In px, of a bar that is `BAR_H` high.
-        dash: Its dashes, as SVG has them; empty for none.
+        dash: SVG dashes; empty for none.
     """
 
     word: str
@@ -106,7 +106,7 @@ PAGE_CSS: Final = (
     ".am-value .am-rows.am-rows th{font-weight:600;font-size:12px;" + SOFT + "}"
     ".am-value .am-rows.am-rows .r{text-align:right}"
     ".am-value .am-rows.am-rows .w{white-space:normal;min-width:14em;overflow-wrap:break-word}"
-    ".am-value details{margin:2px 0}.am-value summary{cursor:pointer}"
+    ".am-value details{margin:2px 0}.am-value summary{cursor:pointer;padding:3px 0}"
 )
 """The style of tables and folded parts. A viewer that strips it shows plain tables."""
 
@@ -184,14 +184,14 @@ def built(name: str) -> str:
 
 
 def attributes_for_classes(markup: str, theme: Theme) -> str:
-    """Replace the classes of each element by the attributes that `figure.css` gives it.
+    """Replace the classes of each element by the attributes from `figure.css`.
 
-    Supports the selectors that `figure.css` uses: tags, classes, `:not(.x)`, descendants and children. Inherited values
-    are not repeated, so the picture is no larger than with classes.
+    Supports the selectors in `figure.css`: tags, classes, `:not(.x)`, descendants and children. Inherited values are
+    not repeated, so the picture is no larger than with classes.
 
     Args:
-        markup: Elements as `markup.element` writes them, the first with the class `am-fig`. Other attributes win.
-        theme: Whose colours.
+        markup: Elements written by `markup.element`, the first with the class `am-fig`. Other attributes win.
+        theme: The colours.
     """
     inks = inks_of(theme)
     above: list[tuple[_Element, dict[str, str]]] = []

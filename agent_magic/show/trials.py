@@ -1,4 +1,4 @@
-"""A trial as a page: what came out in a sentence, a row per setting, the differences folded."""
+"""A trial as a page: the outcome in a sentence, a row per setting, the differences folded."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SETTINGS: Final = (
 PAIRS: Final = (Column("setting"), Column("other"), Column("difference", "number"), Column("between"))
 
 
-NOTHING: Final = " There is nothing to apply: give it a larger budget, or mend what is said above."
+NOTHING: Final = " Nothing to apply: give it a larger budget, or fix the problem above."
 
 
 def trial_page(trial: Trial) -> Page:

@@ -33,7 +33,7 @@ _LINKS = frozenset({"http", "https", "mailto"})
 
 
 def result_bundle(result: AgentResult) -> dict[str, str]:
-    """Return a result as HTML and as text: its numbers, and its answer, folded where it is long."""
+    """Return a result as HTML and as text: its numbers, and its answer, folded if long."""
     return {"text/html": result_html(result), "text/plain": result_text(result)}
 
 
@@ -58,7 +58,7 @@ def result_html(result: AgentResult) -> str:
 
 
 def texts_html(names: Sequence[str], texts: Iterable[str]) -> str:
-    """Write the answers of a run one under the other, each folded where it is long."""
+    """Return the answers of a run one below the other, each folded if long."""
     parts = [f"<div><b>{escape(single_line(name))}</b></div>{folded(text)}" for name, text in zip(names, texts)]  # noqa: B905
     inside = '<div style="height:8px"></div>'.join(parts) or "no answers"
     return f"{box()}{inside}</div>"

@@ -1,16 +1,47 @@
-"""How a widget shows itself: its data and its metadata, by MIME type."""
+"""Display of widgets, and whether displays can be updated later."""
 
 from __future__ import annotations
 
-from typing import Any, cast
+import sys
+from typing import TYPE_CHECKING, Any, cast
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 def view_of(widget: Any) -> tuple[dict[str, Any] | None, dict[str, Any]]:
-    """Return the data and the metadata with which a widget is displayed.
+    """Return the data and metadata to display a widget.
 
-    Colab draws a widget of others only where the metadata names its widget manager: `anywidget` puts that in. Without
-    data, as in ipywidgets 7, the widget displays itself.
+    Colab draws foreign widgets only if the metadata names their widget manager: `anywidget` adds that. Without data, as
+    in ipywidgets 7, the widget displays itself.
     """
     said: Any = getattr(widget, "_repr_mimebundle_", lambda: None)()
     found = cast("tuple[Any, Any]", said) if isinstance(said, tuple) else (said, None)
     return found[0], found[1] or {}
+
+
+def is_captured() -> bool:
+    """Return True if the current display cannot be updated later.
+
+    Front ends update the outputs of cells only. Displays from a widget's callback, or captured by an `Output` widget
+    (`interact` has one), stay as they were sent.
+    """
+    from IPython.core.getipython import get_ipython  # pyright: ignore[reportUnknownVariableType] - IPython leaves types open
+
+    shell: Any = get_ipython()
+    get_parent = getattr(shell, "get_parent", None)
+    parent: Any = get_parent() if get_parent is not None else {}
+    header = cast("dict[str, Any]", parent.get("header") or {})
+    if header.get("msg_type") == "comm_msg":
+        return True
+    said = header.get("msg_id")
+    return bool(said) and any(getattr(one, "msg_id", None) == said for one in _open_widgets())
+
+
+def _open_widgets() -> list[Any]:
+    """Return the widgets of this kernel; ipywidgets 7 keeps them with their class."""
+    module: Any = sys.modules.get("ipywidgets.widgets.widget")
+    if module is None:
+        return []
+    found: Mapping[str, Any] = getattr(module, "_instances", None) or module.Widget.widgets
+    return [*found.values()]

@@ -1,10 +1,10 @@
 """A mock server of the Messages API on 127.0.0.1, for offline use, tests and benchmarks.
 
-It is a separate program: `start` runs it as a child process, `python -m agent_magic.simulator` runs it by hand. It
-imports no other room. This module imports only the starter, not the server.
+`start` runs it as a child process, `python -m agent_magic.simulator` by hand. It imports no other room; this module
+imports only the starter, not the server.
 
 A request passes `server` (HTTP), `request` (parsing and validation, with `conversation`, `tools`, `content` and
-`thinking`), `service` (limits, prompt cache), `answer` (its blocks and citations, with `calls` and `server_tools`) and
+`thinking`), `service` (limits, prompt cache), `answer` (blocks and citations, with `calls` and `server_tools`) and
 `response` (bytes and their times), which `faults` may change.
 """
 

@@ -1,4 +1,4 @@
-"""The answer to a request: its blocks and citations, where they are cut, and its stop reason."""
+"""The answer to a request: blocks, citations, truncation and stop reason."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from agent_magic.simulator.writer import Pen, more, write
 
 NO_SLIPS: Mapping[str, float] = {}
 EMPTY_TOKENS = 2
-"""The length of an answer that says nothing."""
+"""Tokens of an empty answer."""
 QUOTED = 120
 THOUGHTS = (
     "The question is about {topic}. What matters first is {a}.",
@@ -41,10 +41,10 @@ class Answer:
     """An answer.
 
     Attributes:
-        blocks: Its blocks; none for a refusal or `max_tokens: 0`.
-        stop_reason: Why it ends.
+        blocks: Empty for a refusal or `max_tokens: 0`.
+        stop_reason: The stop reason.
         stop_sequence: The stop sequence that ended it, or `None`.
-        output_tokens: Its length.
+        output_tokens: Its length in tokens.
     """
 
     blocks: tuple[Block, ...]
@@ -61,14 +61,14 @@ class Answer:
 def compose(
     request: Request, overrides: Overrides, rng: Random, serial: str, slips: Mapping[str, float] = NO_SLIPS
 ) -> Answer:
-    """Answer a request.
+    """Compose the answer to a request.
 
     Args:
         request: The request.
         overrides: Deviations from the usual answer.
         rng: Seeded with the content of the request, so that equal requests get equal answers.
-        serial: What the ids of its calls are made from.
-        slips: By family of models, how often a choice is another one than the prompt suggests, if not `SLIPS`.
+        serial: Seed of the call ids.
+        slips: Rate of choices other than the prompt suggests, by model family; default `SLIPS`.
     """
     return _Composer(request, overrides, rng, serial, slips.get(request.model.family, SLIPS)).answer()
 
@@ -108,7 +108,7 @@ class _Composer:
         return Answer(tuple(blocks), reason, sequence, length)
 
     def _calls(self) -> list[Wanted]:
-        """Return the calls of this turn, as the directives say or as the prompt suggests."""
+        """Return the calls of this turn, from the directives or the prompt."""
         overrides = self._overrides
         if overrides.tool_use:
             return [Wanted(call["name"], call["input"]) for call in overrides.tool_use]
@@ -118,7 +118,7 @@ class _Composer:
         return wanted_calls(self._request, self._subject, self._rng)
 
     def _text(self, calls: list[Wanted]) -> str:
-        """Return the text before it is cut."""
+        """Return the text before truncation."""
         overrides, rng, request = self._overrides, self._rng, self._request
         if overrides.text is not None:
             return overrides.text
@@ -150,7 +150,7 @@ class _Composer:
         return "\n".join(dict.fromkeys(found))
 
     def _opening(self, calls: list[Wanted]) -> list[Block]:
-        """Return what stands in front: the results of the server's open calls, and thinking."""
+        """Return the first blocks: results of open server tool calls, then thinking."""
         blocks = [
             Block(fields["type"], fields={key: value for key, value in fields.items() if key != "type"})
             for call in self._request.open_calls
@@ -170,7 +170,7 @@ class _Composer:
         return [*blocks, thinking_block(thought, signature, length, self._rng, shown=shown)]
 
     def _thought(self, calls: list[Wanted]) -> str | None:
-        """Return what is thought, or `None` for nothing."""
+        """Return the thinking text, or `None`."""
         request, kind = self._request, self._request.thinking.kind
         own = self._overrides.think
         notes = kind is None and request.model.notes and bool(calls) and not self._overrides.tool_use
@@ -179,7 +179,7 @@ class _Composer:
         return own or " ".join(Pen(self._subject, self._rng).draw(THOUGHTS) for _ in range(2))
 
     def _body(self, text: str, calls: list[Wanted], *, waiting: bool) -> Iterator[Block]:
-        """Yield text and calls. The results of server tools stand before the text, calls of the client after it."""
+        """Yield text and calls: results of server tools before the text, client calls after it."""
         own = [call for call in calls if not self._is_of_server(call)]
         sources: list[tuple[str, Json]] = []
         used = dict[str, int]()
@@ -204,7 +204,7 @@ class _Composer:
             yield self._own_call(call)
 
     def _resolved(self, call: Wanted, used: dict[str, int]) -> tuple[Block, Block]:
-        """Return a server tool's call and its result."""
+        """Return a server tool call and its result."""
         block = self._server_call(call)
         tool = self._request.tools.find(call.name) or {}
         used[call.name] = used.get(call.name, 0) + 1
@@ -239,7 +239,7 @@ class _Composer:
         return f"{prefix}_{self._serial}_{self._numbers - 1}"
 
     def _cut(self, reason: str, sequence: str | None, blocks: list[Block]) -> tuple[str, str | None, list[Block]]:
-        """Cut the blocks at `max_tokens`; a directive cuts the last call in the middle of its arguments."""
+        """Cut the blocks at `max_tokens`; a directive cuts the last call inside its arguments."""
         most, wanted = self._request.max_tokens, self._overrides.stop_reason
         if wanted == "max_tokens" and blocks and blocks[-1].kind == "tool_use":
             length = sum(block.tokens for block in blocks)
@@ -256,7 +256,7 @@ class _Composer:
 
 
 def _chain_of(request: Request) -> Chain:
-    """Return the chain at the end of a request without thinking blocks."""
+    """Return the thinking chain for a request without thinking blocks."""
     chain = Chain(request.model)
     for segment in request.segments:
         if segment.label not in UNBOUND:
@@ -265,7 +265,7 @@ def _chain_of(request: Request) -> Chain:
 
 
 def _fitted(text: str, wanted: int, subject: Subject, rng: Random) -> str:
-    """Cut or continue a text to exactly so many tokens."""
+    """Cut or extend a text to exactly `wanted` tokens."""
     parts, length = [text], tokens.count(text)
     while length < wanted:
         parts.append(more(subject, rng))
@@ -274,7 +274,7 @@ def _fitted(text: str, wanted: int, subject: Subject, rng: Random) -> str:
 
 
 def _stopped(text: str, sequences: tuple[str, ...]) -> tuple[str, str | None]:
-    """Cut a text before the stop sequence that comes first."""
+    """Cut a text before its first stop sequence."""
     hits = [(place, sequence) for sequence in sequences if (place := text.find(sequence)) >= 0]
     if not hits:
         return text, None
@@ -290,7 +290,7 @@ _SENTENCE = re.compile(r"[^\s.!?][^.!?\n]{8,300}[.!?]?")
 
 
 def cited(documents: tuple[Json, ...], rng: Random) -> list[tuple[str, Json]]:
-    """Return up to three sentences, each on one place in a document, with its citation."""
+    """Return up to three sentences, each with a citation of one place in a document."""
     counts = {"document": 0, "search_result": 0}
     places: list[Json] = []
     for block in documents:
@@ -307,7 +307,7 @@ def _sentence(place: Json) -> str:
 
 
 def _places(block: Json, index: int, rng: Random) -> list[Json]:
-    """Return two places of a document that can be cited, with their texts."""
+    """Return two citable places of a document, with their texts."""
     source, title = source_of(block), block.get("title")
     of_document: Json = {"document_index": index, "document_title": title, "file_id": None}
     if block["type"] == "search_result":
@@ -331,7 +331,7 @@ def _parts(value: object, rng: Random) -> list[Json]:
 
 
 def _pages(data: str, rng: Random) -> list[Json]:
-    """Return two pages of a PDF; one whose text cannot be read is cited by its number."""
+    """Return two pages of a PDF; a page without readable text is cited by number."""
     pdf = base64.b64decode(data)
     texts, count = pdf_text(pdf), pdf_pages(pdf)
     found: list[Json] = []

@@ -1,7 +1,7 @@
-"""Message batches: created, looked at, cancelled, and their results as lines of JSON in another order.
+"""Message batches: create, retrieve, cancel, and results as JSON lines in shuffled order.
 
-A batch has no clock: the time is an argument. Each of its requests is done at a time drawn within the time that the
-batch takes; the counts show that only when all of it has ended, as those of the API do.
+Times are arguments; a batch has no clock. Each request ends at a random time within the duration of the batch. As in
+the API, the counts change only when the whole batch has ended.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ FORMS = "takes=S,hidden=S,expires=S,poll=S: seconds that a batch takes (10), is 
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How batches go, in seconds.
+    """Timing of batches, in seconds.
 
     Attributes:
-        takes: From their creation to their end.
-        hidden: For so long a new one is not found (404), as happens.
-        expires: What is not answered by then has expired.
-        poll: What `retry-after-ms` says of one under way.
+        takes: From creation to end.
+        hidden: How long a new batch returns 404, as happens with the API.
+        expires: Requests not answered by then expire.
+        poll: `retry-after-ms` of an unfinished batch.
     """
 
     takes: float = 10.0
@@ -44,10 +44,10 @@ class Pace:
 
 
 def parse(text: str) -> Pace:
-    """Read `takes=2,hidden=0.5`.
+    """Parse a text such as `takes=2,hidden=0.5`.
 
     Raises:
-        ValueError: It is something else.
+        ValueError: The text is invalid.
     """
     with suppress(ValueError):  # no number
         found = read_numbers(text)
@@ -62,13 +62,13 @@ class Batch:
 
     Attributes:
         id: Its id.
-        requests: The parameters of its requests, by custom id.
-        done_s: When each is done, in seconds after the creation.
-        created_s: When it was created, in monotonic seconds.
-        created: The same as a date.
-        ends_s: When it has ended.
-        cancelled_s: When somebody cancelled it.
-        lines: Its results, once they were read.
+        requests: Request parameters by custom id.
+        done_s: When each request ends, in seconds after creation.
+        created_s: Creation time, in monotonic seconds.
+        created: Creation time as a date.
+        ends_s: When the batch ends.
+        cancelled_s: When it was cancelled.
+        lines: Its results, once read.
     """
 
     id: str
@@ -85,9 +85,9 @@ class Batches:
     """The batches of one server.
 
     Args:
-        pace: How they go.
+        pace: Their timing.
         seed: Changes the times and the order of results.
-        answer: Returns the message that answers a request; raises `ApiError` for an error.
+        answer: Returns the message for a request; raises `ApiError` for an error.
     """
 
     def __init__(self, pace: Pace, seed: int, answer: Callable[[bytes, float], Json]) -> None:
@@ -96,7 +96,7 @@ class Batches:
         self._batches: dict[str, Batch] = {}
 
     def create(self, body: bytes, now_s: float) -> tuple[Json, float | None]:
-        """Create a batch; return it as `look` does. Wrong parameters of a request come back as its result."""
+        """Create a batch and return it as `look` does. Invalid request parameters appear as results."""
         try:
             given = as_list((as_object(json.loads(body)) or {}).get("requests"))
         except ValueError:
@@ -119,12 +119,12 @@ class Batches:
         return self._described(batch, now_s), self._pace.poll
 
     def look(self, id_: str, now_s: float) -> tuple[Json, float | None]:
-        """Return a batch, and in how many seconds to look again; `None` once it has ended."""
+        """Return a batch and the seconds until the next poll, `None` once it has ended."""
         batch = self._find(id_, now_s)
         return self._described(batch, now_s), None if now_s >= batch.ends_s else self._pace.poll
 
     def list(self, limit: int, after: str | None, now_s: float) -> Json:
-        """Return a page of all batches, the newest first."""
+        """Return a page of all batches, newest first."""
         found = list(reversed(self._batches.values()))
         names = [one.id for one in found]
         begin = names.index(after) + 1 if after in names else 0
@@ -137,7 +137,7 @@ class Batches:
         }
 
     def cancel(self, id_: str, now_s: float) -> Json:
-        """Cancel what is not done of a batch. It ends at the next look."""
+        """Cancel the unfinished requests of a batch. It ends at the next `look`."""
         batch = self._find(id_, now_s)
         if now_s < batch.ends_s and batch.cancelled_s is None:
             batch.cancelled_s = now_s
@@ -145,7 +145,7 @@ class Batches:
         return self._described(batch, now_s)
 
     def results(self, id_: str, now_s: float) -> Iterator[bytes]:
-        """Yield the lines of the results of a batch that has ended."""
+        """Yield the result lines of an ended batch."""
         batch = self._find(id_, now_s)
         if now_s < batch.ends_s:
             raise invalid("The batch is still being processed.")
@@ -156,7 +156,7 @@ class Batches:
         return self._lines(batch, names)
 
     def report(self) -> list[Json]:
-        """Return what was created: per batch its id, the names of its requests, and whether it was cancelled."""
+        """Return the id, request names and cancellation of each batch."""
         found = self._batches.values()
         return [
             {"id": one.id, "custom_ids": [*one.requests], "cancelled": one.cancelled_s is not None} for one in found

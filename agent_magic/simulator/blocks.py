@@ -1,4 +1,4 @@
-"""The blocks of an answer: as they open in a stream, the pieces that follow, and whole."""
+"""Blocks of an answer: their opening in a stream, their deltas, and their complete form."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _STREAMED = {
     "tool_use": ("input", "input_json_delta", "partial_json"),
     "server_tool_use": ("input", "input_json_delta", "partial_json"),
 }
-"""What is streamed of a block: its field, the type of its deltas, and their field."""
+"""By block type: the streamed field, the type of its deltas, and their field."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +25,8 @@ class Block:
 
     Attributes:
         kind: Its type, such as `text` or `tool_use`.
-        text: What is streamed: a text, thinking, or the JSON of a call, which may be cut.
-        pieces: The text in the pieces that are streamed.
+        text: The streamed text: text, thinking, or the JSON of a call, which may be cut.
+        pieces: The text in streamed pieces.
         fields: Its other fields, such as `id` and `name`.
         late: Deltas after the pieces: a signature, or citations.
         tokens: Its billed length.
@@ -49,7 +49,7 @@ class Block:
         return found
 
     def deltas(self) -> Iterator[tuple[Json, int]]:
-        """Yield the deltas, each with the characters of the text that it brings."""
+        """Yield the deltas, each with its number of text characters."""
         if self.kind in _STREAMED:
             _, kind, name = _STREAMED[self.kind]
             for piece in self.pieces:
@@ -58,7 +58,7 @@ class Block:
             yield each, 0
 
     def whole(self) -> Json:
-        """Return the complete block. The input of a call that was cut is empty."""
+        """Return the complete block. The input of a cut call is empty."""
         found: Json = {"type": self.kind, **self.fields}
         if self.kind in _STREAMED:
             found[_STREAMED[self.kind][0]] = self._input() if self.kind.endswith("tool_use") else self.text
@@ -83,7 +83,7 @@ def text_block(text: str, rng: Random, citations: tuple[Json, ...] = ()) -> Bloc
 
 
 def thinking_block(text: str, signature: str, length: int, rng: Random, *, shown: bool) -> Block:
-    """Return a thinking block; its text is empty where it is not to be shown."""
+    """Return a thinking block; without `shown` its text is empty."""
     seen = text if shown else ""
     late = {"type": "signature_delta", "signature": signature}
     return Block("thinking", seen, tuple(tokens.pieces(seen, rng)), late=(late,), tokens=length)
@@ -98,7 +98,7 @@ def call_block(kind: str, number: str, name: str, given: Json, rng: Random, *, e
         name: The tool.
         given: The arguments.
         rng: Decides the pieces.
-        eager: Whether it is streamed as it is written; else each argument comes when it is complete.
+        eager: Stream arguments as they are written, else each when complete.
     """
     text = json.dumps(given)
     pieces = tuple(tokens.pieces(text, rng)) if eager else _by_argument(given)
@@ -106,7 +106,7 @@ def call_block(kind: str, number: str, name: str, given: Json, rng: Random, *, e
 
 
 def cut(block: Block, most: int) -> Block:
-    """Cut a block to at most so many tokens."""
+    """Cut a block to at most `most` tokens."""
     if block.tokens <= most:
         return block
     text = tokens.cut(block.text, most)
@@ -118,13 +118,13 @@ def cut(block: Block, most: int) -> Block:
 
 
 def broken(block: Block) -> Block:
-    """Return a call whose arguments are no JSON: its first colon, else its last brace, is missing."""
+    """Return a call with invalid JSON arguments: without the first colon, or else the last brace."""
     text = block.text.replace('": ', '" ', 1) if '": ' in block.text else block.text[:-1]
     return Block(block.kind, text, (text,), block.fields, block.late, block.tokens)
 
 
 def _by_argument(given: Json) -> tuple[str, ...]:
-    """Return the JSON of arguments in one piece per argument; none for no arguments."""
+    """Return the JSON of arguments, one piece per argument."""
     items = [f"{json.dumps(name)}: {json.dumps(value)}" for name, value in given.items()]
     pieces = [f"{', ' if place else '{'}{item}" for place, item in enumerate(items)]
     return (*pieces[:-1], pieces[-1] + "}") if pieces else ()

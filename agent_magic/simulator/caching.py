@@ -1,9 +1,8 @@
-"""Prompt caching: how many tokens of a prompt are read from the cache, written to it, or neither.
+"""Prompt caching: tokens of a prompt read from the cache, written to it, or uncached.
 
 An entry ends at a block marked with `cache_control`. It is usable once the response to the request that wrote it has
-begun. Its lifetime starts with that request, and again with each read. Prefixes shorter than the model's minimum are
-silently not cached. A mark looks back over 20 blocks for an entry.
-Source: the vendor's page on prompt caching.
+begun. Its lifetime starts with that request and restarts with each read. Prefixes below the model's minimum are
+silently not cached. A mark looks back over 20 blocks for an entry. Source: the vendor's page on prompt caching.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ SWEEP_ABOVE = 4096
 
 @dataclass(frozen=True, slots=True)
 class InputUsage:
-    """The input side of the bill, in tokens; the four numbers add up to the prompt.
+    """Billed input tokens; the four numbers add up to the prompt.
 
     Attributes:
         uncached: `input_tokens` of the API.
@@ -39,7 +38,7 @@ class InputUsage:
 
     @property
     def limited(self) -> int:
-        """Tokens that count against the input limit: all but cache reads."""
+        """Tokens counted against the input limit: all except cache reads."""
         return self.uncached + self.written
 
 
@@ -50,7 +49,7 @@ class Lookup:
     Attributes:
         usage: Its tokens.
         digest: A digest of model and prompt, without `max_tokens`, `stream` and cache marks.
-        writes: The entries it writes once its response begins, with the times of their ends.
+        writes: Entries written once its response begins, with their expiry times.
     """
 
     usage: InputUsage
@@ -59,13 +58,13 @@ class Lookup:
 
 
 class PromptCache:
-    """The entries of one organisation, by a digest of model and prefix. It has no clock: the time comes in."""
+    """The entries of one organisation, by a digest of model and prefix. Times are arguments."""
 
     def __init__(self) -> None:
         self._expires_at_s: dict[bytes, float] = {}
 
     def look_up(self, request: Request, now_s: float) -> Lookup:
-        """Look a request up when it arrives, and renew the entry it reads."""
+        """Look up an arriving request and renew the entry it reads."""
         prefixes = list(request.prefixes())
         marks = [place for place, (segment, _, _) in enumerate(prefixes) if segment.ttl_s is not None]
         hit = self._longest_hit([digest for _, _, digest in prefixes], marks, now_s)
@@ -86,14 +85,14 @@ class PromptCache:
         return Lookup(usage, prefixes[-1][2], tuple(writes))
 
     def begin(self, lookup: Lookup, now_s: float) -> None:
-        """Make the entries of a request usable: its response begins now."""
+        """Make the entries of a request usable when its response begins."""
         for digest, expires_at_s in lookup.writes:
             self._renew(digest, expires_at_s)
         if len(self._expires_at_s) > SWEEP_ABOVE:
             self._expires_at_s = {key: at_s for key, at_s in self._expires_at_s.items() if at_s > now_s}
 
     def reset(self) -> None:
-        """Forget everything."""
+        """Remove all entries."""
         self._expires_at_s.clear()
 
     def _longest_hit(self, digests: list[bytes], marks: list[int], now_s: float) -> int | None:

@@ -1,10 +1,10 @@
-"""Which tools are called, and with which arguments, where no directive says so.
+"""Tool calls and their arguments, if no directive sets them.
 
-A tool fits a prompt that has words of its name or description, or that asks for something where the tool looks things
-up. Arguments follow the schema. There are one to three calls for a prompt, and an end: a tool that changes something is
-called once. The text, not the meaning, decides.
+A tool matches a prompt that has words of its name or description; a lookup tool also matches a prompt that asks for
+something. Arguments follow the schema. A prompt gets one to three calls; a tool that changes something is called once.
+The text, not the meaning, decides.
 
-SQL is over the tables that the text names, or over the catalogue where it names none.
+SQL uses the tables that the text names, or else the catalogue.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from agent_magic.simulator.topic import COMMON, LOOK_AT, STOP_WORDS, Subject
 
 MOST_CALLS = 3
 OPTIONAL = 0.4
-"""How often an argument that may be left out is given."""
+"""Probability of an optional argument."""
 _WORD = re.compile(r"[A-Za-z][a-z]+|[A-Z]+(?![a-z])")
 _ASKS = re.compile(
     r"\b(?:which|what|who|when|where|how|look up|check|find|search|query|verify|"
@@ -60,14 +60,14 @@ _FIXED: dict[str, tuple[Json, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """A call that the model wants to make: its tool and its arguments."""
+    """A call by the model: its tool and arguments."""
 
     name: str
     given: Json
 
 
 def wanted_calls(request: Request, subject: Subject, rng: Random) -> list[Wanted]:
-    """Return the calls of this turn; none where the model answers."""
+    """Return the calls of this turn; empty if the model answers."""
     tools = request.tools
     if not tools.may_call or (request.resumed and not tools.must_call):
         return []
@@ -82,7 +82,7 @@ def wanted_calls(request: Request, subject: Subject, rng: Random) -> list[Wanted
 
 
 def _ranked(request: Request) -> list[Json]:
-    """Return the tools that fit the prompt, the best first, without those that fit less than half as well."""
+    """Return the matching tools, best first, without those that match less than half as well."""
     words = _stems(request.prompt) - STOP_WORDS
     asks = bool(_ASKS.search(request.prompt))
     scores = [(_score(tool, words, asks=asks), -place, tool) for place, tool in enumerate(request.tools.offered)]
@@ -105,7 +105,6 @@ def _stems(text: str) -> set[str]:
 
 
 def _chosen(request: Request, ranked: list[Json], rng: Random) -> list[Json]:
-    """Choose the tools of this turn."""
     if any(each.is_error and _DENIED.search(each.text) for each in request.results):
         return []
     again = _to_be_called_again(request)
@@ -130,13 +129,13 @@ def _chosen(request: Request, ranked: list[Json], rng: Random) -> list[Json]:
 
 
 def _to_be_called_again(request: Request) -> list[Json]:
-    """Return the tools whose last call failed in a way that other arguments may cure, or only told of the tables."""
+    """Return the tools whose last call failed in a way other arguments may fix, or only listed the tables."""
     names = [each.name for each in request.results if each.is_error or tables_told(each.text)]
     return [tool for name in names if (tool := request.tools.find(name)) and not _CHANGES.search(name)]
 
 
 def _arguments(tool: Json, request: Request, subject: Subject, rng: Random) -> Json:
-    """Return arguments for a call: an example of the definition, or values that fit the schema."""
+    """Return arguments: an example of the definition, or values that fit the schema."""
     name, examples = tool["name"], as_list(tool.get("input_examples"))
     if is_of_server(tool) and name == "web_search":
         return {"query": " ".join([*subject.terms[:2], subject.topic])}
@@ -164,7 +163,7 @@ def _arguments(tool: Json, request: Request, subject: Subject, rng: Random) -> J
 
 
 def _text_keys(schema: Json, given: Json) -> Sequence[str]:
-    """Return the arguments that are to be SQL."""
+    """Return the arguments that take SQL."""
     properties = as_object(schema.get("properties")) or {}
     texts = [key for key in given if (as_object(properties.get(key)) or {}).get("type") == "string"]
     named = [key for key in texts if re.search(r"sql|query|statement", key, re.IGNORECASE)]
@@ -193,7 +192,7 @@ CATALOGUE = "SELECT name, sql FROM sqlite_master WHERE type = 'table'"
 
 
 def sounds_like_sql(tool: Json) -> bool:
-    """Tell whether a tool takes SQL, by its name and description."""
+    """Return True if a tool takes SQL, judged by its name and description."""
     return bool(_SOUNDS.search(f"{tool.get('name')} {tool.get('description')}"))
 
 
@@ -201,9 +200,9 @@ def sql_for(text: str, rng: Random) -> str:
     """Return a query over a table of a text.
 
     Args:
-        text: What is known of the database: results, the description of the tool, the prompt. `orders(id, region)` and
-            `CREATE TABLE` tell the columns too.
-        rng: Decides which.
+        text: Text about the database: results, tool description, prompt. `orders(id, region)` and `CREATE TABLE` also
+            give the columns.
+        rng: Chooses the query.
     """
     tables = tables_of(text)
     if not tables:
@@ -225,12 +224,12 @@ def sql_for(text: str, rng: Random) -> str:
 
 
 def tables_told(text: str) -> bool:
-    """Tell whether a result is the catalogue of a database."""
+    """Return True if a result is the catalogue of a database."""
     return bool(re.search(r"\bcreate table\b", text, re.IGNORECASE))
 
 
 def tables_of(text: str) -> dict[str, list[str]]:
-    """Return the tables that a text names, with their columns where it tells them."""
+    """Return the tables named in a text, with their columns if known."""
     found: dict[str, list[str]] = {}
     for name, columns in _WITH_COLUMNS.findall(text):
         parts = [part[1] for part in map(_COLUMN.match, re.split(r",(?![^(]*\))", columns)) if part]

@@ -22,7 +22,7 @@ LEAST_FACTOR = 0.001
 
 
 class SimulatorError(RuntimeError):
-    """The mock server did not start; the message has the last lines it wrote."""
+    """The mock server did not start; the message has its last lines of output."""
 
 
 class Simulator:
@@ -31,7 +31,7 @@ class Simulator:
     Attributes:
         url: The base URL for a client, with the secret path prefix.
         pid: The process id.
-        time_factor: How long it takes, of what a model usually does.
+        time_factor: Its duration relative to a real model.
     """
 
     def __init__(self, process: subprocess.Popen[str], url: str, stderr: IO[str], time_factor: float = 1.0) -> None:
@@ -42,7 +42,7 @@ class Simulator:
         self._stderr = stderr
 
     def __repr__(self) -> str:
-        """Return the process id. The URL is a secret."""
+        """Return the process id, not the URL, which is secret."""
         return f"<Simulator pid={self.pid} {'running' if self.running else 'stopped'}>"
 
     def __enter__(self) -> Self:
@@ -53,11 +53,11 @@ class Simulator:
 
     @property
     def running(self) -> bool:
-        """Whether the process is running."""
+        """True if the process is running."""
         return self._process.poll() is None
 
     def stop(self, timeout_s: float = 2.0) -> None:
-        """End the process and wait for it. Idempotent.
+        """Stop the process and wait for it. Idempotent.
 
         Args:
             timeout_s: Seconds until it is killed.
@@ -78,49 +78,59 @@ def start(  # noqa: PLR0913 - the options of the program, each by its name
     script: str | os.PathLike[str] | None = None,
     slips: str | None = None,
     batch: str | None = None,
+    slots: int | None = None,
+    shared_rate: float | None = None,
+    cap: float | None = None,
+    prompt_rate: float | None = None,
     port: int = 0,
     timeout_s: float = 20.0,
 ) -> Simulator:
     """Start a mock server as a child process, and wait until it listens.
 
-    It has its own session, so Ctrl-C in a terminal and an interrupt of a kernel do not reach it. It ends when this
-    process ends, however that happens: its standard input closes, and it watches this process.
+    It has its own session, so Ctrl-C in a terminal and a kernel interrupt do not reach it. It ends with this process,
+    even after a crash: its standard input closes, and it watches this process.
 
     Args:
         seed: Changes every text and every duration.
         latency: `none`, `fast`, `real`, a factor such as `x0.1`, or `ttft=0.3,pace=200,spread=0.4`.
-        rpm: Requests per minute and model class; `None` keeps the Start tier.
+        rpm: Requests per minute and model class; None: the Start tier.
         itpm: Uncached input tokens per minute.
         otpm: Output tokens per minute.
-        burst_s: Seconds' worth of a given limit that may pass at once; `None` is 1 s.
+        burst_s: Seconds' worth of a given limit that may pass at once; None: 1 s.
         unlimited: No limits, no limit headers.
         script: A file of scripted responses.
-        slips: How often a choice is another one than the prompt suggests, by family of models, such as
-            `haiku=0.2,opus=0.02`; 0.08 where nothing is said. So a trial has something to find: it is made up.
-        batch: How batches go, such as `takes=2,hidden=0.5`: seconds that one takes, and for which it is not found at
-            first; `expires` and `poll` likewise. One takes 10 s where nothing is said.
-        port: The port; 0 takes any free one.
+        slips: Rate of choices other than the prompt suggests, by model family, such as `haiku=0.2,opus=0.02`; default
+            0.08. The rate is invented, so that a trial has something to find.
+        batch: Timing of batches in seconds, such as `takes=2,hidden=0.5` (404 at first); also `expires` and `poll`. The
+            default duration is 10 s.
+        slots: Maximum number of concurrent requests, as on a self-hosted server; others wait. None: unlimited.
+        shared_rate: Tokens per second shared by all active answers; None: each has its own pace.
+        cap: With `shared_rate`: maximum tokens per second of one answer.
+        prompt_rate: With `shared_rate`: input tokens per second read by an otherwise idle server, in the shared time;
+            None: a prompt is read within the time to the first token.
+        port: The port; 0: any free one.
         timeout_s: Seconds to wait for it to listen.
 
     Raises:
-        SimulatorError: It did not start; the message has its last lines.
+        SimulatorError: It did not start; the message has its last lines of output.
     """
     values = {"seed": seed, "latency": latency, "port": port, "rpm": rpm, "itpm": itpm, "otpm": otpm}
     values |= {"burst_s": burst_s, "unlimited": unlimited, "script": script, "slips": slips, "batch": batch}
+    values |= {"slots": slots, "shared_rate": shared_rate, "cap": cap, "prompt_rate": prompt_rate}
     return _start(words_of(values), timeout_s, factor_of(latency))
 
 
 def words_of(values: Mapping[str, object]) -> list[str]:
-    """Return arguments of `start` as the words of a command line."""
+    """Convert arguments of `start` to command-line words."""
     given = {name: value for name, value in values.items() if value is not None and value is not False}
     return [
-        "--unlimited" if name == "unlimited" else f"--{name.removesuffix('_s')}={value}"
+        "--unlimited" if name == "unlimited" else f"--{name.removesuffix('_s').replace('_', '-')}={value}"
         for name, value in given.items()
     ]
 
 
 def factor_of(spec: str) -> float:
-    """Return how long responses take of what is usual."""
+    """Return the time factor of a latency spec, relative to a real model."""
     try:
         return max(parse(spec).factor, LEAST_FACTOR)
     except ValueError:
@@ -162,7 +172,7 @@ def _start(options: list[str], timeout_s: float, time_factor: float) -> Simulato
 
 
 def _first_line(process: subprocess.Popen[str], timeout_s: float) -> dict[str, str]:
-    """Return the first line of the child; empty if it ended or timed out."""
+    """Return the first line of the child's output; empty if it ended or timed out."""
     assert process.stdout is not None  # noqa: S101 - it was asked for
     late = threading.Timer(timeout_s, process.kill)
     late.start()
@@ -174,7 +184,7 @@ def _first_line(process: subprocess.Popen[str], timeout_s: float) -> dict[str, s
 
 
 def _end(process: subprocess.Popen[str], timeout_s: float) -> None:
-    """End a process: close its input, terminate it, then kill it."""
+    """Stop a process: close its input, terminate it, then kill it."""
     for pipe in (process.stdin, process.stdout):
         if pipe is not None:
             pipe.close()

@@ -1,4 +1,4 @@
-"""Short answers: a word, one of several that the prompt offers, or a number in a range that it names."""
+"""Short answers: a word, an option of the prompt, or a number in its range."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _SEPARATOR = re.compile(r"[,;/|]|\bor\b|\band\b", re.IGNORECASE)
 
 
 def choose(subject: Subject, rng: Random) -> str | None:
-    """Return the short answer that a prompt asks for, or `None` where it asks for a longer one."""
+    """Return the short answer that a prompt asks for, or `None`."""
     asked = subject.request
     if _EXPLAINED.search(asked):
         return None
@@ -51,7 +51,7 @@ def choose(subject: Subject, rng: Random) -> str | None:
 
 
 def options_of(text: str) -> list[str]:
-    """Return the short phrases that a text offers to choose from; none where it offers nothing."""
+    """Return the short phrases that a text offers as options."""
     for items in _candidates(text):
         options = [option for item in items if (option := item.strip(" \t.?!:\"'`“”<>[]{}"))]
         if 1 < len(options) <= MOST_OPTIONS and all(len(option.split()) <= MOST_WORDS for option in options):
@@ -68,7 +68,7 @@ def _candidates(text: str) -> Iterator[list[str]]:
 
 
 def _words(asked: str, subject: Subject) -> tuple[str, ...]:
-    """Return the words to choose from where the prompt offers none."""
+    """Return the words to choose from if the prompt offers none."""
     if re.search("sentiment|mood|tone", asked, re.IGNORECASE):
         return SENTIMENTS
     return tuple(term.split()[-1] for term in (*subject.terms, subject.topic))

@@ -1,7 +1,7 @@
-"""Pictures and documents of a request: what is refused, and how many tokens they cost.
+"""Pictures and documents of a request: validation and token counts.
 
-Pictures are measured by the header of their file. The pages of a PDF are counted in its bytes.
-Source: the vendor's pages on vision and on PDF support.
+Pictures are measured by their file headers. PDF pages are counted in the bytes. Source: the vendor's pages on vision
+and on PDF support.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from agent_magic.simulator.json_types import Json, as_list, as_object
 from agent_magic.simulator.models import Model
 
 PATCH = 28
-"""A picture costs one token for every patch of 28 x 28 pixels."""
+"""A picture costs one token per patch of 28 x 28 pixels."""
 MEDIA_TOKENS = 1500
-"""The tokens of a picture or document that is not in the request: one with a URL or a file id."""
+"""Tokens of a picture or document given by URL or file id."""
 PAGE_TOKENS = (1500, 3000)
-"""The fewest and the most tokens of a page. A fuller page has more."""
+"""Minimum and maximum tokens of a page; a fuller page has more."""
 MOST_BYTES = 10 * 1024 * 1024
 MOST_SIDE = 8000
 MANY = 20
 MOST_SIDE_OF_MANY = 2000
 LARGE_CONTEXT = 1_000_000
 MOST_TEXT = 100_000
-"""The bytes that are read of a page."""
+"""Bytes read of a page."""
 HEAD = 400_000
-"""The characters of base64 that are searched for a size: a JPEG may have a large profile in front."""
+"""Base64 characters searched for a size: a JPEG may start with a large profile."""
 PICTURE_TYPES = ("image/jpeg", "image/png", "image/gif", "image/webp")
 PNG_HEADER = b"\x89PNG\r\n\x1a\n"
 _JPEG_SIZES = frozenset({*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC})
@@ -44,7 +44,7 @@ _LITERAL = re.compile(rb"\(((?:[^()\\]|\\.)*)\)")
 
 
 def blocks_of(content: object) -> list[Json]:
-    """Return the blocks of a content; none where it is a text."""
+    """Return the blocks of a content; empty for plain text."""
     return [block for each in as_list(content) or () if (block := as_object(each))]
 
 
@@ -54,7 +54,7 @@ def source_of(block: Json) -> Json:
 
 
 def picture_size(head: bytes) -> tuple[str, tuple[int, int]] | None:
-    """Return media type, width and height of a PNG, JPEG, GIF or WebP, or `None` if it is something else."""
+    """Return media type, width and height of a PNG, JPEG, GIF or WebP, else `None`."""
     found = None
     if head.startswith(PNG_HEADER) and len(head) >= 24:
         found = "image/png", (int.from_bytes(head[16:20]), int.from_bytes(head[20:24]))
@@ -94,7 +94,7 @@ def tokens_of_picture(size: tuple[int, int], longest: int, most: int) -> int:
     Args:
         size: Width and height in pixels.
         longest: A longer side is scaled down to this.
-        most: A picture of more tokens is scaled down until it has no more than these.
+        most: A picture is scaled down to at most these tokens.
     """
     scale = min(1.0, longest / max(size))
     while True:
@@ -106,12 +106,12 @@ def tokens_of_picture(size: tuple[int, int], longest: int, most: int) -> int:
 
 
 def pdf_pages(data: bytes) -> int:
-    """Return the number of pages of a PDF, guessed from its bytes; at least 1."""
+    """Estimate the number of pages of a PDF from its bytes; at least 1."""
     return len(_PAGE.findall(data)) or max(map(int, _COUNT.findall(data)), default=1) or 1
 
 
 def pdf_text(data: bytes) -> list[str]:
-    """Return the texts that a PDF shows, one per stream that has one; text in fonts of its own is not found."""
+    """Return the texts of a PDF, one per stream with text; text in a font's own encoding is not found."""
     found: list[str] = []
     for stream in _STREAM.findall(data):
         try:
@@ -146,14 +146,14 @@ def tokens_of(block: Json, model: Model) -> int:
 
 
 def check_media(found: Iterable[tuple[str, Json]], model: Model) -> None:
-    """Refuse pictures and documents that are too many, too large, or not what they are said to be.
+    """Check number, size and format of pictures and documents.
 
     Args:
         found: The place and the block of each picture and document of a request.
-        model: Its context decides how many there may be.
+        model: Its context limits their number.
 
     Raises:
-        ApiError: The first one that is wrong.
+        ApiError: The first error.
     """
     media = list(found)
     pictures = [(where, block) for where, block in media if block["type"] == "image"]
@@ -211,7 +211,7 @@ def _checked_pages(source: Json, where: str) -> int:
 
 
 def _decoded(data: str) -> bytes | None:
-    """Decode base64 that may be cut; `None` is no base64."""
+    """Decode base64 that may be cut; `None` if invalid."""
     try:
         return base64.b64decode(data[: len(data) // 4 * 4] if len(data) >= HEAD else data, validate=True)
     except (binascii.Error, ValueError):

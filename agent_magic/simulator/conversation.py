@@ -1,4 +1,4 @@
-"""The rules of a conversation: which blocks a message may have, and that each tool call is answered once, at once.
+"""Rules of a conversation: allowed blocks, and each tool call answered once, immediately.
 
 Source: the vendor's pages on handling tool calls, parallel tool use, server tools and citations.
 """
@@ -32,10 +32,10 @@ _ID = re.compile(r"[a-zA-Z0-9_-]+")
 
 
 def check_messages(given: list[object]) -> list[Json]:
-    """Check the messages of a request, without what depends on the model.
+    """Check the model-independent rules for the messages of a request.
 
     Raises:
-        ApiError: The first thing that is wrong.
+        ApiError: The first error.
     """
     if not given:
         raise invalid("messages: at least one message is required")
@@ -52,11 +52,11 @@ def check_content(messages: list[Json], model: Model, *, typed: bool) -> None:
 
     Args:
         messages: The checked messages.
-        model: How much it takes.
-        typed: Whether the answer has a schema, which excludes citations.
+        model: Its context limits their number.
+        typed: True if the answer has a schema, which excludes citations.
 
     Raises:
-        ApiError: The first thing that is wrong.
+        ApiError: The first error.
     """
     media = list(_media(messages))
     check_media(((where, block) for where, block in media if block["type"] in MEDIA), model)
@@ -68,7 +68,7 @@ def check_content(messages: list[Json], model: Model, *, typed: bool) -> None:
 
 
 def _media(messages: list[Json]) -> Iterator[tuple[str, Json]]:
-    """Yield the pictures, documents and search results, also those in tool results, with their places."""
+    """Yield pictures, documents and search results with their places, including those in tool results."""
     for place, message in enumerate(messages):
         for number, block in enumerate(blocks_of(message["content"])):
             where = f"messages.{place}.content.{number}"
@@ -101,7 +101,7 @@ def check_blocks(content: object, where: str, allowed: tuple[str, ...] = ("text"
     """Check the blocks of a message or of the system prompt.
 
     Raises:
-        ApiError: The first thing that is wrong.
+        ApiError: The first error.
     """
     if isinstance(content, str):
         if not content:
@@ -125,7 +125,7 @@ def check_blocks(content: object, where: str, allowed: tuple[str, ...] = ("text"
 
 
 def _refuse(kind: str, where: str, role: str) -> None:
-    """Refuse a block that is unknown, or that a message of this role may not have."""
+    """Raise `ApiError` for a block that is unknown or not allowed for this role."""
     roles = [other for other, kinds in BLOCKS.items() if kind in kinds]
     if roles:
         raise invalid(f"{where}: `{kind}` blocks can only be in `{roles[0]}` messages, not in a `{role}` message")
@@ -170,11 +170,11 @@ def _check_result(block: Json, where: str) -> None:
 
 @dataclass
 class _Calls:
-    """Pairs calls and results, message by message.
+    """Matches calls and results, message by message.
 
     Attributes:
-        waiting: The ids of the previous message's calls, which the next message must answer.
-        open: The calls of server tools without a result yet, their names by id.
+        waiting: Call ids of the previous message, which the next message must answer.
+        open: Names by id of server tool calls without a result.
         known: All ids so far.
     """
 
@@ -183,7 +183,7 @@ class _Calls:
     known: set[str] = field(default_factory=set[str])
 
     def check(self, messages: list[Json]) -> None:
-        """Check all messages; what the last one calls must be answered too, but for a paused server tool."""
+        """Check all messages; calls of the last one need results too, except a paused server tool."""
         for place, message in enumerate(messages):
             blocks = blocks_of(message["content"])
             if message["role"] == "assistant" and not (place and messages[place - 1]["role"] == "assistant"):
@@ -196,7 +196,7 @@ class _Calls:
         self._answered(len(messages), [])
 
     def _answered(self, place: int, blocks: list[Json]) -> None:
-        """Require that a message begins with one result for each waiting call, and has no other result."""
+        """Require that a message starts with one result per waiting call, and has no other result."""
         kinds = [block["type"] for block in blocks]
         leading = next((at for at, kind in enumerate(kinds) if kind != "tool_result"), len(kinds))
         results = [str(block["tool_use_id"]) for block in blocks[:leading]]
@@ -221,7 +221,7 @@ class _Calls:
         self.waiting = []
 
     def _resolved(self, place: int, blocks: list[Json], *, text: bool) -> None:
-        """Require that nothing but results follows a server tool's call without a result."""
+        """Require that only results follow a server tool call without a result."""
         if self.open and (text or any(block["type"] != "tool_result" for block in blocks)):
             number, name = next(iter(self.open.items()))
             raise invalid(
@@ -246,7 +246,7 @@ class _Calls:
 
 
 def open_calls(messages: list[Json]) -> list[Json]:
-    """Return the calls of server tools that have no result yet."""
+    """Return the server tool calls without a result."""
     found: dict[str, Json] = {}
     for message in messages:
         for block in blocks_of(message["content"]):
@@ -258,5 +258,5 @@ def open_calls(messages: list[Json]) -> list[Json]:
 
 
 def documents(messages: list[Json]) -> list[Json]:
-    """Return the documents and search results that may be cited, in order."""
+    """Return the citable documents and search results, in order."""
     return [block for _, block in _media(messages) if _cites(block) and source_of(block).get("type") != "url"]

@@ -1,8 +1,8 @@
-"""Overrides of the usual response, for tests: directives in the prompt, such as `[[fault:cut]]`, and a script file.
+"""Overrides of responses, for tests: directives in the prompt, such as `[[fault:cut]]`, and a script file.
 
-Directives override the script. One table has the keys of both and their values. `[[NAME@2:...]]` holds in the second
-turn of the prompt, the one after its first tool results; `@2-4` in three turns. Calls are made in turn 1 unless they
-say otherwise; everything else holds in every turn.
+Directives override the script. One table defines the keys and values of both. `[[NAME@2:...]]` applies in the second
+turn of the prompt, after its first tool results; `@2-4` in three turns. Calls default to turn 1, everything else to
+every turn.
 """
 
 from __future__ import annotations
@@ -30,32 +30,32 @@ _TOOL = re.compile(rf"\[\[tool{_TURNS}:\s*([\w.-]+)\s*(\{{.*?\}})?\s*\]\]", re.D
 _KEY_OF_DIRECTIVE = {"ttft": "ttft_s", "stop": "stop_reason"}
 _FLAGS = ("echo", "broken", "expire")
 _WORDS = ("text", "think")
-"""Directives whose value is a text, spaces and all."""
+"""Directives with a text value, spaces included."""
 
 
 @dataclass(frozen=True, slots=True)
 class Overrides:
-    """Overrides for one request; `None` is the usual behaviour.
+    """Overrides for one request; None: the usual behaviour.
 
     Attributes:
-        text: The text of the response, or of what stands before its calls; empty is an answer without content.
-        think: What is thought before it; empty for the mock's own words, `redacted` for a redacted block.
+        text: The text of the response, or before its calls; empty: an answer without content.
+        think: The thinking; empty: generated text, `redacted`: a redacted block.
         echo: Respond with the prompt, verbatim.
-        expire: Expire, where it comes in a batch.
+        expire: Expire, if in a batch.
         tokens: Exact length of the text in tokens.
         tool_use: Tool calls to respond with, each with `name` and `input`.
-        calls_given: Whether directives or script decide on the calls of all turns of this prompt.
-        broken: Whether the arguments of calls are no JSON; only where they are streamed eagerly.
-        stop_reason: The stop reason; `max_tokens` cuts the last call in the middle of its arguments.
+        calls_given: True if directives or script set the calls of all turns of this prompt.
+        broken: True if call arguments are invalid JSON; only if streamed eagerly.
+        stop_reason: The stop reason; `max_tokens` cuts the last call inside its arguments.
         ttft_s: Exact seconds to the first byte.
         pace: Exact tokens per second.
         fault: One of `FAULTS`.
         every_s: For `drip`: seconds between two bytes.
-        status: An HTTP status from 400 on is an error response; 200 goes with `fault: html`.
-        error: The `error.type`; without it the one documented for the status.
+        status: An HTTP status; from 400 an error response; 200 goes with `fault: html`.
+        error: The `error.type`; by default the documented one of the status.
         error_code: The `error.details.error_code`.
         message: The `error.message`.
-        retry_after: The `retry-after` header, in whole seconds; without it none is sent.
+        retry_after: The `retry-after` header, in whole seconds; by default none is sent.
     """
 
     text: str | None = None
@@ -83,10 +83,10 @@ class Rule:
     """A directive or a line of the script.
 
     Attributes:
-        pattern: The prompts that it applies to.
+        pattern: The prompts it applies to.
         values: The overrides.
-        times: How often it applies; `None` is always.
-        turns: The first and the last turn in which it applies; `None` is in all.
+        times: How often it applies; None: always.
+        turns: The first and the last turn it applies in; None: all.
     """
 
     pattern: re.Pattern[str]
@@ -96,16 +96,16 @@ class Rule:
 
     @property
     def key(self) -> str:
-        """What its uses are counted by."""
+        """Key for counting uses."""
         return f"{self.pattern.pattern} {self.turns}"
 
     def holds_in(self, turn: int) -> bool:
-        """Tell whether it applies in a turn."""
+        """Return True if the rule applies in a turn."""
         return self.turns is None or self.turns[0] <= turn <= self.turns[1]
 
 
 class DirectiveError(ValueError):
-    """A directive or a script line is invalid; the message says what is valid."""
+    """An invalid directive or script line; the message lists valid values."""
 
 
 def _natural(value: object) -> int | None:
@@ -179,7 +179,7 @@ def _checked(values: Mapping[str, object]) -> dict[str, Any]:
 
 
 def find_directives(prompt: str) -> list[Rule]:
-    """Return the directives of a prompt, in order. The tool calls of a turn are one directive; they come last.
+    """Return the directives of a prompt in order, then one per turn with its tool calls.
 
     Raises:
         DirectiveError: A directive has an invalid value.
@@ -221,7 +221,7 @@ def _directive(match: re.Match[str]) -> Rule:
 
 
 def _plain(text: str) -> object:
-    """Return a number where a text is one, else the text."""
+    """Return a number if the text is one, else the text."""
     for number in (int, float):
         try:
             return number(text)

@@ -1,4 +1,4 @@
-"""The exception of the server: a request that gets an error response."""
+"""The exception for error responses."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ class ApiError(Exception):
     Attributes:
         status: The HTTP status.
         message: The `error.message` of the body.
-        kind: The `error.type` of the body; `None` is the documented type of the status.
+        kind: The `error.type` of the body; None: the documented one of the status.
         code: The `error.details.error_code`, or `None`.
-        retry_after_s: The `retry-after` header in whole seconds, or `None` for no header.
+        retry_after_s: The `retry-after` header in whole seconds; None: no header.
         after_s: Seconds to wait before responding.
     """
 

@@ -1,7 +1,7 @@
 """Faults of responses: a table for streams, a table for plain bodies.
 
-A stream breaks after half of its deltas, unless the fault concerns its beginning. A fault of streams has the nearest
-equivalent for a plain body: `error_event` is a 529, `clean_end` a message without `stop_reason`.
+A stream breaks after half of its deltas, unless the fault is at its beginning. For a plain body a stream fault becomes
+its nearest equivalent: `error_event` a 529, `clean_end` a message without `stop_reason`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Fault: TypeAlias = Callable[[Case], Response]
 
 
 def with_fault(case: Case) -> Response:
-    """Return a response with the requested fault, or unchanged if there is none.
+    """Return a response with the requested fault, or unchanged.
 
     Raises:
         ApiError: The fault is an error response.

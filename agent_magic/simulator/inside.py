@@ -1,7 +1,7 @@
-"""The mock server without a process and a socket: a transport of an HTTP client that asks it with a call.
+"""The mock server without process or socket: an HTTP client transport that calls it directly.
 
-A browser's Python has neither. The real SDK sends through it what it would send to a server, and gets back bytes, times
-and faults as from one.
+It is for Python in a browser, which has neither. The real SDK sends its usual requests through it, and gets the bytes,
+times and faults of a server.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ class InsideSimulator:
     """A mock server in this process: a context manager, or call `stop`.
 
     Attributes:
-        url: The base URL for a client, which asks through `transport`.
-        transport: Carries the requests of the SDK's client to it.
-        time_factor: How long it takes, of what a model usually does.
-        running: Whether it answers.
+        url: The base URL for a client that uses `transport`.
+        transport: Carries requests of the SDK's client to the server.
+        time_factor: Its duration relative to a real model.
+        running: True if it accepts requests.
     """
 
     def __init__(self, service: Service, time_factor: float = 1.0) -> None:
@@ -53,10 +53,10 @@ class InsideSimulator:
         self.stop()
 
     def stop(self, timeout_s: float = 0.0) -> None:
-        """Refuse every request from now on. Idempotent.
+        """Refuse all further requests. Idempotent.
 
         Args:
-            timeout_s: As that of a process, which takes a while.
+            timeout_s: Ignored; for compatibility with a process.
         """
         del timeout_s
         self.running = self.transport.is_open = False
@@ -66,10 +66,10 @@ def start(**options: Any) -> InsideSimulator:
     """Start a mock server in this process.
 
     Args:
-        **options: Those of `agent_magic.simulator.start`; its port and patience mean nothing here.
+        **options: As for `agent_magic.simulator.start`; its port and timeout are ignored.
 
     Raises:
-        SimulatorError: An option is wrong.
+        SimulatorError: An option is invalid.
     """
     options.pop("timeout_s", None)
     try:
@@ -81,14 +81,14 @@ def start(**options: Any) -> InsideSimulator:
 
 
 class _Transport(httpx2.AsyncBaseTransport):
-    """Hands requests to a service.
+    """Passes requests to a service.
 
     Args:
         service: Decides the responses.
-        prefix: How long the path of its address is.
+        prefix: Length of the path of its address.
 
     Attributes:
-        is_open: Whether there is anybody.
+        is_open: True if the server accepts requests.
     """
 
     def __init__(self, service: Service, prefix: int) -> None:
@@ -113,12 +113,17 @@ class _Transport(httpx2.AsyncBaseTransport):
             planned, entry.status = exchange.response, exchange.response.status
             headers = {**self._service.headers(entry, now_s), **dict(planned.headers)}
             sending = Sending(self._service, exchange, entry)
-            await sending.first()
+            try:
+                await sending.first()
+            except BaseException:
+                sending.close()
+                raise
         except BaseException:
             journal.close(entry, time.monotonic())
             raise
         if planned.ending is Ending.RESET:
             sending.finished()
+            sending.close()
             journal.close(entry, time.monotonic())
             raise httpx2.ReadError("Connection reset by peer", request=request)
         sending.began()
@@ -127,7 +132,7 @@ class _Transport(httpx2.AsyncBaseTransport):
 
 
 class _Body(httpx2.AsyncByteStream):
-    """The parts of a response, each when it is due, and its ending."""
+    """The parts of a response, each at its time, and the ending."""
 
     def __init__(self, service: Service, sending: Sending, planned: Response, entry: Entry) -> None:
         self._journal, self._sending, self._planned, self._entry = service.journal, sending, planned, entry
@@ -147,4 +152,5 @@ class _Body(httpx2.AsyncByteStream):
     async def aclose(self) -> None:
         if not self._is_closed:
             self._is_closed = True
+            self._sending.close()
             self._journal.close(self._entry, time.monotonic())

@@ -1,4 +1,4 @@
-"""The journal: one entry per request, for tests and benchmarks to read."""
+"""A journal with one entry per request, for tests and benchmarks."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ PREVIEW = 80
 
 @dataclass(slots=True)
 class Entry:
-    """One request. Times are seconds since the journal began; `None` for what did not happen.
+    """One request. Times are seconds since the journal began; `None` if it did not happen.
 
     Attributes:
         number: Its number in order of arrival, from 1.
         route: The path, without the token.
         started_s: When it arrived.
-        overlap: The requests in flight when it arrived, including itself.
+        overlap: Requests in flight on arrival, including itself.
         request_id: The `request-id` of the response.
         model: The requested model.
-        stream: Whether a stream was requested.
+        stream: True if a stream was requested.
         prompt: The first 80 characters of the last user message.
         prompt_hash: A digest of the whole last user message.
         status: The HTTP status sent.
@@ -59,7 +59,7 @@ class Entry:
     output_tokens: int = 0
 
     def asked(self, model: str, prompt: str, *, stream: bool) -> None:
-        """Record the request, with the beginning of its prompt and 16 hexadecimal digits of the SHA-256."""
+        """Record the request, with the start of its prompt and 16 hexadecimal digits of its SHA-256."""
         self.model, self.stream = model, stream
         self.prompt = prompt[:PREVIEW]
         self.prompt_hash = hashlib.sha256(prompt.encode("utf-8", "surrogatepass")).hexdigest()[:16]
@@ -70,7 +70,7 @@ class Entry:
 
 
 class Journal:
-    """Keeps the entries of the last 100,000 requests. It has no clock; times are arguments."""
+    """The entries of the last 100,000 requests. Times are arguments."""
 
     def __init__(self, now_s: float) -> None:
         self.in_flight = 0
@@ -80,7 +80,7 @@ class Journal:
         self._entries: deque[Entry] = deque(maxlen=KEPT)
 
     def open(self, route: str, now_s: float) -> Entry:
-        """Begin an entry."""
+        """Start an entry."""
         self.in_flight += 1
         self._peak = max(self._peak, self.in_flight)
         self._count += 1
@@ -89,7 +89,7 @@ class Journal:
         return entry
 
     def close(self, entry: Entry, now_s: float) -> None:
-        """End an entry. It is aborted unless it has finished."""
+        """Close an entry; aborted unless finished."""
         self.in_flight -= 1
         if entry.finished_s is None:
             entry.aborted_s = self.at(now_s)

@@ -1,4 +1,4 @@
-"""Decoded JSON: its type, and functions that narrow a value to one kind of it or return `None`."""
+"""Decoded JSON: its type, and functions that narrow a value or return `None`."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def as_flag(value: object) -> bool | None:
 
 
 def as_int(value: object) -> int | None:
-    """Return a JSON integer, else `None`; `true` is no integer."""
+    """Return a JSON integer, not a boolean, else `None`."""
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 

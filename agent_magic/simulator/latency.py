@@ -1,7 +1,7 @@
 """Latency: the time to the first token and the pace after it, by model family.
 
-Both are lognormal around the median of the family. They depend on the content of the request, so repeated runs take the
-same time.
+Both are lognormal around the median of the family. They depend on the content of the request, so repeated runs take
+equally long.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ FAST_FACTOR = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """The timing of one response: seconds before the first token, seconds per token after it."""
+    """The timing of one response: seconds to the first token, seconds per further token."""
 
     ttft_s: float
     per_token_s: float
 
     def at_s(self, tokens: int) -> float:
-        """Return when so many tokens are sent, in seconds after the request."""
+        """Return when `tokens` are sent, in seconds after the request."""
         return self.ttft_s + tokens * self.per_token_s
 
 
 @dataclass(frozen=True, slots=True)
 class Speed:
-    """The medians of a family: seconds to the first token, tokens per second, and the lognormal sigma of both."""
+    """Medians of a family: seconds to the first token, tokens per second, and the lognormal sigma of both."""
 
     ttft_s: float
     pace: float
@@ -48,10 +48,10 @@ class Latency:
     """A latency model.
 
     Attributes:
-        factor: Multiplies every duration; 0 responds at once.
-        ttft_s: Replaces the families' time to the first token.
-        pace: Replaces the families' tokens per second.
-        spread: Replaces the families' spread.
+        factor: Multiplies every duration; 0: no delay.
+        ttft_s: Overrides the families' time to the first token.
+        pace: Overrides the families' tokens per second.
+        spread: Overrides the families' spread.
     """
 
     factor: float = 1.0
@@ -65,8 +65,8 @@ class Latency:
         Args:
             family: The family of the model.
             rng: Always drawn from twice.
-            ttft_s: An exact time to the first token for this response; not multiplied, not spread.
-            pace: An exact pace for this response, in tokens per second.
+            ttft_s: Exact time to the first token, without factor and spread.
+            pace: Exact tokens per second.
         """
         usual = FAMILIES[family]
         usual_ttft_s = usual.ttft_s if self.ttft_s is None else self.ttft_s
@@ -104,7 +104,7 @@ def parse(spec: str) -> Latency:
 
 
 def read_numbers(text: str) -> dict[str, float]:
-    """Read numbers by name, as in `ttft=0.3,pace=200`.
+    """Parse numbers by name, as in `ttft=0.3,pace=200`.
 
     Raises:
         ValueError: A part has no finite number from 0.

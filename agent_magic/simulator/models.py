@@ -1,4 +1,4 @@
-"""The models of the mock server, and their traits."""
+"""The models of the mock server."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ class Model:
         id: The id in requests.
         name: The display name.
         family: `haiku`, `sonnet`, `opus`, `fable` or `mythos`; decides the pace.
-        pool: The rate-limit pool; models in one pool share limits.
+        pool: The rate-limit pool; its models share limits.
         context: Input window in tokens.
         max_output: Largest `max_tokens`.
         cache_min: The shortest cached prefix, in tokens.
-        sampling: Whether `temperature`, `top_p` and `top_k` are accepted.
-        prefill: Whether the last message may be an assistant turn.
-        forced_tools: Whether `tool_choice` may force a tool.
-        picture: The longest side in pixels and the most tokens of a picture; larger ones are scaled down.
-        tool_prompt: The tokens of the hidden instruction on tools, for a free and for a forced choice. Those of the
-            models since 5.1 are not documented; they are given those of Opus 5.
-        preserved: Whether a thinking block is bound to everything before it.
-        notes: Whether what it says between tool calls comes as thinking.
+        sampling: True if `temperature`, `top_p` and `top_k` are accepted.
+        prefill: True if the last message may be an assistant turn.
+        forced_tools: True if `tool_choice` may force a tool.
+        picture: Maximum side in pixels and tokens of a picture; larger ones are scaled down.
+        tool_prompt: Tokens of the hidden instruction on tools, for a free and for a forced choice. Undocumented for
+            models since 5.1, which use those of Opus 5.
+        preserved: True if a thinking block is bound to everything before it.
+        notes: True if text between tool calls comes as thinking.
     """
 
     id: str
@@ -82,7 +82,7 @@ MODELS: dict[str, Model] = {model.id: model for model in (*_CURRENT, *_EARLIER)}
 
 
 def describe(model: Model) -> Json:
-    """Return the body of `GET /v1/models/{id}`; the release date is unknown here and given as the epoch."""
+    """Return the body of `GET /v1/models/{id}`. The release date is unknown: the epoch."""
     return {
         "type": "model",
         "id": model.id,

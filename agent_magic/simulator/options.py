@@ -1,13 +1,15 @@
-"""The options of the mock server, as its command line and its starters give them."""
+"""The options of the mock server, for the command line and the starters."""
 
 from __future__ import annotations
 
 import argparse
+import math
 import re
 import secrets
 from collections.abc import Callable
 
 from agent_magic.simulator import batches, latency
+from agent_magic.simulator.capacity import Capacity
 from agent_magic.simulator.directives import FAULTS, read_script
 from agent_magic.simulator.models import MODELS
 from agent_magic.simulator.rate_limits import Allowance
@@ -35,10 +37,10 @@ TOKEN = re.compile(r"[A-Za-z0-9_-]{1,128}")
 
 
 def make_parser(*, exit_on_error: bool = True) -> argparse.ArgumentParser:
-    """Return what reads them.
+    """Build the argument parser.
 
     Args:
-        exit_on_error: Whether a wrong value ends the program; otherwise it raises `argparse.ArgumentError`.
+        exit_on_error: Exit on an invalid value; otherwise raise `argparse.ArgumentError`.
     """
     parser = argparse.ArgumentParser(
         prog="agent-magic simulate",
@@ -60,6 +62,14 @@ def make_parser(*, exit_on_error: bool = True) -> argparse.ArgumentParser:
     add("--script", type=_option(read_script), default=(), help="file of scripted responses, one JSON object per line")
     add("--slips", type=_option(_slips), default={}, help="how often a choice is wrong, by family: haiku=0.2,opus=0.02")
     add("--batch", type=_option(batches.parse), default=batches.Pace(), metavar="PACE", help=batches.FORMS)
+    add("--slots", type=_slots, default=math.inf, help="requests it works on at once; the others queue (no limit)")
+    add("--shared-rate", type=_positive, default=math.inf, help="tokens a second that all answers share (no limit)")
+    add("--cap", type=_positive, default=math.inf, help="with --shared-rate: tokens a second of one answer at most")
+    add(
+        "--prompt-rate",
+        type=_positive,
+        help="with --shared-rate: input tokens a second of reading alone",
+    )
     add("--token", type=_token, help="path prefix that requests must have; 'auto' draws a random one")
     add("--parent-pid", type=int, help="end when this process is gone")
     add("--until-stdin-closes", action="store_true", help="end when standard input ends")
@@ -73,8 +83,15 @@ def _positive(text: str) -> float:
     return number
 
 
+def _slots(text: str) -> int:
+    number = int(text) if text.isdecimal() else 0
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} must be an integer >= 1")
+    return number
+
+
 def _slips(text: str) -> dict[str, float]:
-    """Read `haiku=0.2,opus=0.02`: how often a choice is another one than the prompt suggests."""
+    """Parse slip rates by model family, such as `haiku=0.2,opus=0.02`."""
     try:
         found = latency.read_numbers(text)
     except ValueError:
@@ -86,7 +103,7 @@ def _slips(text: str) -> dict[str, float]:
 
 
 def _option(read: Callable[[str], object]) -> Callable[[str], object]:
-    """Return a reader whose error messages `argparse` shows unchanged."""
+    """Wrap a parser so that `argparse` shows its error messages unchanged."""
 
     def typed(text: str) -> object:
         try:
@@ -104,6 +121,7 @@ def _token(text: str) -> str:
 
 
 def settings_of(options: argparse.Namespace) -> Settings:
-    """Return the settings that were given."""
+    """Convert parsed options to settings."""
     allowance = Allowance(options.rpm, options.itpm, options.otpm, options.burst, options.unlimited)
-    return Settings(options.seed, options.latency, allowance, options.script, options.slips, options.batch)
+    capacity = Capacity(options.slots, options.shared_rate, options.cap, options.prompt_rate)
+    return Settings(options.seed, options.latency, allowance, options.script, options.slips, options.batch, capacity)

@@ -1,4 +1,4 @@
-"""Plans as answers: what a coordinator would write, from the words of the goal."""
+"""Plans as answers, as a coordinator would write them, from words of the goal."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ if TYPE_CHECKING:
     from agent_magic.simulator.topic import Subject
 
 FEW, USUAL = 3, 7
-"""The fewest agents of a plan with a join, and the most where nobody says how many."""
+"""Minimum number of agents of a plan with a join, and the default maximum."""
 _GOAL = re.compile(r"(?:.*?\bgoal:)?(.*?)(?:\bThis answer cannot be used\b|\Z)", re.IGNORECASE | re.DOTALL)
 _MOST = re.compile(r"\bat most (\d+) agents\b", re.IGNORECASE)
 _ITEM = r"[\w'./+#-]+(?: [\w'./+#-]+){0,3}"
 _LISTED = re.compile(rf"((?:{_ITEM}, )+(?:and |or )?{_ITEM})")
 _REST = re.compile(r" (?:for|in|to|by|with|from)\b.*")
-"""What stands behind the last part of a list, as in `Rust and Go for a server`."""
+"""The text after the last part of a list, as in `Rust and Go for a server`."""
 _PAIR = re.compile(r"\b([A-Z][\w+#]*) (?:and|or|versus|vs\.?|with) ([A-Z][\w+#]*)")
 _ENDINGS = (
     (
@@ -40,19 +40,19 @@ _LEADS = re.compile(
 
 
 def is_plan(schema: Json) -> bool:
-    """Return whether a schema asks for a plan: agents with prompts and what they depend on."""
+    """Return True if a schema asks for a plan: agents with prompts and dependencies."""
     agents = as_object((as_object(schema.get("properties")) or {}).get("agents")) or {}
     fields = as_object((as_object(agents.get("items")) or {}).get("properties")) or {}
     return {"name", "prompt", "depends_on"} <= fields.keys()
 
 
 def write_plan(schema: Json, subject: Subject, system: str, rng: Random) -> Json:
-    """Return a plan: an agent for each part of the goal, at once; what joins them; a critic if there is room.
+    """Return a plan: concurrent agents for the parts of the goal, then their join, and a critic if there is room.
 
     Args:
-        schema: The schema of the answer; roles that it does not have are left out.
-        subject: What the prompt is about; its instruction is the goal.
-        system: What the coordinator is told, with the most agents.
+        schema: The schema of the answer; roles missing from it are omitted.
+        subject: The subject of the prompt; its instruction is the goal.
+        system: The coordinator's system prompt, with the maximum number of agents.
         rng: Seeded with the request.
     """
     said = _GOAL.match(subject.instruction)
@@ -94,7 +94,7 @@ def _row(name: str, role: str, prompt: str, parents: list[str] | None = None) ->
 
 
 def _parts(goal: str, subject: Subject, rng: Random) -> list[str]:
-    """Return what the goal names in a list, else its key phrases."""
+    """Return the parts that the goal lists, else its key phrases."""
     if found := _LISTED.search(goal):
         words = re.split(r",\s*(?:and |or )?|\s+(?:and|or)\s+", found[1])
         words = [_REST.sub("", _bare(word)) for word in words]
@@ -107,7 +107,7 @@ def _parts(goal: str, subject: Subject, rng: Random) -> list[str]:
 
 
 def _bare(words: str) -> str:
-    """Return words without an article, or the verb of the goal, before them."""
+    """Strip a leading article or the verb of the goal."""
     words = words.strip(" .")
     while _LEADS.match(words):
         words = _LEADS.sub("", words)
@@ -115,7 +115,7 @@ def _bare(words: str) -> str:
 
 
 def _names(parts: list[str]) -> list[str]:
-    """Return a name for each part: a word of letters, each another."""
+    """Return a unique one-word name for each part."""
     found: list[str] = []
     for part in parts:
         name = re.sub(r"\W+", "_", part.lower()).strip("_")[:24] or "part"

@@ -1,4 +1,4 @@
-"""The command line of the mock server. It ends on a signal, at the end of its input, or when its parent is gone."""
+"""The command line of the mock server. It ends on a signal, at the end of its input, or with its parent."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 async def _serve(options: argparse.Namespace) -> None:
-    """Listen, print the address, and serve until the end."""
+    """Listen, print the address, and serve until stopped."""
     service = Service(settings_of(options), time.monotonic())
     # A lost connection cancels its handler, so an abandoned stream is noticed immediately, not at the next write.
     runner = web.AppRunner(

@@ -1,10 +1,10 @@
 """Rate limits by pool of models: token buckets, admission, headers.
 
 A pool has three buckets: requests, uncached input tokens (cache reads are free), output tokens. Output is taken as it
-is produced. `max_tokens` is not reserved: a request is admitted while any output is left. A rejected request takes
-nothing. The default limits are those of the published Start tier, with buckets that hold a minute's worth. A limit
-given by hand holds one second's worth, at least one request, which is strict with clients: `remaining` is what may pass
-now, not the rest of a minute. Nothing here has a clock; times are arguments. Source: the vendor's page on rate limits.
+is produced; `max_tokens` is not reserved, so a request is admitted while any output is left. A rejected request takes
+nothing. Default limits are those of the published Start tier, with buckets of one minute. An explicit limit has a
+bucket of one second, at least one request, which is strict with clients: `remaining` is what may pass now, not the rest
+of a minute. Times are arguments. Source: the vendor's page on rate limits.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ PREFIX = "anthropic-ratelimit"
 class Bucket:
     """A token bucket: it holds up to `capacity`, refills at `per_minute / 60` per second, and may go into debt.
 
-    An amount larger than the capacity passes when the bucket is full, and the rest is owed, so a large request is slow,
-    never impossible. Over any stretch of time `t` the amount passed is at most
-    `capacity + per_minute / 60 * t`, plus the debt of the one request that overdrew.
+    An amount above the capacity passes when the bucket is full, and the rest is owed: a large request is slow, never
+    impossible. In any time `t` at most `capacity + per_minute / 60 * t` pass, plus the debt of the request that
+    overdrew.
 
     Attributes:
         per_minute: The announced limit.
-        capacity: The most that may pass at once; at least one.
+        capacity: Maximum burst; at least one.
     """
 
     __slots__ = ("_at_s", "_level", "capacity", "per_minute")
@@ -37,17 +37,17 @@ class Bucket:
         self._at_s = now_s
 
     def level(self, now_s: float) -> float:
-        """Return the current level; negative while something is owed."""
+        """Return the current level; negative while in debt."""
         passed_s = max(0.0, now_s - self._at_s)
         return min(self.capacity, self._level + passed_s * self.per_minute / 60)
 
     def take(self, amount: float, now_s: float) -> None:
-        """Take an amount, going into debt if there is less."""
+        """Take an amount, going into debt if needed."""
         self._level = self.level(now_s) - amount
         self._at_s = max(self._at_s, now_s)
 
     def wait_s(self, amount: float, now_s: float) -> float:
-        """Return the seconds until an amount may pass; more than the capacity passes when the bucket is full."""
+        """Return the seconds until an amount may pass; above the capacity, until the bucket is full."""
         missing = min(amount, self.capacity) - self.level(now_s)
         return max(0.0, missing * 60 / self.per_minute)
 
@@ -58,7 +58,7 @@ class Bucket:
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """A limit per minute, and how many seconds' worth may pass at once."""
+    """A limit per minute, and its burst in seconds."""
 
     per_minute: float
     burst_s: float = 60.0
@@ -83,7 +83,7 @@ START_TIER_FABLE = Limits(Limit(1_000), Limit(500_000), Limit(100_000))
 
 @dataclass(frozen=True, slots=True)
 class Allowance:
-    """The requested limits; `None` keeps that of the Start tier.
+    """Requested limits; None: the Start tier.
 
     Attributes:
         rpm: Requests per minute.
@@ -116,7 +116,7 @@ START_TIER_ALLOWANCE = Allowance()
 
 @dataclass(frozen=True, slots=True)
 class Denial:
-    """Why a request is rejected.
+    """The reason for a rejected request.
 
     Attributes:
         limit: Its name in the message, such as `requests per minute`.
@@ -175,7 +175,7 @@ class Pool:
 
 
 def _rfc3339(at: float) -> str:
-    """Format a date in whole seconds, rounded up, so that it is not too early."""
+    """Format a date in whole seconds, rounded up so that it is never too early."""
     return datetime.fromtimestamp(math.ceil(at), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
@@ -187,7 +187,7 @@ class Quota:
         self._pools: dict[str, Pool] = {}
 
     def pool(self, name: str, now_s: float) -> Pool | None:
-        """Return a pool, or `None` if nothing is limited."""
+        """Return a pool, or `None` if unlimited."""
         if self._allowance.unlimited:
             return None
         if name not in self._pools:

@@ -22,12 +22,12 @@ from agent_magic.simulator.tools import NO_TOOLS, Tools, parse_tools
 REQUEST_OVERHEAD = 3
 MESSAGE_OVERHEAD = 4
 FORMAT_OVERHEAD = 40
-"""Of the instruction that comes with a schema. The API's own length is not documented."""
+"""Tokens of the instruction that comes with a schema. The API's number is undocumented."""
 TTL_S = {"5m": 300, "1h": 3600}
 SAMPLING = ("temperature", "top_p", "top_k")
 MAX_BREAKPOINTS = 4
 UNBOUND = ("format", "settings")
-"""The segments that may change without breaking a thinking block."""
+"""Segments that may change without invalidating a thinking block."""
 _encode = json.JSONEncoder(separators=(",", ":")).encode
 _encode_sorted = json.JSONEncoder(separators=(",", ":"), sort_keys=True).encode
 _Value = TypeVar("_Value")
@@ -38,11 +38,12 @@ class Segment:
     """One block of the prompt.
 
     Attributes:
-        label: Its position, such as `system` or `user:text`; part of the identity of a prefix. `settings` stands for
-            what empties the cache of the messages when it changes: tool choice, thinking, effort, pictures or none.
+        label: Its position, such as `system` or `user:text`; part of the identity of a prefix. `settings` holds
+            settings whose change empties the cache of the messages: tool choice, thinking, effort, presence of
+            pictures.
         text: Its content, without `cache_control`.
         tokens: Its length, with its share of the overhead.
-        ttl_s: The lifetime of the cache entry that ends here, or `None`.
+        ttl_s: Lifetime of the cache entry that ends here, or `None`.
     """
 
     label: str
@@ -53,7 +54,7 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class ToolResult:
-    """A result that the last message brings: the name of its tool, its text, and whether it is an error."""
+    """A tool result of the last message: tool name, text, and whether it is an error."""
 
     name: str
     text: str
@@ -67,22 +68,22 @@ class Request:
     Attributes:
         model: The model.
         segments: Tools, system and messages, in prefix order.
-        max_tokens: The most tokens of the response; `None` for `count_tokens`.
-        stream: Whether to respond with a stream.
+        max_tokens: Maximum tokens of the response; `None` for `count_tokens`.
+        stream: True if to stream the response.
         stop_sequences: The stop sequences.
-        system: The text of the system prompt.
+        system: The system prompt.
         prompt: The text of the last user message with more than tool results.
-        earlier: The text of the user messages before that.
+        earlier: The text of earlier user messages.
         schema: The JSON schema of the response, or `None`.
         tools: The tools.
-        thinking: How the model is to think.
-        turn: 1 for the response to the prompt, 2 for the one to its first tool results, and so on.
-        resumed: Whether the last message is the model's own, which it goes on with.
-        called: The names of the tools that were called since the prompt.
-        results: The tool results of the last message.
-        open_calls: The calls of server tools without a result yet.
-        citable: The documents and search results to cite; empty where citations are off.
-        chain: The end of the chain of thinking blocks; `None` where there are none.
+        thinking: The thinking settings.
+        turn: 1 for the response to the prompt, 2 for the one after its first tool results, and so on.
+        resumed: True if the last message is an assistant message to continue.
+        called: Names of the tools called since the prompt.
+        results: Tool results of the last message.
+        open_calls: Server tool calls without a result.
+        citable: Documents and search results to cite; empty if citations are off.
+        chain: The end of the chain of thinking blocks, or `None`.
     """
 
     model: Model
@@ -106,11 +107,11 @@ class Request:
 
     @property
     def input_tokens(self) -> int:
-        """The tokens of the whole prompt, cached or not."""
+        """Tokens of the whole prompt, cached or not."""
         return sum(segment.tokens for segment in self.segments)
 
     def prefixes(self) -> Iterator[tuple[Segment, int, bytes]]:
-        """Yield each segment, with the tokens and a digest of the prompt up to its end."""
+        """Yield each segment, with tokens and digest of the prompt up to its end."""
         state = hashlib.blake2b(self.model.id.encode(), digest_size=16)
         total = 0
         for segment in self.segments:
@@ -127,7 +128,7 @@ def parse(data: bytes, *, counting: bool = False) -> Request:
 
     Args:
         data: The body.
-        counting: Whether it is for `count_tokens`, which needs no `max_tokens`.
+        counting: True for `count_tokens`, which needs no `max_tokens`.
 
     Raises:
         ApiError: The request is invalid.
@@ -173,7 +174,7 @@ def parse(data: bytes, *, counting: bool = False) -> Request:
 
 
 def _with_blocks(request: Request, messages: list[Json], asking: int | None) -> Request:
-    """Add what only messages with blocks have: turns, results, thinking and documents."""
+    """Add the parts found only in messages with blocks: turns, results, thinking and documents."""
     since = messages[(-1 if asking is None else asking) + 1 :]
     calls = [block for one in since for block in content.blocks_of(one["content"]) if block["type"] == "tool_use"]
     names = {call["id"]: call["name"] for call in calls}
@@ -195,7 +196,7 @@ def _with_blocks(request: Request, messages: list[Json], asking: int | None) -> 
 
 
 def _chained(request: Request, messages: list[Json]) -> tuple[tuple[Segment, ...], Chain | None]:
-    """Check the thinking blocks, and add their tokens, which their signatures tell."""
+    """Check the thinking blocks and add their tokens, taken from their signatures."""
     places = [
         f"messages.{place}.content.{number}"
         for place, one in enumerate(messages)
@@ -217,7 +218,7 @@ def _chained(request: Request, messages: list[Json]) -> tuple[tuple[Segment, ...
 
 
 def text_of(value: object) -> str:
-    """Return the text of a message or a tool result, its blocks joined by blank lines."""
+    """Return the text of a message or tool result, its blocks joined by blank lines."""
     if isinstance(value, str):
         return value
     return "\n\n".join(filter(None, map(_block_text, content.blocks_of(value))))
@@ -237,7 +238,7 @@ def _block_text(block: Json) -> str:
 
 
 def _asks(message: Json) -> bool:
-    """Return whether a message is a user message with more than tool results."""
+    """Return True for a user message with more than tool results."""
     blocks = content.blocks_of(message["content"])
     return message["role"] == "user" and (not blocks or any(block["type"] != "tool_result" for block in blocks))
 
@@ -256,7 +257,7 @@ def _decoded(data: bytes) -> Json:
 
 
 def _optional(body: Json, key: str, narrow: Callable[[object], _Value | None], wanted: str) -> _Value | None:
-    """Return a field narrowed to its type, or `None` if it is missing."""
+    """Return a field narrowed to its type, or `None` if missing."""
     if (value := body.get(key)) is None:
         return None
     if (narrowed := narrow(value)) is None:
@@ -275,7 +276,7 @@ def _text_or_list(value: object) -> str | list[object] | None:
 
 
 def _check_model(body: Json, model: Model, messages: list[Json], max_tokens: int | None, *, typed: bool) -> None:
-    """Refuse what this model does not support."""
+    """Raise `ApiError` for parameters this model does not support."""
     if max_tokens is not None and max_tokens > model.max_output:
         raise invalid(f"max_tokens: {max_tokens} > {model.max_output}, which is the maximum for {model.id}")
     for key in SAMPLING:
@@ -290,7 +291,7 @@ def _check_model(body: Json, model: Model, messages: list[Json], max_tokens: int
 
 
 def _is_paused(message: Json) -> bool:
-    """Tell whether a message is a paused turn: it ends with a server tool's call or result."""
+    """Return True if a message is a paused turn: its last block is a server tool call or result."""
     kind = str((content.blocks_of(message["content"]) or [{}])[-1].get("type"))
     return kind == "server_tool_use" or kind.endswith("_tool_result")
 
@@ -318,7 +319,7 @@ def _schema(body: Json) -> Json | None:
 
 
 def _segments(body: Json, tools: Tools, messages: Iterable[Json], model: Model) -> tuple[Segment, ...]:
-    """Split a body into its segments, the top-level `cache_control` applied to the last one."""
+    """Split a body into segments; the top-level `cache_control` applies to the last one."""
     found = [Segment("tool", text := _canonical(tool), tokens.count(text), _ttl_s(tool)) for tool in tools.offered]
     if wanted := as_object((as_object(body.get("output_config")) or {}).get("format")):
         # The API turns it into an instruction of its own. Another format empties the cache, so it stands in front.
@@ -339,7 +340,7 @@ def _segments(body: Json, tools: Tools, messages: Iterable[Json], model: Model) 
 
 
 def _settings(body: Json, said: Sequence[Segment]) -> Json:
-    """Return what empties the cache of the messages when it changes."""
+    """Return the settings whose change empties the cache of the messages."""
     effort = (as_object(body.get("output_config")) or {}).get("effort")
     found: Json = {"tool_choice": body.get("tool_choice"), "thinking": body.get("thinking"), "effort": effort}
     found["pictures"] = any('"type":"image"' in part.text for part in said if not part.label.endswith(":text")) or None
@@ -361,7 +362,7 @@ def _segment(label: str, block: Json, model: Model) -> Segment:
 
 
 def _tokens_of(block: Json, model: Model) -> int:
-    """Count the tokens of a block. Citations are free; thinking is counted when its signature is checked."""
+    """Count the tokens of a block. Citations are free; thinking is counted with its signature."""
     kind = block.get("type")
     if kind == "text":
         return tokens.count(str(block.get("text", "")))
@@ -380,10 +381,10 @@ def _ttl_s(block: Json) -> int | None:
 
 
 def _canonical(block: Json) -> str:
-    """Return a definition as JSON, in its own order."""
+    """Return a definition as JSON, in its given order."""
     return _encode({key: value for key, value in block.items() if key != "cache_control"})
 
 
 def canonical(block: Json) -> str:
-    """Return the block of a message as JSON. Order and absent fields do not matter: clients write blocks anew."""
+    """Return a message block as normalised JSON: clients may change key order and absent fields."""
     return _encode_sorted({key: value for key, value in block.items() if key != "cache_control" and value is not None})

@@ -1,4 +1,4 @@
-"""A response as a value: the bytes of a message or a stream, the time of each part, and how it ends."""
+"""A response as a value: the bytes of a message or a stream, the time of each part, and its ending."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _encode_text = json.JSONEncoder().encode
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """A part of a body: when it is sent, in seconds after the request, and the output tokens sent by then."""
+    """A part of a body: its time in seconds after the request, and the output tokens sent by then."""
 
     at_s: float
     data: bytes
@@ -43,9 +43,9 @@ class Ending(Enum):
     CLEAN = "clean"
     """As HTTP requires."""
     CUT = "cut"
-    """The connection is closed in the middle of the body."""
+    """The connection is closed inside the body."""
     STALL = "stall"
-    """Nothing more is sent, and the connection stays open."""
+    """The response stops, and the connection stays open."""
     RESET = "reset"
     """The connection is reset before the first byte."""
     HANG = "hang"
@@ -60,8 +60,8 @@ class Response:
         status: The HTTP status.
         frames: The body; at least one frame.
         content_type: The media type.
-        length: The `content-length`; `None` sends chunks.
-        ending: How it ends.
+        length: The `content-length`; None: chunked.
+        ending: Its ending.
         headers: Further headers.
     """
 
@@ -75,7 +75,7 @@ class Response:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The parts from which a response is built."""
+    """The parts of a response."""
 
     message_id: str
     request: Request
@@ -108,7 +108,7 @@ def event(name: str, **fields: object) -> bytes:
 
 
 def delta(text: str) -> bytes:
-    """Return the event of one piece of text of the first block."""
+    """Return the event of one text piece of the first block."""
     return _DELTA_HEAD + _encode_text(text).encode() + _DELTA_TAIL
 
 
@@ -153,13 +153,13 @@ def _usage(result: Result, output_tokens: int) -> Json:
 
 
 def _results(answer: Answer, name: str) -> int:
-    """Count the results of a server tool that are no errors."""
+    """Count the successful results of a server tool."""
     found = [block.fields["content"] for block in answer.blocks if block.kind == f"{name}_tool_result"]
     return sum(isinstance(each, list) or not each["type"].endswith("_error") for each in found)
 
 
 def _frames(result: Result) -> Iterator[Frame]:
-    """Yield the events of a stream: the opening, one frame per delta, the ending."""
+    """Yield the events of a stream: opening, one frame per delta, ending."""
     timing, answer = result.timing, result.answer
     start: Json = {**_head(result), "content": [], "stop_reason": None, "stop_sequence": None}
     start["usage"] = _usage(result, min(1, answer.output_tokens))
@@ -184,7 +184,7 @@ def _frames(result: Result) -> Iterator[Frame]:
 
 
 def _texts(block: Block, timing: Timing) -> Iterator[Frame]:
-    """Yield the pieces of a text that is the first block: nearly all events of most streams."""
+    """Yield the pieces of a text as first block: nearly all events of most streams."""
     size = 0
     for piece in block.pieces:
         # The first piece is sent at the time to the first token, a later one when it is complete.
@@ -196,7 +196,7 @@ def _texts(block: Block, timing: Timing) -> Iterator[Frame]:
 
 
 def _deltas(block: Block, index: int, sent: int, timing: Timing) -> Iterator[Frame]:
-    """Yield the pieces of any block. An argument of a call is sent when it is complete, and nothing until then."""
+    """Yield the pieces of any block. A call argument is sent only when complete."""
     total, size = len(block.text), 0
     for each, length in block.deltas():
         size += length

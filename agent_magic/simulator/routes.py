@@ -1,4 +1,4 @@
-"""What each route answers, whatever carries the request: HTTP, or a call inside a process. It has no I/O."""
+"""The responses of each route, over HTTP or in process. It has no I/O."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ class Asked:
 
     Attributes:
         body: Its bytes.
-        id: What its path names.
-        query: The fields behind the path.
+        id: The id in its path.
+        query: The query fields.
     """
 
     body: bytes = b""
@@ -76,15 +76,15 @@ ROUTES: Mapping[tuple[str, str], Answer] = {
 def decide(
     service: Service, method: str, path: str, asked: Asked, headers: Mapping[str, str], entry: Entry, now_s: float
 ) -> Exchange:
-    """Check a request and decide its response; an error is one, too.
+    """Check a request and decide its response, which may be an error.
 
     Args:
         service: Decides.
-        method: Its method.
-        path: Its path as `ROUTES` has it.
-        asked: The rest of it.
-        headers: Its headers, found by lower-case names.
-        entry: Its entry in the journal.
+        method: The HTTP method.
+        path: The path as in `ROUTES`.
+        asked: Body, id and query.
+        headers: The headers, found by lower-case names.
+        entry: Its journal entry.
         now_s: When it arrived.
     """
     try:
@@ -114,7 +114,7 @@ def _found(body: Json) -> Exchange:
 
 
 def _looked_at(body: Json, again_s: float | None) -> Exchange:
-    """Return a batch, and say when to look again."""
+    """Return a batch with the time of the next poll."""
     found = _found(body)
     wait = () if again_s is None else (("retry-after-ms", str(round(1000 * again_s))),)
     return replace(found, response=replace(found.response, headers=wait))

@@ -1,6 +1,6 @@
-"""What the API refuses in the schemas of a request: the first thing wrong gets a 400 that names it.
+"""Validation of the schemas of a request: the first error is a 400 that names it.
 
-The limits are those of one request: the schema of the answer and those of all strict tools together.
+Limits apply per request: to the schema of the answer and the schemas of strict tools together.
 
 Source: the vendor's page on structured outputs: supported types, keywords and formats, and the limits of one request.
 """
@@ -27,19 +27,19 @@ WHERE = "output_config.format.schema"
 
 
 def check_schema(schema: Json) -> None:
-    """Raise `ApiError` for a schema of an answer that no grammar can be made of."""
+    """Raise `ApiError` if an answer schema cannot be compiled into a grammar."""
     check_schemas([(WHERE, schema)])
 
 
 def check_schemas(found: Iterable[tuple[str, Json]]) -> None:
-    """Raise `ApiError` for the schemas of a request, each with its place, that no grammar can be made of."""
+    """Raise `ApiError` if the schemas of a request, given with their places, cannot be compiled into a grammar."""
     checking = _Checking()
     for where, schema in found:
         checking.root(where, schema)
 
 
 def definitions_of(schema: Json) -> dict[str, Json]:
-    """Return the schemas that references may name."""
+    """Return the schemas that references can name."""
     return {
         f"#/{home}/{name}": as_object(inner) or {}
         for home in ("$defs", "definitions")
@@ -48,7 +48,7 @@ def definitions_of(schema: Json) -> dict[str, Json]:
 
 
 class _Checking:
-    """Walks the schemas of a request and counts what is limited."""
+    """Walks the schemas of a request and counts against the limits."""
 
     def __init__(self) -> None:
         self._where = ""
@@ -123,7 +123,7 @@ _PYTHON_TYPES: dict[str, tuple[type, ...]] = {
 
 
 def misfit(value: object, schema: Json, root: Json, where: str = "") -> str | None:
-    """Return where and why a value does not fit a schema, or `None`. Formats and patterns are not looked at."""
+    """Return where and why a value violates a schema, or `None`. Formats and patterns are ignored."""
     if isinstance(reference := schema.get("$ref"), str):
         return misfit(value, definitions_of(root).get(reference, {}), root, where)
     options = [as_object(each) or {} for each in as_list(schema.get("anyOf")) or as_list(schema.get("oneOf")) or ()]
@@ -143,7 +143,7 @@ def misfit(value: object, schema: Json, root: Json, where: str = "") -> str | No
 
 
 def _misfit_inside(value: object, schema: Json, root: Json, where: str) -> str | None:
-    """Return what does not fit inside an object, a list or the bounds of a number."""
+    """Return a misfit inside an object, a list or the bounds of a number."""
     if (number := as_number(value)) is not None:
         low, high = as_number(schema.get("minimum")), as_number(schema.get("maximum"))
         if (low is not None and number < low) or (high is not None and number > high):

@@ -1,4 +1,4 @@
-"""The HTTP server: hosts, the journal, and how responses are written and end."""
+"""The HTTP server: host check, journal, and writing of responses."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from agent_magic.simulator.batches import MOST_BYTES
 from agent_magic.simulator.errors import ApiError
 from agent_magic.simulator.journal import Entry
 from agent_magic.simulator.json_types import Json
-from agent_magic.simulator.response import Ending, encode
+from agent_magic.simulator.response import Ending, Response, encode
 from agent_magic.simulator.routes import HTTP_MESSAGES, LINES_TYPE, RESULTS, ROUTES, Asked, check_credentials, decide
 from agent_magic.simulator.sending import Sending, forever
 from agent_magic.simulator.service import SIMULATED, Exchange, Service
 
 LINES = 100
-"""How many results are written at once."""
+"""Number of result lines written at once."""
 LOCAL_NAMES = ("127.0.0.1", "localhost")
 Handler: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
@@ -50,7 +50,7 @@ class _Server:
 
     @web.middleware
     async def guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Reject foreign hosts; give unknown routes an error body like any other."""
+        """Reject foreign hosts; return unknown routes as API errors."""
         try:
             _check_host(request)
             return await handler(request)
@@ -72,7 +72,7 @@ class _Server:
             return await self._send(request, exchange, entry)
 
     async def results(self, request: web.Request) -> web.StreamResponse:
-        """Handle the results of a batch, which are written as they are made: all of them may be larger than memory."""
+        """Stream the results of a batch, which may be larger than memory."""
         with self._recorded(RESULTS) as entry:
             check_credentials(request.headers)
             lines = self._service.batches.results(request.match_info["id"], time.monotonic())
@@ -96,7 +96,7 @@ class _Server:
 
     @contextmanager
     def _recorded(self, route: str) -> Generator[Entry]:
-        """Open the journal entry of a request, and close it however the request ends."""
+        """Open the journal entry of a request, and always close it."""
         journal = self._service.journal
         entry = journal.open(route, time.monotonic())
         try:
@@ -105,11 +105,7 @@ class _Server:
             journal.close(entry, time.monotonic())
 
     async def _send(self, request: web.Request, exchange: Exchange, entry: Entry) -> web.StreamResponse:
-        """Send a response, with its faults.
-
-        Raises:
-            asyncio.CancelledError: The client disconnected, or a fault closed the connection.
-        """
+        """Send a response with its faults; cancelled if the client disconnects or a fault closes the connection."""
         planned = exchange.response
         entry.status = planned.status
         sending = Sending(self._service, exchange, entry)
@@ -117,6 +113,15 @@ class _Server:
         response = web.StreamResponse(status=planned.status, headers=headers)
         response.headers["content-type"] = planned.content_type
         response.content_length = planned.length
+        try:
+            return await self._write(request, planned, sending, response)
+        finally:
+            sending.close()
+
+    async def _write(
+        self, request: web.Request, planned: Response, sending: Sending, response: web.StreamResponse
+    ) -> web.StreamResponse:
+        """Write the parts of a response when due, and end it as planned."""
         await sending.first()
         if planned.ending is Ending.RESET:
             sending.finished()
@@ -142,7 +147,7 @@ class _Server:
 
 
 def _cut(request: web.Request, *, chunked: bool) -> None:
-    """Close the connection in the middle of the body, inside an unfinished chunk."""
+    """Close the connection inside the body, in an unfinished chunk."""
     if request.transport is None:
         return
     if chunked:
@@ -160,7 +165,7 @@ async def _reset(request: web.Request) -> None:
 
 
 def _check_host(request: web.Request) -> None:
-    """Reject a request to another host name: DNS rebinding by a web page."""
+    """Reject a request to another host name, against DNS rebinding by a web page."""
     host = request.headers.get("host", "").lower()
     name, _, port = host.partition(":")
     if name not in LOCAL_NAMES or not (port.isdigit() or host == name):

@@ -1,6 +1,6 @@
-"""The tools that the server runs: their results, which stand in the response itself.
+"""Server tools: their results, which are part of the response.
 
-Web pages, files and outputs are invented; their addresses are reserved names that lead nowhere.
+Web pages, files and outputs are invented; their addresses use reserved names.
 """
 
 from __future__ import annotations
@@ -14,31 +14,31 @@ from agent_magic.simulator.topic import Subject
 from agent_magic.simulator.writer import SENTENCES, Pen, capital
 
 FAMILIES = ("web_search", "web_fetch", "code_execution")
-"""The tools that are called on the mock's own account."""
+"""The tools called without a directive."""
 OLD_CODE = "code_execution_20250522"
 CODE_NAMES = ("code_execution", "bash_code_execution", "text_editor_code_execution")
 
 
 def name_in_response(tool: Json) -> str:
-    """Return the name under which a tool is called: newer code execution runs commands."""
+    """Return the name used in calls of a tool: newer code execution runs commands."""
     name = str(tool["name"])
     return "bash_code_execution" if name == "code_execution" and tool["type"] != OLD_CODE else name
 
 
 def result_of(name: str, number: str, given: Json, subject: Subject, rng: Random) -> Json:
-    """Return the fields of the result of a call, as a block without its deltas."""
+    """Return the fields of a call's result, as a block without deltas."""
     kind = f"{'tool_search' if name.startswith('tool_search') else name}_tool_result"
     return {"type": kind, "tool_use_id": number, "content": _content(name, given, subject, rng)}
 
 
 def too_often(name: str, number: str) -> Json:
-    """Return the result of a call beyond `max_uses`: an error inside a good response."""
+    """Return the result of a call beyond `max_uses`: an error inside a successful response."""
     error: Json = {"type": f"{name}_tool_result_error", "error_code": "max_uses_exceeded"}
     return {"type": f"{name}_tool_result", "tool_use_id": number, "content": error}
 
 
 def citations_of(result: Json, pen: Pen) -> list[tuple[str, Json]]:
-    """Return sentences on the pages that a web search found, each with its citation; none for other results."""
+    """Return sentences on the pages of a web search, each with its citation; empty for other results."""
     found: list[tuple[str, Json]] = []
     for page in blocks_of(result["content"])[:2] if result["type"] == "web_search_tool_result" else ():
         said = pen.draw(SENTENCES)

@@ -1,4 +1,4 @@
-"""Decides responses: from the body of a request, with limits, cache and script. It has no I/O."""
+"""Decides responses from request bodies, with limits, cache and script. It has no I/O."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from typing import Any
 from agent_magic.simulator.answer import compose
 from agent_magic.simulator.batches import Batches, Pace
 from agent_magic.simulator.caching import Lookup, PromptCache
+from agent_magic.simulator.capacity import Capacity, Station
 from agent_magic.simulator.directives import DirectiveError, Overrides, Rule, find_directives
 from agent_magic.simulator.errors import ApiError, invalid
 from agent_magic.simulator.faults import Case, with_fault
@@ -35,11 +36,12 @@ class Settings:
 
     Attributes:
         seed: Changes all texts and durations.
-        latency: How long responses take.
+        latency: Durations of responses.
         allowance: The rate limits.
-        script: Scripted responses; the first rule that matches wins.
-        slips: By family of models, how often a choice is another one than the prompt suggests.
-        batches: How batches go.
+        script: Scripted responses; the first matching rule wins.
+        slips: Rate of choices other than the prompt suggests, by model family.
+        batches: Timing of batches.
+        capacity: Its capacity; by default requests do not slow each other.
     """
 
     seed: int = 0
@@ -48,6 +50,7 @@ class Settings:
     script: tuple[Rule, ...] = ()
     slips: Mapping[str, float] = field(default_factory=dict[str, float])
     batches: Pace = field(default_factory=Pace)
+    capacity: Capacity = field(default_factory=Capacity)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,22 +58,25 @@ class Exchange:
     """A response with its side effects.
 
     Attributes:
-        response: What to send.
-        lookup: Its cache use; `None` if it has none.
-        pool: The limits that its output counts against; `None` without limits.
+        response: The response to send.
+        lookup: Its cache use, or `None`.
+        pool: Limits its output counts against; None: no limits.
+        station: Shared capacity for writing; None: others do not slow it.
     """
 
     response: Response
     lookup: Lookup | None = None
     pool: Pool | None = None
+    station: Station | None = None
 
 
 class Service:
-    """Decides every response and holds all state. It has no clock; times are arguments, in monotonic seconds."""
+    """Decides every response and holds all state. Times are arguments, in monotonic seconds."""
 
     def __init__(self, settings: Settings, now_s: float) -> None:
         self.settings = settings
         self.journal = Journal(now_s)
+        self._station = None if settings.capacity.is_unlimited else Station(settings.capacity)
         self.cache = PromptCache()
         self._quota = Quota(settings.allowance)
         self._numbers = count(1)
@@ -93,14 +99,10 @@ class Service:
         pool = self._admit(request, usage.limited, now_s)
         entry.billed(usage.uncached, usage.written, usage.read)
         result = self._result(request, overrides, lookup)
-        return Exchange(with_fault(Case(respond(result), result, overrides)), lookup, pool)
+        return Exchange(with_fault(Case(respond(result), result, overrides)), lookup, pool, self._station)
 
     def _answer_in_batch(self, body: bytes, now_s: float) -> Json:
-        """Return the message that answers a request of a batch. A batch has no rate limits.
-
-        Raises:
-            ApiError: The result is an error.
-        """
+        """Return the message for a batch request, without rate limits; raise `ApiError` for an error."""
         request = parse(body)
         overrides = self._overrides(request)
         _raise_scripted(overrides)
@@ -118,7 +120,7 @@ class Service:
         return Exchange(whole(200, encode({"input_tokens": request.input_tokens})))
 
     def headers(self, entry: Entry, now_s: float) -> dict[str, str]:
-        """Return the headers of a response, with rate limits if the model is known."""
+        """Return response headers, with rate limits if the model is known."""
         found = {"request-id": entry.request_id, "anthropic-organization-id": ORGANIZATION, **SIMULATED}
         model = MODELS.get(entry.model or "") if entry.route == MESSAGES else None
         pool = self._quota.pool(model.pool, now_s) if model else None
@@ -133,14 +135,14 @@ class Service:
         return Exchange(response)
 
     def reset(self, now_s: float) -> None:
-        """Reset all state; running responses are finished."""
+        """Reset all state; active responses are finished."""
         self.journal.reset(now_s)
         self.cache.reset()
         self._quota.reset()
         self._used.clear()
 
     def _overrides(self, request: Request) -> Overrides:
-        """Return the overrides of the first matching rule, overridden by the directives of the prompt."""
+        """Return the overrides of the first matching rule, overridden by directives in the prompt."""
         values: dict[str, Any] = {}
         try:
             directives = find_directives(request.prompt)
@@ -163,7 +165,7 @@ class Service:
         return Overrides(**values, calls_given=decided)
 
     def _count(self, times: int | None, *key: str) -> bool:
-        """Count a use, and return whether it is among the allowed `times`."""
+        """Count a use and return True if it is within `times`."""
         if times is None:
             return True
         self._used[key] += 1
@@ -184,6 +186,8 @@ class Service:
         pace, text = Random(f"pace:{content}"), Random(f"text:{content}")
         draw = self.settings.latency.draw
         timing = draw(request.model.family, pace, ttft_s=overrides.ttft_s, pace=overrides.pace)
+        if self._station is not None:  # the pace is what the station has for it
+            timing = replace(timing, per_token_s=0.0)
         number = f"{next(self._numbers):010d}"
         # A conversation may go on with another server of the same numbers, so the ids of calls have the digest too.
         answer = compose(request, overrides, text, f"sim_{digest[:8]}{number}", self.settings.slips)
@@ -191,7 +195,7 @@ class Service:
 
 
 def _raise_scripted(overrides: Overrides) -> None:
-    """Raise the requested error, if the status is one and no fault responds instead."""
+    """Raise the requested error status, unless a fault responds instead."""
     if (overrides.status or 0) < 400 or overrides.fault is not None:
         return
     raise ApiError(

@@ -17,9 +17,9 @@ from agent_magic.simulator.writer import SENTENCES, Pen, capital
 MAX_DEPTH = 12
 _NUMBERED = re.compile(r'<item number="(\d+)">\n(.*?)\n</item>', re.DOTALL)
 NONE = 0.15
-"""How often a value is left out that may be."""
+"""Probability of omitting an optional value."""
 MOST_VALUES = 2_000
-"""Documents are cut at so many values. A schema that asks for millions would delay all other requests."""
+"""Maximum values of a document. A schema with millions would delay all other requests."""
 FORMATS = {
     "date": "2026-11-{day:02}",
     "date-time": "2026-11-{day:02}T{hour:02}:00:00Z",
@@ -49,7 +49,7 @@ _KEY = re.compile(r"[`\"'*-]*([A-Za-z_][\w-]{0,40})[`\"'*]*(?:\s*[(:]\s*([^()]*)
 _RANGE = re.compile(r"(\d+)\s*(?:to|-|–)\s*(\d+)")
 SHARE: Json = {"type": "number", "minimum": 0.0, "maximum": 1.0}
 SURE, UNSURE = (0.6, 1.0), (0.2, 0.8)
-"""What a model says of how sure it is, after a choice that is right, and after one that is not."""
+"""Ranges of the stated confidence after a right and after a wrong choice."""
 _KINDS = {
     r"^(?:is|has|should|can)_|^(?:valid|approved|urgent|correct|ok|done)$": {"type": "boolean"},
     r"confidence|probability|likelihood": SHARE,
@@ -63,7 +63,7 @@ _KINDS = {
     r"^(?:sentiment|tone|mood)$": {"enum": [*SENTIMENTS]},
     r"(?<![sui])s$|list$": {"type": "array", "items": {"type": "string"}},
 }
-"""The schema of a value whose key says what it is."""
+"""Schema of a value by pattern of its key."""
 CITIES = ("Berlin", "Lisbon", "Oslo", "Porto", "Riga", "Turin")
 NAMES = ("ada", "ben", "chen", "dora", "emil", "fatima")
 _TEXTS = {
@@ -78,7 +78,7 @@ _TEXTS = {
     r"(?:^|_)(?:id|sku|code|ticket)$": "code",
     r"^(?:url|link|page)$": "url",
 }
-"""What a text is, by words of its field's name. Others are a phrase of the prompt."""
+"""Kind of text by pattern of the field name. Others are a phrase of the prompt."""
 _PLACE = re.compile(r"\b(?:in|for|from|to|at|of|near) ([A-Z][^\W\d_]+(?: [A-Z][^\W\d_]+)?)")
 _CODE = re.compile(r"\b[A-Z][A-Z0-9]*-?\d+\b")
 _LIKED = (
@@ -92,12 +92,12 @@ _DISLIKED = (
 _TONES = {"liked": r"^(?:positive|good|happy|satisfied)$", "disliked": r"^(?:negative|bad|unhappy|angry|dissatisfied)$"}
 _BETWEEN = r"^(?:mixed|neutral|ok|average|other|unclear)$"
 SLIPS = 0.08
-"""How often a choice that the prompt suggests is another one, as a model's is; `--slips` says it by model."""
+"""Rate of choices other than the prompt suggests, as a model errs; `--slips` sets it by model."""
 JsonValue: TypeAlias = "bool | int | float | str | list[JsonValue] | dict[str, JsonValue] | None"
 
 
 def schema_of(subject: Subject, system: str) -> Json | None:
-    """Return a schema with the keys that the prompt names, or `None` if it does not ask for JSON."""
+    """Return a schema with the keys named in the prompt, or `None` if it does not ask for JSON."""
     if not (_WANTED.search(subject.request) or _WANTED.search(system)):
         return None
     text = f"{subject.instruction}\n{system}"
@@ -111,7 +111,7 @@ def schema_of(subject: Subject, system: str) -> Json | None:
 
 
 def _value_schema(key: str, hint: str) -> Json:
-    """Return the schema of a value, from its hint in the prompt or else from its key."""
+    """Return the schema of a value, from its hint in the prompt or else its key."""
     options = options_of(f":{hint}")
     if bounds := _RANGE.search(hint):
         return {"type": "integer", "minimum": int(bounds[1]), "maximum": int(bounds[2])}
@@ -126,13 +126,13 @@ def _value_schema(key: str, hint: str) -> Json:
 
 
 def fill(schema: Json, subject: Subject, rng: Random, slips: float = SLIPS, system: str = "") -> str:
-    """Return a JSON document that follows a schema; its texts are phrases of the prompt.
+    """Return a JSON document for a schema, with texts from the prompt.
 
     Args:
         schema: The schema.
-        subject: What the prompt says.
+        subject: The subject of the prompt.
         rng: Seeded with the content of the request.
-        slips: How often a choice is another one than the prompt suggests.
+        slips: Rate of choices other than the prompt suggests.
         system: The system prompt.
     """
     if is_plan(schema):
@@ -148,7 +148,7 @@ def fill(schema: Json, subject: Subject, rng: Random, slips: float = SLIPS, syst
 
 
 def _is_by_item(schema: Json) -> bool:
-    """Tell whether a schema is that of a list of answers, each with the number of its item."""
+    """Return True for the schema of a list of answers with item numbers."""
     rows = as_object((as_object(schema.get("properties")) or {}).get("answers")) or {}
     fields = as_object((as_object(rows.get("items")) or {}).get("properties")) or {}
     return set(fields) == {"item", "answer"}
@@ -187,7 +187,7 @@ class _Filler:
         return self._scalar(schema, kind, name.lower())
 
     def _chosen(self, choices: list[JsonValue]) -> JsonValue:
-        """Choose what the prompt suggests: the option it mentions most, or the tone of its words."""
+        """Choose the option that the prompt mentions most, or that fits the tone of its words."""
         text, words = self._subject.instruction, [str(one).lower() for one in choices]
         said = [len(re.findall(rf"\b{re.escape(word.replace('_', ' '))}", text, re.IGNORECASE)) for word in words]
         found = [place for place, count in enumerate(said) if count == max(said)]
@@ -208,7 +208,7 @@ class _Filler:
         return choices[self._rng.choice(found)]
 
     def _resolved(self, schema: Json) -> Json:
-        """Resolve references, and the first of alternatives."""
+        """Resolve references, and take the first of alternatives."""
         for _ in range(MAX_DEPTH):
             alternatives = as_list(schema.get("anyOf")) or as_list(schema.get("oneOf")) or as_list(schema.get("allOf"))
             if isinstance(schema.get("$ref"), str):
@@ -255,7 +255,7 @@ class _Filler:
         return text.ljust(min(fewest, MOST_VALUES), ".")[: len(text) + fewest if most is None else most]
 
     def _text(self, what: str) -> str:
-        """Write a text that fits the name of its field, from the prompt where it has one."""
+        """Write a text that fits its field name, from the prompt if possible."""
         rng, said, topic = self._rng, self._subject.instruction, self._subject.topic
         sentences = [one.strip() for one in re.split(r"(?<=[.!?])\s+|\n", said) if one.strip()]
         name, word = rng.choice(NAMES), "-".join(topic.lower().split()[:2])
@@ -277,7 +277,7 @@ class _Filler:
 
 
 def _bound(schema: Json, name: str, otherwise: float) -> float:
-    """Return a bound of a number, from the schema or else from its description."""
+    """Return a bound of a number, from the schema or else its description."""
     told = {key: float(value) for key, value in _TOLD_BOUND.findall(str(schema.get("description", "")))}
     given = as_number(schema.get(name))
     return told.get(name, otherwise) if given is None else given

@@ -1,10 +1,10 @@
-"""Thinking blocks: the parameter, and signatures that are checked when the blocks come back.
+"""Thinking blocks: the parameter, and signatures that are checked when blocks come back.
 
-A signature holds the length of the thinking and four digests: of the block, of its model, of everything before it, and
-of the thinking block before it. An edited block is refused by every model. A block whose `system`, `tools` or earlier
-messages have changed is refused by the models with preserved thinking. So is one after a gap: a thinking block may be
-missing at the beginning, not in between. A block of another model is dropped without an error.
-Source: the vendor's pages on thinking and on preserved thinking.
+A signature holds the length of the thinking and four digests: of the block, its model, everything before it, and the
+previous thinking block. Every model refuses an edited block. Models with preserved thinking refuse a block whose
+`system`, `tools` or earlier messages have changed, or one after a gap: thinking blocks may be missing at the beginning,
+not in between. A block of another model is dropped without an error. Source: the vendor's pages on thinking and on
+preserved thinking.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ _BOUND = (
 
 @dataclass(frozen=True, slots=True)
 class Thinking:
-    """How a request wants the model to think.
+    """Thinking settings of a request.
 
     Attributes:
-        kind: One of `KINDS`; `None` leaves it to the model.
-        shown: Whether the text of the thinking is in the response.
+        kind: One of `KINDS`; None: the model decides.
+        shown: True if the response has the text of the thinking.
     """
 
     kind: str | None = None
@@ -51,7 +51,7 @@ def parse_thinking(body: Json, model: Model, choice: str) -> Thinking:
     """Parse and check the parameter.
 
     Raises:
-        ApiError: It is invalid, or this model does not support it.
+        ApiError: It is invalid, or unsupported by this model.
     """
     given = as_object(body.get("thinking"))
     if given is None:
@@ -85,7 +85,7 @@ def digest(*parts: str | bytes) -> bytes:
 
 
 class Chain:
-    """Walks a conversation block by block, checks the signatures in it, and signs what comes next."""
+    """Walks a conversation block by block, checks its signatures, and signs new blocks."""
 
     def __init__(self, model: Model) -> None:
         self._model = model
@@ -93,21 +93,21 @@ class Chain:
         self._last = bytes(_SIZE)
 
     def add(self, label: str, text: str) -> None:
-        """Add a block that is no thinking."""
+        """Add a non-thinking block."""
         self._before = digest(self._before, label, text)
 
     def sign(self, kind: str, text: str, tokens: int) -> str:
-        """Sign a new thinking block of so many tokens, and add it."""
+        """Sign and add a new thinking block of `tokens` tokens."""
         links = digest(self._model.id) + self._before + self._last
         length = tokens.to_bytes(_LENGTH, "big")
         self._last = digest(kind, text, length, links)
         return base64.b64encode(length + links + self._last).decode()
 
     def check(self, block: Json, where: str) -> int:
-        """Check a thinking block that comes back, add it, and return its tokens; 0 for one of another model.
+        """Check and add a returned thinking block; return its tokens, 0 for another model's block.
 
         Raises:
-            ApiError: It was edited, or what stands before it was.
+            ApiError: The block or something before it was edited.
         """
         kind = str(block["type"])
         text, signature = (
@@ -134,7 +134,7 @@ class Chain:
 
 
 def check_start(messages: Sequence[Json], thinking: Thinking) -> None:
-    """Refuse tool results after a turn without thinking, where thinking is enabled by hand."""
+    """Refuse tool results after a turn without thinking if thinking is enabled explicitly."""
     if thinking.kind != "enabled":
         return
     if (blocks_of(messages[-1]["content"]) or [{"type": ""}])[0]["type"] != "tool_result":

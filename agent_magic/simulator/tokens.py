@@ -22,7 +22,7 @@ def count(text: str) -> int:
 
 
 def cut(text: str, tokens: int) -> str:
-    """Cut a text to at most so many tokens."""
+    """Cut a text to at most `tokens` tokens."""
     if text.isascii():
         return text[: tokens * BYTES_PER_TOKEN]
     return _bytes(text)[: tokens * BYTES_PER_TOKEN].decode("utf-8", "ignore")
@@ -36,7 +36,7 @@ def pieces(text: str, rng: Random) -> list[str]:
         rng: Draws the sizes, one draw per piece.
 
     Returns:
-        The pieces, whose join is the text. An empty text has none.
+        The pieces, whose join is the text; none for an empty text.
     """
     found: list[str] = []
     start = 0

@@ -1,4 +1,4 @@
-"""The tools of a request: their definitions, and which of them the model may or must call.
+"""The tools of a request: definitions, and which tools the model may or must call.
 
 Source: the vendor's pages on defining tools and on each tool of the server.
 """
@@ -43,8 +43,8 @@ class Tools:
     Attributes:
         offered: The definitions, in order.
         choice: `auto`, `any`, `tool` or `none`.
-        forced: The name of the tool that must be called, or `None`.
-        parallel: Whether one response may have several calls.
+        forced: The name of the required tool, or `None`.
+        parallel: True if one response may have several calls.
     """
 
     offered: tuple[Json, ...] = ()
@@ -54,16 +54,16 @@ class Tools:
 
     @property
     def may_call(self) -> bool:
-        """Whether the model may call a tool."""
+        """True if the model may call a tool."""
         return bool(self.offered) and self.choice != "none"
 
     @property
     def must_call(self) -> bool:
-        """Whether the model has to call a tool."""
+        """True if the model must call a tool."""
         return self.choice in ("any", "tool")
 
     def find(self, name: str) -> Json | None:
-        """Return the tool of a name, or `None`."""
+        """Return the tool with this name, or `None`."""
         return next((tool for tool in self.offered if tool.get("name") == name), None)
 
     def prompt_tokens(self, model: Model) -> int:
@@ -75,12 +75,12 @@ NO_TOOLS = Tools()
 
 
 def is_of_server(tool: Json) -> bool:
-    """Tell whether the server runs a tool."""
+    """Return True if the server runs a tool."""
     return tool.get("type") in _BY_SERVER
 
 
 def is_own(tool: Json) -> bool:
-    """Tell whether a tool is defined by the request, with a schema of its own."""
+    """Return True if the request defines the tool with its schema."""
     return tool.get("type") in (None, "custom")
 
 
@@ -88,7 +88,7 @@ def parse_tools(body: Json, model: Model) -> Tools:
     """Parse and check `tools` and `tool_choice`.
 
     Raises:
-        ApiError: The first thing that is wrong.
+        ApiError: The first error.
     """
     given = body.get("tools")
     if not (given or body.get("tool_choice") or body.get("output_config")):  # Most requests: nothing to look at.
@@ -135,7 +135,7 @@ def _tool(value: object, where: str) -> Json:
 
 
 def _check_own(tool: Json, where: str) -> None:
-    """Check description, schema and examples of an own tool."""
+    """Check description, schema and examples of a tool defined by the request."""
     for key, narrow, wanted in (
         ("description", as_text, "string"),
         ("strict", as_flag, "boolean"),
@@ -159,7 +159,7 @@ def _check_own(tool: Json, where: str) -> None:
 
 
 def _chosen(body: Json, model: Model, tools: Sequence[Json], names: Sequence[str]) -> Tools:
-    """Parse the choice of a tool."""
+    """Parse the tool choice."""
     if body.get("tool_choice") is None:
         return Tools(tuple(tools))
     choice = as_object(body["tool_choice"])

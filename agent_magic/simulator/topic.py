@@ -1,4 +1,4 @@
-"""The topic of a prompt and its key phrases, found by function words alone, without any understanding."""
+"""The topic of a prompt and its key phrases, found by function words alone."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Subject:
 
     Attributes:
         topic: A phrase that can follow `for`, as in `a public web API`.
-        terms: Key phrases, and the names of inputs that stand in `<name>...</name>`.
+        terms: Key phrases, and names of inputs in `<name>...</name>`.
         instruction: The prompt without those inputs.
         prompt: The whole prompt.
     """
@@ -66,7 +66,7 @@ class Subject:
 
     @property
     def request(self) -> str:
-        """The beginning and the end of the instruction; the middle may be quoted material."""
+        """Beginning and end of the instruction; the middle may be quoted material."""
         text = self.instruction
         return text if len(text) < HEAD + TAIL else f"{text[:HEAD]}\n{text[-TAIL:]}"
 
@@ -74,9 +74,9 @@ class Subject:
 def subject_of(prompt: str, system: str) -> Subject:
     """Find the subject of a request.
 
-    The topic is given by a line `Topic: ...`, else by the phrase after the first `for`, `about`, `of` or the like, else
-    by the first key phrase. Text in tags, or after the first paragraph of a long prompt, is the answer of another
-    agent: its topic and its bold phrases count.
+    The topic is a line `Topic: ...`, else the phrase after the first `for`, `about`, `of` or the like, else the first
+    key phrase. Text in tags, or after the first paragraph of a long prompt, is another agent's answer: its topic and
+    its bold phrases count.
     """
     instruction = _BLOCK.sub("\n", prompt).strip()
     blocks = {name.replace("_", " ").replace("-", " "): text[:LOOK_AT] for name, text in _BLOCK.findall(prompt)}
@@ -94,7 +94,7 @@ def subject_of(prompt: str, system: str) -> Subject:
 
 
 def _lead(text: str) -> str | None:
-    """Return the first phrase after a preposition that has more than common words."""
+    """Return the first phrase after a preposition that has an uncommon word."""
     for found in _LEAD.finditer(text):
         words = found[1].split()
         while words and words[-1].lower() in STOP_WORDS:
@@ -105,14 +105,14 @@ def _lead(text: str) -> str | None:
 
 
 def _phrases(text: str) -> list[str]:
-    """Return the runs of up to three uncommon words, once each."""
+    """Return the distinct runs of up to three uncommon words."""
     words = _WORD_OR_BREAK.findall(text)
     runs = (list(run) for telling, run in groupby(words, _is_telling) if telling)
     return list(dict.fromkeys(" ".join(run) for run in runs if len(run) <= 3 and len("".join(run)) > 2))
 
 
 def _inside(phrase: str) -> str:
-    """Return a phrase in lower case for the middle of a sentence; a name keeps its capital."""
+    """Return a phrase in lower case for mid-sentence use; a name keeps its capital."""
     return phrase[:1].lower() + phrase[1:] if " " in phrase and phrase[1:].islower() else phrase
 
 

@@ -1,7 +1,7 @@
 """Simulated answers in Markdown: sections chosen by the role of the agent, filled with phrases of the prompt.
 
-The sentences are neutral and state no facts. A prompt that asks for a short answer gets one: a word, one of its
-options, a number, a sentence, or a paragraph.
+Sentences are neutral and state no facts. If asked, the answer is short: a word, an option, a number, a sentence, or a
+paragraph.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ _ONE_SENTENCE = re.compile(r"\b(?:one|a single|1)[ -](?:sentence|line)\b", re.IG
 
 
 class Pen:
-    """Fills the templates of one answer. A template is repeated only after all others of its pool."""
+    """Fills the templates of one answer. A template repeats only after all others of its pool."""
 
     def __init__(self, subject: Subject, rng: Random) -> None:
         self._topic = subject.topic
@@ -88,7 +88,7 @@ class Pen:
         return template.format(topic=self._topic, a=a, b=b)
 
     def section(self, title: str) -> str:
-        """Write a section in the form given by the mark of its title."""
+        """Write a section in the form set by the mark of its title."""
         write_form = {"*": self.points, "#": self.steps}.get(title[-1], self.paragraph)
         return f"## {title.rstrip('*#')}\n\n{write_form()}"
 
@@ -110,7 +110,7 @@ def write(subject: Subject, system: str, rng: Random) -> str:
     """Write the answer to a prompt.
 
     Args:
-        subject: What the prompt is about.
+        subject: The subject of the prompt.
         system: The system prompt.
         rng: Decides the rest; equal generators write equal answers.
     """
@@ -133,12 +133,12 @@ def more(subject: Subject, rng: Random) -> str:
 
 
 def capital(text: str) -> str:
-    """Return a text with its first letter in upper case."""
+    """Return a text with an upper-case first letter."""
     return text[:1].upper() + text[1:]
 
 
 def _sections(asked: str, system: str) -> str:
-    """Return the sections of the role that is named first, in the system prompt or else in the instruction."""
+    """Return the sections of the first role named in the system prompt, or else the instruction."""
     for text in (system, asked):
         hits = [(hit.start(), words) for words in SECTIONS if (hit := re.search(words, text, re.IGNORECASE))]
         if hits:

@@ -6,6 +6,7 @@ Usage: python docs/tools/build.py [FOLDER]     out/site by default
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sys
 import tempfile
@@ -65,8 +66,19 @@ def mend(target: Path) -> None:
         page.write_text(text, encoding="utf-8")
 
 
+MOST_BYTES = 66_000
+ARTICLE = re.compile(r"<article.*?</article>", re.DOTALL)
+
+
+def too_long(target: Path) -> list[str]:
+    """Name the pages of the reference that are longer than a reader looks through, navigation left out."""
+    pages = {page: ARTICLE.search(page.read_text(encoding="utf-8")) for page in (target / "reference").rglob("*.html")}
+    sizes = {page: len(found[0].encode()) for page, found in pages.items() if found}
+    return [f"{page.relative_to(target)}: {size:,} bytes" for page, size in sizes.items() if size > MOST_BYTES]
+
+
 def main(target: Path) -> int:
-    """Build, and return 0, or 1 where Sphinx warned or a link is broken."""
+    """Build, and return 0, or 1 where Sphinx warned, a link is broken or a page of the reference is too long."""
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         stage(Path(folder))
@@ -79,9 +91,10 @@ def main(target: Path) -> int:
         build_lite(Path(pyodide), target)
     found = crawl(target)
     print(f"{found} in {time.monotonic() - began:.0f} s: {target}")
-    for line in found.bad[:20]:
+    wrong = [*found.bad, *too_long(target)]
+    for line in wrong[:20]:
         print("  ", line)
-    return 1 if found.bad else 0
+    return 1 if wrong else 0
 
 
 if __name__ == "__main__":

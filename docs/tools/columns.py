@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+from agent_magic.declare.options import SENT
+
 
 class Frame(NamedTuple):
     """A frame of the reference.
@@ -30,14 +32,24 @@ FRAMES: Final = (
         "run.agents",
         "measure.frames.AGENTS",
         "A row per agent and task, in plan order.",
-        "worker endpoint artifacts expected_s bias capped model_asked model_reason",
+        f"worker endpoint artifacts expected_s bias capped model_asked model_reason {' '.join(SENT)}",
     ),
-    Frame("run.attempts", "measure.frames.ATTEMPTS", "A row per request, in the order sent.", "worker endpoint"),
+    Frame(
+        "run.attempts",
+        "measure.frames.ATTEMPTS",
+        "A row per request, in the order sent.",
+        f"worker endpoint {' '.join(SENT)}",
+    ),
     Frame(
         "run.tool_calls",
         "measure.frames.TOOL_CALLS",
         "A row per call of a tool or task, as they began.",
         "worker prints",
+    ),
+    Frame(
+        'run["more"].conversation',
+        "record.conversation.CONVERSATION",
+        "A row per block of an agent's conversation, in order, with what it continues.",
     ),
     Frame("run.layers", "measure.frames.LAYERS", "A row per layer of the graph, from 0."),
     Frame("run.summary", "measure.frames.SUMMARY", "One row. `am.Run.totals` has the same as a value."),
@@ -84,6 +96,7 @@ FRAMES: Final = (
 )
 
 MEANINGS: Final = {
+    **{name: f"The agent's `{name}`; the column is there if any has one." for name in SENT},
     "agent": "The agent's or task's name.",
     "kind": "`agent` or `task`.",
     "attempts": "How many requests were made.",
@@ -91,6 +104,8 @@ MEANINGS: Final = {
     "model_asked": "`auto` where the model was chosen for you.",
     "model_reason": "Why it is this `model`, where it was chosen.",
     "on_critical_path": "Whether it lies on the longest chain of work: what makes it shorter makes the run shorter.",
+    "AGENTS.speedup": "Seconds to its end if all steps had run one at a time, divided by the seconds it took.",
+    "saved_s": "Seconds to its end if all steps had run one at a time, minus the seconds it took.",
     "slack_s": "How much later it could have finished without delaying the run.",
     "round": "Which round of a loop, from 1; `NA` outside of loops.",
     "capped": "Whether a loop made all its rounds here and its condition does not hold.",
@@ -102,18 +117,22 @@ MEANINGS: Final = {
     "bias": "How far off that was: 0.5 took half as long again, -0.5 half of it.",
     "attempt": "The number of the request among those of its agent, from 1.",
     "http_status": "The status of the response; `NA` where none came.",
-    "usage_estimated": "Whether the tokens were estimated, since the response was cut before it said them.",
+    "usage_estimated": "Whether the tokens are an estimate: the response was cut, or had no last count of them.",
     "searches": "Searches of the web that the provider made for it, $0.01 each, in a batch too; part of `cost_usd`.",
     "ATTEMPTS.price": "Where the price is from.",
     "ATTEMPTS.error": "What went wrong, in words.",
     "request_id": "The provider's id of the request, to ask it about.",
     "batch": "The provider's id of the batch that the answer came with; `NA` where it was asked live.",
     "error_class": "The category of a failure, such as `RateLimited`; see [errors](errors.md).",
+    "CONVERSATION.turn": "Which answer of the model it is, or leads to, from 1.",
+    "CONVERSATION.role": "Who says it: `user` or `assistant`; results of tools are the user's.",
+    "CONVERSATION.kind": "The kind of block: `text`, `thinking`, `tool_use`, `tool_result` or another of the API.",
+    "CONVERSATION.text": "What it says: the text, the call with its arguments, or what came back.",
     "TOOL_CALLS.turn": "The turn whose response asked for the call; `NA` for the call of a task.",
     "TOOL_CALLS.arguments": "What the model gave, as JSON.",
     "TOOL_CALLS.result": "What came of it, as text.",
     "result_chars": "The length of the result.",
-    "LAYERS.agents": "How many agents it has.",
+    "LAYERS.agents": "How many agents it has, without tasks.",
     "slowest": "The agent that finished last.",
     "failed": "How many agents failed.",
     "skipped": "How many did not go because an ancestor failed.",
@@ -190,7 +209,8 @@ MEANINGS: Final = {
     "low": "The lower end of the interval that holds in 95 of 100 cases.",
     "high": "The upper end.",
     "errors": "How many answers could not be graded.",
-    "reads": "The row in words: with few answers the interval first.",
+    "no_label": "How many answers have no truth to be held against.",
+    "reads": "The row in words: the number and its interval, and whether it is from few answers.",
     "row": "The key of the row that the answer is for.",
     "SCORES.why": "The reason, where the grader gives one.",
     "SCORES.n": "How often the grader was asked.",
@@ -209,11 +229,11 @@ MEANINGS: Final = {
     "other": "The other one.",
     "PAIRS.n": "How many rows both answered.",
     "difference": "The mean difference of their scores on the same rows.",
-    "wall_low_s": "The low end of what it may take, by how far off such forecasts were.",
+    "wall_low_s": "The low end of what it may take: how far off such forecasts were, and what is open of the server.",
     "wall_high_s": "The high end.",
     "cost_low_usd": "The lower end of the dollars.",
     "cost_high_usd": "The upper end.",
-    "basis": "What it stands on: `measured` in this run, the `ledger`'s history, or `assumed`.",
+    "basis": "What it stands on: `measured` here, the `ledger`'s history, or `assumed`, as for more at once than seen.",
     "assumed": "What was assumed, in words.",
     "score_low": "The lower end of the score's interval.",
     "score_high": "The upper end.",
@@ -239,7 +259,7 @@ MEANINGS: Final = {
     "made": "`before` the run, or `afterwards`, by what was known before it.",
     "left_out": "Why the run measures nothing: stopped, or answered from elsewhere.",
     "ADVICE.rule": "The rule's name.",
-    "action": "`change` or `keep`.",
+    "action": "`change`, `applied` where what is declared has the change now, or `keep`.",
     "ADVICE.measured": "What the rule looked at, in numbers of this run.",
     "ADVICE.source": "Where the rule is from.",
     "ADVICE.basis": "What the forecast stands on: `measured`, `ledger` or `assumed`.",
@@ -262,6 +282,7 @@ MEANINGS: Final = {
     "began_at": "When it began, in UTC.",
     "RUNS.calls": "Requests that were sent; answers from the ledger are none.",
     "simulated": "Whether any answer is simulated.",
+    "notebook": "The notebook or script that began the run, or the working folder where nobody tells.",
     "load": "`off_peak`, `near_rpm`, `tpm_hit` or `colleague`: what else uses the account.",
     "on_limit": "`queue`: requests wait. `reject`: one that is refused has failed.",
     "refused": "How many requests were refused.",

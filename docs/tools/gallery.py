@@ -6,20 +6,48 @@ import html
 import json
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
+
+class Group(NamedTuple):
+    """Notebooks that belong together.
+
+    Attributes:
+        says: What a reader learns from them, in a sentence.
+        names: The notebooks, in reading order.
+    """
+
+    says: str
+    names: tuple[str, ...]
+
+
 GROUPS = {
-    "Begin here": "quickstart cost_tradeoffs share_and_replay",
-    "Rows, types, functions": "every_row typed_rows tools_and_tasks reads_figures",
-    "Graphs that decide": "critic_loop map_reduce plan_from_a_goal",
-    "Dollars and quality": "business_plan architecture shared_context which_model cascade rate_limits claims_on_trial",
-    "When a kernel dies": "resume overnight",
-    "Many at once": "scaling",
+    "Begin here": Group(
+        "Declare a few agents, see them run, ask what another setup would have cost, and give the run away.",
+        ("quickstart", "before_you_pay", "cost_tradeoffs", "share_and_replay", "conversations", "edit_and_go_on"),
+    ),
+    "Rows, types and tools": Group(
+        "Ask for every row of a table, get typed columns back, and let models call your functions and read documents.",
+        ("every_row", "typed_rows", "tools_and_tasks", "reads_figures"),
+    ),
+    "Graphs that decide": Group(
+        "Let agents build on each other: loops with a critic, maps over an answer, plans that a model writes.",
+        ("critic_loop", "map_reduce", "plan_from_a_goal", "business_plan", "architecture"),
+    ),
+    "Dollars, limits and faults": Group(
+        "Pay less and know what you give up; meet rate limits, killed kernels and hundreds of requests.",
+        (
+            *("shared_context", "which_model", "cascade", "overnight", "claims_on_trial"),
+            *("rate_limits", "scaling", "a_model_of_your_own", "resume"),
+        ),
+    ),
 }
-"""The notebooks in reading order. One that stands in no group comes last."""
+"""The notebooks by what a reader wants. One that stands in no group comes last."""
+TABLES = {"claims_on_trial": "trial.webp", "a_model_of_your_own": "whatif.webp"}
+"""Notebooks that show tables only, and a picture of such a table."""
 HEAD = """# Gallery
 
 Each notebook runs offline from top to bottom. What you see are saved outputs of real runs against the mock server: the
@@ -42,16 +70,16 @@ def write_gallery(
     folder.mkdir(parents=True, exist_ok=True)
     pictures.mkdir(parents=True, exist_ok=True)
     names = [path.stem for path in sorted(notebooks.glob("*.ipynb"))]
-    listed = " ".join(GROUPS.values()).split()
-    groups = {**GROUPS, "More": " ".join(name for name in names if name not in listed)}
+    listed = [name for group in GROUPS.values() for name in group.names]
+    left = tuple(name for name in names if name not in listed)
     lines = [HEAD]
-    for title, its in groups.items():
+    for title, group in {**GROUPS, "More": Group("Not sorted yet.", left)}.items():
         cards = [
-            _card(notebooks, folder, pictures, name, _links(name, asked, live)) for name in its.split() if name in names
+            _card(notebooks, folder, pictures, name, _links(name, asked, live)) for name in group.names if name in names
         ]
         if cards:
-            lines += [f"## {title}", "", '<div class="am-cards">', *cards, "</div>", ""]
-    order = [*listed, *groups["More"].split()]
+            lines += [f"## {title}", "", group.says, "", '<div class="am-cards">', *cards, "</div>", ""]
+    order = [*listed, *left]
     lines += ["```{toctree}", ":hidden:", "", *(name for name in order if name in names), "```", ""]
     (folder / "index.md").write_text("\n".join(lines), encoding="utf-8")
 
@@ -62,10 +90,13 @@ def _card(notebooks: Path, folder: Path, pictures: Path, name: str, links: str) 
     cells: list[dict[str, Any]] = json.loads(source.read_text(encoding="utf-8"))["cells"]
     title, _, text = "".join(cells[0]["source"]).removeprefix("# ").partition("\n")
     words = html.escape(" ".join(text.strip().split("\n\n")[0].split()).replace("`", "").replace("*", ""))
-    shown = ""
+    file = f"{name}.svg"
     if svg := _picture(cells):
-        (pictures / f"{name}.svg").write_text(svg, encoding="utf-8")
-        shown = f'<img src="../_static/gallery/{name}.svg" alt="" loading="lazy">'
+        (pictures / file).write_text(svg, encoding="utf-8")
+    else:
+        file = TABLES[name]
+        shutil.copy(notebooks.parent / "docs" / "glance" / file, pictures / file)
+    shown = f'<img src="../_static/gallery/{file}" alt="" loading="lazy">'
     card = f'<a class="am-card" href="{name}.html">{shown}<strong>{html.escape(title)}</strong><span>{words}</span></a>'
     return f"<div>{card}{links}</div>"
 

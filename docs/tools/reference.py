@@ -19,10 +19,11 @@ from cures import CURES
 
 import agent_magic
 from agent_magic import cli, errors
+from agent_magic.declare.options import SENT
 from agent_magic.forecast.advice.finding import Finding
 from agent_magic.forecast.estimate.value import Expected
 from agent_magic.measure.contexts import Shared
-from agent_magic.measure.frames import DTYPES
+from agent_magic.measure.frames import DTYPES, dtype_of_option
 from agent_magic.measure.metrics import Summary
 from agent_magic.measure.trial import SCORED
 from agent_magic.notebook.declaring import HELP, PARSERS
@@ -76,23 +77,46 @@ def write_reference(folder: Path) -> None:
     Args:
         folder: Where; it is made.
     """
-    (folder / "api").mkdir(parents=True, exist_ok=True)
+    for name in ("api", "commands"):
+        (folder / name).mkdir(parents=True, exist_ok=True)
     classes, functions = _public()
     for name in classes:
         (folder / "api" / f"{name}.md").write_text(_class_page(name), encoding="utf-8")
+    (folder / "api" / "Run_recorded.md").write_text(_recorded_page(), encoding="utf-8")
+    commands = {f"commands/{topic.replace(' ', '_')}": topic for topic in VERBS._topics}
+    measuring = [name for name in functions if _measures(getattr(agent_magic, name))]
     pages = {
-        "functions": ("Functions", _functions(functions)),
+        "functions": ("Functions", _functions(name for name in functions if name not in measuring)),
+        "functions_measuring": ("Functions: measure, forecast, keep", _functions(measuring)),
         "cells": ("Cells: `%%agent` and its kin", _cells()),
-        "commands": ("Commands of `%agents`", _commands()),
+        "commands": ("Commands of `%agents`", _command_index(commands)),
+        **{page: (f"Commands: {topic}", _commands(VERBS._topics[topic])) for page, topic in commands.items()},
         "settings": ("Settings: `%config AgentMagics`", _settings()),
         "shell": ("The shell: `agent-magic`", _shell()),
-        "frames": ("Frames and their columns", _frames()),
+        **{page: (title, _frames(page)) for page, (title, _) in FRAME_PAGES.items()},
         "errors": ("Errors", _errors()),
     }
     for name, (title, lines) in pages.items():
         (folder / f"{name}.md").write_text("\n".join([f"# {title}", "", *lines, ""]), encoding="utf-8")
-    order = ["cells", "commands", "settings", "frames", "errors", "functions", *(f"api/{name}" for name in classes)]
-    (folder / "index.md").write_text(_index([*order, "shell"]), encoding="utf-8")
+    order = ["cells", "commands", "settings", *FRAME_PAGES, "errors", "functions", "functions_measuring"]
+    names = [f"api/{name}" for name in [*classes, "Run_recorded"]]
+    (folder / "index.md").write_text(_index([*order, *sorted(names), "shell"]), encoding="utf-8")
+
+
+FRAME_PAGES = {
+    "frames": ("Frames and their columns", "run.agents"),
+    "frames_measured": ("Frames of what a run was held by", "run.contexts"),
+    "frames_compared": ("Frames of scores, trials and what-ifs", "am.compare(a, b).frame"),
+    "frames_planned": ("Frames of plans, systems and the ledger", "run.advise().frame"),
+}
+"""The pages of frames, each with its title and the first frame on it."""
+MEASURING = tuple(
+    f"agent_magic.{room}" for room in "measure forecast show api.comparison api.sharing live.saving".split()
+)
+
+
+def _measures(function: object) -> bool:
+    return getattr(function, "__module__", "").startswith(MEASURING)
 
 
 def _index(pages: Iterable[str]) -> str:
@@ -119,6 +143,10 @@ def _public() -> tuple[list[str], list[str]]:
     return classes, [name for name in names if name not in classes]
 
 
+QUALITY = ("score", "judge", "judge_plan", "trial")
+"""The methods of a run that stand on its second page."""
+
+
 def _class_page(name: str) -> str:
     doc = inspect.getdoc(getattr(agent_magic, name)) or ""
     return "\n".join(
@@ -128,12 +156,21 @@ def _class_page(name: str) -> str:
             "```{eval-rst}",
             f".. autoclass:: agent_magic.{name}",
             "   :members:",
-            *(["   :inherited-members: tuple"] if name == "Run" else []),
-            "   :exclude-members: __init__" if doc else "",
+            f"   :exclude-members: {', '.join(['__init__', *(QUALITY if name == 'Run' else ())])}" if doc else "",
             "```",
             "",
         ]
     )
+
+
+def _recorded_page() -> str:
+    """Return the page of what a run and a forecast have in common: it is long, and one page of both would be longer."""
+    told = "What a run recorded and a forecast has too: attributes and methods of every `am.Run`."
+    lines = ["# am.Run: what it recorded, and how good it is", "", told, "", "```{eval-rst}"]
+    graded = ["", "## How good its answers are", "", "```{eval-rst}"]
+    methods = [f".. automethod:: agent_magic.Run.{name}" for name in QUALITY]
+    reading = [".. autoclass:: agent_magic.api.reading.Reading", "   :members:", "```"]
+    return "\n".join([*lines, *reading, *graded, *methods, "```", ""])
 
 
 def _functions(names: Iterable[str]) -> Iterator[str]:
@@ -168,11 +205,20 @@ def _prose(text: str) -> list[str]:
     return [line.replace("{{", "&#123;&#123;").replace("<", "&lt;") for line in text.splitlines()]
 
 
-def _commands() -> Iterator[str]:
+def _command_index(pages: Mapping[str, str]) -> Iterator[str]:
     yield from ("`%agents help COMMAND` shows the same in the notebook, and Tab completes commands and options.", "")
-    for name, verb in VERBS.items():
-        yield from (f"## `%agents {name}`", "", *_prose(verb.help), "")
-        yield from ("```ipython", *verb.examples, "```", "")
+    yield from ("| command | what it does |", "|---|---|")
+    for page, topic in pages.items():
+        for name in VERBS._topics[topic]:
+            first = "".join(_prose(_cell(VERBS[name].help))).partition(". ")[0].rstrip(".")
+            yield f"| [`%agents {name}`]({page}.md#agents-{name}) | {first} |"
+    yield from ("", "```{toctree}", ":hidden:", "", *pages, "```", "")
+
+
+def _commands(names: Iterable[str]) -> Iterator[str]:
+    for name in names:
+        yield from (f"## `%agents {name}`", "", *_prose(VERBS[name].help), "")
+        yield from ("```ipython", *VERBS[name].examples, "```", "")
         yield from _table(("option", "what it does"), VERBS.parser(name).told())
 
 
@@ -196,7 +242,10 @@ def _sentence(text: str) -> str:
     return f"{text[:1].upper()}{text[1:]}."
 
 
-def _frames() -> Iterator[str]:
+def _frames(page: str) -> Iterator[str]:
+    said = [frame.said for frame in FRAMES]
+    begins = [*(said.index(first) for _, first in FRAME_PAGES.values()), len(said)]
+    place = [*FRAME_PAGES].index(page)
     notes = (
         "Unknown is `NA`, never 0. A column name means the same in every frame that has it, unless it says otherwise. "
         "`frame.attrs` says which run it is of: `run`, `plan`, `source`, `simulated`; for a replayed run also "
@@ -204,7 +253,7 @@ def _frames() -> Iterator[str]:
     )
     yield from (notes, "")
     meanings = Meanings()
-    for frame in FRAMES:
+    for frame in FRAMES[begins[place] : begins[place + 1]]:
         yield from (f"## `{frame.said}`", "", frame.rows, "")
         rows = [(one, dtype, _unit(one), meanings.of(one, frame)) for one, dtype in columns_of(frame).items()]
         yield from _table(("column", "dtype", "unit", "what it is"), rows)
@@ -223,6 +272,8 @@ def columns_of(frame: Frame) -> Mapping[str, str]:
 
 def further_dtype(column: str) -> str:
     """Return the dtype of a column that is there only where it applies."""
+    if column in SENT:
+        return dtype_of_option(column)
     return "object" if column == "artifacts" else DTYPES.get(column) or ("Float64" if column in SCORED else "string")
 
 
@@ -257,7 +308,7 @@ class Meanings:
 def _errors() -> Iterator[str]:
     yield from (*_error_tree(), "")
     yield from ("What is met most often stands in", "")
-    yield from ("[What do I do when something is not as expected?](../how_to/mend_a_run.md)", "")
+    yield from ("[Troubleshooting](../how_to/troubleshooting.md)", "")
     for name, value in inspect.getmembers(errors, inspect.isclass):
         if issubclass(value, errors.AgentMagicError):
             yield from (f"## {name}", "", "```{eval-rst}", f".. autoexception:: agent_magic.errors.{name}", "```", "")

@@ -10,7 +10,8 @@ import dataclasses
 
 import pytest
 
-from agent_magic.declare.agent import DEFAULT_MODEL, EFFORTS, Agent
+from agent_magic.declare.agent import DEFAULT_MODEL, Agent
+from agent_magic.declare.options import EFFORTS
 from agent_magic.declare.roles import ROLES
 from agent_magic.declare.validation import RESERVED
 from agent_magic.errors import DeclarationError

@@ -8,9 +8,10 @@ import pytest
 
 from agent_magic.api import Plan
 from agent_magic.declare.agent import Agent
-from agent_magic.declare.cells import declared, options_text, sections_of, to_cell
+from agent_magic.declare.answers.returns import look_up
+from agent_magic.declare.cells import options_text, sections_of, to_cell
+from agent_magic.declare.expansion import declared
 from agent_magic.declare.presets import PRESETS
-from agent_magic.declare.returns import look_up
 from agent_magic.errors import DeclarationError, PlanError
 
 CELL = r"""What it is for.

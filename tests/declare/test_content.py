@@ -8,7 +8,6 @@ from __future__ import annotations
 import io
 import json
 import sys
-import zlib
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +21,10 @@ from agent_magic.declare.agent import Agent
 from agent_magic.declare.baseline import one_agent
 from agent_magic.declare.content import Attachment, TokenRule, blocks_of
 from agent_magic.declare.context import Context
-from agent_magic.declare.pictures import as_attachment, image, pdf, text_file
 from agent_magic.declare.plan import Plan
+from agent_magic.declare.values import as_attachment, image, pdf, text_file
 from agent_magic.errors import AgentMagicError, DeclarationError
+from tests.pdfs import pages
 
 mpl.use("agg")
 OLD, NEW = TokenRule(28, 1568, 1568, (2000, 8000)), TokenRule(28, 2576, 4784, (2000, 8000))
@@ -42,15 +42,6 @@ def png(mode: str = "RGB", size: tuple[int, int] = (30, 20), form: str = "PNG") 
     drawn = io.BytesIO()
     Image.new(mode, size).save(drawn, form)
     return drawn.getvalue()
-
-
-def pages(count: int, *, packed: bool = False, more: bytes = b"") -> bytes:
-    """A PDF with so many pages, as far as we read one."""
-    found = b"".join(b"%d 0 obj << /Type /Page /Parent 1 0 R >> endobj\n" % n for n in range(2, count + 2))
-    if packed:
-        stream = zlib.compress(found)
-        found = b"9 0 obj << /Type /ObjStm /Filter /FlateDecode >>\nstream\n" + stream + b"\nendstream endobj\n"
-    return b"%PDF-1.7\n1 0 obj << /Type /Pages /Count 3 >> endobj\n" + found + more + b"trailer << /Root 1 0 R >>\n"
 
 
 def parts(prompt: str, values: dict[str, Any], **options: Any) -> list[Any]:
@@ -162,7 +153,7 @@ def _removed() -> Any:
 
 WRONG = {
     "an empty figure": (Figure, "figure 'fig' is empty"),
-    "axes of no figure": (_removed, "belong to no figure|is empty"),
+    "axes of no figure": (_removed, "no longer belong to a figure|is empty"),
     "a closed picture": (_closed, "picture 'fig' cannot be read: ValueError"),
     "a picture without pixels": (lambda: Image.new("RGB", (0, 5)), "has no pixels"),
     "8001 pixels": (lambda: Image.new("1", (8001, 1)), r"8,001x1 pixels; at most 8,000"),
@@ -202,8 +193,9 @@ def test_what_cannot_be_sent_is_refused_when_it_is_read(case: str):
 
 
 def test_pages_are_counted():
-    """In plain and in packed PDFs."""
-    assert [3, 3] == [pdf(pages(3, packed=packed), title="x").pages for packed in (False, True)]
+    """Those of the last version: pages that were saved once more count once."""
+    assert [3, 3, 0] == [pdf(data, title="x").pages for data in (pages(3), pages(3, revised=2), b"%PDF-1.7 damaged")]
+    assert 301 == pdf(pages(301, revised=301), title="x").pages
 
 
 REFUSED = {

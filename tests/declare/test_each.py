@@ -12,7 +12,8 @@ import pytest
 
 import agent_magic as am
 from agent_magic.declare.context import Context
-from agent_magic.declare.each import Part, as_item, notes_on_missing, one_of
+from agent_magic.declare.each import Part, notes_on_missing, one_of
+from agent_magic.declare.values import as_item
 from agent_magic.errors import DeclarationError, DuplicateAgent, PlanError, UndefinedVariable, UnknownAgent
 from tests.live.virtual import Reply, drive
 
@@ -268,7 +269,7 @@ def test_cells_without_a_value_are_told():
     paths = [("item", "when"), ("item", "full"), ("item", "nothing"), ("item",), ("other", "stars")]
     (said,) = notes_on_missing("rows", frame, paths)
     assert said.startswith("no value, where the prompt says nan or None: item.when (2 of 3 rows). ")
-    assert said.endswith("rows.astype(object).fillna('unknown') says it otherwise")
+    assert said.endswith("rows.astype(object).fillna('unknown') replaces that")
     assert 2 == (frame.astype(object).fillna("unknown")["when"] == "unknown").sum()
     assert [] == notes_on_missing("rows", [None], paths) == notes_on_missing("rows", frame["when"], paths)
 

@@ -251,7 +251,7 @@ def test_what_cannot_be(agents, match):
         ({"when": "b <"}, r"^--when 'b <' of agent 'a' cannot be read: unexpected end\. Write an expression"),
         ({"until": "a", "rounds": 0}, "integer >= 1"),
         ({"priority": 1.5}, "integer"),
-        ({"expect": 0}, "expect of 'a' must be a number > 0"),
+        ({"expect": 0}, "expect of agent 'a' must be a number > 0"),
         ({"expect_out": 0}, "integer >= 1"),
     ],
 )

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+from decimal import Decimal
 from typing import Any, Literal
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 import agent_magic as am
-from agent_magic.declare.cells import declared, to_cell
+from agent_magic.declare.cells import to_cell
+from agent_magic.declare.expansion import declared
 from agent_magic.declare.grouping import taken_apart
 from agent_magic.declare.task import Task
 from agent_magic.errors import DeclarationError, InvalidAnswer, PlanError, UndefinedField
@@ -145,42 +147,93 @@ def test_a_heading_says_it_too():
     assert "--group 3" in to_cell([agent])
 
 
-def answer(number: Any, value: Any) -> dict[str, Any]:
-    """The answer for an item as a reply has it."""
-    return {"item": number, "answer": value}
+def rows(*answers: tuple[Any, Any]) -> str:
+    """A reply as the model writes it."""
+    return json.dumps({"answers": [{"item": number, "answer": value} for number, value in answers]})
 
 
-answers = st.lists(
-    st.builds(answer, st.sampled_from([0, 1, 2, 3, True, "1", None, -1]), st.sampled_from(["wrong", None, 7, 8, 9])),
-    max_size=8,
+NUMBERS = st.sampled_from([0, 1, 2, 3, 4, True, "1", "2", None, -1, 1.5, 10**400])
+ANSWERS = st.sampled_from(["wrong", None, 7, 8, 9])
+REPLIES = st.one_of(
+    st.lists(st.tuples(NUMBERS, ANSWERS), max_size=6).map(lambda found: rows(*found)),
+    st.permutations([1, 2, 3]).map(lambda found: rows(*((number, 6 + number) for number in found))),
+    st.sampled_from(['cut {"answers": [{"item": 1, "answer": 7}', "Sorry, [see] above.", '[1, {"item": 1}]']),
 )
 
 
-@given(st.lists(st.one_of(answers, st.just("cut {"), st.just(["no", {"item": 1}])), min_size=1, max_size=2))
-def test_no_reply_loses_or_swaps_a_row(turns: list[Any]):
-    """Whatever is missing, doubled, out of order, extra or of another type: a row has its own first answer, or none."""
-    text = "".join(one if isinstance(one, str) else json.dumps({"answers": one}) for one in turns)
-    rows = [row for one in turns if not isinstance(one, str) for row in one if isinstance(row, dict)]
-    wanted = {
-        number: next(
-            (row["answer"] for row in rows if row["item"] is number and isinstance(row.get("answer"), int)), None
-        )
-        for number in (1, 2)
-    }
-    plan = plan_of(grouped())
-    request = plan["label_request_0"]
+def expected(replies: list[str]) -> dict[int, Any]:
+    """The answer that each of three rows may show, by the rule: a reply numbers what was asked for, each once."""
+    kept: dict[int, Any] = {}
+    for text in replies:
+        try:
+            found = json.loads(text)["answers"]
+        except (ValueError, TypeError):
+            continue
+        given = [int(row["item"]) if isinstance(row["item"], str) else row["item"] for row in found]
+        lacking = {1, 2, 3} - kept.keys()
+        ints = all(isinstance(one, int) and not isinstance(one, bool) for one in given)
+        if ints and len(set(given)) == len(given) and (set(given) <= lacking or set(given) == {1, 2, 3}):
+            fits = {number: row["answer"] for number, row in zip(given, found, strict=True)}
+            if not lacking and given:  # nothing was to be asked any more: two answers that differ are none
+                kept = {number: value for number, value in kept.items() if value == fits[number]}
+            kept |= {number: value for number, value in fits.items() if number in lacking and isinstance(value, int)}
+    return kept
+
+
+@given(st.lists(REPLIES, min_size=1, max_size=3))
+@example([rows((0, 7), (1, 8), (2, 9))])  # numbered from 0
+@example([rows((1, 7), (2, 8), (2, 8), (3, 9))])  # a number twice, with the same answer
+@example([rows((1, 7), (2, 8), (3, 9), (4, 9))])  # a row that nobody asked for
+@example([rows((1, 7)), rows((1, 8), (2, 9))])  # what was missing, numbered anew
+@example([rows((1, 7)), rows((2, 8), (3, 9))])
+@example([rows((1, 7), (2, 8), (3, 9)), rows((1, 7), (2, 0), (3, 9))])  # two answers for one row
+def test_no_reply_loses_or_swaps_a_row(replies: list[str]):
+    """Whatever a model numbers: a row shows its own answer, or none."""
+    plan = plan_of(grouped(group=3))
+    request, text = plan["label_request_0"], "".join(replies)
     assert isinstance(request, am.Agent)
-    read = request.returns.value(text)
-    good, fault = taken_apart(request, text)
-    assert good == sum(value is not None for value in wanted.values())
-    assert (fault is None) == (good == 2)
-    for number, value in wanted.items():
+    kept = expected(replies)
+    try:
+        good, fault = taken_apart(request, text)
+        read = request.returns.value(text)
+    except InvalidAnswer:  # there is no JSON in it
+        assert not kept
+        return
+    assert good == len(kept)
+    assert (fault is None) == (good == 3)
+    for number in (1, 2, 3):
         row = plan[f"label_{number - 1}"]
         assert isinstance(row, Task)
-        take = row.function
-        if value is None:
-            assert f"item {number}:" in str(fault)
-            with pytest.raises(InvalidAnswer):
-                take(label_request_0=read)
+        if number in kept:
+            assert kept[number] == json.loads(row.function(label_request_0=read))
         else:
-            assert take(label_request_0=read) == value
+            with pytest.raises(InvalidAnswer, match=r"asked for|two different answers"):
+                row.function(label_request_0=read)
+
+
+def test_a_reply_that_has_lost_count_says_what_was_asked():
+    """The model is told which numbers it was asked for, and which it gave."""
+    request = plan_of(grouped(group=3))["label_request_0"]
+    assert isinstance(request, am.Agent)
+    _, fault = taken_apart(request, rows((0, 7), (1, 8), (2, 9)))
+    assert "items 1, 2, 3: asked for 1, 2, 3, the reply numbers its answers 0, 1, 2" in str(fault)
+
+
+def test_digits_and_defaults_of_a_row_are_those_of_the_class():
+    """An answer of a row is read as any other: by the class, from what the model wrote."""
+
+    class Bill(BaseModel):
+        total: Decimal
+        tags: list[str] = Field(default_factory=list)
+        page: int = Field(default=0, ge=1)
+
+    plan = plan_of(grouped(returns=Bill))
+    request = plan["label_request_0"]
+    assert isinstance(request, am.Agent)
+    text = '{"answers": [{"item": 2, "answer": {"total": 1}}, {"item": 1, "answer": {"total": 10000000000000000.01}}]}'
+    assert (2, None) == taken_apart(request, text)
+    row = plan["label_0"]
+    assert isinstance(row, Task)
+    written = row.function(label_request_0=request.returns.value(text))
+    assert '{"total":10000000000000000.01}' == written
+    assert Bill(total=Decimal("10000000000000000.01")) == row.returns.of_row(written)

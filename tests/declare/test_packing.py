@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_magic.declare.packing import MOST_CHARS, pack, unpack
+from agent_magic.declare.values import MOST_CHARS, pack, unpack
 
 FRAME = pd.DataFrame(
     {

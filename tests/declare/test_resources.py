@@ -7,8 +7,9 @@ import pytest
 from agent_magic.declare.agent import Agent
 from agent_magic.declare.plan import Plan
 from agent_magic.declare.plan_json import plan_from_dict, plan_to_dict
-from agent_magic.declare.resources import Held, held_by, resource
+from agent_magic.declare.resources import Held, held_by, overlap, resource
 from agent_magic.declare.task import Task
+from agent_magic.engine.calls import Resources
 from agent_magic.errors import DeclarationError, PlanError
 
 READ = float("inf")
@@ -54,3 +55,38 @@ def test_a_plan_as_json_keeps_what_is_held():
     """A plan that is read holds the same."""
     plan = Plan([Agent("one", "x", writes="report.md", uses_resources="db")])
     assert plan.holds == plan_from_dict(plan_to_dict(plan), Plan).holds
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "expected"),
+    [
+        ("src", "src/app.py", True),
+        ("src/app", "src/app.py", False),
+        ("src/a.py", "src/b.py", False),
+        (".", "src/app.py", True),
+        (".", "../app.py", False),
+        ("/data", "/data/raw/a.csv", True),
+        ("/data", "data/a.csv", False),
+    ],
+)
+def test_a_folder_holds_its_files(one, other, expected):
+    """What lies in a folder is a part of it, at any depth: nobody writes the one while the other is written or read."""
+    assert expected is overlap(one, other) is overlap(other, one)
+    for first, second in (
+        (Agent("one", "x", writes=one), Agent("two", "x", writes=other)),
+        (Agent("one", "x", writes=other), Agent("two", "x", uses_resources=one)),
+        (Agent("one", "x", uses_resources=other), Agent("two", "x", writes=one)),
+    ):
+        plan, resources = Plan([first, second]), Resources()
+        resources.take(plan.holds[0])
+        assert (expected, not expected) == (bool(plan.notes), resources.are_free(plan.holds[1]))
+        resources.give_back(plan.holds[0])
+        assert resources.are_free(plan.holds[1])
+
+
+def test_readers_of_a_folder_and_its_files_go_together():
+    """Nobody writes: nobody waits."""
+    plan = Plan([Agent("a", "x", uses_resources="src"), Agent("b", "x", uses_resources="src/a.py")])
+    resources = Resources()
+    resources.take(plan.holds[0])
+    assert ((), True) == (plan.notes, resources.are_free(plan.holds[1]))

@@ -14,10 +14,10 @@ import pytest
 from pydantic import BaseModel
 
 from agent_magic.declare import task as tasks
+from agent_magic.declare.answers.reading import Fields, Items
 from agent_magic.declare.each import groups_of
 from agent_magic.declare.expansion import expand
 from agent_magic.declare.task import Task, task
-from agent_magic.declare.values import Fields, Items
 from agent_magic.errors import DeclarationError, InvalidArguments
 
 if TYPE_CHECKING:

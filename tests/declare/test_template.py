@@ -17,9 +17,9 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 from jinja2 import TemplateSyntaxError
 
-from agent_magic.declare.each import Answers, Row, as_item
-from agent_magic.declare.serialization import RenderError, as_text, python_notes, sendable
+from agent_magic.declare.each import Answers
 from agent_magic.declare.template import Template, _render
+from agent_magic.declare.values import RenderError, Row, as_item, as_text, sendable, value_notes
 from agent_magic.errors import DeclarationError
 
 
@@ -379,10 +379,14 @@ def test_what_has_no_text_is_refused(value):
         fill("{{ f }}", f=value)
 
 
-@pytest.mark.parametrize("value", [object(), (one for one in "ab"), iter([1])], ids=["object", "generator", "iterator"])
-def test_an_address_in_memory_is_no_text(value):
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [(object(), "an address in memory"), ((one for one in "ab"), "read only once"), (iter([1]), "read only once")],
+    ids=["object", "generator", "iterator"],
+)
+def test_an_address_in_memory_is_no_text(value, said):
     """It says nothing to a model, and would never be the same again, so that every answer was bought anew."""
-    with pytest.raises(DeclarationError, match="an address in memory"):
+    with pytest.raises(DeclarationError, match=said):
         fill("{{ f }}", f=value)
 
 
@@ -444,6 +448,7 @@ PYTHON = {
     "frame": (pd.DataFrame({"a": [1]}), None),
     "text": ("a", None),
     "row": (Row(a=1), None),
+    "once": (iter("ab"), "x can be read only once, and a plan refuses it: x = list(x) keeps what it gives"),
     "path": (Path("a.png"), "x is a path: its name goes out, not the file. x = am.image(x) sends what is in it"),
 }
 
@@ -451,7 +456,7 @@ PYTHON = {
 @pytest.mark.parametrize(("value", "note"), PYTHON.values(), ids=PYTHON)
 def test_what_goes_out_as_python_is_said(value, note):
     """A model reads it, few people mean it. What is the same in JSON, or has a text of its own, needs no word."""
-    assert ([] if note is None else [note]) == python_notes(["x", "unknown"], {"x": value})
+    assert ([] if note is None else [note]) == value_notes(["x", "unknown"], {"x": value})
 
 
 @pytest.mark.parametrize(
@@ -571,3 +576,22 @@ def test_numpy_may_be_half_imported_meanwhile(monkeypatch):
     """A thread warms the libraries up while the first prompts are written."""
     monkeypatch.setitem(sys.modules, "numpy", ModuleType("numpy"))
     assert "1 Fit(curve=2)" == fill("{{ x }} {{ y }}", x=1, y=Fit(2))
+
+
+@pytest.mark.parametrize(
+    ("text", "written"),
+    [
+        ("{% if fix.ok %}{{ fix.notes }}{% else %}none{% endif %}", "none"),
+        ("{{ fix.notes or 'none' }}", "none"),
+        ("{{ fix['notes'][0] | default('none') }}", "none"),
+        ("{% if fix.notes is defined %}{{ fix.notes }}{% endif %}none", "none"),
+        ("{% if not fix.ok %}none{% endif %}", "none"),
+    ],
+)
+def test_who_asks_about_a_field_can_do_without_its_step(text, written):
+    """As who asks about the step itself: it may have been skipped, and has no field then."""
+    template = Template.parse(text, agent="a")
+    assert {"fix"} == template.can_miss
+    assert written == template.render({}).text
+    with pytest.raises(DeclarationError, match="fix"):
+        Template.parse("{{ fix.ok }}" + text, agent="a").render({})

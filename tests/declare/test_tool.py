@@ -19,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, Field, field_validator
 
-from agent_magic.declare.schema import MOST_OPTIONAL, MOST_UNIONS, counted
+from agent_magic.declare.answers.schema import MOST_OPTIONAL, MOST_UNIONS, counted
 from agent_magic.declare.tool import MOST_STRICT, ServerTool, Tool, tool, tools_of
 from agent_magic.errors import DeclarationError, InvalidArguments
 from agent_magic.simulator.schemas import check_schema
@@ -430,8 +430,8 @@ def test_names_are_looked_up():
         ("nope", "Define the function in a cell above"),
         ("shop.prise", "Did you mean 'shop.price'"),
         ("shop.__init__", "is not defined"),
-        ("number", "'number' is no tool but 3"),
-        ("search.*", "is no tool"),
+        ("number", "'number' is not a tool: 3"),
+        ("search.*", "is not a tool"),
         ("files.*", "%agents mcp files COMMAND starts a server of that name"),
         (3, "must be names"),
         ([3], "must be a function, got 3"),

@@ -74,7 +74,7 @@ class Exits:
 @pytest.mark.parametrize(
     ("value", "why"),
     [
-        (iter([1]), "an address in memory; use list"),
+        (iter([1]), "can be read only once, and has no text; use list"),
         (print, "has no text"),
         (b"\xff\xfe", "2 bytes that are no text"),
         (Exits(), "SystemExit: 1"),

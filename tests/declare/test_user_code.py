@@ -10,10 +10,10 @@ import sys
 import pytest
 
 from agent_magic.declare.agent import Agent
-from agent_magic.declare.each import count_items
 from agent_magic.declare.plan import Plan
 from agent_magic.declare.plan_json import plan_to_dict
 from agent_magic.declare.user_code import run_user_code
+from agent_magic.declare.values import count_items
 from agent_magic.errors import AgentMagicError, DeclarationError
 
 LEAVING = {"exit": SystemExit(1), "interrupt": KeyboardInterrupt("mine"), "cancelled": asyncio.CancelledError()}

@@ -1,191 +1,677 @@
-"""Typed answers as values, read by their schema alone: hostile texts, hostile schemas, prompts that take fields."""
+"""Values on their way into prompts, items, JSON and keys: whole or refused, never used up, never merged."""
 
 from __future__ import annotations
 
+import csv
+import datetime as dt
+import decimal
+import enum
+import fractions
+import io
+import ipaddress
+import itertools
 import json
-from typing import Literal
+import re
+import sqlite3
+import types
+import uuid
+from collections import ChainMap, OrderedDict, UserDict, UserList, UserString, defaultdict, deque
+from collections.abc import Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass
+from pathlib import Path
+from unittest.mock import Mock
 
+import attrs
+import duckdb
+import geopandas as gpd
+import narwhals as nw
+import numpy as np
 import pandas as pd
+import polars as pl
+import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
-from pydantic import BaseModel
+from pydantic import BaseModel, ConfigDict
 
-from agent_magic.api import Plan
-from agent_magic.declare.agent import Agent
-from agent_magic.declare.each import Answers
-from agent_magic.declare.returns import Returns
-from agent_magic.declare.values import Fields, Items, read
-from agent_magic.errors import InvalidAnswer, UndefinedField
-
-
-class Quote(BaseModel):
-    text: str
-
-
-class Label(BaseModel):
-    mood: Literal["good", "bad"]
-    items: list[Quote]
-    score: float | None = None
-
-
-SCHEMA = Returns.of(Label, agent="a").schema
-GOOD = '{"mood": "good", "items": [{"text": "a"}], "score": 1}'
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
-    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+import agent_magic as am
+from agent_magic.declare.context import Context
+from agent_magic.declare.tool_result import result_text
+from agent_magic.declare.values import (
+    as_json,
+    as_text,
+    fingerprint,
+    holds_content,
+    pack,
+    read_items,
+    same_name,
+    single_use_in,
+    text_size,
+    unpack,
 )
+from agent_magic.errors import AgentMagicError, DeclarationError, PlanError, UndefinedVariable
+
+
+class Trips(pd.DataFrame):
+    """A subclass, as other libraries have them."""
+
+    @property
+    def _constructor(self):
+        return Trips
+
+
+class Colour(enum.Enum):
+    RED = "red"
+
+
+@dataclass
+class Point:
+    x: object
+    y: object = None
+
+
+def prompt(text, **values):
+    """The prompt of one agent with these values."""
+    return am.Plan([am.Agent("a", text)], values).prompt("a", {})
+
+
+# tables
+
+CELLS = {
+    "n": st.lists(st.none() | st.integers(-(2**60), 2**60), min_size=3, max_size=3),
+    "x": st.lists(st.none() | st.floats(allow_nan=False, allow_infinity=False, width=32), min_size=3, max_size=3),
+    "t": st.lists(st.none() | st.text("ab,é\"'\n", max_size=5), min_size=3, max_size=3),
+    "b": st.lists(st.none() | st.booleans(), min_size=3, max_size=3),
+}
+LIBRARIES = {
+    "polars": lambda found: pl.DataFrame(
+        found, schema={"n": pl.Int64, "x": pl.Float64, "t": pl.String, "b": pl.Boolean}
+    ),
+    "lazy": lambda found: LIBRARIES["polars"](found).lazy(),
+    "pyarrow": lambda found: LIBRARIES["polars"](found).to_arrow(),
+    "batch": lambda found: LIBRARIES["pyarrow"](found).combine_chunks().to_batches()[0],
+    "duckdb": lambda found: duckdb.from_arrow(LIBRARIES["pyarrow"](found)),
+    "subclass": lambda found: Trips({name: pd.Series(cells, dtype=object) for name, cells in found.items()}),
+}
+
+
+@given(found=st.fixed_dictionaries(CELLS), library=st.sampled_from([*LIBRARIES]))
+@settings(max_examples=40, deadline=None)
+def test_a_table_of_any_library_is_the_same_table(found, library):
+    """Text, items, JSON: what they say is that of pandas' frame with the same cells, and nothing is lost."""
+    found = {name: found[name] for name in CELLS}
+    table = LIBRARIES[library](found)
+    same = pd.DataFrame({name: pd.Series(cells, dtype=object) for name, cells in found.items()})
+    assert same.to_csv(index=False) == as_text(table)
+    rows = [dict(zip(found, row, strict=True)) for row in zip(*found.values(), strict=True)]
+    assert rows == json.loads(as_json(table))
+    assert list(enumerate(rows)) == read_items(table, "t", "a").found
+    assert f"[{same.to_csv(index=False)}, {{'k': {same.to_csv(index=False)}}}]" == as_text([table, {"k": table}])
+
+
+class Held(BaseModel):
+    model_config = ConfigDict(arbitrary_types_allowed=True)
+    table: object = None
+
+
+@attrs.define
+class Kept:
+    table: object = None
+
+
+class Report:
+    """A class with a text of its own, in which its table is."""
+
+    def __init__(self, table):
+        self.table = table
+
+    def __repr__(self):
+        return f"Report: {self.table}"
+
+
+class Rows(Mapping):
+    """A mapping without a text of its own."""
+
+    def __init__(self, **found):
+        self._found = found
+
+    def __getitem__(self, name):
+        return self._found[name]
+
+    def __iter__(self):
+        return iter(self._found)
+
+    def __len__(self):
+        return len(self._found)
+
+
+HOLDERS = {
+    "pydantic": lambda one: Held(table=one),
+    "attrs": Kept,
+    "class": Report,
+    "values": lambda one: {"a": one}.values(),
+    "items": lambda one: {"a": one}.items(),
+    "proxy": lambda one: types.MappingProxyType({"a": one}),
+    "UserList": lambda one: UserList([one]),
+    "UserDict": lambda one: UserDict(a=one),
+    "ChainMap": lambda one: ChainMap({"a": one}),
+    "mapping": lambda one: Rows(a=one),
+    "cell": lambda one: pd.DataFrame({"a": pd.Series([one], dtype=object)}),
+}
+
+
+@pytest.mark.parametrize("hold", HOLDERS.values(), ids=HOLDERS)
+@pytest.mark.parametrize("wrap", [lambda one: one, lambda one: [{"k": one}]], ids=["itself", "nested"])
+def test_a_table_in_any_object_is_whole(hold, wrap):
+    """Whoever writes it does so by the text that it has alone, of which nothing is left out."""
+    frame = pl.DataFrame({"n": range(100)})
+    for table in (frame, frame.lazy(), frame.to_arrow(), frame["n"], frame["n"].to_arrow(), nw.from_native(frame)):
+        written = prompt("{{ v }}", v=wrap(hold(table)))
+        assert [*map(str, range(100))] == re.findall(r"\d+", written)[-100:]
+        assert "shape" not in written
+
+
+def test_tables_that_look_alike_when_cut_are_refused():
+    """Nobody could say which of them stands where."""
+    first, second = (pl.DataFrame({"n": [*range(50), between, *range(50)]}) for between in (1, 2))
+    with pytest.raises(DeclarationError, match=r"v }}: it holds several of DataFrame that look alike"):
+        prompt("{{ v }}", v=[Held(table=[first, second])])
+
+
+NARWHALS = {
+    "frame": lambda: nw.from_native(pl.DataFrame({"n": [1, 2]})),
+    "lazy": lambda: nw.from_native(pl.LazyFrame({"n": [1, 2]})),
+    "series": lambda: nw.from_native(pl.Series("n", [1, 2]), series_only=True),
+}
+
+
+@pytest.mark.parametrize("make", NARWHALS.values(), ids=NARWHALS)
+def test_a_table_of_narwhals_itself_is_one(make):
+    """Who writes for all libraries has such."""
+    assert "n\n1\n2\n" == prompt("{{ v }}", v=make())
+    assert 2 == len(am.Plan([am.Agent("a", "{{ item }}", each="v")], {"v": make()}).agents)
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
+    ("value", "text", "written"),
     [
-        ("", "it is empty"),
-        ("  \n", "it is empty"),
-        ("I am sorry, I cannot.", "it is not JSON: Expecting value at character 1"),
-        (GOOD[:20], "it is not JSON"),
-        (GOOD + " and more", "it is not JSON: Extra data"),
-        ("[1]", "must be an object, got"),
-        ("null", "must be an object, got None"),
-        ('{"mood": "great", "items": []}', "mood: must be one of 'good', 'bad', got 'great'"),
-        ('{"mood": 1, "items": []}', "mood: must be one of"),
-        ('{"items": []}', "mood: is missing"),
-        ('{"mood": "good", "items": [{"text": 1}]}', r"items\[0\].text: must be a text, got 1"),
-        ('{"mood": "good", "items": {}}', "items: must be a list"),
-        ('{"mood": "good", "items": [], "score": "x"}', "score: must be a number, got 'x'"),
-        ('{"mood": "good", "items": [], "score": NaN}', "NaN is no number"),
-        ('{"mood": "good", "items": [], "score": true}', "score: must be a number, got True"),
-        ('{"mood": "good", "items": [], "score": 1' + "0" * 400 + "}", "score: must be a number"),
-        ('{"mood": ' + "[" * 100_000, "nested too deeply|not JSON"),
+        (np.array(["2026-01-02T03:04:05.000000006"], "M8[ns]"), "2026-01-02T03:04:05.000000006", None),
+        (
+            np.array([["2026-01-02"], ["NaT"]], "M8[D]"),
+            "[datetime.date(2026, 1, 2)], [N",
+            '[["2026-01-02"], [null]]',
+        ),
+        (np.array([1], "m8[ns]"), "1,'ns'", None),
+        ({"mean": np.float64(0.5), 3: {np.int8(1)}}, "{'mean': 0.5, 3: {1}}", '{"mean": 0.5, "3": [1]}'),
+        ([np.array(5), pa.scalar(5), np.bool_(1)], "[5, 5, True]", "[5, 5, true]"),
+        (pd.DataFrame({"a": pd.arrays.SparseArray([0, 1])}), "a\n0\n1\n", '[{"a": 0}, {"a": 1}]'),
+        (UserString("hi"), "hi", '"hi"'),
+        (Rows(a=1), "{'a': 1}", '{"a": 1}'),
+        (ipaddress.ip_address("::1"), "::1", '"::1"'),
+        (Held(table=dt.timedelta(1)), "table=datetime", '{"table": "P1DT0H0M0S"}'),
     ],
+    ids=lambda one: type(one).__name__,
 )
-def test_what_does_not_fit_names_its_field(text, message):
-    """The message is short, and says what was expected."""
-    with pytest.raises(InvalidAnswer, match=message) as caught:
-        read(SCHEMA, text)
-    assert len(str(caught.value)) < 300
+def test_what_is_of_a_library_is_what_python_has_for_it(value, text, written):
+    """Alone, in a list and in JSON: numbers, dates, texts; and dates of nanoseconds are no numbers."""
+    assert text in prompt("{{ v }}", v=value)
+    assert written is None or written == prompt("{{ v | tojson }}", v=value)
 
 
-@pytest.mark.parametrize("text", [GOOD, f"```json\n{GOOD}\n```", f"\n{GOOD}\n", GOOD.replace("good", "GOOD")])
-def test_what_fits(text):
-    """Words in another case, and the fences of servers that know no schemas."""
-    assert Fields(mood="good", items=Items([Fields(text="a")]), score=1.0) == read(SCHEMA, text)
+def test_a_row_of_sqlite_is_a_row():
+    """By the names of its columns, in text, JSON and `each`."""
+    DATABASE.row_factory = sqlite3.Row
+    rows = DATABASE.execute("select 1 as a, 'x' as b").fetchall()
+    DATABASE.row_factory = None
+    assert "[{'a': 1, 'b': 'x'}]" == prompt("{{ v }}", v=rows)
+    assert '[{"a": 1, "b": "x"}]' == prompt("{{ v | tojson }}", v=rows)
+    plan = am.Plan([am.Agent("a", "{{ item.b }} {{ item }}", each="v")], {"v": rows})
+    assert "x a: 1\nb: x" == plan.prompt("a_0", {})
 
 
-def test_a_union_takes_the_class_that_fits_whole():
-    """Of two classes, the one that has all fields, whatever their order."""
-
-    class Small(BaseModel):
-        a: int
-
-    class Large(BaseModel):
-        a: int
-        b: int
-
-    made = Returns.of(Small | Large, agent="a")
-    assert Large(a=1, b=2) == made.value('{"value": {"a": 1, "b": 2}}')
-    assert Small(a=1) == made.value('{"value": {"a": 1, "c": 2}}')
+@pytest.mark.parametrize("make", [object, lambda: prompt, lambda: pd.DataFrame({"a": [1]}).groupby("a"), Future, Mock])
+def test_an_address_in_memory_is_no_text(make):
+    """It is another one in each session. A text of the user's that looks like one is sent as it stands."""
+    for value in ([make()], {"a": (1, make())}, Held(table=make())):
+        with pytest.raises(DeclarationError, match=r"v }}: the text of the .* is an address in memory"):
+            prompt("{{ v }}", v=value)
+    assert "['<f at 0x7f>']" == prompt("{{ v }}", v=["<f at 0x7f>"])
 
 
-@given(JSON, JSON)
-def test_a_hostile_record_gives_a_value_or_says_that_it_does_not(schema, data):
-    """Whatever schema and text a file of a stranger holds."""
-    for one in (schema, {"type": "object", "properties": {"a": schema}, "required": schema}):
-        made = Returns(json.dumps(one))
-        assert isinstance(str(made), str)
-        made.placeholder("")
-        try:
-            made.value(json.dumps(data))
-        except InvalidAnswer as error:
-            assert len(str(error)) < 500  # noqa: PT017 - it may as well fit
+SERIES = {
+    "polars": pl.Series("n", range(200)),
+    "pyarrow": pa.chunked_array([range(200)]),
+    "pandas": pd.Series(range(200), name="n"),
+    "array": pa.array(range(200)),
+    "numpy": np.arange(200),
+    "index": pd.Index(range(200)),
+}
 
 
-# prompts
-
-
-def prompt(text, value, **more):
-    """A prompt that takes the value of `label`."""
-    return Plan([Agent("label", "x", returns=Label), Agent("b", text)]).prompt("b", {"label": value, **more})
-
-
-def test_prompts_take_fields():
-    """By name, in loops and conditions, and whole as JSON; a field may have the name of a method."""
-    value = read(SCHEMA, GOOD)
-    assert "good a 1.0" == prompt("{{ label.mood }} {{ label.items[0].text }} {{ label.score }}", value)
-    assert "a" == prompt("{% for one in label.items %}{{ one.text }}{% endfor %}", value)
-    assert "yes" == prompt("{% if label.mood == 'good' %}yes{% endif %}", value)
-    assert json.loads(GOOD) == json.loads(prompt("{{ label }}", value))
-    assert json.loads(GOOD) == json.loads(prompt("{{ label | tojson }}", value))
-    assert [{"text": "a"}] == json.loads(prompt("{{ label.items }}", value))
-
-
-@pytest.mark.parametrize(
-    ("text", "field", "message"),
-    [
-        ("{{ label.mod }}", "mod", "uses {{ label.mod }}, but label has no field 'mod'. Did you mean 'mood'?"),
-        ("{{ label['sentiment'] }}", "sentiment", "It has mood, items, score."),
-        ("{{ label.items[0].txt }}", "txt", "but label.items[0] has no field 'txt'. Did you mean 'text'?"),
-        ("{% for one in label.items %}{{ one.txt }}{% endfor %}", "txt", "label.items[0] has no field 'txt'"),
-        ("{% if label.moody %}x{% endif %}", "moody", "Did you mean 'mood'?"),
-        ("{{ label.mod | upper }}", "mod", "label has no field"),
-    ],
-)
-def test_a_field_that_is_not_there_is_named_before_anything_is_spent(text, field, message):
-    """When the plan is made, wherever in the prompt it stands."""
-    with pytest.raises(UndefinedField) as caught:
-        Plan([Agent("label", "x", returns=Label), Agent("b", text)])
-    assert (field, "b") == (caught.value.field, caught.value.agent)
-    assert message in str(caught.value)
-
-
+@pytest.mark.parametrize("value", SERIES.values(), ids=SERIES)
 @pytest.mark.parametrize(
     "text",
+    ["{{ v }}", "{{ v | upper }}", "{{ '%s' | format(v) }}", "{{ '%s' % v }}", "{{ [v] }}", "{{ '{}'.format(v) }}"],
+)
+def test_a_series_or_an_array_of_any_library_is_whole(value, text):
+    """On every way into a prompt, filters and formats of texts among them; and it is an item each."""
+    found = prompt(text, v=value)
+    assert [*map(str, range(200))] == re.findall(r"\d+", found.removeprefix("0\n"))[-200:]
+    assert "..." not in found
+    assert "…" not in found
+    assert [(one, one) for one in range(200)] == read_items(value, "v", "a").found
+
+
+@pytest.mark.parametrize(
+    "index",
     [
-        "{{ label.mood.upper() }}",
-        "{{ label.items | length }}",
-        "{{ (label.items | first).text }}",
-        "{% set label2 = label %}{{ label2.anything }}",
-        "{% for one in label.items %}{% endfor %}{% for one in [1] %}{{ one.real }}{% endfor %}",
+        pd.Index(["x", "y"], name="k"),
+        pd.MultiIndex.from_tuples([("a", 1), ("b", 2)], names=["k", None]),
+        pd.period_range("2026-01", periods=2, freq="M"),
+        pd.CategoricalIndex(["lo", "hi"]),
+        pd.date_range("2026-03-29", periods=2, tz="Europe/Paris"),
+    ],
+    ids=lambda index: type(index).__name__,
+)
+def test_rows_keep_the_index_of_their_own(index):
+    """Of pandas' frames and of their subclasses: there is an agent per row, never one per column."""
+    geo = gpd.GeoDataFrame({"n": [1, 2]}, geometry=gpd.points_from_xy([1, 2], [3, 4]), index=index)
+    for table in (pd.DataFrame({"n": [1, 2]}, index=index), Trips({"n": [1, 2]}, index=index), geo):
+        plan = am.Plan([am.Agent("a", "{{ item.n }}", each="rows")], {"rows": table})
+        parts = [one.part for one in plan.agents]
+        assert index.tolist() == [one.key for one in parts if one is not None]
+        assert "POINT (1 3)" in as_text(geo)
+        levels = json.loads(as_json(table))[0]
+        assert index.nlevels + len(table.columns) == len(levels)
+
+
+def test_a_query_is_computed_once_when_the_plan_is_made():
+    """What it would give later does not count; a task takes the query itself."""
+    con = duckdb.connect()
+    con.execute("create table t as select 1 as n")
+    query = con.table("t")
+    plan = am.Plan([am.Agent("a", "{{ query }}"), am.Task("t", lambda query: query)], {"query": query})
+    con.execute("insert into t values (2)")
+    assert "n\n1\n" == plan.prompt("a", {})
+    assert plan.values["query"] is query
+
+
+def test_a_table_with_more_cells_than_a_request_is_refused():
+    """Before it is written."""
+    with pytest.raises(DeclarationError, match=r"v \}\}: it has more than 32,000,000 characters"):
+        am.Plan([am.Agent("a", "{{ v }}")], {"v": pl.select(pl.int_range(33_000_000))}).check_prompts()
+
+
+# what can be read only once
+
+
+DATABASE = sqlite3.connect(":memory:")  # one for all: Python warns of each that is not closed
+
+
+ONCE = {
+    "generator": lambda: (one for one in "ab"),
+    "zip": lambda: zip("ab", "cd", strict=True),
+    "map": lambda: map(str, [1]),
+    "finditer": lambda: re.finditer("a", "banana"),
+    "chain": lambda: itertools.chain("ab"),
+    "text file": lambda: io.StringIO("a\n"),
+    "bytes": lambda: io.BytesIO(b"a"),
+    "csv": lambda: csv.DictReader(io.StringIO("a\n1")),
+    "cursor": lambda: DATABASE.execute("select 1"),
+    "reader": lambda: pa.table({"a": [1]}).to_reader(),
+    "chunks": lambda: pd.read_csv(io.StringIO("a\n1"), chunksize=1),
+}
+WRAPS = {
+    "itself": lambda one: one,
+    "list": lambda one: ["x", one],
+    "dict": lambda one: {"a": {"b": one}},
+    "dataclass": lambda one: Point(1, [one]),
+    "namespace": lambda one: types.SimpleNamespace(a=one),
+    "cell": lambda one: pd.DataFrame({"a": pd.Series([one], dtype=object)}),
+}
+
+
+@pytest.mark.parametrize("make", ONCE.values(), ids=ONCE)
+@pytest.mark.parametrize("wrap", WRAPS.values(), ids=WRAPS)
+def test_what_can_be_read_only_once_is_refused_by_the_plan(make, wrap):
+    """By name and by what to write instead, whoever uses it; and nothing of it is read."""
+    one = make()
+    value = wrap(one)
+    steps = [
+        [am.Agent("a", "{% for x in rows %}{{ x }}{% endfor %}")],
+        [am.Agent("a", "{{ 1 }} {{ rows | length }}")],
+        [am.Agent("a", "x", attach="rows")],
+        [am.Agent("a", "x", when="rows")],
+        [am.Task("t", lambda rows: rows)],
+    ]
+    for each in steps:
+        with pytest.raises(DeclarationError, match=r"(?s)'rows'.*list\("):
+            am.Plan(each, {"rows": value})
+    assert single_use_in(value) is one
+    if not hasattr(one, "get_chunk"):  # pandas reads ahead
+        assert next(iter(one)) is not None
+
+
+@pytest.mark.parametrize("make", ONCE.values(), ids=ONCE)
+def test_no_agent_for_each_of_what_can_be_read_only_once(make):
+    """Nor for each of a list that has it inside."""
+    for value in (make(), [make()]):
+        with pytest.raises(DeclarationError, match=r"(?s)'rows'.*list\("):
+            am.Plan([am.Agent("a", "{{ item }}", each="rows")], {"rows": value})
+    with pytest.raises(DeclarationError, match=r"'rows'.*list\("):
+        am.Plan(
+            [am.Agent("a", "{{ c }}")], {"rows": make()}, contexts=[Context("c", "{% for x in rows %}{% endfor %}")]
+        )
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "text",
+        b"bytes",
+        range(2),
+        {1: 2}.keys(),
+        deque([1]),
+        defaultdict(list),
+        pd.DataFrame(),
+        DATABASE,
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_what_can_be_read_again_is_taken(value):
+    """A connection too: it makes as many cursors as one likes."""
+    assert single_use_in([value]) is None
+    am.Plan([am.Task("t", lambda v: v)], {"v": value})
+
+
+def test_a_file_that_is_written_is_no_reader(tmp_path):
+    """A task may be given the file for its notes."""
+    with (tmp_path / "notes.txt").open("w") as notes:
+        am.Plan([am.Task("t", lambda notes: None)], {"notes": notes})
+
+
+# any value
+
+SCALARS = (
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text(max_size=4)
+    | st.binary(max_size=3)
+    | st.decimals()
+    | st.fractions()
+    | st.complex_numbers()
+    | st.dates()
+    | st.datetimes(timezones=st.none() | st.timezones())
+    | st.times()
+    | st.timedeltas()
+    | st.uuids()
+    | st.sampled_from(
+        [
+            Colour.RED,
+            Path("a"),
+            pd.NA,
+            pd.NaT,
+            pd.Timestamp("2026-07-01", tz="Europe/Paris"),
+            pd.Period("2026-01"),
+            pd.Interval(0, 1),
+            pd.Timedelta("1h"),
+            np.int64(3),
+            np.float32("nan"),
+            np.datetime64("2026-01-01"),
+            np.timedelta64(1, "D"),
+            np.str_("a"),
+            range(3),
+            fractions.Fraction(1, 3),
+            object(),
+            len,
+        ]
+    )
+    | st.builds(lambda: np.arange(3))
+    | st.builds(lambda: pl.DataFrame({"a": [1]}))
+    | st.builds(lambda: pd.DataFrame({"a": [1], 2: [None]}, index=["x"]))
+    | st.builds(lambda: iter("ab"))
+)
+KEYS = (
+    st.text(max_size=2)
+    | st.integers(0, 3)
+    | st.booleans()
+    | st.none()
+    | st.dates()
+    | st.sampled_from([Colour.RED, (1, 2)])
+)
+VALUES = st.recursive(
+    SCALARS,
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.lists(inner, max_size=3).map(tuple)
+        | st.dictionaries(KEYS, inner, max_size=3)
+        | st.dictionaries(KEYS, inner, max_size=2).map(OrderedDict)
+        | st.builds(Point, inner, inner)
+        | st.lists(inner, max_size=2).map(deque)
+    ),
+    max_leaves=8,
+)
+
+
+def with_cycles(value):
+    """Return the value with itself inside, where it can have that."""
+    if isinstance(value, list):
+        value.append(value)
+    elif isinstance(value, dict):
+        value["itself"] = value
+    elif isinstance(value, Point):
+        value.y = value
+    return value
+
+
+@given(VALUES, st.booleans())
+@settings(max_examples=150, deadline=None)
+def test_every_value_has_its_form_or_is_refused_in_words(value, cycle):
+    """A plan with it is made or refused by an error of ours; a tool that returns it has a result; JSON is JSON."""
+    value, said = with_cycles(value) if cycle else value, list[str]()
+    for steps in ([am.Agent("a", "{{ v }}|{{ v | tojson }}")], [am.Agent("a", "x {{ item }}", each="v")]):
+        try:
+            plan = am.Plan(steps, {"v": value})
+            for name in plan.names:
+                plan.prompt(name, {})
+        except AgentMagicError as error:
+            said.append(str(error))
+    assert "RecursionError" not in "".join(said)
+    assert isinstance(result_text(value).content, str)
+    assert isinstance(fingerprint(value), str)
+    assert text_size(value) >= 0
+    assert holds_content(value) in {True, False}
+    try:
+        written = as_json(value)
+    except (TypeError, ValueError):
+        return
+    json.loads(written, parse_constant=lambda word: pytest.fail(f"{word} is no JSON"))
+
+
+@given(VALUES, VALUES)
+@settings(max_examples=150, deadline=None)
+def test_values_that_differ_have_different_fingerprints(one, other):
+    """Where each has one; and equal ones the same."""
+    known = fingerprint(one), fingerprint(other)
+    if all(known) and known[0] == known[1]:
+        assert repr(one) == repr(other)
+    packed = pack(one)
+    assert packed is None or pack(unpack(packed)) == packed
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ({1: "a"}, {"1": "a"}),
+        (float("nan"), None),
+        (float("inf"), float("nan")),
+        ([1], (1,)),
+        (decimal.Decimal("1.0"), decimal.Decimal("1.00")),
+        (pl.DataFrame({"a": [1]}), pl.DataFrame({"a": ["1"]})),
+        (pl.DataFrame({"a": [1]}), pa.table({"a": [1]})),
+        (pd.DataFrame({"a": [None]}, dtype=object), pd.DataFrame({"a": [float("nan")]}, dtype=object)),
+        (pd.DataFrame({1: [0]}), pd.DataFrame({"1": [0]})),
+        (Colour.RED, "red"),
+        (Point(1), Point(1, 0)),
     ],
 )
-def test_what_nobody_can_know_is_let_through(text):
-    """Methods of texts, filters and names of the prompt's own are not second-guessed."""
-    Plan([Agent("label", "x", returns=Label), Agent("b", text)])
+def test_what_looks_alike_has_another_fingerprint(one, other):
+    """Two keys, two kinds of nothing, two classes with the same cells."""
+    assert fingerprint(one)
+    assert fingerprint(one) != fingerprint(other)
 
 
-ROWS = {"rows": pd.DataFrame({"text": ["a", "b"]})}
+def test_two_keys_or_columns_never_become_one():
+    """In JSON, in the items of `each`, in the values of a plan."""
+    with pytest.raises(DeclarationError, match=r"the keys 1 and '1' would both be '1'"):
+        prompt("{{ v | tojson }}", v={1: "a", "1": "b"})
+    with pytest.raises(DeclarationError, match=r"the columns 1 and '1' would both be '1'"):
+        prompt("{{ v | tojson }}", v=pd.DataFrame([[0, 1]], columns=[1, "1"]))
+    with pytest.raises(DeclarationError, match=r"'v'.*item 0 two keys are '1' as text"):
+        am.Plan([am.Agent("a", "{{ item }}", each="v")], {"v": [{1: "a", "1": "b"}]})
+    with pytest.raises(PlanError, match="Two values have the name 'μ'"):
+        am.Plan([am.Agent("a", "{{ μ }}")], {"\u00b5": 1, "\u03bc": 2})
 
 
-def test_fields_of_a_group():
-    """Beside the row its own; in a report all of them, by number or in a loop."""
-    label = Agent("label", "{{ item.text }}", each="rows", returns=Label)
-    Plan([label, Agent("b", "{{ label.mood }}", each="rows")], ROWS)
-    Plan([label, Agent("b", "{% for one in label %}{{ one.mood }}{% endfor %}{{ label[0].mood }}")], ROWS)
-    with pytest.raises(UndefinedField, match="label has no field 'mod'"):
-        Plan([label, Agent("b", "{{ label.mod }}", each="rows")], ROWS)
-    with pytest.raises(UndefinedField, match="label has no field 'mod'"):
-        Plan([label, Agent("b", "{% for one in label %}{{ one.mod }}{% endfor %}")], ROWS)
+def test_deep_and_circular_values_are_named():
+    """As text with `...` where Python writes that; else the error has the name."""
+    deep: list[object] = []
+    for _ in range(100_000):  # Python 3.12 and later write thousands
+        deep = [deep]
+    loop: dict[str, object] = {}
+    loop["me"] = loop
+    assert "{'me': {...}}" == prompt("{{ loop }}", loop=loop)
+    loop["t"] = pl.DataFrame({"a": [1]})
+    assert "{'me': ..., 't': a\n1\n}" == prompt("{{ loop }}", loop=loop)
+    for text in ("{{ x }} {{ v | tojson }}", "{{ v | string }}", "{{ v }}"):
+        with pytest.raises(DeclarationError, match=r"v( }}: it)? holds itself, or is nested too deeply"):
+            prompt(text, v=deep, x=1)
+    shared: object = [0]
+    for _ in range(40):
+        shared = [shared, shared]
+    with pytest.raises(DeclarationError, match="more than 32,000,000 characters"):
+        prompt("{{ v }}", v=shared)
 
 
-def test_a_prompt_of_a_group_is_rendered():
-    """The value of the own row, or all of them."""
-    label = Agent("label", "{{ item.text }}", each="rows", returns=Literal["x", "y"])
-    plan = Plan([label, Agent("b", "{{ label }}", each="rows"), Agent("c", "{{ label }}")], ROWS)
-    assert "y" == plan.prompt("b_1", {"label_1": "y"})
-    assert "x\n\ny" == plan.prompt("c", {"label_0": "x", "label_1": "y"})
-    assert "1\n\nNone" == str(Answers([1, None]))
+# JSON as the documentation has it
+
+PAGE = Path(__file__).parents[2] / "docs/how_to/use_values_in_prompts.md"
+ROWS = re.findall(r"^\| `([^`]+)` \| (`[^`]+`|refused) \|$", PAGE.read_text("utf-8"), re.MULTILINE)
 
 
-def test_a_prompt_ahead_has_the_fields():
-    """Before the answer is there, its texts are the placeholder, so that the prompt can be shown and counted."""
-    plan = Plan([Agent("label", "x", returns=Label), Agent("b", "Is {{ label.items[0].text }} {{ label.mood }}?")])
-    assert "Is <it> <it>?" == plan.prompt_ahead(1, {"label": "<it>"}).text
-    plan.check_prompts()
+@pytest.mark.parametrize(("value", "written"), ROWS, ids=[one for one, _ in ROWS])
+def test_the_table_of_json_is_true(value, written):
+    """Each row of the documentation is computed."""
+    names = {
+        "pd": pd,
+        "np": np,
+        "pl": pl,
+        "dt": dt,
+        "UUID": uuid.UUID,
+        "Decimal": decimal.Decimal,
+        "Fraction": fractions.Fraction,
+        "ip_address": ipaddress.ip_address,
+    }
+    made = eval(value, {**names, "Colour": Colour, "Point": Point, "nan": float("nan"), "inf": float("inf")})
+    if written == "refused":
+        with pytest.raises((TypeError, ValueError)):
+            as_json(made)
+    else:
+        assert written.strip("`") == as_json(made)
 
 
-def test_a_plan_as_json_keeps_the_schema():
-    """And reads it back: the same is sent, and values come without the class."""
-    plan = Plan([Agent("label", "x", returns=Label, check=lambda _: None)])
-    again = Plan.from_json(plan.to_json())
-    assert plan.agents[0].schema == again.agents[0].schema
-    assert "good" == again["label"].returns.value(GOOD).mood  # pyright: ignore[reportOptionalMemberAccess]
+def test_the_table_of_json_is_there():
+    """A page without rows would pass all tests."""
+    assert len(ROWS) > 25
+
+
+# names and messages
+
+
+def test_names_are_compared_as_python_compares_them():
+    """In declarations, prompts, options, rows and values: the micro sign is the Greek letter."""
+    plan = am.Plan(
+        [
+            am.Agent("µ", "{{ ﬁ }} {{ row.ﬁ }} {% if ﬁ %}{{ ﬁ }}{% endif %}"),
+            am.Agent("b", "{{ μ }}", after="µ", when="µ == 'x'"),
+            am.Agent("c", "{{ item.µ }} {{ item['ﬁ'] }}", each="ﬂ"),
+        ],
+        {"ﬁ": 1, "row": {"fi": 2}, "fl": [{"μ": 3, "fi": 4}]},
+    )
+    assert ("μ", "b", "c_0") == plan.names
+    assert ("μ",) == plan.parents("b")
+    assert plan["µ"] is plan["μ"]
+    assert "1 2 1" == plan.prompt("µ", {})
+    assert "3 4" == plan.prompt("c_0", {})
+    assert plan.select("µ").names == ("μ",)
+
+
+@given(st.text(max_size=5))
+def test_a_name_in_that_form_stays(name):
+    """Twice is once."""
+    assert same_name(name) == same_name(same_name(name))
+
+
+def imported(word):
+    """A function of another module."""
+    return word
+
+
+am.task(imported)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("{{ order.itms }}", r"the dict has no key 'itms'; it has items. Did you mean 'items'\?$"),
+        ("{{ order.get }}", "has no text; call it"),
+        ("{{ table.pric }}", "the DataFrame has no column 'pric'; it has price"),
+        ("{{ other.pric }}", "the DataFrame has no column 'pric'; it has price"),
+        ("{{ shout }}", r'am.Task\("imported", imported\)'),
+        ("{% macro m() %}{% endmacro %}{{ m }}", "a Macro has no text"),
+        ("{{ z | tojson }}", r"a complex cannot be written as JSON; of such an x use \[x.real, x.imag\]"),
+    ],
+)
+def test_a_message_says_what_works(text, said):
+    """With the name of the value, or the expression."""
+    values = {"order": {"items": "tea"}, "table": pd.DataFrame({"price": [1]}), "other": pl.DataFrame({"price": [1]})}
+    with pytest.raises(DeclarationError, match=said):
+        prompt(text, shout=imported, z=1j, **values)
+
+
+def test_self_is_a_name_like_any_other():
+    """It is not defined, unless it is."""
+    with pytest.raises(UndefinedVariable, match="self"):
+        prompt("Hi {{ self }}")
+    assert "Hi you you" == prompt("Hi {{ self }} {% if self %}{{ self }}{% endif %}", self="you")
+
+
+def test_a_key_wins_over_a_method_that_is_not_called():
+    """Of every dict, on every way; a call is the method's."""
+    order = {"items": "tea", "get": 1}
+    assert "tea TEA items=tea,get=1," == prompt(
+        "{{ o.items }} {{ o.items | upper }} {% for k, v in o.items() %}{{ k }}={{ v }},{% endfor %}", o=order
+    )
+
+
+class Raises:
+    """A value whose text raises."""
+
+    def __init__(self, error):
+        self.error = error
+
+    def __repr__(self):
+        raise self.error
+
+
+@pytest.mark.parametrize(
+    "error", [SystemExit(1), RecursionError(), DeclarationError("mine"), MemoryError(), KeyError("x")]
+)
+def test_whatever_the_text_of_a_result_raises_is_told_to_the_model(error):
+    """As the failure of that call."""
+    for value in (Raises(error), {"a": [Raises(error)]}, pd.DataFrame({"a": [Raises(error)]})):
+        found = result_text(value)
+        assert found.is_error, found

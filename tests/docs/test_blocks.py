@@ -108,7 +108,7 @@ NOT_CODE = {
     "docs/tutorial/5_sharing.md": {"agent-magic replay": "tests/browser/test_tutorial.py"},
     "docs/versions.md": {"python -m venv": "tests/package/test_wheel.py"},
     "docs/how_to/use_tools_of_mcp_servers.md": dict.fromkeys(
-        ("%agents mcp", "%%agent librarian", "with am.McpServer"),
+        ("%agents mcp", "%%agent librarian", "%%agent clerk", "with am.McpServer"),
         "its server comes from npm; tests/live/test_mcp.py has servers of its own",
     ),
     "docs/how_to/many_workers.md": {
@@ -116,6 +116,11 @@ NOT_CODE = {
         "import asyncio": "test_the_script_for_workers_runs",
     },
     "docs/how_to/share_a_page_that_answers.md": {"npm pack": "tests/browser/test_ask.py does the same"},
+    "docs/how_to/see_it_elsewhere.md": {"# jupytext.toml": "tests/docs/test_jupytext.py"},
+    "docs/how_to/use_a_model_of_your_own.md": dict.fromkeys(
+        ("%agents connect chat", "own = am.Chat", "pool = am.Pool"),
+        "needs a model server; tests/providers/chat has one of its own",
+    ),
     "docs/how_to/use_several_accounts.md": {"work = am.Claude": "needs two accounts and a gateway"},
 }
 """Blocks that are not run here: how each begins, and what runs it, or why nothing can."""

@@ -12,7 +12,7 @@ from typing import Any, Final
 import pytest
 
 import agent_magic as am
-from agent_magic import forecast, measure
+from agent_magic import forecast, measure, record
 from agent_magic.api import Run
 from agent_magic.forecast.estimate.value import Estimate
 from agent_magic.measure.trial import Trial
@@ -44,7 +44,7 @@ def is_dtype(value: object) -> bool:
 def declared() -> dict[str, Mapping[str, str]]:
     """Return every table of columns that the package declares, by module and name."""
     found: dict[str, Mapping[str, str]] = {}
-    for package in (measure, forecast):
+    for package in (measure, forecast, record):
         for info in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
             for name, value in vars(importlib.import_module(info.name)).items():
                 if name.isupper() and isinstance(value, Mapping) and value and all(map(is_dtype, value.values())):

@@ -52,7 +52,7 @@ def reference(tmp_path_factory) -> Path:
 def test_every_public_name_has_its_place(reference):
     """Each name of `__all__` is a page, a heading of the functions, or a hook of IPython."""
     pages = {page.stem for page in (reference / "api").glob("*.md")}
-    functions = (reference / "functions.md").read_text(encoding="utf-8")
+    functions = "".join(page.read_text(encoding="utf-8") for page in reference.glob("functions*.md"))
     hooks = {"__version__", "load_ipython_extension", "unload_ipython_extension", "AgentMagicError"}
     names = set(agent_magic.__all__) - hooks
     assert set() == {name for name in names if name not in pages and f"## am.{name}\n" not in functions}
@@ -60,7 +60,7 @@ def test_every_public_name_has_its_place(reference):
 
 def test_every_command_and_option_is_told(reference):
     """Commands of `%agents` with help, example and options; the options of each cell; every setting."""
-    commands = (reference / "commands.md").read_text(encoding="utf-8")
+    commands = "\n".join(page.read_text(encoding="utf-8") for page in (reference / "commands").glob("*.md"))
     told = commands.split("\n## `%agents ")
     for name, verb in VERBS.items():
         (page,) = (part for part in told if part.startswith(f"{name}`"))
@@ -74,7 +74,7 @@ def test_every_command_and_option_is_told(reference):
 
 def test_every_column_and_error_is_told(reference):
     """Columns with dtype, those in seconds, dollars and tokens with their unit; each class of error."""
-    text = (reference / "frames.md").read_text(encoding="utf-8")
+    text = "".join(page.read_text(encoding="utf-8") for page in reference.glob("frames*.md"))
     assert "| `total_s` | Float64 | seconds |" in text
     assert "| `cost_usd` | Float64 | US dollars |" in text
     assert "| `input_tokens` | Int64 | tokens |" in text
@@ -143,10 +143,19 @@ def test_python_between_magics_is_python():
     assert ["%load_ext", "%agents"] == [text for kind, text in tokens if str(kind) == "Token.Keyword.Pseudo"]
 
 
-def test_every_notebook_has_its_place_in_the_gallery():
-    """Each is in one group, and no group names what is not there."""
-    listed = " ".join(load("tools/gallery").GROUPS.values()).split()
+def test_every_notebook_has_its_place_in_the_gallery(tmp_path):
+    """Each is in one of four groups, with a picture of its own and words; no group names what is not there."""
+    gallery = load("tools/gallery")
+    listed = [name for group in gallery.GROUPS.values() for name in group.names]
+    assert 4 == len(gallery.GROUPS)
     assert sorted(path.stem for path in (ROOT / "notebooks").glob("*.ipynb")) == sorted(listed)
+    gallery.write_gallery(ROOT / "notebooks", tmp_path / "gallery", tmp_path / "pictures")
+    page = (tmp_path / "gallery" / "index.md").read_text(encoding="utf-8")
+    shown = re.findall(r'<img src="\.\./_static/gallery/([\w.]+)"', page)
+    assert len(listed) == len(set(shown))
+    assert [] == [name for name in shown if not (tmp_path / "pictures" / name).exists()]
+    assert [] == re.findall(r"<strong>[^<]*</strong><span></span>", page)
+    assert [] == [group.says for group in gallery.GROUPS.values() if group.says not in page]
 
 
 def test_the_front_page_has_a_place_for_its_run():
@@ -174,7 +183,18 @@ def test_recorded_runs_are_small_and_of_the_gallery():
         assert plan.names == tuple(one.name for one in read_cassette(cassette).runs[0].agents)
 
 
-OF_OTHERS = {"--dist", "--fast", "--no-compile", "--no-dashboard", "--port", "--to"}
+OF_OTHERS = {
+    "--dest",
+    "--find-links",
+    "--no-index",
+    "--upgrade",
+    "--dist",
+    "--fast",
+    "--no-compile",
+    "--no-dashboard",
+    "--port",
+    "--to",
+}
 """Options on our pages that belong to pytest, to our scripts, to pip, to nbconvert and to Dask."""
 
 

@@ -200,7 +200,7 @@ def test_an_unknown_cost_counts_as_the_worst():
     assert breaker.hold(usd(0.3), 0.0) is not None
 
 
-@pytest.mark.parametrize(("worst", "words"), [(usd(None), "no known price"), (usd(2.0), "a minute are allowed")])
+@pytest.mark.parametrize(("worst", "words"), [(usd(None), "no known price"), (usd(2.0), "a minute is the cap")])
 def test_what_can_never_go_is_told(worst: Worst, words: str):
     """An unknown price, or one request that is too much for a minute."""
     assert words in BurnBreaker(1.0).never(worst)

@@ -123,30 +123,35 @@ def test_what_passes_between_two_refusals_is_the_limit():
     health = pacer.health(0.1)["claude-opus-4"]
     assert (8, 1) == (health.refusals, health.episodes)
     assert "inferred from 8 refusals" == health.limits["requests"].source
-    now = 0.1
-    for _ in range(20):  # in four seconds
-        now += 0.2
-        ticket = pacer.ask(MODEL, 100, 100, now)
-        if isinstance(ticket, Ticket):
-            pacer.heard(ticket, NO_READINGS, now)
-            last = ticket
-    passed = pacer.health(now)["claude-opus-4"].under_way - 1
+    now, passed, last = 1.3, 0, None
+    while now < 4.1:
+        got = pacer.ask(MODEL, 100, 100, now)
+        if isinstance(got, Hold):
+            now = got.until_s
+            continue
+        if last is not None:
+            pacer.heard(last, NO_READINGS, now)
+        last, passed = got, passed + 1
+    assert last is not None
     pacer.refused(last, 1.0, None, 4.1)
     health = pacer.health(4.1)["claude-opus-4"]
     assert 2 == health.episodes
-    assert 60 * passed / 4.0 == pytest.approx(health.limits["requests"].limit_per_min)
+    assert 60 * (passed - 1) / 4.0 == pytest.approx(health.limits["requests"].limit_per_min, rel=0.1)
 
 
 def test_a_limit_beside_those_that_are_announced_is_inferred():
-    """A refusal that no announced limit explains is one of another limit; one that they explain is theirs."""
-    for left, source in ((40_000, "inferred from 1 refusal"), (100, "")):
-        pacer = Pacer()
-        assert isinstance(pacer.ask(MODEL, 1_000, 100, 0.0), Ticket)
-        ticket = pacer.ask(MODEL, 1_000, 100, PATIENCE_S)
-        assert isinstance(ticket, Ticket)
-        pacer.refused(ticket, 1.0, None, 0.6, {"input": Reading(2_400_000, left)})
-        health = pacer.health(0.6)["claude-opus-4"]
-        assert (source, "announced") == (health.limits["requests"].source, health.limits["input"].source)
+    """Refusals that no announced limit explains are of another one once chance does not explain so many."""
+    for left, source in ((40_000, "inferred from 6 refusals"), (100, "")):
+        pacer, now = Pacer(), 0.0
+        assert isinstance(pacer.ask(MODEL, 1_000, 100, now), Ticket)
+        for _ in range(6):
+            now += 10.0
+            ticket = pacer.ask(MODEL, 1_000, 100, now)
+            assert isinstance(ticket, Ticket)
+            pacer.refused(ticket, 1.0, None, now + 0.1, {"input": Reading(2_400_000, left)})
+            health = pacer.health(now + 0.1)["claude-opus-4"]
+            assert "announced" == health.limits["input"].source
+        assert source == health.limits["requests"].source
 
 
 def test_a_refusal_may_tell_a_limit_before_any_header_does():
@@ -394,24 +399,24 @@ def test_a_ramp_refusal_slows_the_growth():
         pacer, now = untold(seed=1), 2.0
         for ticket in all_that_go(pacer, 0.0):
             pacer.refused(ticket, 1.0, limit, 0.1)
-        while now < 60.0:
+        while now < 6.0:
             got = pacer.ask(MODEL, 100, 100, now)
             now = got.until_s if isinstance(got, Hold) else now
         return pacer.health(now)["claude-opus-4"].limits["requests"].limit_per_min or 0.0
 
-    assert found(None) > 2 * found("ramp")
+    assert found(None) > 1.5 * found("ramp")
 
 
-def test_a_burst_that_fits_is_no_excess():
-    """Ten requests in the first second of a limit of 600 a minute, where ten may pass at once: half of what could."""
+def test_a_burst_counts_against_its_minute():
+    """Ten requests in the first second of a limit of 600 a minute are a sixtieth of it, whatever may pass at once."""
     pacer = Pacer({MODEL: Limits(600)})
     for number in range(10):
         pacer.ask(MODEL, 100, 50, number / 10)
-    assert 10 / (10 + 10) == pacer.health(1.0)["claude-opus-4"].limits["requests"].used_share
+    assert 10 / 600 == pacer.health(1.0)["claude-opus-4"].limits["requests"].used_share
 
 
 def test_health_says_how_much_was_used():
-    """Ten requests in ten seconds in which 110 could pass; the rest fades after a minute."""
+    """Ten requests in ten seconds, of 600 a minute; what was used fades after a minute."""
     pacer = Pacer({MODEL: Limits(600)})
     for second in range(10):
         ticket = pacer.ask(MODEL, 100, 50, float(second))
@@ -419,7 +424,7 @@ def test_health_says_how_much_was_used():
         pacer.finished(ticket, 100, 50, second + 0.5)
     health = pacer.health(10.0)["claude-opus-4"]
     assert 60.0 == health.limits["requests"].used_per_min
-    assert 10 / (10 * 10 + 10) == health.limits["requests"].used_share
+    assert 10 / 600 == health.limits["requests"].used_share
     assert 3_000.0 == health.limits["output"].used_per_min
     assert health.limits["input"].used_share is None
     assert 0.0 == pacer.health(200.0)["claude-opus-4"].limits["requests"].used_per_min
@@ -482,7 +487,7 @@ def test_a_memory_that_is_too_high_is_corrected_by_the_first_refusal():
         after.refused(all_that_go(after, 0.1)[-1], 1.0, None, 0.1, readings)
         gauge = after.health(0.1)["claude-opus-4"].limits["requests"]
         assert source == gauge.source
-        assert (gauge.limit_per_min or 0.0) <= 600
+        assert (gauge.limit_per_min or 0.0) < 1_000
 
 
 def test_what_the_user_says_is_kept_if_it_is_lower_than_what_is_inferred():

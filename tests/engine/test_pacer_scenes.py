@@ -70,7 +70,7 @@ def test_a_proxy_without_headers_may_say_nothing_sensible_of_when_to_come_again(
     misled = type("Client", (Misled,), {"factor": factor})
     result = play(Server(PER_MINUTE, headers="none"), 1_000, client=misled)
     assert result.share("requests", PER_MINUTE) > least
-    assert result.refused_share() < 0.02
+    assert result.refused_share() < 0.03
 
 
 @pytest.mark.parametrize("skew_s", [-30, 30, 600])

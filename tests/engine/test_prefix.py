@@ -102,7 +102,7 @@ def test_what_comes_from_the_cache_needs_no_room():
     gate.began(0)
     gate.replied(0, 200, None, 0.5)
     gate.enter(1, 1.0)
-    gate.settle(1, Usage(100, cache_read_tokens=0, output_tokens=1), None, None, 2.0)
+    gate.settle(1, Usage(100, cache_read_tokens=0, output_tokens=1), None, None, 2.0, is_final=True)
     gate.enter(2, 2.0)
     assert [1000, 100, 1000] == asked
 
@@ -117,5 +117,5 @@ def test_a_follower_that_was_turned_away_ends_no_cache():
     gate.replied(0, 200, None, 0.5)
     assert gate.enter(1, 1.0) is None
     gate.refused(1, 1.0, "input", None, 1.1)
-    gate.settle(1, NOTHING_USED, 0.0, False, 1.1)
+    gate.settle(1, NOTHING_USED, 0.0, False, 1.1, is_final=True)
     assert prefixes.is_warm(1, 2.0)

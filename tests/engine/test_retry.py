@@ -100,3 +100,11 @@ def test_jitter_is_repeatable():
     """One seed, one sequence of waits."""
     waits = [[backoff_s(Failure("x", 9), one, random) for one in range(1, 9)] for random in (Random(3), Random(3))]
     assert waits[0] == waits[1]
+
+
+@pytest.mark.parametrize(
+    ("wait_s", "most", "counts"), [(None, 3, False), (7.0, 3, False), (0.0, 3, True), (None, 1, True)]
+)
+def test_a_rate_limit_uses_up_no_attempt(wait_s: float | None, most: int, counts: bool):
+    """Said or not how long to wait, the deadline ends it; not where it is to be tried at once, or only once."""
+    assert counts == failure_of(RateLimited("x", retry_after_s=wait_s), most).counts

@@ -72,7 +72,7 @@ class Script(WithoutCalls):
     def counted(self, step, tokens):
         """Do nothing."""
 
-    def used(self, step, usage):
+    def used(self, step, usage, model):
         """Do nothing."""
 
     def fault(self, step, answer):

@@ -276,10 +276,10 @@ class Book:
                 assert now + self.run.starts_s < self.shared.first_s + KEY_S + EXACT_S
             case "limits":
                 assert self.shared.waits_for_reply(limit_class(self.scene.asked[agent].model)), "a reply has come"
-            case "slot":
+            case "slot" | "schedule":
                 assert self.shared.is_full(self.scene.asked[agent].model), "there is a slot"
-            case "requests" | "input" | "output" | "spend":
-                pass  # the pacer's own, and the cap's; that it ends is checked by the end
+            case "concurrent" | "requests" | "input" | "output" | "spend":
+                pass  # the pacer's own, over all runs, and the cap's; that it ends is checked by the end
             case _:
                 raise AssertionError(f"held by {why!r}")
 

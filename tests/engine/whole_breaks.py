@@ -182,10 +182,10 @@ def keeps_one(whole):
 def keeps_its_turn(whole):
     """A request that was stopped is not given back to the pacer."""
 
-    def settle(self, agent, used, cost_usd, bad, now):
+    def settle(self, agent, used, cost_usd, bad, now, *, is_final):
         if bad is None:
             self._tickets.pop(agent, None)
-        whole(self, agent, used, cost_usd, bad, now)
+        whole(self, agent, used, cost_usd, bad, now, is_final=is_final)
 
     return settle
 

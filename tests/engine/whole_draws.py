@@ -96,7 +96,7 @@ def scenes(draw, asked=asked, limits=limits, policies=policies, hands=hands, cap
     )
 
 
-ENDLESS = {"hang", "429 after 3"}
+ENDLESS = {"hang", "429", "429 after 3"}
 """What only a deadline ends."""
 struck = st.sampled_from([("ok",), ("ok",), ("ok",), ("529", "ok"), ("reset", "ok"), ("529", "529", "ok"), ("529",)])
 storms = scenes(

@@ -118,10 +118,12 @@ class Shared:
     def refused(self, one: Asked, wait_s: float | None) -> None:
         """The server said 429. Nothing was used."""
         now, model_class = self.world.now, limit_class(one.model)
-        self.unsaid[model_class] += wait_s is None
-        most_s = min(UNSAID_S * 2 ** (self.unsaid[model_class] - 1), MOST_UNSAID_S) if wait_s is None else wait_s
+        self.unsaid[model_class] += 1
+        unsaid_s = min(UNSAID_S * 2 ** (self.unsaid[model_class] - 1), MOST_UNSAID_S)
+        most_s = unsaid_s if wait_s is None else max(wait_s, unsaid_s / 2)  # what was said may have been too short
         wait_s = UNSAID_S if wait_s is None else wait_s
-        self.closed_s[model_class] = max(self.closed_s.get(model_class, 0.0), now + wait_s)
+        if wait_s > UNSAID_S or self.unsaid[model_class] == 1:  # from the second on, chance may have refused
+            self.closed_s[model_class] = max(self.closed_s.get(model_class, 0.0), now + wait_s)
         self.open_s[model_class] = max(self.open_s.get(model_class, 0.0), now + most_s + JITTER_S)
 
     def crossed(self, limit: str) -> None:

@@ -19,7 +19,7 @@ from agent_magic.live.driver import Driver
 from agent_magic.providers.anthropic.limits import empty_limit, read_headers
 from agent_magic.providers.anthropic.models import limit_class, min_cacheable_tokens
 from agent_magic.providers.anthropic.wire import body
-from agent_magic.providers.base import Provider
+from agent_magic.providers.base import EVERYTHING, Provider
 from agent_magic.record.answer import Answer, Usage
 from agent_magic.simulator.errors import ApiError
 from agent_magic.simulator.latency import parse
@@ -44,6 +44,7 @@ class StandIn(Provider):
         **limits: See `Allowance`.
     """
 
+    capabilities = EVERYTHING
     endpoint = "virtual"
 
     def __init__(self, *, latency="x0.5", seed=0, **limits):

@@ -22,9 +22,10 @@ from agent_magic.api import Run
 from agent_magic.errors import DeclarationError, Overloaded, RateLimited
 from agent_magic.forecast.advice import rules, structure
 from agent_magic.forecast.advice.advice import ADVICE
-from agent_magic.forecast.advice.finding import PRACTICES, practices
+from agent_magic.forecast.advice.finding import PRACTICES, UNLIMITED, practices
 from agent_magic.forecast.outlook import NEAR, Outlook
 from agent_magic.measure.metrics import summarize
+from agent_magic.record.history import History
 from agent_magic.record.prices import Prices, TokenPrice
 from tests.declare.examples import E2, E3, E6
 from tests.live.virtual import Reply, drive
@@ -65,11 +66,37 @@ def test_a_change_is_forecast_as_the_driver_runs_it(graph, slots, data):
     assert barrier - outlook.as_it_was.wall_s == outlook.barrier_cost_s()
 
 
+def seen_at(concurrency):
+    """What a run of twelve alike showed of the server."""
+    return History.beside([run_of([[]] * 12, [2.0] * 12, am.Policy(concurrency))])
+
+
+def slots_advised(example, policy, history=None):
+    """What the advice on a worked example says of slots."""
+    advice = Run(run_of(example.parents, example.work_s, policy), history=history).advise()
+    return {one.rule: one for one in advice}["wall time near the critical path, not the sum"]
+
+
+def test_a_faster_run_says_where_rate_limits_are_unknown():
+    """More at once may meet limits that nobody has seen: what is advised without them says so."""
+    assert UNLIMITED in slots_advised(E3, am.Policy(1), seen_at(12)).assumed
+    assert UNLIMITED not in slots_advised(E3, am.Policy(100)).assumed
+
+
 def test_more_slots_are_advised_where_slots_were_short():
-    """Six chains on two slots: six slots save eight seconds, and a seventh none."""
-    found = advice_of(E3, am.Policy(2))["wall time near the critical path, not the sum"]
+    """Six chains on two slots: six save eight seconds, a seventh none, where the server was seen to bear them."""
+    found = slots_advised(E3, am.Policy(2), seen_at(6))
     assert "concurrency=6" in found.change
     assert (8.0, 9.0, 0.0, "measured") == (found.saves_s, found.forecast_s, found.saves_usd, found.basis)
+
+
+def test_what_nobody_has_seen_is_not_advised_but_tried():
+    """Where no run had so many requests at once, advice names the small runs that decide, and what they cost."""
+    found = slots_advised(E3, am.Policy(2))
+    assert "%agents sweep --at 2,6" == found.edit
+    assert found.change.startswith("Find out whether concurrency=6 is faster, about $")
+    assert (None, None, "assumed", {}) == (found.saves_s, found.forecast_s, found.basis, found.apply)
+    assert "more than 2 at once was never seen" in found.assumed
 
 
 def test_a_run_at_its_bound_is_left_alone():
@@ -217,7 +244,7 @@ def test_every_finding_has_numbers_and_a_source(graph, slots, schedule):
 @pytest.mark.parametrize("policy", [am.Policy(1), am.Policy(3, "layers"), am.Policy(2, "sequential")])
 def test_advice_that_is_followed_comes_true(policy):
     """Run it as advised: the wall time is the one forecast."""
-    found = advice_of(E3, policy)["wall time near the critical path, not the sum"]
+    found = slots_advised(E3, policy, seen_at(6))
     slots = int(found.change.split("concurrency=")[1].split(";")[0])
     assert found.forecast_s == summarize(run_of(E3.parents, E3.work_s, am.Policy(slots))).wall_s
 
@@ -263,11 +290,11 @@ def test_one_agent_is_advised_only_where_it_is_no_slower():
 
 def test_advice_fits_a_terminal_and_says_what_to_write():
     """Lines of at most 80 columns: the change, what it is worth, why, what to write where, and whose rule it is."""
-    told = str(Run(run_of(E3.parents, E3.work_s, am.Policy(2))).advise())
+    told = str(Run(run_of(E3.parents, E3.work_s, am.Policy(2)), history=seen_at(6)).advise())
     assert 80 >= max(map(len, told.splitlines()))
     first = told.split("\n1. ")[1].split("\n2. ", maxsplit=1)[0].splitlines()
-    assert "Run it with concurrency=6; more slots would save no more." == first[0]
-    assert "   It saves 8.0 s. The run then takes 9.0 s. Measured." == first[1]
+    assert "Run it with concurrency=6; more slots would not help." == first[0]
+    assert "   It saves 8.0 s. The run then takes 9.0 s. Measured: the rate limits are" == first[1]
     assert "   Write: %agents run --concurrency 6 (where: the run)" in first
 
 

@@ -15,6 +15,8 @@ from agent_magic.record.prices import Prices
 from tests.live.virtual import Reply, drive
 
 SONNET = "claude-sonnet-5-5"
+ROOM = 100_000
+"""The `max_tokens` of agents that write much: a count above it is no count of theirs."""
 LONG = "\n".join(f"Rule {number}: say who changed the record, and when it was." for number in range(120))
 """About 1,700 tokens, no line twice."""
 
@@ -106,7 +108,7 @@ def test_a_paragraph_that_stands_twice_in_a_prompt_is_named():
     assert "nothing is said twice" in by_rule(blank)
     for prompt in (f"{paragraph}\n\nSay yes or no.", f"Yes.\n\nYes.\n\n\nYes. {LONG}"):
         assert "nothing is said twice" not in by_rule(ran([am.Agent("a", prompt)], replied(500, 5, 0, 0)))
-    wordy = ran([am.Agent("a", twice)], replied(len(twice) // 4, 90_000, 0, 0))
+    wordy = ran([am.Agent("a", twice, max_tokens=ROOM)], replied(len(twice) // 4, 90_000, 0, 0))
     assert "nothing is said twice" not in by_rule(wordy)
 
 
@@ -156,7 +158,7 @@ def test_room_is_free_without_a_budget_that_is_short():
 
 def thinking(effort, text="yes", **more):
     """An agent that writes 3,000 tokens and shows few of them."""
-    return ran([am.Agent("a", "Decide.", effort=effort, **more)], replied(50, 3_000, 0, 0, text=text))
+    return ran([am.Agent("a", "Decide.", effort=effort, max_tokens=ROOM, **more)], replied(50, 3_000, 0, 0, text=text))
 
 
 def test_an_effort_that_nobody_sees_may_be_lowered():
@@ -171,8 +173,10 @@ def test_an_effort_that_nobody_sees_may_be_lowered():
 
 def test_an_effort_that_was_tried_is_forecast_with_its_dollars():
     """Earlier answers at the lower effort are what it would cost, and a group can be tried on rows."""
-    plan = am.Plan([am.Agent("a", "{{ item }}", each="rows", effort="max")], {"rows": ["x", "y"]})
-    lower = am.Plan([am.Agent("a", "{{ item }}", each="rows", effort="xhigh")], {"rows": ["x", "y"]})
+    plan, lower = (
+        am.Plan([am.Agent("a", "{{ item }}", each="rows", effort=effort, max_tokens=ROOM)], {"rows": ["x", "y"]})
+        for effort in ("max", "xhigh")
+    )
     earlier = History(rows_of(drive(lower, replied(50, 300, 0, 0, text="yes"))[0]))
     run = Run(drive(plan, replied(50, 3_000, 0, 0, text="yes"))[0], history=earlier)
     told = by_rule(run)["effort by the task"]
@@ -187,7 +191,7 @@ def test_an_effort_that_was_tried_is_forecast_with_its_dollars():
         thinking(None),
         thinking("low"),
         thinking("high", text="long " * 2_000),
-        ran([am.Agent("a", "x", effort="high")], replied(90_000, 600, 0, 0, text="yes")),
+        ran([am.Agent("a", "x", effort="high", max_tokens=ROOM)], replied(90_000, 600, 0, 0, text="yes")),
     ],
     ids=["none declared", "the lowest", "it is in the answer", "the input is dearer"],
 )

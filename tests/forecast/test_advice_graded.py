@@ -43,8 +43,8 @@ def test_a_cheaper_model_that_was_graded_as_good_is_advice():
     graded(run, (Setting(OPUS, None), Setting(HAIKU, None)), RIGHT, RIGHT)
     told = advice(run)["the setting by its grades"]
     assert "Take haiku-5-5 for label: it was graded as good, and costs less." == told.change
-    assert "opus-5-5 scores 1.00, 0.96 to 1.00 (n 200)" in told.measured
-    assert "haiku-5-5 scores 1.00, 0.96 to 1.00 (n 200), the best" in told.measured  # of equal ones the cheapest
+    assert "opus-5-5 scores 1.00 (0.96 to 1.00) (n 200)" in told.measured
+    assert "haiku-5-5 scores 1.00 (0.96 to 1.00) (n 200), the best" in told.measured  # of equal ones the cheapest
     then, now = run.forecast(model=HAIKU).totals.cost_usd, run.forecast().totals.cost_usd
     assert (now or 0.0) - (then or 0.0) == told.saves_usd
     assert {HAIKU} == {one.model for one in run.apply(told).plan.agents}
@@ -70,8 +70,8 @@ def test_noise_is_said_with_how_many_more_answers_would_tell():
     graded(run, (Setting(OPUS, None), Setting(HAIKU, None)), RIGHT[:9], [*RIGHT[:8], 0.0])
     told = advice(run)["the model by the task"]
     assert told.change
-    assert "haiku-5-5 scores 0.46 to 1.00, from only 9, within noise" in told.change
-    assert "more answers would tell" in told.change
+    assert "haiku-5-5 scores 0.89 (0.46 to 1.00), from only 9, within noise" in told.change
+    assert "more answers would decide" in told.change
 
 
 def test_a_better_model_that_is_dearer_is_said_and_not_advised():
@@ -85,7 +85,7 @@ def test_a_better_model_that_is_dearer_is_said_and_not_advised():
 
 def test_an_effort_that_was_graded_is_advice_by_its_grades():
     """And the rule on effort no longer asks for a trial."""
-    run = ran(OPUS, "high", (50, 3_000, 0, 0))
+    run = ran(OPUS, "high", (50, 2_000, 0, 0))
     assert "run.trial('label'" in advice(run)["effort by the task"].change
     graded(run, (Setting(None, "high"), Setting(None, "medium")), RIGHT, RIGHT)
     told = advice(run)

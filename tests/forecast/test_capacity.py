@@ -37,6 +37,15 @@ def test_dollars_an_hour():
     assert [36_000, 72_000] == found
 
 
+def test_all_figures_are_of_one_load():
+    """A rate that is wanted and cannot be had changes neither the dollars nor the requests beside the rate that can."""
+    given_limits, job = am.Limits(60), {"latency_s": 2.0, "usd_per_job": 0.5}
+    found = am.capacity(given_limits, wanted_jobs_per_s=10, **job)
+    assert (1.0, 2.0, 1800.0) == (found.jobs_per_s, found.concurrent, found.usd_per_hour)
+    wanted = am.capacity(wanted_jobs_per_s=10, **job)
+    assert (None, 20.0, 18_000.0) == (wanted.jobs_per_s, wanted.concurrent, wanted.usd_per_hour)
+
+
 @given(positive, positive, positive, positive, positive, positive)
 def test_the_rate_uses_up_the_limit_that_binds(rpm, itpm, otpm, given_tokens, made, latency):
     """At the rate found no limit is passed, one is met exactly, and Little's law gives the requests under way."""

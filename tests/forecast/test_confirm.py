@@ -37,9 +37,9 @@ def test_when_it_is_asked(agents, usd, said, decided):
 
 def test_an_unknown_price_does_not_count():
     """Dollars are those of the agents with a known price; the others are counted and said, tasks are not."""
-    one = SimpleNamespace(cost_usd=2.0, most_usd=8.0, is_task=False)
-    other = SimpleNamespace(cost_usd=None, most_usd=None, is_task=False)
-    what = outlay([one, other, one, SimpleNamespace(cost_usd=0.0, most_usd=0.0, is_task=True)])
+    one = SimpleNamespace(cost_usd=2.0, most_usd=8.0, is_task=False, shares=False)
+    other = SimpleNamespace(cost_usd=None, most_usd=None, is_task=False, shares=False)
+    what = outlay([one, other, one, SimpleNamespace(cost_usd=0.0, most_usd=0.0, is_task=True, shares=False)])
     assert Outlay(3, 4.0, 16.0, 1) == what
     assert "3 agents, about $4.00 expected (estimate), 1 of unknown price" == outlay_line(what, None)
     assert "1 agent, 1 of unknown price" == outlay_line(outlay([other]), 1.0)

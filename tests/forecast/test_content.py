@@ -9,12 +9,13 @@ import pytest
 
 from agent_magic.api import Agent, Claude, Plan, Policy, Run
 from agent_magic.declare.content import Attachment
-from agent_magic.declare.pictures import pdf
+from agent_magic.declare.values import pdf
 from agent_magic.forecast.work import Evidence
 from agent_magic.record.answer import CHARS_PER_TOKEN
+from tests.pdfs import pages
 from tests.providers.wire import WHOLE, reply, serving
 
-PDF = b"%PDF-1.7\n" + b"".join(b"%d 0 obj << /Type /Page >> endobj\n" % n for n in range(3))
+PDF = pages(3)
 
 
 def picture(width: int, height: int) -> Attachment:

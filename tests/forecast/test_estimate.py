@@ -15,7 +15,7 @@ from agent_magic.declare.task import Task
 from agent_magic.forecast.estimate.agents import ASSUMED_OUTPUT_TOKENS
 from agent_magic.live.ahead import foresee
 from agent_magic.providers.anthropic.models import SPEEDS, limit_class
-from agent_magic.providers.base import Provider
+from agent_magic.providers.base import EVERYTHING, Provider
 from agent_magic.record.answer import Answer, Usage
 from agent_magic.record.history import History, Past
 from agent_magic.record.prices import TokenPrice
@@ -374,6 +374,7 @@ def test_a_large_plan_of_many_kinds_is_counted_one_of_each():
 class Counter(Provider):
     """Counts 250 tokens for what nobody sees, and one for every three characters."""
 
+    capabilities = EVERYTHING
     endpoint = "counter"
 
     def __init__(self):

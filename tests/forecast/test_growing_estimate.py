@@ -31,7 +31,8 @@ NESTED = am.Plan(
 def answer(prompt, _):
     """Answer with two items where a list is asked for, and with 100 tokens elsewhere."""
     if "Which" in prompt:
-        return Reply(1.0, text='{"value": ["x", "y"]}', tokens=(10, 8, 0, 0))
+        number = sum(map(ord, prompt))  # other items for each: equal ones would share their answers
+        return Reply(1.0, text=f'{{"value": ["x{number}", "y{number}"]}}', tokens=(10, 8, 0, 0))
     return Reply(1.0, tokens=(10, 100, 0, 0))
 
 
@@ -64,14 +65,13 @@ def test_who_reads_a_map_reads_the_answers_that_are_likely_to_be_needed():
     assert all(one.output.high for one in each)
 
 
-def test_what_ifs_about_all_places_count_them_all():
-    """There the reader reads forty answers too."""
+def test_what_ifs_count_the_places_that_are_likely():
+    """As after a run, a cap above that changes nothing: the high end has them all."""
     found = MAP.estimate(history=history_of(MAP))
-    record = found.forecaster().record
-    assert 42 == sum(bool(one.attempts) for one in record.results)
-    usage = record["sum"].attempts[0].usage
-    assert usage is not None
-    assert 40 * 100 < (usage.input_tokens or 0) < 40 * 100 + 30
+    frame = found.whatif(most=[1, 2, 40])
+    assert [3, 4, 4] == frame["succeeded"].tolist()
+    assert found.cost is not None
+    assert (found.cost.likely, found.cost.high) == pytest.approx((frame["cost_usd"][2], frame["cost_high_usd"][2]))
 
 
 def test_places_of_places_that_are_not_needed_are_not_needed():
@@ -79,6 +79,42 @@ def test_places_of_places_that_are_not_needed_are_not_needed():
     found = NESTED.estimate(history=history_of(NESTED))
     assert 7 == sum(bool(one.output_tokens) for one in found.expected)
     assert "60 reserved places: 6 likely to be needed" in found.notes[0]
+
+
+def the_same(prompt, _):
+    """Answer with the same three items, two of them equal, wherever a list is asked for."""
+    if "Which" in prompt:
+        return Reply(1.0, text='{"value": ["x", "y", "x"]}', tokens=(10, 8, 0, 0))
+    return Reply(1.0, tokens=(10, 100, 0, 0))
+
+
+@pytest.mark.parametrize(("plan", "needed", "bought"), [(MAP, 3, 4), (NESTED, 12, 5)])
+@pytest.mark.parametrize("by", ["session", "ledger"])
+def test_places_that_shared_answers_are_likely_to_share_them(plan, needed, bought, by):
+    """An estimate of the next run has its requests and no more; with none shared, and at the high end, it has all."""
+    ledger, history = am.Ledger(), History()
+    record, client = drive(plan, the_same, am.Policy(4, seed=1), ledger=ledger)
+    if by == "ledger":
+        history = History(ledger.history())
+    else:
+        history.learn(record)
+    found, each = plan.estimate(history=history), plan.estimate(am.Policy(identical="each"), history=history)
+    assert bought == len(client.asked) == sum(bool(one.output_tokens) for one in found.expected)
+    assert f"{needed} likely to be needed" in found.notes[0]
+    assert needed + len(plan) - len([one for one in plan.agents if one.part]) == sum(
+        bool(one.output_tokens) for one in each.expected
+    )
+    assert found.cost.likely < each.cost.likely
+    assert (found.cost.high, found.most_usd) == (each.cost.high, each.most_usd)
+    if plan is MAP:
+        assert found.expected[-1].input == each.expected[-1].input
+
+
+def test_what_ifs_of_an_estimate_count_items_that_nobody_knows_each():
+    """Places look the same as long as their items are unknown, and are different requests."""
+    found = MAP.estimate().whatif(most=[1, 2, 40])["cost_usd"].tolist()
+    assert found[0] < found[1] < found[2]
+    assert 4 < found[2] / found[0]
 
 
 @pytest.mark.parametrize(("rounds", "needed"), [(2, 2), (3, 3), (5, 5)])

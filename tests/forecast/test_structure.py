@@ -1,7 +1,7 @@
 """The rules on the shape of a plan, asked of an estimate and of a run."""
 
 # Tests take for granted what they have just checked.
-# pyright: reportOptionalOperand=false, reportArgumentType=false
+# pyright: reportOptionalOperand=false, reportArgumentType=false, reportOptionalMemberAccess=false
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def test_rules_are_the_same_before_and_after_a_run():
         ([A], {}, "take one: one agent runs beside nobody"),
         ([A, am.Agent("b", "{{ a }}"), am.Agent("c", "{{ b }}")], {}, "take one: a chain"),
         ([A, B], {}, "take several: parts that do not need each other"),
-        ([am.Agent("a", "{{ item }}", each="r")], {"r": ["x"] * 9}, "take several: one job for many items"),
+        ([am.Agent("a", "{{ item }}", each="r")], {"r": [*"abcdefghi"]}, "take several: one job for many items"),
         ([am.Agent(n, "x", context="t") for n in "abc"], {"t": "long"}, "take several: several views of one text"),
     ],
 )
@@ -180,3 +180,20 @@ def test_a_lint_is_a_page_and_a_frame():
     assert "b without --after a" in text
     assert {"where", "edit"} <= set(found.frame.columns)
     assert str(found).startswith("Lint of a plan of")
+
+
+@pytest.mark.parametrize("many", [2, 5, 11])
+def test_what_a_lint_says_adds_up(many):
+    """The seconds and dollars of the plan, less what a change saves, are those of the plan with the change."""
+    rows = [am.Agent(f"row_{one}", f"{'One long beginning. ' * 900}Question {one}") for one in range(many)]
+    told = " ".join(f"{{{{ row_{one} }}}}" for one in range(many))
+    plan = am.Plan([*rows, am.Agent("join", told), am.Agent("last", f"{{{{ join }}}} {told}")])
+    found, estimate = plan.lint(), plan.estimate()
+    seen = found.frame.dropna(subset=["saves_s", "forecast_s"])
+    assert len(seen) > 0
+    assert found.wall_s == estimate.wall_s.likely
+    assert [estimate.wall_s.likely] * len(seen) == pytest.approx((seen["saves_s"] + seen["forecast_s"]).tolist())
+    priced = seen.dropna(subset=["saves_usd"])
+    assert [estimate.cost.likely] * len(priced) == pytest.approx(
+        (priced["saves_usd"] + priced["forecast_usd"]).tolist()
+    )

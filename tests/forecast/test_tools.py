@@ -20,7 +20,7 @@ from agent_magic.api import Agent, Plan, Policy, Run, start
 from agent_magic.declare.resources import resource
 from agent_magic.declare.task import Task
 from agent_magic.declare.tool import tool
-from agent_magic.providers.base import Provider
+from agent_magic.providers.base import EVERYTHING, Provider
 from agent_magic.record.answer import Answer, Usage
 from tests.live.virtual import run_virtually
 
@@ -36,6 +36,7 @@ def lot(*of: Any) -> Random:
 class Paced(Provider):
     """Answers each turn after its time; how many turns an agent takes is its lot."""
 
+    capabilities = EVERYTHING
     endpoint = "paced"
     is_limited = False
 

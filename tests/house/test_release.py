@@ -44,6 +44,15 @@ def test_the_citation_is_of_this_version() -> None:
     assert f"license: {licence}\n" in text
 
 
+def test_the_changelog_says_what_a_release_is() -> None:
+    """The newest entry is of this version, and short enough to be read; what comes next stands above it."""
+    text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    _, unreleased, newest, *_ = re.split(r"^## ", text, flags=re.MULTILINE)
+    assert unreleased.startswith("Unreleased\n")
+    assert newest.startswith(f"{agent_magic.__version__} ")
+    assert len(newest.split()) <= 800
+
+
 def test_tested_versions_are_the_promised_ones() -> None:
     """A classifier is a promise: the newest Python among them is the one that `test-versions newest` runs."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]

@@ -16,7 +16,7 @@ TURNS, FUNCTIONS, TOOL, RESULT = (
     "declare/test_tool_result",
 )
 RETURNS, CONTENT, TYPED, PEOPLE = "declare/test_returns", "declare/test_content", "live/test_typed", "live/test_people"
-FLOW, SERVERS = "live/test_flow", "live/test_mcp"
+FLOW, SERVERS, WEB = "live/test_flow", "live/test_mcp", "live/test_mcp_http"
 DIE, WORKERS, SCALING = "providers/test_workers_die", "providers/test_workers", "providers/test_scaling"
 NEIGHBOURS = "live/test_neighbours"
 KERNELS, RUNS = "providers/test_kernels_die", "providers/test_workers_run"
@@ -130,6 +130,12 @@ ROWS: dict[str, dict[str, str]] = {
         "500 tools": "notebook/test_mcp::a_server_of_five_hundred_tools",
         "tools that change in the middle of a run": f"{SERVERS}::tools_that_are_others_now",
         "a kernel that is killed leaves no server": f"{SERVERS}::a_server_ends_with_a_process_that_is_killed",
+        "at an address: its session is lost": f"{WEB}::a_lost_session_is_opened_again",
+        "at an address: it restarts, or is gone": f"{WEB}::a_server_that_is_gone",
+        "at an address: an answer is cut": f"{WEB}::a_call_that_is_cut_may_have_happened",
+        "at an address: answers of no sense, or far too large": f"{WEB}::answers_that_are_none",
+        "at an address: it redirects elsewhere": f"{WEB}::headers_go_to_no_other_host",
+        "at an address: it repeats the key": f"{WEB}::headers_appear_nowhere",
     },
     "past one kernel": {
         "a worker is killed, or asked to end": f"{DIE}::requests_of_a_dead_worker_fail",

@@ -67,6 +67,6 @@ def test_a_fresh_batch_is_collected(fresh_kernel):
     assert "ok" == kernel.do(ENDED).status
     assert "%agents batches collect" in kernel.do("%agents batches").text
     assert "is over: 3 answers in the ledger" in kernel.do("%agents batches collect").text
-    assert "No batch is at a provider" in kernel.do("%agents batches").text
+    assert "This ledger knows of no open batch" in kernel.do("%agents batches").text
     kernel.do("run = %agents run")
     assert "3 True" == kernel.do("print(len(run.attempts), run.attempts['batch'].notna().all())").text.strip()

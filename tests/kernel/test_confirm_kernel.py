@@ -13,7 +13,7 @@ from tests.kernels import Kernel
 
 pytestmark = pytest.mark.kernel
 
-QUESTION = r"3 agents, about \$0\.\d+ expected \(estimate\), at most \$0\.\d+: run\? \[y/N\] $"
+QUESTION = r"3 agents, about <?\$0\.\d+ expected \(estimate\), at most \$0\.\d+: run\? \[y/N\] $"
 DECLARE = """%load_ext agent_magic
 %config AgentMagics.ledger = "off"
 for name in ("a", "b", "c"):
@@ -88,12 +88,13 @@ def test_yes_and_the_thresholds(kernel, server, config, line):
 
 
 def test_dollars_count_by_the_prices_given(kernel, server):
-    """A price of one's own is what the question counts with, and the run."""
-    kernel.do("%config AgentMagics.confirm_agents = 0\n%config AgentMagics.confirm_usd = 5.0")
+    """A price of one's own is what the question counts with, and the run; lengths are those of the run before."""
+    kernel.do("%config AgentMagics.confirm_agents = 0\n%config AgentMagics.confirm_usd = 1.0")
+    kernel.do("%agents run --fresh --yes")
     kernel.do("%agents prices claude-haiku-5-5 --input 1000 --output 20000")
     before = asked(server)
     cell = kernel.start("run = %agents run --fresh")
-    assert "3 agents, about $30." in kernel.asked("y")
+    assert "3 agents, about $1.2" in kernel.asked("y")  # 60 tokens of output, 39 of input
     assert "ok" == kernel.wait(cell).status
     assert (
         "given True\n"
@@ -112,7 +113,7 @@ def test_where_nobody_can_answer_it_goes_on_with_a_note(server, budget):
         for allowed in (True, False):  # `jupyter_client` says that it does unless told otherwise
             reply = kernel.wait(kernel.start(f"%agents run --fresh {budget}", allow_stdin=allowed))
             assert "ok" == reply.status
-            assert 1 == reply.text.count("note: 3 agents, about $")
+            assert 1 == len(re.findall(r"note: 3 agents, about <?\$0", reply.text))
             assert ("--budget USD sets a cap" in reply.text) == (not budget)
         assert before + 6 == asked(server)
 

@@ -16,6 +16,8 @@ BEGIN = """%load_ext agent_magic
 %agents connect simulator --latency fast
 for name in ("a", "b", "c"):
     get_ipython().run_cell_magic("agent", name, f"[[tokens:20]] question {name}")"""
+LAST = "%%agent last\n[[ttft:600 times=1]] Sum it up: {{ a }} {{ b }} {{ c }}"
+"""The answer does not come; if it is asked for once more, it does."""
 REUSE = "%load_ext agent_magic\n%config AgentMagics.reuse_simulated = True"
 
 
@@ -83,7 +85,7 @@ def test_a_run_of_another_kernel_goes_on(env):
         texts = ok(kernel.do("print(list(run.texts[:2]))"))
     with Kernel(**env) as kernel:
         ok(kernel.do("%load_ext agent_magic\n%agents connect simulator --latency none"))
-        ok(kernel.do("old = %agents open"))
+        ok(kernel.do("old = %agents open 1"))
         ok(kernel.do("run = %agents retry two"))  # the mock server is another one, and refuses once as well
         said = ok(kernel.do("run = %agents retry two"))  # the same request is sent again only by name
         assert "2 of 4 reused" in said
@@ -112,10 +114,13 @@ def test_a_fresh_kernel_knows_the_limits_of_its_key(env):
     assert "[]" == found[1]
 
 
-def killed_in_flight(kernel, cell):
-    """Begin a run with one more agent, and kill the kernel when the first three have their answers."""
+SIMULATOR = "simulator --latency fast"
+
+
+def killed_in_flight(kernel, cell, server=SIMULATOR):
+    """Begin a run with one more agent, and kill the kernel once three have their answers and that one was asked."""
     ok(kernel.do(REUSE))
-    ok(kernel.do(BEGIN))
+    ok(kernel.do(BEGIN.replace(SIMULATOR, server)))
     ok(kernel.do(cell))
     pid = int(ok(kernel.do("import os; print(os.getpid())")))
     ok(kernel.do("%agents start"))
@@ -123,8 +128,8 @@ def killed_in_flight(kernel, cell):
         kernel.do(
             "import asyncio\n"
             "magics = next(one for one in get_ipython().configurables if type(one).__name__ == 'AgentMagics')\n"
-            "running = magics.session.running\n"
-            "while sum(one.status == 'succeeded' for run in running for one in run.record.results) < 3:\n"
+            "*first, last = magics.session.running[0].record.results\n"
+            "while not (last.attempts and all(one.status == 'succeeded' for one in first)):\n"
             "    await asyncio.sleep(0.01)"
         )
     )
@@ -146,16 +151,35 @@ def test_a_killed_kernel_is_told_of(env):
 
 
 def test_resume_takes_a_run_up_where_a_kill_left_it(env):
-    """In a new kernel with nothing declared: what had finished is kept, and the rest is asked."""
-    with Kernel(**env) as kernel:
-        killed_in_flight(kernel, "%%agent last\n[[ttft:15]] Sum it up: {{ a }} {{ b }} {{ c }}")
-    with Kernel(**env) as kernel:
-        ok(kernel.do(REUSE))
-        ok(kernel.do("%agents connect simulator --latency none"))
-        said = ok(kernel.do("run = %agents resume"))
-        assert "Run 1 of 'agents' was cut: 3 of 4 agents had finished; 1 request may have been billed." in said
-        assert "3 of 4 reused" in said
-        assert "{'succeeded'}" in ok(kernel.do("print(set(run.agents['status']))"))
+    """In a new kernel of the notebook, with nothing declared: what had finished is kept, and the rest is asked."""
+    env = {**env, "JPY_SESSION_NAME": "/books/one.ipynb"}
+    with am.Simulator(latency="none") as server:
+        with Kernel(**env) as kernel:
+            killed_in_flight(kernel, LAST, server.url)
+        with Kernel(**env) as kernel:
+            ok(kernel.do(f"{REUSE}\n%agents connect {server.url}"))
+            said = ok(kernel.do("run = %agents resume"))
+            assert "Run 1 of 'agents' was cut: 3 of 4 agents had finished; 1 request may have been billed." in said
+            assert "What is left: 1 agent, about " in said
+            assert "3 of 4 reused" in said
+            assert "{'succeeded'}" in ok(kernel.do("print(set(run.agents['status']))"))
+
+
+def test_resume_takes_up_no_run_of_another_notebook(env):
+    """It asks nothing, and says whose run was cut and how to name it; the file's own next kernel takes it up."""
+    one, two = ({**env, "JPY_SESSION_NAME": f"/books/{name}.ipynb"} for name in ("one", "two"))
+    with am.Simulator(latency="none") as server:
+        with Kernel(**one) as kernel:
+            killed_in_flight(kernel, LAST, server.url)
+        with Kernel(**two) as kernel:
+            ok(kernel.do(f"{REUSE}\n%agents connect {server.url}"))
+            said = kernel.do("run = %agents resume").text
+            assert "run 1 of 'agents' in books/one.ipynb" in said
+            assert "%agents resume --of 1" in said
+            assert "True" in ok(kernel.do("runs = %agents runs\nprint(len(runs) == 1)"))
+        with Kernel(**one) as kernel:
+            ok(kernel.do(f"{REUSE}\n%agents connect {server.url}"))
+            assert "3 of 4 reused" in ok(kernel.do("run = %agents resume"))
 
 
 @pytest.mark.parametrize("choice", ["off", ":memory:"])

@@ -383,7 +383,7 @@ def test_without_a_key_and_without_a_choice(fresh_kernel):
     assert ("error", "UsageError") == (reply.status, reply.ename)
     *choices, script = reply.text.strip().splitlines()[1:]
     assert ["with a key", "offline", "a recording"] == [line.split("  ")[1].strip() for line in choices]
-    assert script.startswith("A plan in a variable: %agents run --plan NAME. plan.run(client=...) asks whom you name")
+    assert script.startswith("A plan in a variable: %agents run --plan NAME. plan.run(client=...) takes a provider:")
     assert "ok" == fresh_kernel.do("%agents plan").status
 
 

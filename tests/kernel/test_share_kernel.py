@@ -104,12 +104,12 @@ def test_no_error_shows_a_credential_that_was_given(kernel):
     assert [] == [text for text in kernel.said if CANARY in text]
 
 
-def test_only_claude_takes_a_key():
-    """S01: what is an argument may stand in tracebacks. `Claude(api_key=)` hides it; all else reads the environment."""
+def test_only_providers_take_a_key():
+    """S01: what is an argument may stand in tracebacks. `Claude` and `Chat` hide it; all else reads the environment."""
     public = [getattr(am, name) for name in am.__all__]
     asked = [one.__init__ if inspect.isclass(one) else one for one in public if callable(one)]
     taken = {(one.__qualname__, name) for one in asked for name in inspect.signature(one).parameters}
-    assert {("Claude.__init__", "api_key")} == {
+    assert {("Chat.__init__", "api_key"), ("Claude.__init__", "api_key")} == {
         one for one in taken if "key" in one[1].lower() or "token" == one[1].lower()
     }
 

@@ -105,3 +105,46 @@ def test_a_task_may_ask(kernel):
     assert "3" == kernel.do("print(run['asks'].value)").text.strip()
     kernel.wait(kernel.start("run = %agents run", allow_stdin=False))
     assert "StdinNotImplementedError" in kernel.do("print(run['asks'].error)").text
+
+
+LOOKS = """\
+import locale, random
+import numpy as np
+
+def state():
+    drawn = np.random.get_state()
+    drawn = random.getstate(), drawn[0], drawn[1].tolist(), drawn[2:]
+    return drawn, sys.getrecursionlimit(), locale.setlocale(locale.LC_ALL)
+
+@am.task
+def in_a_thread():
+    return state() == before
+
+@am.task(main=True)
+def in_the_kernel():
+    return state() == before
+"""
+
+
+def test_a_run_leaves_the_state_of_the_process_as_it_was(kernel):
+    """Random numbers of Python and NumPy, recursion limit and locale, while a run goes on and behind it."""
+    assert "ok" == kernel.do(LOOKS).status
+    kernel.do("%%agent a\nAfter {{ in_a_thread }} and {{ in_the_kernel }}, say hi.")
+    kernel.do("random.seed(7); np.random.seed(7); sys.setrecursionlimit(2345); before = state()")
+    for command in ("plan", "run", "run --fresh"):
+        kernel.do(f"shown = %agents {command}")
+        assert "True" in kernel.do("print(state() == before)").text, command
+        if command != "plan":
+            kernel.do("run = %agents last")
+            assert "True True" in kernel.do("print(run['in_a_thread'].value, run['in_the_kernel'].value)").text
+
+
+def test_a_run_is_waited_for_from_a_thread(kernel):
+    """`%agents wait` in a thread of the notebook's waits for a run that a cell began."""
+    kernel.do("%agents connect simulator --latency x1")
+    kernel.do("%%agent a\n[[ttft:2]] [[tokens:5]] Say hi.")
+    kernel.do("%agents start")
+    kernel.do("from concurrent.futures import ThreadPoolExecutor\nask = get_ipython().run_line_magic")
+    kernel.do("waiting = ThreadPoolExecutor(1).submit(ask, 'agents', 'wait')")
+    said = kernel.do("import asyncio\nrun = await asyncio.wrap_future(waiting)\nprint(run.ok)")
+    assert "True" in said.text, said.text

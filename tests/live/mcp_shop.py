@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import socket
 import sys
+from typing import Any
 
+import uvicorn
 from mcp.server import MCPServer
 from mcp.types import AudioContent, BlobResourceContents, EmbeddedResource, ImageContent, ToolAnnotations
 
 server = MCPServer("shop")
+KEY = "a-key-of-no-known-shape-4711"
 DOT = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAAAAAA6fptVAAAACklEQVR4nGNgAAAAAgABSK+kcQAAAABJRU5ErkJggg=="
 """A picture of one pixel."""
 
@@ -49,8 +54,27 @@ def scraps() -> list[ImageContent | AudioContent | EmbeddedResource]:
     ]
 
 
+async def serve() -> None:
+    """Serve at an address, which is printed, to those who have the key."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        app = server.streamable_http_app()
+
+        async def asked(scope: Any, receive: Any, send: Any) -> None:
+            if scope["type"] != "http" or dict(scope["headers"]).get(b"authorization") == b"Bearer " + KEY.encode():
+                await app(scope, receive, send)
+                return
+            await send({"type": "http.response.start", "status": 401, "headers": []})
+            await send({"type": "http.response.body", "body": b"who are you?"})
+
+        print(f"http://127.0.0.1:{listener.getsockname()[1]}/mcp", flush=True)
+        await uvicorn.Server(uvicorn.Config(asked, log_level="error")).serve([listener])
+
+
 if __name__ == "__main__":
     print("the shop opens", file=sys.stderr)
     if "broken" in sys.argv:
         sys.exit("no goods: sk-" + "ant-api03-" + "b" * 20)
-    server.run("stdio")
+    if "http" in sys.argv:
+        asyncio.run(serve())
+    else:
+        server.run("stdio")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from agent_magic.api import Agent, Ledger, Plan, Policy, Run, start
@@ -77,8 +79,12 @@ def test_answers_of_a_request_for_several_rows_are_as_they_were():
         [Agent("row", "{{ item }}", each="rows", returns=int, group=2), Agent("e", "e {{ row }}")],
         {"rows": ["1", "2", "3"]},
     )
-    reply = '{"answers": [{"item": 1, "answer": 4}, {"item": 2, "answer": 5}]}'
-    done = run(plan, Scripted(lambda prompt, _: Reply(text=reply if "<item" in prompt else "end")))
+
+    def reply(prompt: str, _: int) -> Reply:
+        rows = [{"item": number, "answer": 3 + number} for number in range(1, 1 + prompt.count("<item"))]
+        return Reply(text=json.dumps({"answers": rows}) if rows else "end")
+
+    done = run(plan, Scripted(reply))
     assert done.ok
     assert [] == said(plan, earlier=Earlier(done.record, "scripted", plan=plan))
 

@@ -12,7 +12,7 @@ from agent_magic.api.choosing import ENOUGH, choose, is_worse, with_models
 from agent_magic.declare.models import job_of
 from agent_magic.errors import DeclarationError
 from agent_magic.measure.intervals import share_interval
-from agent_magic.providers.base import Provider, Stream
+from agent_magic.providers.base import EVERYTHING, Provider, Stream
 from agent_magic.record.answer import Answer, Usage
 from agent_magic.record.ledger.grades import Graded
 from agent_magic.record.prices import context_window
@@ -25,6 +25,7 @@ AGENT = Agent("label", "Good or bad? {{ text }}", model="auto")
 class Says(Provider):
     """Answers the same at once."""
 
+    capabilities = EVERYTHING
     endpoint, is_limited = "here", False
 
     def __init__(self, text: str) -> None:
@@ -96,7 +97,7 @@ def test_one_graded_model_chooses_nothing(n, api):
     grades(session, AGENT, MIDDLE, n, n)
     found = choose(AGENT, session, 100)
     assert SMALL == found.model
-    assert "0.25, 0.14 to 0.40" in found.why
+    assert "0.25 (0.14 to 0.40)" in found.why
     assert f"grade {ENOUGH} answers of {MIDDLE}" in found.why
 
 
@@ -166,7 +167,7 @@ def test_a_later_session_chooses_by_the_grades_of_the_ledger(tmp_path):
         run = asyncio.run(plan.run(session=session))
     first = run.agents.iloc[0]
     assert (MIDDLE, MIDDLE, "auto") == (first["model"], first["model_used"], first["model_asked"])
-    assert f"{SMALL} 0.00 to 0.16, from only {ENOUGH}" in first["model_reason"]
+    assert f"{SMALL} 0.00 (0.00 to 0.16), from only {ENOUGH}" in first["model_reason"]
 
 
 def test_a_choice_stays_with_its_run(tmp_path):

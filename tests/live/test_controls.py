@@ -11,6 +11,7 @@ import threading
 
 import pytest
 
+from agent_magic.api import Ledger
 from agent_magic.declare.agent import Agent
 from agent_magic.declare.plan import Plan
 from agent_magic.engine.policy import Policy
@@ -233,3 +234,13 @@ def test_a_prompt_that_cannot_be_written_is_no_attempt():
     assert {"a": "succeeded", "b": "failed", "long": "succeeded"} == statuses(record)
     assert [] == record["b"].attempts
     assert 2 == len(client.asked)
+
+
+def test_an_answer_that_is_bought_anew_has_a_reserve():
+    """What did not fit is in the ledger and is not served again: the budget has to have room for the new one."""
+    plan = Plan([Agent("a", "x", returns=float, max_tokens=100), Agent("b", "slow", max_tokens=100)])
+    script = lambda prompt, _: Reply(9.0 if prompt == "slow" else 1.0, text="no number", tokens=(10, 100, 0, 0))  # noqa: E731
+    policy = Policy(2, seed=1, max_turns=1, budget_tokens=325)
+    record, client = drive(plan, script, policy, ledger=Ledger(), controls=[(3.0, "retry", ["a"])])
+    assert ["slow", "x"] == sorted(one.prompt for one in client.asked)
+    assert "BudgetExceeded" == record["a"].kind

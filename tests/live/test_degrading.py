@@ -17,7 +17,7 @@ from agent_magic.measure.metrics import summarize
 from agent_magic.show.notes import degraded_note
 from tests.live.virtual import Reply, Scripted, drive
 
-SMALL, LARGE = "claude-haiku-5-5", "claude-opus-5-5"
+SMALL, MIDDLE, LARGE = "claude-haiku-5-5", "claude-sonnet-5-5", "claude-opus-5-5"
 
 
 class Service(Scripted):
@@ -94,6 +94,58 @@ def test_short_of_money():
     assert {"succeeded"} == {one.status for one in record.results}
     assert {LARGE, SMALL} == {one.model for one in client.asked}
     assert math.fsum(one.cost_usd or 0.0 for one in record.results) <= 0.03
+
+
+class Unlisted(Scripted):
+    """A provider that lists no models, as a server of one's own."""
+
+
+def run_unlisted(plan, **options):
+    """Drive a plan with one slot at a provider that lists no models."""
+    client = Unlisted(lambda prompt, _: Reply(10.0, text=prompt, tokens=(10, 900, 0, 0)))
+    return drive(plan, client, Policy(1, seed=1, degrade="model", **options))
+
+
+@pytest.mark.parametrize("short", [{"budget_usd": 0.03}, {"deadline_s": 35.0}])
+def test_a_declared_fallback_is_a_cheaper_model(short):
+    """Where the provider lists no models, the cheapest fallback is asked before the agent's own model is."""
+    plan = rows(4, max_tokens=1000, fallback=[MIDDLE, SMALL])
+    record, client = run_unlisted(plan, **short)
+    assert [LARGE, SMALL] == [*dict.fromkeys(one.model for one in client.asked)]
+    assert {"", "degraded"} == {one.moved_by for one in record.results if one.attempts}
+    assert summarize(record).fell_back == 0 < summarize(record).degraded
+    assert next(iter(short)).startswith(summarize(record).limited_by)
+
+
+def test_a_dearer_fallback_is_no_cheaper_model():
+    """A fallback that costs more is not asked for want of money."""
+    _, client = run_unlisted(rows(4, model=SMALL, max_tokens=100_000, fallback=[LARGE]), budget_usd=0.02)
+    assert {LARGE} & {one.model for one in client.asked} == set()
+
+
+def test_what_was_degraded_is_replayed(tmp_path):
+    """A replay asks the fallbacks that the run asked, with the effort that it gave up."""
+    plan = rows(6, max_tokens=1000, fallback=[SMALL], effort="high")
+    client = Unlisted(lambda prompt, _: Reply(10.0, text=prompt, tokens=(10, 900, 0, 0)))
+    record, _ = drive(plan, client, Policy(1, seed=1, degrade="effort,model", deadline_s=35.0))
+    assert {(LARGE, "high"), (SMALL, "low")} == {*asked(client)}
+    Run(record).save(tmp_path / "run.jsonl")
+    again = plan.replay(tmp_path / "run.jsonl").record
+    assert [one.model_used for one in record.results] == [one.model_used for one in again.results]
+    assert summarize(record).degraded == summarize(again).degraded
+
+
+def test_nothing_cheaper_is_said():
+    """Without a list of models and without fallbacks there is nothing to ask instead: said before anything is sent."""
+    said = []
+    session = am.Session(client=am.Claude(base_url="http://127.0.0.1:9", api_key="none"), tell=said.append)
+    policy = am.Policy(budget_usd=1.0, degrade="effort,model")
+    session.check_plan(am.Plan([am.Agent("a", "x", fallback=[SMALL])]), policy)
+    session.check_plan(am.Plan([am.Agent("a", "x")]), am.Policy(degrade="effort"))
+    assert [] == said
+    for _ in range(2):
+        am.Plan([am.Agent("a", "x")]).estimate(policy, session=session)
+    assert [True] == ["has no cheaper model to ask" in one for one in said], "once in a session"
 
 
 def test_effort_first_named():

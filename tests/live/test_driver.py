@@ -511,8 +511,8 @@ def test_an_answer_cut_at_max_tokens_is_served_again(policy):
 def test_own_prices_and_unknown_models():
     """The user's price counts; a model nobody knows costs unknown, with one warning for many agents."""
     plan = Plan((Agent("a", "x", model="mine"),))
-    record, _ = drive(plan, always(tokens=(1_000_000, 0, 0, 0)), prices=Prices({"mine": TokenPrice(3, 4)}))
-    assert (3.0, "given") == (record["a"].cost_usd, record.attempts[0].price.basis)
+    record, _ = drive(plan, always(tokens=(1_000_000, 1_000, 0, 0)), prices=Prices({"mine": TokenPrice(3, 4)}))
+    assert (3.004, "given") == (record["a"].cost_usd, record.attempts[0].price.basis)
     plan = Plan(tuple(Agent(f"a{one}", f"x{one}", model="nobody's") for one in range(5)))
     with pytest.warns(PriceWarning) as caught:
         record, _ = drive(plan, always())

@@ -367,7 +367,7 @@ def test_an_idle_worker_that_has_ended_is_not_taken():
 @pytest.mark.parametrize(
     ("function", "message"),
     [
-        (dies, "ended with exit code 7 before the function did"),
+        (dies, "ended with exit code 7 before the function returned"),
         (difficult, "RuntimeError: Difficult: 1 and 2"),
         (unsendable, "what the function returned cannot be sent back from its process"),
         (lambda: 1, "cannot run in another process: <lambda> is written in another function. Write it to a file"),

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
+from pydantic import BaseModel, Field
 
 import agent_magic as am
 from agent_magic.api import Ledger
@@ -47,7 +49,7 @@ def test_each_row_has_its_own_answer():
     asked = [record[f"next_{row}"].attempts[0].request.prompt for row in range(5)]
     assert asked == [f"after {value}" for value in (3, 3, 5, 4, 4)]
     assert run.agents["cost_usd"].notna().sum() == 7
-    assert len(client.asked) == 2 + 5
+    assert len(client.asked) == 2 + 3  # equal requests are bought once
     dollars = run.each("label")["cost_usd"]
     first, second = (record[f"label_request_{one}"].cost_usd or 0.0 for one in range(2))
     assert [first / 3, second / 2] == pytest.approx([dollars["a"], dollars["e"]])
@@ -55,6 +57,38 @@ def test_each_row_has_its_own_answer():
     assert first + second == pytest.approx(
         run.each("label", "next")["cost_usd"].sum() - run.each("next")["cost_usd"].sum()
     )
+
+
+class Note(BaseModel):
+    title: str
+    tags: list[str] = Field(default_factory=list)
+    page: int = Field(default=0, ge=1)
+
+
+def test_a_row_has_the_class_that_was_declared(tmp_path: Path):
+    """As an answer of its own has: what the model left out is left out. Prompts take it by its schema."""
+    label = am.Agent("label", "Count {{ item }}", each="rows", group=2, returns=Note)
+    after = am.Agent("next", "{{ label.title }} {{ label.tags | length }} {{ label }}", each="rows")
+    rows = [{"item": 2, "answer": {"title": "B"}}, {"item": 1, "answer": {"title": "A", "tags": ["x"]}}]
+    record, client = drive(
+        am.Plan([label, after], {"rows": ["a", "b"]}), lambda *_: Reply(text=json.dumps({"answers": rows})), SEED
+    )
+    assert [Note(title="A", tags=["x"]), Note(title="B")] == [record[f"label_{row}"].value for row in range(2)]
+    assert {"title"} == record["label_1"].value.model_fields_set
+    assert 'B 0 {"title": "B", "tags": [], "page": 0}' == client.asked[-1].prompt
+    assert [["x"], []] == am.Run(record).each("label")["tags"].tolist()
+    am.Run(record).save(tmp_path / "run.jsonl")
+    again = am.Plan([label, after], {"rows": ["a", "b"]}).replay(tmp_path / "run.jsonl")
+    assert [record[f"label_{row}"].value for row in range(2)] == [again[f"label_{row}"].value for row in range(2)]
+
+
+def test_every_view_counts_the_same_agents():
+    """The summary, the layers and the line count the requests of a group as agents, and its items as tasks."""
+    record, _ = drive(plan_of(), script(), SEED)
+    run = am.Run(record)
+    numbers, layers = run.summary.iloc[0], run.layers
+    assert (7, 5) == (numbers["agents"], numbers["tasks"]) == (layers["agents"].sum(), layers["tasks"].sum())
+    assert "7 agents and 5 tasks in 3 layers" in str(run)
 
 
 def test_only_what_is_missing_is_asked_for_again():

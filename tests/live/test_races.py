@@ -56,7 +56,7 @@ def test_the_first_answer_counts():
     assert ("b", "end b", 2, 3.0) == (record["quick"].value, record["end"].text, client.cancelled, record.ended_s)
     numbers = Run(record).summary.iloc[0]
     counted = [numbers[name] for name in ("succeeded", "failed", "skipped", "not_needed", "cancelled")]
-    assert ([3, 0, 0, 2, 0], 5) == (counted, numbers.agents)
+    assert ([3, 0, 0, 2, 0], 4, 1) == (counted, numbers.agents, numbers.tasks)
     sources = Run(record).agents.set_index("agent").source
     assert sources["b"] == sources["quick"]
     assert record["a"].error == "'b' answered first"

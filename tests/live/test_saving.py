@@ -14,7 +14,8 @@ import pytest
 import agent_magic as am
 from agent_magic.api import Agent, Ledger, Plan, Run
 from agent_magic.declare.task import Task
-from agent_magic.errors import AgentMagicError
+from agent_magic.errors import AgentMagicError, DeclarationError
+from agent_magic.live.saving import write_answer
 from agent_magic.show.notes import edited_note
 from tests.live.virtual import Reply, Scripted
 
@@ -199,3 +200,75 @@ def test_what_a_person_has_changed_by_hand_is_said(folder: Path):
     assert "a.md was changed by hand, and a new answer was written over that." == again("y")
     assert ("", "said x\n") == (again("x"), place.read_text())
     ledger.close()
+
+
+@pytest.mark.parametrize(
+    ("save", "item"),
+    [
+        ("{{ item }}", ".ipython/profile_default/startup/x.txt"),
+        ("out/{{ item }}", ".hidden"),
+        ("out/{{ item }}.md", ".git/config"),
+        ("out/{{ item }}.md", "../.git/config"),
+        ("{{ item }}", "book.ipynb"),
+        ("{{ item }}", "Book.IPYNB"),
+        ("{{ item }}", "pandas.py"),
+        ("{{ item }}", "pandas.py. "),
+        ("lib/{{ item }}", "x.so"),
+        ("{{ item }}", "x.py:stream"),
+        ("{{ item }}.json", "jupyter_server_config"),
+        ("{{ item }}.JSON", "Jupyter_Config"),
+        ("lib/{{ item }}.py", "sitecustomize"),
+    ],
+)
+def test_an_item_names_nothing_hidden_and_no_code(save: str, item: str):
+    """It may be anybody's text; nothing has been sent then."""
+    with pytest.raises(DeclarationError, match="an item must not name"):
+        Plan([Agent("a", "Go {{ item }}", each="rows", save=save)], {"rows": [item]})
+
+
+@pytest.mark.parametrize("save", [".notes/{{ key }}.md", ".notes/deep/{{ item }}.md", "book.ipynb", ".env", "tool.py"])
+def test_the_declaration_itself_may_name_it(save: str):
+    """What the user has written is meant."""
+    rows = {"rows": ["x"]}
+    each: dict[str, Any] = {"each": "rows"} if "{{" in save else {}
+    assert Plan([Agent("a", "Go {{ item }}" if each else "Go", save=save, **each)], rows if each else {}).saves
+
+
+def test_an_answer_replaces_no_code_that_an_item_leads_to(folder: Path, monkeypatch: pytest.MonkeyPatch):
+    """Not a file that was there, and not what is imported; its own answer of before it does."""
+    monkeypatch.syspath_prepend(folder)
+    (folder / "mine.py").write_text("x = 1\n")
+    for name in ("mine.py", "json.py", "pandas.py"):
+        with pytest.raises(AgentMagicError, match=r"is there, and is no answer|would be imported in place of"):
+            write_answer(name, b"y = 2\n", None, named=False)
+    assert "x = 1\n" == (folder / "mine.py").read_text()
+    first = write_answer("quite_new_name.py", b"one\n", None, named=False)
+    assert write_answer("quite_new_name.py", b"two\n", first.file.sha256, named=False).is_answer
+    assert write_answer("mine.py", b"y = 2\n", None).is_answer, "the declaration names it"
+
+
+def test_a_link_to_a_hidden_folder_is_refused(folder: Path):
+    """Where an item goes through it."""
+    (folder / ".secret").mkdir()
+    (folder / "open").symlink_to(folder / ".secret")
+    with pytest.raises(AgentMagicError, match="which is hidden"):
+        write_answer("open/x.md", b"x", None, named=False)
+
+
+def test_a_link_to_code_is_code(folder: Path):
+    """Whatever the link is called."""
+    (folder / "book.ipynb").write_text("{}")
+    (folder / "open.md").symlink_to(folder / "book.ipynb")
+    with pytest.raises(AgentMagicError, match="is there, and is no answer of before"):
+        write_answer("open.md", b"x", None, named=False)
+    assert "{}" == (folder / "book.ipynb").read_text()
+
+
+@pytest.mark.parametrize("name", ["x" * 256, "\u00e9" * 128, f"a/{'y' * 300}/b.md"], ids=["long", "bytes", "folder"])
+def test_a_name_that_no_file_can_have_is_refused_before_anything_is_sent(name: str):
+    """An answer that is paid for would have no place."""
+    for save, rows in (("{{ item }}", [name]), (name, [])):
+        each: dict[str, Any] = {"each": "rows"} if rows else {}
+        with pytest.raises(DeclarationError, match="no file can be called") as caught:
+            Plan([Agent("a", "Go", save=save, **each)], {"rows": rows} if rows else {})
+        assert len(str(caught.value)) < 300

@@ -14,12 +14,11 @@ from agent_magic.notebook.planning import _prompts_text
 from agent_magic.providers.anthropic import wire
 from agent_magic.record.codec import to_json
 from agent_magic.simulator import child
+from tests.pdfs import pages
 from tests.providers.wire import WHOLE, reply, serving
 
 PAGES = 8
-PDF = b"%PDF-1.7\n" + b"".join(
-    b"%d 0 obj << /Type /Page /Contents (" % n + b"words of a page " * 90 + b") >> endobj\n" for n in range(PAGES)
-)
+PDF = pages(PAGES, more=b"words of a page " * 90 * PAGES)
 QUESTIONS = [f"Question {number}?" for number in range(6)]
 
 

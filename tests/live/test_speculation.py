@@ -84,7 +84,7 @@ def test_rows_tell_what_is_likely_of_other_rows(score, begun, done):
     other = scripted(score)
 
     def script(prompt, number):
-        return Reply(float(prompt) + 1) if prompt.isdecimal() else other(prompt, number)
+        return Reply(float(prompt) + 1, text=prompt) if prompt.isdecimal() else other(prompt, number)
 
     record, client = drive(am.Plan(rows, {"rows": list(range(20))}), script, Policy(60, seed=1))
     assert begun == sum(one.prompt.startswith("F") for one in client.asked)  # the fifth is decided after eight drafts
@@ -101,6 +101,14 @@ def test_a_condition_that_holds_costs_no_time(speculate, ended_s):
     assert parts_are_whole(record)
     if speculate:
         assert (5.0, 1.0, 3.0) == (record["fix"].finished_s, record["fix"].queued_s, record["fix"].api_s)
+
+
+@pytest.mark.parametrize(("review_s", "fix_s"), [(4.0, 3.0), (3.0, 4.0), (1.0, 9.0)])
+def test_the_longest_chain_counts_no_second_twice(review_s, fix_s):
+    """What was worked beside a condition's parents adds nothing to their chain: no run beats its bound."""
+    numbers = Run(drive(plan_of(), scripted(3, review_s=review_s, fix_s=fix_s))[0]).totals
+    assert 2.0 + max(review_s, fix_s) == numbers.critical_path_s == numbers.wall_s
+    assert (1.0, numbers.bound) == (numbers.efficiency, numbers.mean_concurrency)
 
 
 def test_a_condition_that_is_false_throws_it_away():
@@ -270,6 +278,9 @@ def test_speculation_changes_no_outcome(plan, concurrency, stopped_at):
         (one.name, one.status, one.kind, one.text if one.status == "succeeded" else "") for one in expected.results
     ] == [(one.name, one.status, one.kind, one.text if one.status == "succeeded" else "") for one in record.results]
     assert parts_are_whole(record)
+    numbers = Run(record).totals
+    assert numbers.critical_path_s <= (numbers.wall_s or 0.0)
+    assert 0.0 <= (numbers.efficiency or 0.0) <= 1.0 + 1e-9
     assert ends(record) == ends(Run(record).forecast().record)
     if stopped_at is not None:
         cut, _ = drive(plan, by_prompt, policy, stops=[(stopped_at / 4 + 0.1, None)])

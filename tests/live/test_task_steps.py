@@ -202,6 +202,39 @@ def test_a_run_of_another_kernel_goes_on_with_what_was_kept(tmp_path: Path) -> N
     ledger.close()
 
 
+def test_a_task_that_was_cut_runs_again_and_that_is_said(tmp_path: Path, caplog: Any) -> None:
+    """Once for all of a group: what it had begun may be there twice. One that never began, or has ended, is none."""
+    began, go_on, is_first = threading.Semaphore(0), threading.Event(), [True]
+
+    def book(item: str) -> str:
+        began.release()
+        if is_first[0] and item != "x":
+            go_on.wait()
+        return item
+
+    async def go() -> Run:
+        ledger = Ledger(tmp_path / "l.sqlite3")
+        plan = Plan([Task("book", book, each="rows")], values={"rows": ["x", "y", "z"]})
+        driving = asyncio.create_task(am.start(plan, client=client(), ledger=ledger).drive())
+        await asyncio.to_thread(lambda: [began.acquire() for _ in range(3)])
+        driving.cancel()
+        await asyncio.wait({driving})
+        assert not caplog.records
+        is_first[0] = False
+        second = await plan.run(client=client(), ledger=ledger)
+        ledger.close()
+        return second
+
+    try:
+        second = asyncio.run(go())
+    finally:
+        go_on.set()
+    assert second.ok
+    told = [one.message for one in caplog.records if "runs again" in one.message]
+    assert 1 == len(told)
+    assert told[0].startswith("book runs again: a run that was cut had begun it at ")
+
+
 def test_a_plan_that_came_with_the_run_goes_on(tmp_path: Path) -> None:
     """In a kernel where nothing is declared there are no functions: what is done needs none."""
 

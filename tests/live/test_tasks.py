@@ -210,7 +210,7 @@ def test_a_bug_in_that_report_surfaces_too():
         tasks.cancel(0, fail)
         await asyncio.sleep(0)
         await asyncio.sleep(0)
-        with pytest.raises(ExceptionGroup, match="broke the run off"):
+        with pytest.raises(ExceptionGroup, match="ended the run"):
             await tasks.finish()
         assert tasks.broken
 

@@ -46,7 +46,7 @@ def run(server: Simulator, prompt: str, tools: Any = (look,), **more: Any) -> Ru
 
 def begin(**usage: int) -> bytes:
     """The beginning of a reply."""
-    message = {"id": "m", "type": "message", "role": "assistant", "model": "x", "content": []}
+    message = {"id": "m", "type": "message", "role": "assistant", "model": "claude-haiku-5-5", "content": []}
     return event("message_start", message={**message, "usage": usage or SPARE})
 
 
@@ -622,7 +622,7 @@ def test_a_budget_that_is_reached_in_turn_seven_keeps_what_six_have_said():
     assert six == done.totals.tokens
     assert "21,042 of 24,042 tokens are used" in str(done["a"].error)
     note = capped_note(done.record, policy)
-    assert note.startswith("Not whole, since the budget had no room for the next turn: a.")
+    assert note.startswith("Incomplete, since the budget had no room for the next turn: a.")
     assert "max-turns" not in note
 
 
@@ -642,7 +642,7 @@ def test_a_429_in_turn_seven_buys_no_turn_again():
     assert 1 == sum(one.kind == "RateLimited" for one in done["a"].attempts)
 
 
-def test_calls_that_are_made_again_are_said(tmp_path):
+def test_calls_that_are_made_again_are_said(tmp_path, caplog):
     """An answer that is reused costs nothing, but its calls are made again: a letter is sent twice."""
     sent: list[str] = []
 
@@ -673,7 +673,9 @@ def test_calls_that_are_made_again_are_said(tmp_path):
     assert (2, "") == (len(sent), called_again_note(first))
     told = "Tools called again, though the answers were reused: send_free 1. @am.tool(pure=True) keeps results."
     assert told == called_again_note(again)
-    assert "a is reused, but its calls of send_free are made again: only pure tools are kept" in said
+    assert "a is reused, but its calls of send_free are made again, once its run is complete" in said
+    before = "send_free is called again: run 1, which is complete, called it for the same answers."
+    assert [before] == [one.message.split(" @")[0] for one in caplog.records if "is called again: run" in one.message]
 
 
 def test_a_call_that_ends_after_the_stop_serves_the_next_run(tmp_path):
@@ -714,11 +716,12 @@ def test_a_call_that_ends_after_the_stop_serves_the_next_run(tmp_path):
     assert ("succeeded", "given", "ledger") == (one.status, one.result, one.source)
 
 
-def test_tokens_below_none_are_unknown_and_so_is_the_price():
-    """They would lower the bill; what the beginning of the response said is no number of its whole output."""
+def test_tokens_below_none_are_no_count():
+    """They would lower the bill; what the response began to count is not its last word, so an estimate is shown."""
     last = event("message_delta", delta={"stop_reason": "end_turn"}, usage={"output_tokens": -5}) + STOP
-    done, _ = played(begin(input_tokens=5, output_tokens=1) + OPEN + delta("x") + CLOSE + last)
+    done, _ = played(begin(input_tokens=5, output_tokens=1) + OPEN + delta("x" * 40) + CLOSE + last)
     (one,) = done["a"].attempts
     assert one.usage
     assert one.price
-    assert ("succeeded", None, None) == (done["a"].status, one.usage.output_tokens, one.price.cost_usd)
+    assert ("succeeded", 10, True) == (done["a"].status, one.usage.output_tokens, one.usage.estimated)
+    assert one.price.cost_usd == am.TokenPrice(0.1, 0.5).cost_usd(one.usage)

@@ -63,7 +63,7 @@ def test_the_cap_keeps_what_came(server):
     assert ["capped", "succeeded"] == list(done.agents["status"])
     assert (3, 30) == (len(done["a"].attempts), done["a"].usage.output_tokens)
     assert "pause_turn" == done["a"].stop_reason
-    assert "paused (pause_turn) 3 times; what came is kept. Raise --max-turns." in str(done["a"].error)
+    assert "paused (pause_turn) 3 times; the text so far is kept. Raise --max-turns." in str(done["a"].error)
     assert done["a"].text in done.record.results[1].attempts[0].request.prompt
     assert (1, 0) == (done.totals.capped, done.totals.cancelled)
     assert not done.ok
@@ -109,7 +109,7 @@ START = event(
         "id": "m",
         "type": "message",
         "role": "assistant",
-        "model": "x",
+        "model": "claude-haiku-5-5",
         "content": [],
         "usage": {"input_tokens": 5},
     },

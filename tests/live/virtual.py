@@ -14,7 +14,7 @@ from agent_magic.engine.policy import Policy
 from agent_magic.live.driver import Driver
 from agent_magic.live.threads import IDLE
 from agent_magic.providers.anthropic.models import limit_class, min_cacheable_tokens
-from agent_magic.providers.base import Provider
+from agent_magic.providers.base import EVERYTHING, Provider
 from agent_magic.record.answer import Answer, Usage
 
 
@@ -95,6 +95,7 @@ class Scripted(Provider):
         script: Returns the reply to a request, by its prompt and the count of requests with that prompt so far.
     """
 
+    capabilities = EVERYTHING
     script: Any
     endpoint: str = "scripted"
     credentials: Any = None

@@ -30,10 +30,11 @@ def run_of(plan, policy=None, takes_s=2.0, tokens=(10, 5, 0, 0), **more):
     return Run(drive(plan, lambda *_: Reply(takes_s, tokens=tokens), policy, prices=PRICES, **more)[0])
 
 
-def test_nothing_is_said_until_it_was_measured():
-    """Three columns, all unknown."""
+def test_until_it_was_measured_it_is_simulated():
+    """The speedup follows from the run itself, and says so; what one agent costs nobody knows."""
     row = run_of(plan_of("a", "b")).summary.iloc[0]
-    assert row[["speedup", "speedup_over", "cost_multiple"]].isna().all()
+    assert (1.5, "simulated", "sequential") == tuple(row[["speedup", "speedup_basis", "speedup_over"]])
+    assert pd.isna(row["cost_multiple"])
 
 
 def test_one_agent_gives_both_measures():
@@ -43,6 +44,7 @@ def test_one_agent_gives_both_measures():
     assert run is run.against(run_of(plan.baseline(), takes_s=5.0, tokens=(20, 10, 0, 0)))
     row = run.summary.iloc[0]
     assert (1.25, "one agent", 1.5) == tuple(row[["speedup", "speedup_over", "cost_multiple"]])
+    assert (5.0, "measured") == tuple(row[["sequential_s", "speedup_basis"]])
 
 
 def test_a_sequential_run_is_the_better_measure_of_time():

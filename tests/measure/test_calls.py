@@ -60,7 +60,7 @@ def test_the_parts_of_an_agents_time_add_up():
 def test_the_summary_counts_tasks_and_knows_who_answered():
     """The results of tasks are no answers: a run of simulated agents stays simulated."""
     row = summary_frame(calling_run()).iloc[0]
-    assert [4, 2, "simulated"] == list(row[["agents", "tasks", "source"]])
+    assert [2, 2, "simulated"] == list(row[["agents", "tasks", "source"]])
     assert {"person": 3.0} == {
         reason: seconds for reason, seconds in waited_s(calling_run().results).items() if seconds
     }

@@ -73,7 +73,7 @@ def test_requeue_says_what_is_not_dead() -> None:
     with pytest.raises(UnknownAgent):
         asyncio.run(run.requeue("gone"))
     only = run_of(lambda prompt, _: Reply(error=Rejected("no", status=400) if prompt.startswith("Wrong") else None))
-    with pytest.raises(PlanError, match=r"does not help here \(Rejected\)"):
+    with pytest.raises(PlanError, match=r"will not help \(Rejected\)"):
         asyncio.run(only.requeue())
     with pytest.raises(PlanError, match="failed for good"):
         asyncio.run(run_of(lambda *_: Reply()).requeue())

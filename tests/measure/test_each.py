@@ -97,9 +97,9 @@ EMPTY = {"tone": "bad", "stars": None, "sure": 0.5}
 DTYPES = {
     "tone": "category",
     "stars": "Int64",
-    "sure": "Float64",
+    "sure": "float64",
     "seen": "boolean",
-    "note": "string",
+    "note": "str",
     "day": "datetime64[us, UTC]",
     "at": "datetime64[us, UTC]",
     "tags": "object",
@@ -224,7 +224,7 @@ def test_a_row_with_a_hedge_is_what_answered_first_and_costs_both():
     agents = [Agent("a", "{{ item }}", each="rows", returns=Label, hedge=20), Agent("b", "b {{ item }}", each="rows")]
     first = {"tone": "good", "stars": 3, "sure": 0.5, "rank": 1}
     frame = runs(agents, {"x": first, "y": "no value", "b x": "B", "b y": "B"}, ["x", "y"]).each("a")
-    assert ["category", "Int64", "Float64", "boolean"] == [str(one) for one in frame.dtypes[:4]]
+    assert ["category", "Int64", "float64", "boolean"] == [str(one) for one in frame.dtypes[:4]]
     assert ["good", 3] == list(frame.loc[0, ["tone", "stars"]])
     assert [False, True] == list(frame["tone"].isna())
     assert (["succeeded", "failed"], ["a_0", "a_1"]) == (list(frame["status"]), list(frame["agent"]))

@@ -29,12 +29,13 @@ from tests.record.histories import histories
 AGENTS = (
     "agent, status, kind, total_s, input_tokens, output_tokens, cost_usd, model, model_used, source, attempts, "
     "queued_s, api_s, tool_s, backoff_s, local_s, ttft_s, started_s, finished_s, cache_read_tokens, "
-    "cache_write_tokens, layer, on_critical_path, slack_s, context_tokens, round, stop_reason, error"
+    "cache_write_tokens, layer, on_critical_path, slack_s, context_tokens, round, speedup, saved_s, stop_reason, error"
 ).split(", ")
 SUMMARY = (
     "plan, agents, succeeded, wall_s, input_tokens, output_tokens, cost_usd, verdict, limited_by, mean_concurrency, "
     "bound, efficiency, agent_s, queued_s, critical_path_s, layers, tasks, failed, skipped, not_needed, cancelled, "
-    "rate_limited, source, speedup, speedup_over, cost_multiple"
+    "rate_limited, source, speedup, speedup_over, cost_multiple, sequential_s, time_saved_pct, speedup_basis, "
+    "success_rate"
 ).split(", ")
 WORDS = {
     "error_class",
@@ -56,6 +57,7 @@ WORDS = {
     "request_id",
     "batch",
     "speedup_over",
+    "speedup_basis",
     "kind",
 }
 COUNTS = {
@@ -374,7 +376,7 @@ def check_summary(record, agents, summary, work):
             word = "SEQUENTIAL" if wall >= slow else "CONCURRENT" if wall <= near else "PARTIAL"
             assert word == summary["verdict"]
     sources = {agent["source"] for agent in agents if not pd.isna(agent["source"])}
-    assert same(summary["source"], sources.pop() if len(sources) == 1 else "mixed" if sources else None)
+    assert same(summary["source"], " + ".join(sorted(sources)) or None)
     last = max(ends[number] for number in range(len(plan)))
     for agent in agents:
         if not pd.isna(agent["slack_s"]):

@@ -195,7 +195,7 @@ def test_what_cannot_judge_is_refused_when_it_is_declared():
 
     with pytest.raises(DeclarationError, match="has a, b"):
         am.judge("?", returns=Two)
-    with pytest.raises(DeclarationError, match="no number and no bool"):
+    with pytest.raises(DeclarationError, match="neither a number nor a bool"):
         am.judge("?", returns=str)
     with pytest.raises(DeclarationError):
         am.judge("{{ broken")

@@ -17,6 +17,7 @@ from agent_magic.forecast.estimate.estimate import estimate
 from agent_magic.measure.metrics import _limited_by, critical_path, judge, slack_s, summarize, total_cost
 from agent_magic.record.prices import Prices, PriceWarning, TokenPrice
 from agent_magic.record.request import Request
+from agent_magic.show.graph.scene import header_of
 from tests.declare.examples import E1, E2, E6
 from tests.live.virtual import MODEL, Reply, Scripted, drive
 
@@ -69,7 +70,7 @@ def test_without_work_or_time_there_is_no_verdict(numbers):
 
 CAUSES = {
     "one slot": (E2, Policy(1), "SEQUENTIAL", "slot"),
-    "sequential": (E2, Policy(8, "sequential"), "SEQUENTIAL", "slot"),
+    "sequential": (E2, Policy(8, "sequential"), "SEQUENTIAL", "schedule"),
     "room for all": (E2, Policy(8), "CONCURRENT", "dependencies"),
     "two slots": (E1, Policy(2), "PARTIAL", "slot"),
 }
@@ -156,12 +157,13 @@ def test_one_answer_without_a_price_makes_the_sum_unknown():
     assert summarize(record).cost_usd is None
 
 
-def test_sources_are_summed_up_in_one_word():
-    """One source, `mixed`, or none."""
+def test_sources_are_summed_up_as_the_header_names_them():
+    """One source, all of them, or none: frame, header and page have the same words."""
     plan = Plan((Agent("a", "x"), Agent("b", "y")))
     assert "simulated" == summarize(drive(plan, lambda *_: Reply(source="simulated"))[0]).source
     mixed = drive(plan, lambda prompt, _: Reply(source="live" if prompt == "x" else "simulated"))[0]
-    assert "mixed" == summarize(mixed).source
+    assert "live + simulated" == summarize(mixed).source
+    assert header_of(mixed, 1.0, numbers=summarize(mixed)).facts[-1] == summarize(mixed).source
     assert summarize(drive(Plan(()), None)[0]).source is None
 
 

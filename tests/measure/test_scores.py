@@ -9,10 +9,13 @@ from typing import Literal
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
 from pydantic import BaseModel
 
 import agent_magic as am
 from agent_magic.api import Agent, Plan, Run
+from agent_magic.declare.models import job_of
 from agent_magic.errors import AgentMagicError, DeclarationError, UnknownAgent
 from agent_magic.measure.scores import SCORE, SCORES
 from agent_magic.measure.truths import normalised
@@ -103,9 +106,9 @@ def test_a_score_says_what_the_answers_cost_and_what_to_do_next(done):
     assert re.search(r"%agents error label_\d shows why it failed\.", frame_text(done.each("label")))
 
 
-def test_few_answers_say_their_interval_first(done):
-    """Under thirty the number alone means little."""
-    assert "0.30 to 0.95, from only 4" == done.score("label.mood", truth="mood").loc[0, "reads"]
+def test_a_score_is_read_with_its_interval(done):
+    """The number alone means little, under thirty answers least of all."""
+    assert "0.75 (0.30 to 0.95), from only 4" == done.score("label.mood", truth="mood").loc[0, "reads"]
 
 
 def test_a_function_grades_by_answer_and_row(done):
@@ -133,8 +136,8 @@ def test_a_grader_that_raises_or_returns_nan_loses_no_row(done):
     assert (1, 4) == tuple(frame.loc[0, ["n", "errors"]])
     errors = list(done.scores.query("grader == 'odd'")["error"])
     assert "ZeroDivisionError: division by zero" == errors[0]
-    assert "the grader returned nan, no number and no bool" == errors[1]
-    assert "the grader returned 'yes', no number and no bool" == errors[2]
+    assert "the grader returned nan, which is neither a number nor a bool" == errors[1]
+    assert "the grader returned 'yes', which is neither a number nor a bool" == errors[2]
     assert pd.isna(errors[3])
     assert "label_4" in errors[4]
 
@@ -146,11 +149,11 @@ def test_where_every_grade_fails_there_is_no_score(done):
     assert (0, 5) == tuple(frame.loc[0, ["n", "errors"]])
 
 
-def test_a_truth_that_is_unknown_is_an_error_of_its_row():
-    """Rows nobody labelled do not count as wrong."""
+def test_a_truth_that_is_unknown_is_no_error():
+    """Rows nobody labelled do not count as wrong, and have a column of their own."""
     rows = ROWS.assign(mood=pd.Series(["good", None, float("nan"), "bad", "good"], index=ROWS.index))
     frame = runs([LABEL], ANSWERS, rows).score("label.mood", truth="mood")
-    assert (2, 3) == tuple(frame.loc[0, ["n", "errors"]])
+    assert (2, 1, 2) == tuple(frame.loc[0, ["n", "errors", "no_label"]])
 
 
 def test_a_grade_belongs_to_the_answer_whatever_the_run():
@@ -175,6 +178,79 @@ def test_a_grade_belongs_to_the_answer_whatever_the_run():
     assert 0 == len(forecast.scores)
     with pytest.raises(AgentMagicError, match="forecast has no answers"):
         forecast.score("label.mood", truth="mood")
+
+
+MOODS = pd.Series(["good", "good", "bad", None], index=list("stuv"), name="by hand")
+EQUAL = pd.DataFrame({"text": ["a"] * 4, "mood": list(MOODS)}, index=MOODS.index)
+ONE_ANSWER = {"a": {"mood": "good"}}
+
+
+@pytest.mark.parametrize(
+    "truth", ["mood", MOODS, list(MOODS), MOODS.to_dict()], ids=["column", "series", "list", "dict"]
+)
+@pytest.mark.parametrize("identical", ["once", "each"])
+def test_rows_that_ask_the_same_have_grades_of_their_own(identical, truth):
+    """One request, four rows, two truths and one that is unknown: each row keeps what it was held against."""
+
+    async def scene():
+        policy = am.Policy(identical=identical)
+        return await Plan([LABEL], {"rows": EQUAL}).run(policy, client=known({"a": '{"mood": "good"}'}))
+
+    done = asyncio.run(scene())
+    assert {"once": 1, "each": 4}[identical] == sum(not one.is_shared for one in done.record.results)
+    frame = done.score("label.mood", truth=truth)
+    assert ("accuracy", 3, 2 / 3, 0, 1) == tuple(frame.loc[0, ["metric", "n", "score", "errors", "no_label"]])
+    assert [1.0, 1.0, 0.0, None] == [None if pd.isna(one) else one for one in done.scores["score"]]
+    assert ["", "", "good, truth bad", ""] == list(done.scores["why"])
+    assert [None, None, None, "its truth is unknown"] == [None if pd.isna(one) else one for one in done.scores["error"]]
+
+
+def test_a_function_grades_each_of_equal_rows():
+    """It is given the row, so its word belongs to the row."""
+    done = runs([LABEL], ONE_ANSWER, EQUAL)
+    done.score("label", grader=lambda answer, row: answer.mood == row["mood"])
+    assert [1.0, 1.0, 0.0, 0.0] == list(done.scores["score"])
+
+
+def test_a_row_keeps_its_grade_in_another_order_and_among_others():
+    """A grade goes by the row's label and content, not by its place."""
+
+    async def scene():
+        async with am.Session(client=known({"a": '{"mood": "good"}'}), ledger=am.Ledger(":memory:")) as session:
+            done = await Plan([LABEL], {"rows": EQUAL}).run(session=session)
+            done.score("label.mood", truth="mood")
+            return await Plan([LABEL], {"rows": EQUAL[1:3][::-1]}).run(session=session)
+
+    again = asyncio.run(scene())
+    assert [("u", 0.0), ("t", 1.0)] == list(zip(again.scores["row"], again.scores["score"], strict=True))
+
+
+def test_a_ledger_keeps_the_grade_of_each_of_equal_rows():
+    """Three graded rows are three grades by which a later session chooses, though one request was bought."""
+
+    async def scene():
+        ledger = am.Ledger(":memory:")
+        async with am.Session(client=known({"a": '{"mood": "good"}'}), ledger=ledger) as session:
+            done = await Plan([LABEL], {"rows": EQUAL}).run(session=session)
+            for _ in range(2):
+                done.score("label.mood", truth="mood")
+            return ledger.grades.of(job_of(LABEL), done.record.origin)
+
+    assert [0.0, 1.0, 1.0] == sorted(one.score for one in asyncio.run(scene()))
+
+
+@given(st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from(["good", "bad", None])), min_size=1, max_size=12))
+@settings(max_examples=15, deadline=None)
+def test_whatever_rows_are_equal_the_scores_add_up(rows):
+    """The rows of `run.scores` are those that `run.score` counts, one per row, in plan order."""
+    assume(any(mood is not None for _, mood in rows))
+    done = runs([LABEL], ANSWERS, [{"text": text, "mood": mood} for text, mood in rows])
+    frame = done.score("label.mood", truth="mood")
+    right = [None if mood is None else float(ANSWERS[text]["mood"] == mood) for text, mood in rows]
+    assert right == [None if pd.isna(one) else one for one in done.scores["score"]]
+    graded = [one for one in right if one is not None]
+    assert (len(graded), len(right) - len(graded)) == tuple(frame.loc[0, ["n", "no_label"]])
+    assert sum(graded) == pytest.approx(rows_of(frame)["accuracy"][1] * len(graded), abs=1e-3)
 
 
 def test_a_grader_is_asked_anew_in_place_of_what_it_said(done):

@@ -24,7 +24,7 @@ from tests.measure.test_path import run_of
 
 def judged(count, reply=lambda one: Reply(1.0), slots=1000, **targets):
     """The rows of a run of so many agents side by side, by target's first word."""
-    agents = tuple(Agent(f"a{one}", f"p{one}", model="mine") for one in range(count))
+    agents = tuple(Agent(f"a{one}", f"p{one}", model="mine", max_tokens=5_000) for one in range(count))
     prices = Prices({"mine": TokenPrice(1000.0, 1000.0)})
     record, _ = drive(Plan(agents), lambda prompt, _: reply(int(prompt[1:])), Policy(slots), prices=prices)
     frame = Run(record).slo(**targets)

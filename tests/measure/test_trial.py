@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
 from pydantic import BaseModel
 
 import agent_magic as am
@@ -79,13 +81,36 @@ def test_no_more_answers_are_suggested_than_rows_are_left():
     """Where these do not suffice it is said; with none left there is nothing to suggest."""
     scores = [1.0] * 20, [1.0] * 18 + [0.0] * 2
     needed = int(trial(*scores).frame["more"].max())
-    assert [f"about {needed} more answers would tell"] == [*filter(None, map(trial(*scores).more_words, range(2)))]
-    for rows, left, words in ((100, 80, "the 80 rows left are too few to tell"), (20, 0, "no rows are left to tell")):
+    assert [f"about {needed} more answers would decide"] == [*filter(None, map(trial(*scores).more_words, range(2)))]
+    for rows, left, words in (
+        (100, 80, "the 80 rows left are too few to decide"),
+        (20, 0, "no rows are left to decide"),
+    ):
         assert needed > left
         found = trial(*scores, rows=rows)
         assert left == found.frame["more"].max()
         assert [left or None] == found.pairs["more"].astype(object).where(found.pairs["more"].notna(), None).to_list()
         assert words in " ".join(trial_page(found).text(200).split())
+
+
+def test_the_headline_says_how_many_more_labelled_rows_would_decide():
+    """As many as the difference from the best needs, beside the rows with a truth that are left; decided, nothing."""
+    scores = [1.0] * 20, [1.0] * 18 + [0.0] * 2
+    needed = int(trial(*scores).frame["more"].max())
+    said = f"About {needed} more {{}} would decide, {{}} are left. To decide now: good"
+    assert trial(*scores, by_truth=True, gradable=30).headline().endswith(said.format("labelled rows", "10"))
+    assert trial(*scores, gradable=20).headline().endswith(said.format("rows", "0"))
+    assert trial(*scores, rows=1400, by_truth=True).headline().endswith(said.format("labelled rows", "1,380"))
+    assert "would decide" not in trial([1.0] * 200, [1.0, 0.0] * 100).headline()
+
+
+def test_no_more_labelled_rows_are_suggested_than_there_are():
+    """Rows without a truth are no help: those left are counted of the rows with one."""
+    found = trial([1.0] * 20, [1.0] * 18 + [0.0] * 2, gradable=27, by_truth=True)
+    assert (7, ["the 7 rows left are too few to decide"]) == (
+        found.frame["more"].max(),
+        [*filter(None, map(found.more_words, range(2)))],
+    )
 
 
 def test_best_under_a_budget_and_cheapest_at_a_score():
@@ -164,12 +189,12 @@ def client() -> Any:
     return Known()
 
 
-async def tried(target: str = "label.mood", **given: Any) -> tuple[Any, Trial]:
+async def tried(target: str = "label.mood", rows: Any = ROWS, **given: Any) -> tuple[Any, Trial]:
     """Run all rows with the cheap model, then try."""
     known = client()
     given = {"truth": "mood", "model": ["cheap", "good"], **given}
     async with am.Session(client=known, prices=PRICES) as session:
-        run = await Plan([LABEL, Agent("one", "Row 1")], {"rows": ROWS}).run(session=session)
+        run = await Plan([LABEL, Agent("one", "Row 1")], {"rows": rows}).run(session=session)
         known.asked.clear()
         found = await run.trial(target, **given)
         assert [found] == run.trials
@@ -185,6 +210,64 @@ def test_a_sample_is_really_run_under_each_setting():
     assert [0.01, 0.10] == [round(one, 9) for one in frame.loc[["cheap", "good"], "cost_usd"]]
     assert 1.2 == pytest.approx(found.spent_usd)
     assert "sample" == found.stopped
+
+
+@pytest.mark.parametrize("until", [None, "decided"])
+def test_only_rows_with_a_truth_are_asked(until):
+    """Two in three rows have none: they cost nothing, and the rest is all there is to ask."""
+    rows = [row if number % 3 == 1 else {**row, "mood": None} for number, row in enumerate(ROWS)]
+    known, found = asyncio.run(tried(rows=rows, n=50, until=until))
+    assert (90, 30) == (found.rows, found.gradable)
+    assert ["good"] * 30 == known.asked
+    assert [[f"label_{number}" for number in range(1, 90, 3)]] * 2 == [
+        sorted((one.agent for one in each), key=lambda name: int(name[6:])) for each in found.tried
+    ]
+    assert not any(one.grade.error for each in found.tried for one in each)
+
+
+@given(truths=st.lists(st.sampled_from(["good", "bad", None]), min_size=1, max_size=12), n=st.integers(1, 14))
+@settings(max_examples=12, deadline=None)
+def test_a_trial_takes_as_many_rows_as_have_a_truth(truths, n):
+    """`n` of them, or all where there are fewer; the others are neither asked nor graded."""
+    assume(any(truths))
+    labelled = {f"label_{number}" for number, one in enumerate(truths) if one}
+    rows = [{"text": f"row {number}", "mood": one} for number, one in enumerate(truths)]
+    known, found = asyncio.run(tried(rows=rows, n=n))
+    assert (len(labelled), min(n, len(labelled))) == (found.gradable, len(known.asked))
+    for each in found.tried:
+        assert labelled >= {one.agent for one in each}
+        assert min(n, len(labelled)) == sum(one.grade.score is not None for one in each)
+
+
+@pytest.mark.parametrize("as_list", [False, True])
+def test_equal_rows_are_asked_once_and_each_keeps_its_truth(as_list):
+    """Four rows are one request per setting, three grades, and the dollars of one in the whole run."""
+    moods_of = ["good", "good", "bad", None]
+    rows = [{"text": "row 1", "mood": one} for one in moods_of]
+    known, found = asyncio.run(tried(rows=rows, truth=moods_of if as_list else "mood"))
+    assert ["good"] == known.asked
+    for each in found.tried:
+        assert [("label_0", 1.0), ("label_1", 1.0), ("label_2", 0.0)] == sorted(
+            (one.agent, one.grade.score) for one in each
+        )
+    frame = found.frame.set_index("model")
+    assert [2 / 3, 2 / 3] == list(frame["score"])
+    assert [3, 3] == list(frame["n"])
+    assert [0.01, 0.10] == pytest.approx(list(frame.loc[["cheap", "good"], "cost_usd"]))
+    others = found.others_usd or 0.0
+    assert [0.01 + others, 0.10 + others] == pytest.approx(list(frame.loc[["cheap", "good"], "run_usd"]))
+
+
+def test_equal_rows_of_a_sample_have_a_price_though_another_row_was_asked():
+    """Of sixty rows three are asked; whichever the sample takes, a request costs what one does."""
+    rows = [{"text": f"row {number % 3}", "mood": "good" if number % 3 else "bad"} for number in range(60)]
+    for seed in range(4):
+        known, found = asyncio.run(tried(rows=rows, n=3, seed=seed))
+        assert len(known.asked) <= 3
+        frame = found.frame.set_index("model")
+        assert [0.01, 0.10] == pytest.approx(list(frame.loc[["cheap", "good"], "cost_usd"]))
+        others = found.others_usd or 0.0
+        assert [0.03 + others, 0.30 + others] == pytest.approx(list(frame.loc[["cheap", "good"], "run_usd"]))
 
 
 def test_a_trial_that_is_made_again_finds_the_same_at_no_cost(tmp_path):
@@ -243,7 +326,7 @@ def test_a_budget_too_small_for_one_answer_says_so():
     assert "only cheap was graded, so nothing is compared (the budget is used up, 12 answers graded)" in text
     assert "12 answers not graded" in text
     assert "larger budget" in text
-    assert "is nothing to apply" in text
+    assert "Nothing to apply" in text
 
 
 def test_a_grader_is_tried_before_anything_is_sent():

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+from pathlib import Path
+
 import pytest
 from IPython.core.error import UsageError
 
+from agent_magic.notebook import verbs
 from agent_magic.notebook.command import TRIED, TRIED_OF_RUNS, without_comment
 from agent_magic.notebook.declaring import INSTEAD, PARSERS, read_agent
 from agent_magic.notebook.verbs import VERBS
@@ -112,3 +116,11 @@ def test_every_command_has_help_that_fits(command: str) -> None:
     wide = [line for line in shown.splitlines() if len(line) > 80 and line not in VERBS[command].examples]
     assert [] == wide
     assert "<script" not in page.bundle()["text/html"]
+
+
+def test_the_table_of_commands_is_what_its_groups_have():
+    """A command stands in the table under the group that has it; no command of a group is left out."""
+    groups = [path.stem for path in Path(verbs.__file__).parent.glob("*.py") if path.stem != "__init__"]
+    held = {name: group for group in groups for name in import_module(f"{verbs.__name__}.{group}").VERBS}
+    assert sorted(held) == sorted(VERBS)
+    assert [] == [name for name, group in held.items() if VERBS[name].do.__module__ != f"{verbs.__name__}.{group}"]

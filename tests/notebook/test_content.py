@@ -11,8 +11,8 @@ from IPython.core.interactiveshell import InteractiveShell
 from matplotlib.figure import Figure
 
 from agent_magic.api import Claude
-from agent_magic.declare.pictures import text_file
 from agent_magic.declare.plan_json import plan_to_dict
+from agent_magic.declare.values import text_file
 from agent_magic.errors import DeclarationError
 from agent_magic.notebook.declaring import help_of, read_agent
 from agent_magic.notebook.files.cells import declaration

@@ -47,7 +47,7 @@ def test_loading_twice_and_unloading_leave_nothing_behind(shell):
 
     load(shell)
     load(shell)
-    assert (3, 1) == (len(shell.input_transformers_post), ours())
+    assert (4, 1) == (len(shell.input_transformers_post), ours())
     unload(shell)
     assert (0, 0) == (len(shell.input_transformers_post), ours())
     assert not {"agent", "context"} & set(shell.magics_manager.magics["cell"])

@@ -40,12 +40,14 @@ def do(session, verb, **given):
 
 
 def test_runs_come_back(session):
-    """`runs` lists them, `open` makes one the last run."""
+    """`runs` lists them, `open` makes one the last run; where nothing tells whose they are, it takes a number."""
     drive(plan_of(a="x"), always(), ledger=session.shared.ledger)
     second, _ = drive(plan_of(a="y"), always(), ledger=session.shared.ledger)
     assert [2, 1] == list(do(session, "runs")["run"])
     assert 1 == do(session, "open", run=1).record.plan.agents[0].prompt.count("x")
-    run = do(session, "open")
+    with pytest.raises(UsageError, match=r"(?s)run 2 of 'agents'.*%agents open 2 takes the first"):
+        do(session, "open")
+    run = do(session, "open", run=2)
     assert run is session.last
     assert second.events == run.record.events
     with pytest.raises(LedgerError, match="no run 9"):
@@ -154,10 +156,10 @@ def test_a_recording_that_is_filled_asks_whoever_has_the_key(session, tmp_path):
 
 def test_what_was_filled_is_priced_apart(tmp_path):
     """Of a run whose rest was bought: what that cost now, and that the recording had cost the rest."""
-    record, _ = drive(plan_of(a="x"), always(tokens=(1_000_000, 0, 0, 0)))
+    record, _ = drive(plan_of(a="x"), always(tokens=(1_000_000, 1_000, 0, 0)))
     write_cassette(record, tmp_path / "x.cassette.jsonl")
     plan = Plan(plan_of(a="x", b="{{ a }}").agents)
-    client = Scripted(always(takes_s=0.0, tokens=(2_000_000, 0, 0, 0)))
+    client = Scripted(always(takes_s=0.0, tokens=(2_000_000, 2_000, 0, 0)))
     run = asyncio.run(plan.play(tmp_path / "x.cassette.jsonl", fill=True, client=client))
     assert run["b"].cost_usd == 2 * (run["a"].cost_usd or 0.0)
     assert filled_note(run.record).startswith(f"{dollars(run['b'].cost_usd)} spent now; the rest")

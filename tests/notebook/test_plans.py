@@ -322,7 +322,7 @@ def test_the_estimate_says_whether_several_agents_are_worth_it(connected, capsys
     """In a paragraph, with this plan's numbers."""
     connected.agents_cell("", "## a\nx\n## b\ny")
     connected.agents("plan")
-    assert "several agents or one: take several: parts that do not need each other" in capsys.readouterr().out
+    assert "several agents or one\ntake several: parts that do not need each other" in capsys.readouterr().out
 
 
 def test_the_baseline_of_many_rows_asks_for_what_its_model_gives(connected, capsys):

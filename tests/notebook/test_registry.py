@@ -68,11 +68,12 @@ def test_a_rename_in_a_cell_drops_the_old_name():
 
 
 def test_without_cell_ids_names_are_all_there_is():
-    """Where the front end names no cells, a new name is a new agent."""
+    """Where the front end names no cells, a new name is a new agent; one of the same text may be the old one."""
     registry = Registry("p")
-    for name in ("a", "b"):
-        assert [] == declare(registry, name)
-    assert ["a", "b"] == names(registry)
+    assert [] == declare(registry, "a")
+    assert ["a has the same text; if this cell was renamed: %agents drop a"] == declare(registry, "b")
+    assert [] == declare(registry, "c", "other")
+    assert ["a", "b", "c"] == names(registry)
 
 
 def test_a_rename_onto_another_agent_replaces_it():

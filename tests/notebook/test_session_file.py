@@ -167,4 +167,4 @@ def test_resume_without_a_run_that_was_cut_says_so(kernel):
     record, _ = drive(plan_of(a="x"), always(), ledger=session.shared.ledger)
     assert record.ended_s is not None
     with pytest.raises(UsageError, match="no run that was cut"):
-        VERBS["resume"].do(SimpleNamespace(session=session), SimpleNamespace(names=[])).send(None)
+        VERBS["resume"].do(SimpleNamespace(session=session), SimpleNamespace(names=[], of=None)).send(None)

@@ -57,7 +57,7 @@ def plan_of(magics):
         ('fix --when "text > 5"', "x", "compares text, which is a text, with a number"),
         ('fix --until "fix.ok" --rounds 3', "x", "fix has no field 'ok'. It is a text"),
         ("fix --each marks.items --most 3", "{{ item }}", "marks has no field 'items'"),
-        ("fix --each label --most 3", "{{ item }}", "which is no list but Label(mood). Have it answer with one"),
+        ("fix --each label --most 3", "{{ item }}", "which is not a list but Label(mood). Have it answer with one"),
         ("fix --each report --most 3", "{{ item }}", "Take a list in it: --each report.parts."),
         ("fix --each text --most 3", "{{ item }}", "'text' answers with text. Have it answer with a list"),
         ("fix --each marks", "{{ item }}", "Say how many items there may be: --most 40"),
@@ -141,7 +141,7 @@ def test_types_on_a_line(magics, written, brief):
         ("a --returns Lable", "'Lable' is not defined. Did you mean 'Label'"),
         ("a --check shrt", "--check of agent 'a': 'shrt' is not defined. Did you mean 'short'"),
         ("a --check Label", "check of agent 'a' must be a function"),
-        ("a --returns print()", "no type that can be read"),
+        ("a --returns print()", "not a type that can be read"),
         ("a --returns short", "is no type"),
     ],
 )

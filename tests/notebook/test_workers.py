@@ -10,9 +10,9 @@ import pytest
 from IPython.core.error import UsageError
 from IPython.core.interactiveshell import InteractiveShell
 
+from agent_magic import providers
 from agent_magic.api import Agent, Claude, Plan, Policy
 from agent_magic.errors import AgentMagicError
-from agent_magic.notebook import session as sessions
 from agent_magic.notebook.magics import AgentMagics
 from agent_magic.notebook.planning import workers_notes
 from agent_magic.providers.dask.client import Dask, WorkerState
@@ -57,7 +57,7 @@ class FewerProcesses(Dask):
 @pytest.fixture
 def magics(monkeypatch: pytest.MonkeyPatch) -> AgentMagics:
     """Return the magics of a session that starts no process."""
-    monkeypatch.setattr(sessions, "Dask", FewerProcesses)
+    monkeypatch.setattr(providers, "Dask", FewerProcesses)
     made = AgentMagics(InteractiveShell.instance())
     made.session.connect(Claude(base_url="http://127.0.0.1:1"))
     return made
@@ -113,12 +113,12 @@ def test_only_fewer_workers_finish_their_streams_first(magics, capsys):
         assert fewer == ("too many" in capsys.readouterr().out)
     magics.session.workers.ready = 3
     magics.agents("workers scale 1")
-    assert "From now on there is 1. Workers that are too many finish" in capsys.readouterr().out
+    assert "From now on there is 1. Workers that are no longer needed finish" in capsys.readouterr().out
 
 
 def test_workers_that_have_not_started_are_not_started_by_a_look(magics, capsys, monkeypatch):
     """They start with the first run."""
-    monkeypatch.setattr(sessions, "Dask", Dask)
+    monkeypatch.setattr(providers, "Dask", Dask)
     magics.session.connect(Dask(client=Claude(base_url="http://127.0.0.1:1")))
     magics.agents("workers")
     assert "The workers start with the first run." in capsys.readouterr().out
@@ -176,7 +176,7 @@ def test_workers_are_shown_scaled_and_drained(magics, capsys):
 def test_an_address_comes_after_dask_only(magics):
     """What cannot be is said before anything starts."""
     for wrong in ("connect api tls://h:1", "connect simulator --workers 2"):
-        with pytest.raises(UsageError, match="come after dask"):
+        with pytest.raises(UsageError, match=r"after (chat or )?dask"):
             magics.agents(wrong)
     with pytest.raises(AgentMagicError, match="has its own"):
         magics.session.connect_dask("tls://h:1", 2)

@@ -8,7 +8,8 @@ import pytest
 from IPython.core.error import UsageError
 from IPython.core.interactiveshell import InteractiveShell
 
-from agent_magic.api import Plan
+from agent_magic.api import Plan, Run
+from agent_magic.engine.policy import Policy
 from agent_magic.forecast.advice.finding import Finding
 from agent_magic.notebook.command import Parser
 from agent_magic.notebook.magics import AgentMagics
@@ -16,9 +17,10 @@ from agent_magic.notebook.planning import confirm
 from agent_magic.notebook.session import DEFAULT_PLAN
 from agent_magic.notebook.verbs.plans import VERBS as PLANS
 from agent_magic.notebook.verbs.runs import VERBS as RUNS
-from agent_magic.notebook.verbs.worth import VERBS, graders_of
+from agent_magic.notebook.verbs.worth import VERBS, graders_of, is_applied
 from agent_magic.simulator import child
 from tests.measure.test_each import known
+from tests.measure.test_path import run_of
 
 
 def test_truth_and_grader_are_names_of_the_notebook():
@@ -66,7 +68,7 @@ def test_what_is_applied_changes_declarations_and_defaults_and_can_be_taken_back
     magics.agents("undo")
     assert ["claude-haiku-5-5", "claude-haiku-5-5"] == models(magics)
     assert before == magics.concurrency
-    with pytest.raises(UsageError, match="Nothing was applied"):
+    with pytest.raises(UsageError, match="Nothing to undo"):
         magics.agents("undo")
 
 
@@ -140,12 +142,63 @@ def test_the_price_of_a_trial_leaves_out_what_is_there(capsys, tmp_path):
         assert haiku.startswith("haiku-5-5, at most 12 rows, 3 of them answered already: 9 requests, about ")
 
 
+def test_a_trial_says_how_many_rows_have_a_truth_before_it_asks_for_money(capsys):
+    """First of all, and nothing where all have one; the price is of those rows alone, equal ones once."""
+    found = AgentMagics(InteractiveShell.instance())
+    found.ledger = ""
+    rows = [{"text": f"Text {number // 2}", "right": "a" if number < 6 else None, "all": "a"} for number in range(12)]
+    found.shell.user_ns.update(rows=rows)
+    with child.start(latency="none", unlimited=True):
+        found.agents("connect simulator --latency none")
+        found.agent("label --each rows --model claude-opus-5-5", "{{ item.text }}")
+        found.agents("run")
+        capsys.readouterr()
+        line = "trial label --model claude-haiku-5-5,claude-opus-5-5 --truth"
+        found.agents(f"{line} right")
+        said, haiku = capsys.readouterr().out.splitlines()[:2]
+        assert "6 of 12 rows have a truth: only those are asked." == said
+        assert haiku.startswith("haiku-5-5, 6 rows: 3 requests, about ")
+        found.agents(f"{line} all")
+        assert capsys.readouterr().out.startswith("haiku-5-5, 12 rows: 6 requests, about ")
+
+
 def test_what_is_so_already_is_said(magics, capsys):
     """Nothing is kept for undo."""
     magics.shell.user_ns["same"] = {"model": "claude-haiku-5-5"}
     magics.agents("apply same")
-    assert "Nothing changes" in capsys.readouterr().out
+    assert "Nothing to change" in capsys.readouterr().out
     assert [] == magics.session.applied
+
+
+def test_advice_knows_what_is_applied(magics, capsys):
+    """It follows from what is declared, so it is so by hand too, and no longer after undo; numbers stay."""
+    session = magics.session.shared
+    run = magics.session.last = Run(
+        run_of([[], [], [0], [1]], [1.0, 5.0, 5.0, 1.0], Policy(schedule="layers")), session=session
+    )
+    seen = [one.rule for one in run.advise()]
+    number = next(n for n, one in enumerate(run.advise().changes, 1) if one.apply.get("schedule") == "ready")
+    magics.schedule = "layers"
+    assert "change" == magics.agents("advise").frame["action"].iloc[number - 1]
+    magics.agents(f"apply {number}")
+    assert seen == [one.rule for one in run.advise()]
+    assert "applied" == run.advise().frame["action"].iloc[number - 1]
+    assert "2 of them applied" in run.advise()._repr_mimebundle_()["text/plain"]
+    assert "Applied: the next run has it." in " ".join(repr(run.advise()).split())
+    magics.agents("undo")
+    assert "change" == run.advise().frame["action"].iloc[number - 1]
+
+
+def test_a_change_of_an_agent_is_applied_where_it_is_declared_so(magics):
+    """By hand as well as by apply; one that only a person can do is never known to be."""
+    run = magics.session.last
+    change = Finding("r", "m", change="Less.", source="s", options={"second": {"max_tokens": 300}})
+    gone = Finding("r", "m", change="Drop it.", source="s", apply={"drop": "first"})
+    assert [False, False] == [is_applied(magics, run, one) for one in (change, gone)]
+    magics.agent("second --model claude-haiku-5-5 --max-tokens 300", "Two")
+    magics.agents("drop first")
+    assert [True, True] == [is_applied(magics, run, one) for one in (change, gone)]
+    assert not is_applied(magics, run, Finding("r", "m", change="Split it.", source="s"))
 
 
 def test_a_batch_in_memory_is_said(magics, capsys):

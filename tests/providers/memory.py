@@ -6,7 +6,7 @@ import asyncio
 from collections import Counter
 
 from agent_magic.errors import Overloaded, Unreachable
-from agent_magic.providers.base import Provider
+from agent_magic.providers.base import EVERYTHING, Provider
 from agent_magic.providers.dask.serving import serve
 from agent_magic.record.answer import Answer, Usage
 from agent_magic.record.request import Request
@@ -87,6 +87,7 @@ class Counting(Provider):
         hold: Answers wait for it; set at first.
     """
 
+    capabilities = EVERYTHING
     endpoint = "http://counting"
 
     def __init__(self, pieces=PIECES, fail=()):

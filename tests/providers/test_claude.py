@@ -24,7 +24,7 @@ from agent_magic.engine.policy import Policy
 from agent_magic.errors import NotConnected, Rejected
 from agent_magic.live.driver import Driver
 from agent_magic.providers.anthropic.client import Claude, as_provider
-from agent_magic.providers.anthropic.limits import retry_after_s
+from agent_magic.providers.http.headers import retry_after_s
 from agent_magic.record.answer import Usage
 from agent_magic.record.request import Request
 from tests.providers.wire import (
@@ -95,7 +95,7 @@ def test_an_answer():
         server.calls,
     )
     assert Usage(10, cache_read_tokens=3, cache_write_tokens=4, output_tokens=5) == result.usage
-    assert ("claude-haiku-5-5-x", "req_7", 200) == (
+    assert ("claude-haiku-5-5-20261001", "req_7", 200) == (
         result.answer.model,
         result.answer.request_id,
         result.attempts[0].status_code,
@@ -135,14 +135,14 @@ FAULTS = {
     "F06 429 for long": (problem(429, retry_after="300"), 1, "RateLimited", "", 429, (0, 0)),
     "F06 429 for ever": (problem(429, retry_after="4294967"), 1, "RateLimited", "", 429, (0, 0)),
     "spend limit": (problem(429, code="enforced_spend_limit_reached"), 1, "RateLimited", "", 429, (0, 0)),
-    "ramp limit": (problem(429, code="ramp_limit_exceeded"), 3, "RateLimited", "", 429, (0, 0)),
+    "ramp limit": (problem(429, code="ramp_limit_exceeded", retry_after="0"), 3, "RateLimited", "", 429, (0, 0)),
     "F07 500": (problem(500, "api_error"), 3, "Overloaded", "", 500, (0, 0)),
     "F07 529": (problem(529, "overloaded_error"), 3, "Overloaded", "", 529, (0, 0)),
     "F07 502 page": (reply(b"<html>502", 502, "text/html"), 3, "Overloaded", "", 502, (None, None)),
     "F07 503 page": (reply(b"<html>503", 503, "text/html"), 3, "Overloaded", "", 503, (0, 0)),
     "504": (problem(504, "timeout_error"), 3, "Overloaded", "", 504, (None, None)),
     "524 page": (reply(b"<html>524", 524, "text/html"), 3, "Overloaded", "", 524, (None, None)),
-    "408": (problem(408), 3, "Overloaded", "", 408, (0, 0)),
+    "408": (problem(408), 3, "Overloaded", "", 408, (None, None)),  # the model may have worked meanwhile
     "409": (problem(409), 3, "Overloaded", "", 409, (0, 0)),
     "F08 400": (problem(400, "invalid_request_error"), 1, "Rejected", "", 400, (0, 0)),
     "F08 401": (problem(401, "authentication_error"), 1, "Rejected", "", 401, (0, 0)),
@@ -289,7 +289,7 @@ ANSWERS = {
     "whole": (reply(json.dumps(MESSAGE).encode(), kind="application/json"), 5),
     "no usage at the end": (
         reply(BEGIN + OPEN + TEXT + event("message_delta", delta={"stop_reason": "end_turn"}) + STOP),
-        1,
+        3,
     ),
     "usage as text": (
         reply(
@@ -299,7 +299,7 @@ ANSWERS = {
             + event("message_delta", delta={"stop_reason": "end_turn"}, usage={"output_tokens": "many"})
             + STOP
         ),
-        1,
+        3,
     ),
 }
 

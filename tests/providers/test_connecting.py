@@ -144,8 +144,8 @@ HOSTILE = {
     "a stop reason": ended(stop_reason=ESCAPE),
     "a long stop reason": ended(stop_reason="x" * 10_000),
     "a category": ended(stop_reason="refusal", stop_details={"category": ESCAPE}),
-    "a model": reply(WHOLE.replace(b"claude-haiku-5-5-x", b"\\u001b[31mred\\u0007")),
-    "a model in pieces": reply(WHOLE.replace(b"claude-haiku-5-5-x", b"m\\u001b[2J")),
+    "a model": reply(WHOLE.replace(b"claude-haiku-5-5-20261001", b"\\u001b[31mred\\u0007")),
+    "a model in pieces": reply(WHOLE.replace(b"claude-haiku-5-5-20261001", b"m\\u001b[2J")),
     "an error": problem(400, kind=ESCAPE, message=ESCAPE),
     "a status line": problem(429, code=ESCAPE, message="number of requests has exceeded \x1b[2J"),
 }

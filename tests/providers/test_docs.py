@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 import agent_magic as am
-from agent_magic.errors import RunFailed
+from agent_magic.errors import DeclarationError, RunFailed
 from tests.providers.wire import Server, reply, serving
 
 PAGE = Path(__file__).parents[2] / "docs" / "providers.md"
@@ -125,6 +125,43 @@ def test_its_run_is_forecast():
     [run] = use(Chat())
     assert run.totals.wall_s == pytest.approx(run.forecast().totals.wall_s, rel=0.05)
     assert 2 == len(run.whatif(concurrency=[1, 2], prices={"small": am.TokenPrice(0.2, 0.8)}))
+
+
+def test_all_that_was_said_is_sent():
+    """An answer that does not fit goes back with what is wrong with it, and the schema and the effort stand beside."""
+
+    class Typed(Chat):
+        async def answer(self, writer: Any, number: int) -> None:
+            writer.write(reply(completion('{"value": "x"}' if number == 1 else '{"value": 7}')))
+            await writer.drain()
+
+    chat, found = Typed(), dict[str, Any]()
+    exec(PROVIDER, found)
+    plan = am.Plan([am.Agent("n", "A number.", model="small", returns=int, effort="low")])
+
+    async def main() -> am.Run:
+        async with serving(chat.answer) as chat.server:
+            prices = {"small": am.TokenPrice(0.2, 0.8)}
+            return await plan.run(client=found["Chat"](chat.server.url, "a-key"), prices=prices)
+
+    run = asyncio.run(main())
+    assert 7 == run["n"].value
+    first, second = chat.server.bodies
+    assert ["user"] == [one["role"] for one in first["messages"]]
+    assert ["user", "assistant", "user"] == [one["role"] for one in second["messages"]]
+    assert '{"value": "x"}' == second["messages"][1]["content"]
+    assert "valid integer" in second["messages"][2]["content"]
+    assert "low" == second["reasoning_effort"]
+    assert "integer" == second["response_format"]["json_schema"]["schema"]["properties"]["value"]["type"]
+
+
+def test_what_it_does_not_send_is_refused():
+    """The page's provider has no tools: an agent with some is refused, and the server is asked nothing."""
+    found: dict[str, Any] = {}
+    exec(PROVIDER, found)
+    plan = am.Plan([am.Agent("a", "Look.", model="small", tools=["web_search"])])
+    with pytest.raises(DeclarationError, match=re.escape("tools=['web_search'], and Chat (http://127.0.0.1:9) runs")):
+        asyncio.run(plan.run(client=found["Chat"]("http://127.0.0.1:9", "a-key")))
 
 
 def test_its_failures_are_rows():

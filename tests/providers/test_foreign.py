@@ -13,12 +13,13 @@ import socket
 import pytest
 from anthropic import AsyncAnthropic
 
+import agent_magic as am
 from agent_magic.engine.policy import Policy
 from agent_magic.errors import Unreadable
 from agent_magic.live.driver import Driver
 from agent_magic.providers.anthropic import stream as reading
 from agent_magic.providers.anthropic.client import Claude
-from agent_magic.providers.anthropic.limits import LONGEST_WAIT_S, retry_after_s
+from agent_magic.providers.http.headers import LONGEST_WAIT_S, retry_after_s
 from agent_magic.record.request import Request
 from tests.providers.test_claude import KEY, meet, one, quick, within  # noqa: F401 - a fixture is used by its name
 from tests.providers.wire import (
@@ -282,3 +283,56 @@ def test_a_count_that_is_none_is_an_error(body):
 
     with pytest.raises(Unreadable, match="token count is no number"):
         asyncio.run(work())
+
+
+SEVEN = BEGIN + OPEN + delta('{"value": 7}') + CLOSE + REASON + STOP
+LOOSE = BEGIN + OPEN + delta("It is seven.") + CLOSE + REASON + STOP
+REFUSED = problem(400, "invalid_request_error", "output_config: Extra inputs are not permitted")
+IN_WORDS = "JSON schema"
+
+
+def typed_run(answer):
+    """Three typed agents and one of text, one after the other, at a server that answers what a request's body gets."""
+
+    async def work():
+        served = []
+
+        async def write(writer, number):
+            writer.write(reply(found) if (found := answer(served[0].bodies[number - 1])) is not REFUSED else found)
+
+        async with serving(write) as server:
+            served.append(server)
+            client = Claude(base_url=server.url, api_key=KEY)
+            agents = [am.Agent(name, name, model="tiny", returns=int, system="Be kind.") for name in "abc"]
+            agents.append(am.Agent("plain", "d", model="tiny", system="Be kind."))
+            return await am.Plan(agents).run(Policy(1), client=client), server.bodies
+
+    run, bodies = asyncio.run(work())
+    assert [7, 7, 7] == [run[name].value for name in "abc"]
+    assert all(one["system"].startswith("Be kind.") for one in bodies)
+    return run, bodies
+
+
+@pytest.mark.filterwarnings("ignore::agent_magic.record.prices.PriceWarning")
+def test_a_server_that_ignores_a_schema_is_asked_in_words(caplog):
+    """Noticed at the first answer, said once, and in the prompt of all that follow."""
+    _, bodies = typed_run(lambda body: SEVEN if IN_WORDS in body["system"] else LOOSE)
+    assert [False, True, True, True, False] == [IN_WORDS in one["system"] for one in bodies]
+    assert 1 == caplog.text.count("the schema of an answer for 'tiny'")
+
+
+@pytest.mark.filterwarnings("ignore::agent_magic.record.prices.PriceWarning")
+def test_a_server_that_refuses_a_schema_is_asked_in_words_at_once():
+    """Its refusal of the field is no failure of the request, which goes out once more without it, like later ones."""
+    run, bodies = typed_run(lambda body: REFUSED if "output_config" in body else SEVEN)
+    assert [1, 1, 1, 1] == run.agents["attempts"].tolist()
+    assert [True, False, False, False, False] == ["output_config" in one for one in bodies]
+    assert [False, True, True, True, False] == [IN_WORDS in one["system"] for one in bodies]
+
+
+@pytest.mark.filterwarnings("ignore::agent_magic.record.prices.PriceWarning")
+def test_a_server_that_holds_to_schemas_is_not_told_them_twice(caplog):
+    """The words are for those that need them."""
+    _, bodies = typed_run(lambda body: SEVEN)
+    assert not any(IN_WORDS in one["system"] for one in bodies)
+    assert "schema" not in caplog.text

@@ -232,6 +232,6 @@ def test_a_route_that_cannot_be_asked_is_said(asked, why):
     alone = asyncio.run(plan(2).run(am.Policy(4, seed=1), session=session))
     with pytest.raises(DeclarationError, match="the run had one endpoint"):
         alone.whatif(route="in order")
-    with pytest.raises(DeclarationError, match="It had one: outage"):
+    with pytest.raises(DeclarationError, match="The run had one endpoint: write outage"):
         alone.whatif(outage={"one": (1, 2)})
     assert alone.forecast(outage=(0, 1)).totals.wall_s >= 1

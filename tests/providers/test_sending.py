@@ -14,7 +14,7 @@ from anthropic.resources import AsyncMessages
 
 import agent_magic as am
 from agent_magic.declare.content import Placed
-from agent_magic.declare.pictures import text_document
+from agent_magic.declare.values import text_document
 from agent_magic.providers.anthropic.sending import _is_unwatched
 from agent_magic.providers.anthropic.wire import body, body_text
 from agent_magic.providers.base import Stream

@@ -101,14 +101,14 @@ def test_a_local_server_answers(answer: bytes, count: bytes, caplog: pytest.LogC
 
 def test_another_model_than_asked_is_what_is_paid():
     """A gateway that answers with another model bills that one."""
-    other = start("claude-opus-5-5", input_tokens=0) + SAID + end(output_tokens=1_000_000)
+    other = start("claude-opus-5-5", input_tokens=1_000_000) + SAID + end(output_tokens=2_000)
 
     async def work() -> Run:
         async with serving(reply(other)) as found:
             return await am.Plan([am.Agent("a", "x")]).run(client=am.Claude(base_url=found.url))
 
     run = asyncio.run(work())
-    assert 20.0 == run["a"].cost_usd
+    assert 4.04 == run["a"].cost_usd
     assert "claude-opus-5-5" == run.record["a"].answer.model  # pyright: ignore[reportOptionalMemberAccess]
 
 

@@ -9,7 +9,7 @@ from random import Random
 import anthropic
 import pytest
 
-from agent_magic.declare.serialization import sendable
+from agent_magic.declare.values import sendable
 from agent_magic.engine.pacing.limits import Readings
 from agent_magic.engine.retry import failure_of
 from agent_magic.errors import (
@@ -500,7 +500,7 @@ class TestDask:
 
     @pytest.mark.parametrize("address", ["tcp://10.0.0.5:8786", "10.0.0.5:8786", "ucx://h:1", "tcp://localhost.evil:1"])
     def test_an_open_way_is_refused(self, address):
-        """Whoever reaches such a port reads prompts and gives orders."""
+        """Anyone who reaches such a port can read prompts and give orders."""
         with pytest.raises(DeclarationError, match="neither encrypted nor on this machine"):
             Dask(address, client=Claude(api_key="k"))
 

@@ -11,6 +11,7 @@ import asyncio
 import json
 import os
 import signal
+import sqlite3
 import sys
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from typing import Any
 import agent_magic as am
 from agent_magic.declare.tool import tool
 from agent_magic.engine.policy import Policy
-from agent_magic.providers.base import Provider
+from agent_magic.providers.base import EVERYTHING, Provider
 from agent_magic.record.answer import Answer, Usage
 
 TURNS = 2
@@ -51,6 +52,7 @@ class Life:
 class Scripted(Provider):
     """Asks for two calls in each turn, then answers."""
 
+    capabilities = EVERYTHING
     endpoint = "scripted"
     is_limited = False
 
@@ -104,9 +106,9 @@ class DyingLedger(am.Ledger):
         super().__init__(path)
         self._life = life
 
-    def begin(self, record: Any) -> Any:
+    def begin(self, record: Any, prices: Any = None) -> Any:
         """Record a run that is about to begin."""
-        return DyingJournal(super().begin(record), self._life)
+        return DyingJournal(super().begin(record, prices), self._life)
 
 
 def live(folder: Path, last: int, on_doubt: Any, done: Path | None = None) -> None:
@@ -159,6 +161,17 @@ def words(folder: Path, what: str) -> list[str]:
     return path.read_text().split() if path.exists() else []
 
 
+def is_finished(folder: Path) -> bool:
+    """Tell whether the ledger has a run that came to its end."""
+    if not (folder / "ledger.sqlite3").exists():
+        return False
+    file = sqlite3.connect(folder / "ledger.sqlite3")
+    tables = file.execute("SELECT 1 FROM sqlite_master WHERE name = 'runs'").fetchall()
+    found = tables and file.execute("SELECT 1 FROM runs WHERE state = 'finished'").fetchall()
+    file.close()
+    return bool(found)
+
+
 def kill_everywhere(folder: Path, on_doubt: str) -> list[dict[str, Any]]:
     """Kill one child at each step in turn, and run another to the end behind it."""
     found: list[dict[str, Any]] = []
@@ -170,10 +183,12 @@ def kill_everywhere(folder: Path, on_doubt: str) -> list[dict[str, Any]]:
             return found
         assert status == -signal.SIGKILL, status
         before = {what: words(here, what) for what in ("sent", "kept", "charged")}
-        end = here / "end"
+        end, was_over = here / "end", is_finished(here)
         assert child(lambda into=here, to=end: live(into, 0, on_doubt, to)) == 0
         after = {what: words(here, what)[len(said) :] for what, said in before.items()}
-        found.append({"step": last, "before": before, "after": after, **json.loads(end.read_text())})
+        found.append(
+            {"step": last, "was_over": was_over, "before": before, "after": after, **json.loads(end.read_text())}
+        )
     raise AssertionError("it never came to its end")
 
 

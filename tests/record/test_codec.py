@@ -73,6 +73,7 @@ requests = st.builds(
     cached=st.booleans(),
     effort=st.none() | texts,
     timeout_s=st.floats(0, 1e6),
+    opening=st.integers(0, 99),
     attachments=st.lists(st.builds(Placed, st.integers(0, 99), attachments)).map(tuple),
     returned=st.lists(attachments).map(tuple),
 )

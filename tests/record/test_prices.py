@@ -12,12 +12,13 @@ from decimal import Decimal
 import pytest
 from genai_prices import Usage as Tokens
 from genai_prices import calc_price
+from genai_prices.data import providers
 from hypothesis import given
 from hypothesis import strategies as st
 
 from agent_magic.errors import DeclarationError
 from agent_magic.record.answer import Usage
-from agent_magic.record.prices import Prices, PriceWarning, TokenPrice
+from agent_magic.record.prices import Prices, PriceWarning, TokenPrice, is_same_model, listed_models
 
 SHARED_TOKENS, OWN, OUTPUT = 30_000, 500, 1_500
 
@@ -153,14 +154,87 @@ def test_nothing_used_costs_nothing():
     assert 0.0 == Prices().of("claude-haiku-5-5", usage(0, 0)).cost_usd
 
 
+OTHER_MODELS = (
+    "claude-opus-4-10",
+    "claude-opus-4-1-mini",
+    "claude-haiku-4-50",
+    "claude-haiku-4-5-20251001x",
+    "claude-haiku-4-5-99999999",
+    "claude-2.1",
+    "gpt-4o-preview-of-mine",
+)
+DATED = {
+    "claude-haiku-4-5-20251001": "claude-haiku-4-5",
+    "claude-haiku-4-5@20251001": "claude-haiku-4-5",
+    "claude-haiku-4-5-latest": "claude-haiku-4-5",
+    "claude-opus-4-20250514": "claude-opus-4",
+    "claude-sonnet-4-5-20250929": "claude-sonnet-4-5",
+    "claude-opus-5-latest": "claude-opus-5",
+    "gpt-4o-2024-08-06": "gpt-4o",
+}
+
+
+@pytest.mark.parametrize("name", OTHER_MODELS)
+def test_a_name_that_begins_like_a_listed_one_is_another_model(name):
+    """Its price is unknown, and that is said; no seller's list has it either."""
+    with pytest.warns(PriceWarning, match=repr(name)):
+        assert Prices().of(name, usage(1, 1)).cost_usd is None
+    for seller in ("anthropic", "aws", "google"):
+        assert Prices(tell=lambda _: None, seller=seller).of(name, usage(1, 1)).cost_usd is None
+
+
+@pytest.mark.parametrize(("name", "plain"), DATED.items())
+def test_a_listed_name_with_a_date_is_the_same_model(name, plain):
+    """A date, as the API, Vertex and others write it, and `-latest` change no price."""
+    assert Prices().of(plain, usage(5, 7)).cost_usd == Prices().of(name, usage(5, 7)).cost_usd is not None
+    assert is_same_model(plain, name)
+    assert is_same_model(name, plain)
+
+
+@given(
+    st.sampled_from([one for one in listed_models() if one != "claude-v1"]),
+    st.text(alphabet="0123456789abcxyz-", min_size=1, max_size=6),
+)
+def test_only_forms_of_a_listed_name_have_its_price(model, more):
+    """Whatever is written behind a listed name, it has a price only if that names a listed model itself."""
+    name, known = model + more, listed_models()
+    listed = any(name.startswith(one) and is_same_model(one, name) for one in known)
+    found = Prices(tell=lambda _: None).of(name, usage(1, 1)).cost_usd
+    assert listed == (found is not None)
+
+
+def test_every_name_of_the_list_has_its_price():
+    """No name that a price list knows is lost, whoever sells it."""
+    named = [(seller.id, model.id) for seller in providers for model in seller.models]
+    found = {one: Prices(tell=lambda _: None, seller=one[0]).tariff_of(one[1])[0] for one in named}
+    assert [] == [one for one in named if _has_price(*one) and not found[one]]
+
+
+def _has_price(seller, model):
+    try:
+        calc_price(Tokens(input_tokens=1, output_tokens=1), model, provider_id=seller)
+    except LookupError:
+        return False
+    return True
+
+
 def test_an_answer_is_priced_by_the_model_that_gave_it():
-    """A server may answer with another model than was asked. Where its price is unknown, the one asked counts."""
-    prices, used = Prices(), usage(1_000_000, 0)
+    """A server may answer with another model than was asked: its price counts, also where that is unknown."""
+    prices, used = Prices(tell=lambda _: None), usage(1_000_000, 0)
     asked, other = "claude-haiku-5-5", "claude-opus-5-5"
     assert prices.of(other, used) == prices.of_answer(asked, other, used)
-    assert prices.of(asked, used) == prices.of_answer(asked, "whatever/this-is.gguf", used)
+    assert prices.of_answer(asked, "whatever/this-is.gguf", used).cost_usd is None
     dated = "claude-haiku-4-5-20251001"
     assert prices.of("claude-haiku-4-5", used) == prices.of_answer("claude-haiku-4-5", dated, used)
+    older, newer = "claude-3-5-sonnet-20240620", "claude-3-5-sonnet-20241022"
+    assert not is_same_model(older, newer)
+
+
+def test_a_model_of_a_cloud_has_the_price_of_the_name_that_was_asked():
+    """Its answers carry the maker's name: the region that was asked, and is billed, stands only in the other."""
+    prices, used = Prices(seller="aws"), usage(1_000_000, 0)
+    for asked in ("eu.anthropic.claude-haiku-4-5-20251001-v1:0", "global.anthropic.claude-haiku-4-5-20251001-v1:0"):
+        assert prices.of(asked, used) == prices.of_answer(asked, "claude-haiku-4-5-20251001", used)
 
 
 def test_an_own_price_counts_for_the_same_model_with_a_date():

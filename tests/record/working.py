@@ -18,7 +18,7 @@ import agent_magic as am
 from agent_magic.engine.calls import Verdict
 from agent_magic.errors import Rejected
 from agent_magic.live.people import Question
-from agent_magic.providers.base import Provider
+from agent_magic.providers.base import EVERYTHING, Provider
 from agent_magic.record.answer import Answer, Usage
 
 USED = Usage(10, output_tokens=5)
@@ -112,6 +112,7 @@ class Work:
 class Scripted(Provider):
     """Answers as the script says, by the length of the conversation."""
 
+    capabilities = EVERYTHING
     endpoint = "scripted"
     is_limited = False
 

@@ -182,3 +182,11 @@ def test_a_short_frame_shows_kinds_where_there_are_two() -> None:
 def test_a_graph_of_a_plan_knows_tasks() -> None:
     """In Graphviz a task has its own shape."""
     assert 2 == digraph(calling_plan()).source.count("shape=octagon")
+
+
+def test_calls_are_shown_with_what_came_back() -> None:
+    """What a tool was given and what it returned, also where every call got the same."""
+    shown = frame_text(Run(calling_run(arguments='{"query": "all"}')).tool_calls)
+    heads = next(line for line in shown.splitlines() if line.startswith("agent")).split()
+    assert ["arguments", "result"] == [name for name in heads if name in {"arguments", "result"}]
+    assert '{"query": "all"}' in shown

@@ -8,6 +8,7 @@ import re
 import xml.etree.ElementTree as ET
 from typing import Any
 
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -206,7 +207,7 @@ def test_names_in_charts_are_texts(payload: str):
     for thing in (record.plan, record.plan.agents[0], record.results[0]):
         object.__setattr__(thing, "name", payload)
     given = frame()
-    given["model"] = [payload, *given["model"][1:]]
+    given["model"] = pd.Series([payload, *given["model"][1:]], index=given.index, dtype="object")
     run = Run(record)
     for chart in [*all_charts(run).values(), run.tradeoff(given), tradeoff(given)]:
         tags = {element.tag.rpartition("}")[2] for element in ET.fromstring(chart.svg).iter()}

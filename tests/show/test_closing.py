@@ -13,6 +13,7 @@ from agent_magic.errors import Rejected, Unreachable
 from agent_magic.measure.frames import next_step
 from agent_magic.record.events import AgentEnded, RunEnded
 from agent_magic.record.ledger.base import IN_DOUBT
+from agent_magic.record.prices import Prices, TokenPrice
 from agent_magic.show.closing import FEW_ANSWERS, MOST_ANSWERS, closing
 from tests.live.virtual import Reply, drive
 from tests.show.story import business_run, finished_run, layered_plan
@@ -90,6 +91,15 @@ def test_a_stopped_run_says_how_to_go_on():
     assert happened.startswith("stopped, 4 kept, 5 cancelled · ")
     assert "%agents run goes on with the 5 left." == step
     assert "%agents run goes on with the 5 left" == next_step(record, "look") == Run(record).agents.attrs["next"]
+
+
+def test_the_ledger_knows_what_was_saved_by_the_users_own_prices():
+    """In the list of runs as below the run: a model that no list has saves what the user says it costs."""
+    ledger, prices = Ledger(":memory:"), Prices({"mine": TokenPrice(2.0, 0.0)})
+    plan = Plan([Agent("a", "x", model="mine")])
+    for _ in range(2):
+        drive(plan, lambda *_: Reply(1.0, tokens=(1_000_000, 0, 0, 0)), ledger=ledger, prices=prices)
+    assert {2.0} == set(ledger.runs()["saved_usd"].dropna())
 
 
 def test_a_run_that_a_budget_held_goes_on_with_more_of_it():

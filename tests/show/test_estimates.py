@@ -9,7 +9,8 @@ from agent_magic.live.ahead import foresee
 from agent_magic.record.answer import Answer, Usage
 from agent_magic.record.history import History, Past
 from agent_magic.record.prices import TokenPrice
-from agent_magic.show.estimates import estimate_page, price_line
+from agent_magic.show.estimates import estimate_page, headline, price_line
+from agent_magic.show.page import Page
 
 MODEL = "claude-haiku-5-5"
 PLAN = am.Plan([am.Agent("a", "x", max_tokens=900), am.Agent("b", "{{ a }}", max_tokens=900), am.Agent("c", "z")])
@@ -25,8 +26,10 @@ def test_the_text_says_what_is_bought_and_what_each_number_stands_on(tmp_path):
     found = PLAN.estimate(am.Policy(2, budget_usd=0.0001), client=client, ledger=ledger, history=history, prices=prices)
     ledger.close()
     text = estimate_page(found).text()
-    head, _, first, second, third, *_ = text.splitlines()
-    assert head.startswith("agents: 3 agents, about $")
+    lines = text.splitlines()
+    first, second, third = lines[lines.index("by agent") + 2 :][:3]
+    assert lines[0].startswith("agents: 3 agents, about $")
+    assert "partly assumed" in " ".join(lines[:2])
     assert max(map(len, text.splitlines())) <= 80
     assert ["a", "ledger", "ledger", "0.0", "s", "$0", "$0"] == first.split()
     assert ["b", "≈1", "100", "100–100", "3.0", "s"] == second.split()[:6]
@@ -38,6 +41,18 @@ def test_the_text_says_what_is_bought_and_what_each_number_stands_on(tmp_path):
     assert "is enough for 1 of 3 agents" in rest
     assert "critical path c " in rest
     assert "length: assumed 500 tokens (125–2,000), no earlier answers (c)" in text.splitlines()
+
+
+def test_what_decides_is_seen_and_the_rest_is_folded():
+    """Dollars, seconds and how sure they are in one line, which stands above the picture by itself."""
+    found = am.Plan([am.Agent("a", "x")]).estimate(prices={MODEL: TokenPrice(1.0, 5.0)})
+    shown = estimate_page(found, "asked", "worth it", head=False).bundle()["text/html"]
+    before, *folds = shown.split("<details>")
+    assert 4 == len(folds)
+    assert "about $" not in before
+    line = " ".join(Page([headline(found)]).text().split())
+    assert line.startswith("agents: 1 agent, about $0.0025 and ")
+    assert "partly assumed" in line
 
 
 def test_one_agent_depends_on_nobody():
@@ -52,10 +67,11 @@ def test_a_declaration_with_many_items_is_one_row():
     """As it is one card of the picture: its sums, and how long one of them takes. Fewer have a row each."""
     for items, rows in ((9, 10), (40, 2)):
         agents = [am.Agent("label", "{{ item }}", each="words"), am.Agent("r", "{{ label }}")]
-        plan = am.Plan(agents, values={"words": ["a"] * items})
+        plan = am.Plan(agents, values={"words": [f"w{one}" for one in range(items)]})
         found = plan.estimate(prices={MODEL: TokenPrice(1.0, 5.0)})
-        table = estimate_page(found).text().splitlines()[2:]
-        assert rows == next(place for place, line in enumerate(table) if line.startswith("dollars"))
+        lines = estimate_page(found).text().splitlines()
+        table = lines[lines.index("by agent") + 2 :]
+        assert rows == table.index("")
     assert table[0].startswith("label (40)")
     assert " each " in table[0]
     assert 20_000 == sum(one.output_tokens for one in found.expected if one.group == "label")

@@ -108,15 +108,18 @@ def test_it_answers_at_once():
 
 
 def test_a_run_that_reused_its_answers_is_no_measure():
-    """Its 0.0 s and $0 are what nothing else is compared with; its answers asked anew take and cost something."""
+    """Its 0.0 s and $0 are told and compared with nothing; forecasts are, with the run as if all were bought."""
     plan = Plan([Agent("a", "x"), Agent("b", "y {{ a }}")])
     first, _ = drive(plan, lambda *_: Reply(4.0, first_s=1.0, tokens=(100, 300, 0, 0)), Policy(2, seed=7))
     assert " times the run's" not in explorer(first).answer(Choice()).line
     again, _ = drive(plan, lambda *_: Reply(4.0), Policy(2, seed=7), earlier=Earlier(first, "scripted", plan=plan))
     answer = explorer(again).answer(Choice())
     took, cost, *_ = answer.line.split(" · ")
-    assert took.endswith(" s to run all again (the run reused answers)")
-    assert re.fullmatch(r"\$[\d.]+", cost)
+    assert took.endswith(" s (as if all were bought)")
+    assert re.fullmatch(r"\$[\d.]+ \(as if all were bought\)", cost)
+    assert answer.line.endswith(" · as it was: 0.0 s · $0 (2 of 2 reused)")
+    one = explorer(again).answer(Choice(models={"b": "claude-haiku-4-5"})).line.split(" · ")[1]
+    assert re.fullmatch(r"\$[\d.]+ \([\d.]+ times \$[\d.]+, as if all were bought\)", one)
     assert "this run" not in answer.bundle["image/svg+xml"]
     assert "this run" in explorer(first).answer(Choice()).bundle["image/svg+xml"]
 
@@ -140,8 +143,8 @@ def test_a_score_is_measured_or_unknown():
     settings = tuple(Setting(model, None) for model in models)
     given = Trial(name, settings, made.tried[:2], rows=1, margin=0.1, error_rate=0.05)
     explorer = Explorer(Run(record).forecaster(), given)
-    assert "score 0.84 to 1.00, from only 20 (measured)" in explorer.answer(Choice()).line
-    assert "score 0.00 to 0.16" in explorer.answer(Choice(models={name: OPUS})).line
+    assert "score 1.00 (0.84 to 1.00), from only 20 (measured)" in explorer.answer(Choice()).line
+    assert "score 0.00 (0.00 to 0.16)" in explorer.answer(Choice(models={name: OPUS})).line
     answer = explorer.answer(Choice(models={name: "claude-sonnet-5-5"}))
     assert "score unknown (run.trial(...) would measure it)" in answer.line
     assert "Dollars against score" in answer.bundle["text/plain"]

@@ -71,5 +71,5 @@ def test_an_error_shows_the_lines_of_a_task():
     text = error_page(am.Run(record), "tidy").text()
     assert text.startswith("tidy: failed: ZeroDivisionError: integer division or modulo by zero\ntest_failed_calls.py")
     assert "in tidy: return 1 // 0\nZeroDivisionError" in text
-    assert text.endswith("printed\nso far so good\nMend it, then %agents run goes on.")
+    assert text.endswith("printed\nso far so good\nFix it, then %agents run goes on.")
     assert "attempt" not in text

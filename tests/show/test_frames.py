@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import copy
 import pickle
-import re
 from typing import Any
 
 import pandas as pd
 import pytest
 
+from agent_magic.api import Plan as ApiPlan
 from agent_magic.api import Run
 from agent_magic.declare.agent import Agent
 from agent_magic.declare.plan import Plan
@@ -72,7 +72,7 @@ def test_a_short_frame_has_what_varies_and_says_once_what_does_not(run: Run):
     assert shown[1] == "the run 9.6 s · ≥$0.0168. run.texts has the answers, run.advise() advice."
     assert shown[2].split()[:6] == ["agent", "total_s", "cost_usd", "source", "attempts", "queued_s"]
     assert shown[5].split()[:7] == "financials 0.0 $0 ledger 1 0.0 0.0".split()
-    assert shown[-1] == "all 28 columns: list(frame)"
+    assert shown[-1] == "all 30 columns: list(frame)"
     html = frame_bundle(run.agents)["text/html"]
     assert "<summary" in html
     assert "on_critical_path" in html
@@ -106,19 +106,31 @@ def test_reasons_are_written_out(run: Run):
 
 
 def test_whatif_shows_the_change_against_the_run(run: Run):
-    """Beside seconds and dollars stands how much they differ from the recorded run, whose numbers are said above."""
-    said, table = frame_text(frames_of(run)["whatif"]).split("\nmodel ")
-    assert said.startswith("6 forecasts, nothing sent")
-    assert "the run 9.6 s · $0.0168 · schedule ready" in said
-    head, first, *_ = table.splitlines()
-    assert re.split("  +", head.strip()) == ["concurrency", "wall_s", "time change", "cost_usd", "cost change"]
-    assert "+139 %" in first
+    """Of a run that reused answers, against the same run as if all were bought; the table says which row is which."""
+    whatif = frames_of(run)["whatif"]
+    said = frame_text(whatif)
+    assert said.startswith("as if all were bought 9.3 s · $0.0170 · schedule ready")
+    assert "6 forecasts, nothing sent" in said
+    assert ["as if all were bought"] * 7 + ["1 of 9 reused"] == whatif["answers"].tolist()
+    assert "measured" == whatif["basis"].iloc[-1]
+    assert whatif.attrs["recorded"]["wall_s"] == whatif["wall_s"].iloc[-2]
+    assert {"basis", "answers", "wall_s", "cost_usd"} <= {*said.replace("\n", " ").split()}
+
+
+def test_before_a_run_the_range_stands_in_place_of_the_change() -> None:
+    """With what the numbers are based on in each row, and the plan's own numbers in the first line."""
+    plan = ApiPlan([Agent("a", "Write"), Agent("b", "Say {{ a }}")])
+    lines = frame_text(plan.whatif(concurrency=[1, 4])).splitlines()
+    assert lines[0].startswith("the plan 11.3 s · $0.0006")
+    heads = next(line for line in lines if line.startswith("concurrency"))
+    assert ["concurrency", "wall_s", "low–high", "s", "cost_usd", "low–high", "$", "basis"] == heads.split()
+    assert all("assumed" in line for line in lines if line.strip().startswith(("1 ", "4 ")))
 
 
 @pytest.mark.parametrize(
     ("rows", "said"),
     [
-        ([(9.5, 0.01), (20.0, 0.02)], "No forecast is faster or cheaper by a tenth: the run's settings will do."),
+        ([(9.5, 0.01), (20.0, 0.02)], "No forecast is 10 % faster or cheaper: keep the run's settings."),
         ([(20.0, 0.01), (5.0, 0.005)], "run.apply(frame.iloc[1]) takes the fastest and cheapest."),
         ([(5.0, 0.02), (10.0, 0.01), (5.0, 0.03)], "run.apply(frame.iloc[0]) takes the fastest."),
         ([(5.0, 0.02), (20.0, 0.005)], "$0.0100. frame.iloc[0] is the fastest, frame.iloc[1] is the cheapest."),
@@ -192,8 +204,9 @@ def test_what_the_user_adds_is_shown():
 def test_text_of_others_stays_text(text: str):
     """What a model, a server or a file wrote never becomes markup, in cells, headings, index or the line above."""
     frame = make_frame([{"agent": text, "error": text}, {"agent": text, "error": None}], {"agent": "string"})
-    frame.index = pd.Index([text, text], name=text)
-    frame[text] = text
+    frame.index = pd.Index([text, text], name=text, dtype="object")
+    frame.columns = frame.columns.astype("object")  # with pyarrow, pandas refuses half a surrogate pair as text
+    frame[text] = pd.Series([text, text], index=frame.index, dtype="object")
     seen = Seen(frame_bundle(frame)["text/html"])
     assert seen.tags <= OURS
     assert not [name for name in seen.attributes if name.startswith("on") or name in {"src", "href"}]

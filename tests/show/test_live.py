@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from agent_magic.engine.health import Health
 from agent_magic.record.events import AgentReady, AttemptStarted, Event
 from agent_magic.record.results import RunRecord
 from agent_magic.show.graph import cards_layout
@@ -157,6 +158,26 @@ def test_the_header_knows_what_the_record_does_not() -> None:
     assert "2 of 9 done · 2 running, 4 slots" == head["counts"]
     assert "$0.0021 of $2.00" in "".join(text for _, text in head["facts"])
     assert ("", True) == (head["left"], head["paused"]), "nothing ends while nothing starts"
+
+
+def test_the_header_says_that_a_person_is_waited_for() -> None:
+    """Nobody knows when it ends; the API is not said to be healthy while only people are waited for."""
+    record = record_of(plan_of({"one": (), "two": ()}))
+    layout = cards_layout(record.plan)
+    assert layout is not None
+    feed = Feed(record, layout)
+    around = Around(left_s=(0.5, 1), health=Health("ok", ""), asked=1)
+    record.add(AgentReady(0.0, 0))
+    first = feed.step(0.1, {0: "waits for you"}, around)
+    assert ("0 of 2 done · 1 waits for you", "") == (first["head"]["counts"], first["head"]["left"])
+    assert ("none", "waits for your answer") == (first["strip"]["level"], first["strip"]["word"])
+    record.add(AgentReady(0.2, 1))
+    record.add(AttemptStarted(0.2, 1, 1, 1, "", REQUEST))
+    both = feed.step(0.3, {}, around)
+    assert "0 of 2 done · 1 running · 1 waits for you" == both["head"]["counts"]
+    assert ("ok", "API healthy") == (both["strip"]["level"], both["strip"]["word"])
+    answered = feed.step(0.4, {}, around._replace(asked=0))
+    assert "ends in 1 s" == answered["head"]["left"]
 
 
 @pytest.mark.parametrize(

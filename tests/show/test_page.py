@@ -58,7 +58,7 @@ def test_text_of_others_stays_text(text: str) -> None:
     seen = Seen(page_of(text).bundle()["text/html"])
     ours = {"style", "div", "b", "pre", "table", "thead", "tbody", "tr", "th", "td", "details", "summary"}
     assert seen.tags <= ours
-    assert set(seen.attributes) <= {"class", "style"}
+    assert set(seen.attributes) <= {"aria-label", "class", "role", "style", "tabindex"}
 
 
 def test_an_advice_is_a_table_of_changes() -> None:

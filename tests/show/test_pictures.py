@@ -257,9 +257,9 @@ def test_a_finished_card_shows_the_start_of_its_answer() -> None:
 def test_the_bar_is_filled_by_what_is_done() -> None:
     """What runs is no part of it, and what will not run is not red."""
     header = scene_of(business_plan(), business_run(5.1), now_s=5.1).header
-    assert (("s", 4 / 9), ("f", 0.0), ("k", 0.0)) == header.progress
+    assert (("s", 4 / 9), ("m", 0.0), ("f", 0.0), ("k", 0.0)) == header.progress
     parts = [one.get("class") for one in classes(with_classes(business_plan(), business_run(5.1)), "p")]
-    assert ["g p s-s", "g p s-f", "g p s-k"] == parts
+    assert ["g p s-s", "g p s-m", "g p s-f", "g p s-k"] == parts
 
 
 def test_a_plan_shows_estimates_and_no_timeline() -> None:

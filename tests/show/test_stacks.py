@@ -7,13 +7,14 @@ from xml.etree import ElementTree as ET
 import pytest
 
 import agent_magic as am
-from agent_magic.record.events import AgentEnded, AgentReady, AttemptStarted, Event
+from agent_magic.record.events import AgentEnded, AgentReady, AttemptStarted, Event, RunEnded
 from agent_magic.show.graph import picture
 from agent_magic.show.graph.faces import Faces
 from agent_magic.show.graph.groups import group_texts, sheet_of
 from agent_magic.show.graph.scene import is_large, scene_of
 from agent_magic.show.live.feed import Feed
 from agent_magic.show.states import state_of
+from agent_magic.show.text import counts_line
 from tests.show.story import REQUEST, answered, broken, each_plan, finished_run, record_of
 
 NS = "{http://www.w3.org/2000/svg}"
@@ -138,7 +139,7 @@ def test_a_loop_is_a_way_back_and_counts_rounds() -> None:
     wheres = [(group.label, group.where) for group in sheet.groups]
     assert [("draft", "↻ until critic > 3"), ("critic", "↻ with draft"), ("end", "agent")] == wheres
     assert ((1, 0),) == sheet.returns
-    assert ("✓", "1 of up to 3 rounds", "") == group_texts(sheet.groups[0], (1, 0, 0, 0, 0, 0))
+    assert ("✓", "1 of up to 3 rounds", "") == group_texts(sheet.groups[0], (1, 0, 0, 0, 0, 0, 0, 0))
     assert 1 == picture(plan).count("the next round")
 
 
@@ -147,19 +148,33 @@ def test_a_loop_that_ends_at_its_cap_says_so_on_all_its_cards() -> None:
     draft = am.Agent("draft", "Write. {% if critic %}{{ critic }}{% endif %}", until="critic > 3", rounds=2)
     plan = am.Plan((draft, am.Agent("critic", "Rate: {{ draft }}", returns=int)))
     record = record_of(plan)
-    faces = Faces(sheet_of(plan), "".join(map(state_of, record.results)))
+    sheet, feed = sheet_of(plan), Feed(record, sheet_of(plan))
     texts = {"draft_1": "a", "critic_1": '{"value": 1}', "draft_2": "b", "critic_2": '{"value": 2}'}
-    changed = []
     for number, (name, text) in enumerate(texts.items()):
         agent = plan.index[name]
         for event in (AgentReady(number, agent), AttemptStarted(number, agent, 1, number, "", REQUEST)):
             record.add(event)
         for event in answered(number + 1.0, agent, text=text):
             record.add(event)
-            changed.append(faces.take(event, record))
-        assert (number == 3) == faces.face(0, record).done.startswith("capped, "), name
-    assert {0, 1} == changed[-1]
-    assert faces.face(1, record).done.startswith("capped, ")
+            feed.step(event.at_s, {})
+        for _, _, share, _, rest, tone, who, _ in feed.whole()["groups"].values():
+            is_capped = (share, rest, tone, who) == ("≡", "capped", "m", "not met: critic > 3")
+            assert (number == 3) == is_capped, name
+    record.add(RunEnded(5.0, cut=False))
+    faces = scene_of(plan, record, sheet=sheet).faces
+    assert ["2 of up to 2 rounds"] * 2 == [face.done for face in faces]
+    assert ["m", "m"] == [face.tone for face in faces]
+    header = scene_of(plan, record, sheet=sheet).header
+    assert "4 of 4 done · 2 capped" == header.counts
+    assert {"s": 0.5, "m": 0.5, "f": 0.0, "k": 0.0} == dict(header.progress)
+
+
+def test_a_group_that_was_stopped_says_cancelled_as_the_header_does() -> None:
+    """What ran and was stopped is not "not run": the card, the header and the cells have one word."""
+    plan = each_plan(12)
+    faces = Faces(sheet_of(plan), "s" + "c" * (len(plan) - 1))
+    assert "11 cancelled" == faces.face(0, record_of(plan)).rest
+    assert "1 of 12 done · 11 cancelled" == counts_line("s" + "c" * 11)
 
 
 def test_a_box_shows_the_last_answer_and_a_typed_one_without_its_object() -> None:

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from agent_magic.engine.health import Health, Thresholds, Watch, health_of
+from agent_magic.api import Agent, Plan
+from agent_magic.engine.health import Health, Thresholds, Watch, health_of, record_health
 from agent_magic.engine.pacing.health import LimitUse
+from agent_magic.engine.policy import Policy
+from agent_magic.errors import Rejected
 from agent_magic.show.live.status import strip_of
+from tests.live.virtual import Reply, drive
 
 
 def limit(kind: str, share: float | None, model: str = "haiku") -> LimitUse:
@@ -83,6 +87,19 @@ def test_limits_of_several_models_have_their_names():
     assert "ok · requests 20 % of 1,000/min" in str(one)
     assert "warn: opus requests at 65 % of the limit" in str(two)
     assert f"{both[0].model_class} requests 20 % of 1,000/min · opus requests 65 % of" in str(two)
+
+
+@pytest.mark.parametrize(
+    ("bad", "of", "level"), [(0, 3, "ok"), (1, 9, "ok"), (1, 3, "warn"), (1, 1, "warn"), (2, 3, "bad"), (3, 3, "bad")]
+)
+def test_requests_that_fail_are_not_good_health(bad, of, level):
+    """Whatever the reason: two of three that failed within a minute are bad, and the words say how many."""
+    plan = Plan([Agent(f"a{number}", f"{number}") for number in range(of)])
+    error = Rejected("no", status=400)
+    record, _ = drive(plan, lambda prompt, _: Reply(1.0, error if int(prompt) < bad else None), Policy(9, seed=1))
+    found = record_health(record)
+    said = "" if level == "ok" else f"{bad} of {of} requests failed within a minute"
+    assert (level, said) == (found.level, found.reason)
 
 
 def test_a_paused_run_does_not_say_that_all_is_well():

@@ -92,13 +92,21 @@ def test_counts_and_factors() -> None:
 def test_the_honest_line() -> None:
     """One line says what was run, how long, how much at once of what was possible, for how much, and from where."""
     numbers: Any = SimpleNamespace(
-        agents=5, tasks=0, layers=3, wall_s=5.1, mean_concurrency=2.1, bound=2.25, input_tokens=4000,
+        steps=5, tasks=0, layers=3, wall_s=5.1, mean_concurrency=2.1, bound=2.25, input_tokens=4000,
         output_tokens=1366, tokens=5366, cost_usd=0.0114, cost_mark="", failed=0, skipped=0, left_out=0, unused=0,
             escalated=0, fell_back=0, degraded=0, batched=0,
         cancelled=0, capped=0, source="simulated", why="", limited_by="dependencies", slots=None,
+        sequential_s=None, speedup=None, speedup_over=None,
     )  # fmt: skip
     line = "5 agents in 3 layers · 5.1 s · 2.1x concurrent (2.2x possible) · 5,366 tokens · $0.0114 · simulated"
     assert line == one_line(numbers)
+    numbers.sequential_s, numbers.speedup = 9.0, 9.0 / 5.1
+    assert " · 5.1 s, 9.0 s one by one: 1.8x · 2.1x concurrent" in one_line(numbers)
+    numbers.speedup_over = "one agent"
+    assert " · 5.1 s, 9.0 s by one agent: 1.8x · " in one_line(numbers)
+    numbers.speedup = 1.01
+    assert line == one_line(numbers), "what is the same is no news"
+    numbers.sequential_s = None
     numbers.bound = 2.11
     assert " · 2.1x concurrent (maximum reached) · " in one_line(numbers)
     numbers.bound, numbers.slots = 92.0, 20

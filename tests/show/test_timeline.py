@@ -91,16 +91,18 @@ def test_stretches_are_few_and_hold_all_work(work: list[Work]) -> None:
 @pytest.mark.parametrize(
     ("counts", "tone"),
     [
-        ((3, 0, 1, 0, 0, 0), "r"),
-        ((3, 0, 0, 0, 0, 2), "r"),
-        ((0, 0, 0, 0, 0, 5), "c"),
-        ((4, 1, 0, 0, 0, 0), "s"),
-        ((0, 5, 0, 0, 0, 0), "f"),
-        ((0, 0, 0, 0, 5, 0), "c"),
+        ((3, 0, 0, 1, 0, 0, 0, 0), "r"),
+        ((3, 0, 0, 0, 0, 0, 0, 2), "r"),
+        ((0, 0, 0, 0, 0, 0, 0, 5), "c"),
+        ((4, 0, 1, 0, 0, 0, 0, 0), "s"),
+        ((0, 0, 5, 0, 0, 0, 0, 0), "f"),
+        ((0, 0, 0, 0, 0, 5, 0, 0), "c"),
+        ((0, 0, 0, 0, 0, 0, 5, 0), "c"),
+        ((2, 1, 0, 0, 0, 0, 0, 0), "m"),
     ],
 )
 def test_the_colour_of_a_row(counts: tuple[int, ...], tone: str) -> None:
-    """Blue while it goes on, green where something came of it, red where all was lost."""
+    """Blue while it goes on, amber where it was capped, green where something came of it, red where all was lost."""
     assert tone == tone_of_row(counts)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from agent_magic.api import Run
+from agent_magic.show.explore import Explorer, Panel
 from agent_magic.show.live import make_live_view
 from agent_magic.show.widgets import view_of
 from tests.show.story import business_run
@@ -65,7 +66,7 @@ def test_colab_is_told_of_the_manager_that_draws_the_controls(
     colab: list[str], displayed: list[dict[str, Any]]
 ) -> None:
     """The same of `run.explore()`, whose saved picture stands beside the widget."""
-    Run(business_run()).explore()
+    Panel(Explorer(Run(business_run()).forecaster())).show()
     assert colab
     assert {VIEW, "image/svg+xml", "text/plain"} == set(displayed[0]["data"])
     assert MANAGER == displayed[0]["metadata"]

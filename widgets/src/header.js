@@ -69,7 +69,7 @@ export class Header {
       const width = `${(share * 100).toFixed(2)}%`;
       if (part instanceof HTMLElement && part.style.width !== width) part.style.width = width;
     });
-    set(this.bar, "aria-valuenow", String(Math.round((head.progress[0]?.[1] ?? 0) * 100)));
+    set(this.bar, "aria-valuenow", String(Math.round(100 * head.progress.reduce((sum, [state, share]) => sum + ("sm".includes(state) ? share : 0), 0))));
     if (this.facts.childElementCount !== head.facts.length) {
       this.facts.replaceChildren(...head.facts.map(() => html("span")));
     }

@@ -1,4 +1,4 @@
-"""Whether there is room for a request: the budget, breakers, the prompt cache's leaders, the key, shared slots.
+"""Admission of requests: budget, breakers, leaders of the prompt cache, the key, shared slots, rate limits.
 
-Everybody is asked before anything is taken (`gate.py`), the pacer last, since what it grants is counted.
+All are asked before anything is taken (`gate.py`), the pacer last, since its grants count.
 """

@@ -1,4 +1,4 @@
-"""Breakers: what keeps a run from throwing good requests after bad ones, and money after money.
+"""Circuit breakers: they stop a run from sending requests to a failing service, and from spending too fast.
 
 ```
             too many of the last attempts failed              a probe failed: twice the wait
@@ -8,10 +8,9 @@
     +---------------- as many answers in a row as times it has opened ----------------------+
 ```
 
-Open, nothing goes. Then one request at a time goes, until the service answers again; the more often it has opened, the
-more answers in a row it takes. So failed agents are tried again at full concurrency first, and at one when failures say
-so. What waits for longer than the patience is given up: a dead service costs a few calls, not three for each agent. An
-address that nobody has reached yet, for want of a network or of a server, is given up much sooner.
+While open, nothing is sent. Then one request at a time is sent until the service answers again; the more often it has
+opened, the more answers in a row this takes. What waits longer than the patience is given up, so a dead service costs a
+few calls instead of three per agent. An address that was never reached is given up much sooner.
 """
 
 from __future__ import annotations
@@ -27,26 +26,26 @@ if TYPE_CHECKING:
     from agent_magic.engine.admission.budget import Worst
 
 WINDOW: Final = 20
-"""How many attempts are looked back on."""
+"""Number of attempts looked back on."""
 FIRST_WAIT_S: Final = 1.0
 LONGEST_WAIT_S: Final = 30.0
 PATIENCE_S: Final = 60.0
-"""How long it may stay open before what waits is given up."""
+"""Seconds it may stay open before waiting requests are given up."""
 UNREACHED_S: Final = 3.0
-"""The same where no request of the run has found a connection yet. It opens after so long, too, at the latest."""
+"""The same if no request has found a connection yet; it also opens after this time at the latest."""
 HANDFUL: Final = 5
-"""Of fewer attempts without a connection nothing is concluded."""
+"""Minimum attempts without a connection to conclude anything."""
 MOST_IN_A_ROW: Final = 8
 MINUTE_S: Final = 60.0
 FOREVER: Final = float("inf")
 
 
 class Fault(NamedTuple):
-    """An attempt failed by the fault of the service or of the network.
+    """A failure of the service or the network.
 
     Attributes:
-        why: Its error, in one line.
-        reached: Whether it had found a connection.
+        why: The error in one line.
+        reached: True if a connection was made.
     """
 
     why: str = ""
@@ -79,7 +78,7 @@ class ErrorBreaker:
         self._failed, self._why = 0, ""
 
     def hold(self, now: float) -> Hold | None:
-        """Say until when nobody goes; `None` lets one go."""
+        """Return until when requests are held; `None` to send one."""
         if self._is_closed:
             return None
         if self._probe is not None:
@@ -87,26 +86,26 @@ class ErrorBreaker:
         return Hold("breaker", self._until_s) if now < self._until_s else None
 
     def gives_up(self, now: float) -> str:
-        """Say why waiting makes no sense any more; an empty string while it does."""
+        """Return the reason to give up waiting; empty to wait on."""
         if self._is_closed or now - self._since_s < self._patience_s:
             return ""
         if self._reached:
             return (
-                f"the service has failed for {seconds(now - self._since_s)}, single requests too. "
+                f"the service has failed for {seconds(now - self._since_s)}, even for single requests. "
                 f"Run it again later: what succeeded is kept. Last: {self._why}"
             )
         enough = self._probes_lost and self._failed >= HANDFUL
         return f"no connection in {self._failed} tries. Last: {self._why}" if enough else ""
 
     def left(self, agent: int, now: float) -> None:
-        """Record that a request left."""
+        """Record that a request was sent."""
         if self._first_s is None:
             self._first_s = now
         if not self._is_closed:
             self._probe = agent
 
     def ended(self, agent: int, *, bad: Blame, now: float) -> None:
-        """Record how a request ended; `None` says nothing of the service, such as a cancelled one."""
+        """Record the end of a request; `None` says nothing about the service, such as a cancellation."""
         if bad:
             self._failed, self._why = self._failed + 1, bad.why
         if bad is not None:
@@ -125,7 +124,7 @@ class ErrorBreaker:
                 self._openings = 0
 
     def words(self, now: float) -> str:
-        """Say what it does; an empty string while it is closed."""
+        """Return its state in words; empty while closed."""
         if self._is_closed:
             return ""
         failed = f"errors: {sum(self._last)} of the last {len(self._last)} attempts failed"
@@ -140,7 +139,7 @@ class ErrorBreaker:
         return PATIENCE_S if self._reached else UNREACHED_S
 
     def _finds_nothing(self, now: float) -> bool:
-        """Tell whether a handful of requests, over a few seconds, has found no connection, and none ever has."""
+        """Return True if several requests over a few seconds found no connection, and none ever has."""
         return not self._reached and self._failed >= HANDFUL and now - (self._first_s or 0.0) >= UNREACHED_S
 
     def _open(self, now: float) -> None:
@@ -166,12 +165,12 @@ class ErrorBreaker:
 
 
 class BurnBreaker:
-    """Opens when more dollars were spent within a minute than somebody allows.
+    """Opens when spending within a minute exceeds a limit.
 
-    What is under way counts with its worst case, as with a budget, so the rate cannot be crossed.
+    Requests under way count with their worst case, so the rate cannot be exceeded.
 
     Args:
-        most_usd: The most dollars within any minute.
+        most_usd: Maximum dollars within any minute.
     """
 
     def __init__(self, most_usd: float) -> None:
@@ -181,7 +180,7 @@ class BurnBreaker:
         self._holds = False
 
     def hold(self, worst: Worst, now: float) -> Hold | None:
-        """Say until when the rate is used up; `None` lets one go."""
+        """Return until when the rate is used up; `None` to send one."""
         spent_usd = self._within_a_minute(now)
         over_usd = spent_usd + sum(self._aside.values()) + (worst.usd or 0.0) - self._most_usd
         self._holds = over_usd > 0
@@ -194,25 +193,25 @@ class BurnBreaker:
         return Hold("spend", FOREVER)  # asked again when something under way has ended
 
     def never(self, worst: Worst) -> str:
-        """Say why a request can never go; an empty string where it can."""
+        """Return the reason a request can never be sent; empty otherwise."""
         if worst.usd is None:
-            return "its model has no known price, so it cannot be held within dollars per minute: see %agents prices"
+            return "its model has no known price, so no cap in dollars a minute can hold it: see %agents prices"
         if worst.usd > self._most_usd:
-            return f"it may cost {dollars(worst.usd)}, and {dollars(self._most_usd)} a minute are allowed"
+            return f"it may cost {dollars(worst.usd)}, and {dollars(self._most_usd)} a minute is the cap"
         return ""
 
     def left(self, agent: int, worst: Worst) -> None:
-        """Record that a request left."""
+        """Record that a request was sent."""
         self._aside[agent] = worst.usd or 0.0
 
     def ended(self, agent: int, usd: float | None, now: float) -> None:
-        """Record what a request has cost. What is unknown counts as its worst case."""
+        """Record the cost of a request; unknown cost counts as its worst case."""
         aside = self._aside.pop(agent, None)
         if aside is not None:
             self._spent.append((now, aside if usd is None else usd))
 
     def words(self, now: float) -> str:
-        """Say what it does; an empty string while there is room, for whoever asked last."""
+        """Return its state in words; empty while the last asker had room."""
         spent_usd = self._within_a_minute(now) + sum(self._aside.values())
         if spent_usd < 0.9 * self._most_usd and not (self._holds and spent_usd):
             return ""
@@ -225,11 +224,11 @@ class BurnBreaker:
 
 
 class Breakers:
-    """The breakers of one run: for errors, by the name of what they count for, and for what all spend.
+    """The breakers of one run: for errors by endpoint, and for spending.
 
     Args:
-        share: See `ErrorBreaker`; `None` has none.
-        most_usd_per_min: See `BurnBreaker`; `None` has none.
+        share: See `ErrorBreaker`; `None` for none.
+        most_usd_per_min: See `BurnBreaker`; `None` for none.
     """
 
     def __init__(self, share: float | None, most_usd_per_min: float | None) -> None:
@@ -237,7 +236,7 @@ class Breakers:
         self._burn = None if most_usd_per_min is None else BurnBreaker(most_usd_per_min)
 
     def _of(self, name: str) -> ErrorBreaker | None:
-        """Return the breaker for errors of that name; `None` where there are none."""
+        """Return the error breaker with this name, if any."""
         if self._share is None:
             return None
         found = self._errors.get(name)
@@ -246,7 +245,7 @@ class Breakers:
         return found
 
     def hold(self, name: str, worst: Worst, now: float) -> Hold | Never | None:
-        """Say until when nobody of that name goes, or why this one never will; `None` lets it go."""
+        """Return a hold for requests of this name, or `None` to send one."""
         errors = self._of(name)
         if errors is not None and (hold := errors.hold(now)) is not None:
             return _never(errors.gives_up(now), falls_back=True) or hold._replace(falls_back=True)
@@ -255,11 +254,11 @@ class Breakers:
         return None
 
     def never(self, worst: Worst) -> str:
-        """Say why a request can never go; an empty string where it can."""
+        """Return the reason a request can never be sent; empty otherwise."""
         return "" if self._burn is None else self._burn.never(worst)
 
     def left(self, agent: int, name: str, worst: Worst, now: float) -> None:
-        """Record that a request of that name left."""
+        """Record that a request was sent."""
         errors = self._of(name)
         if errors is not None:
             errors.left(agent, now)
@@ -267,7 +266,7 @@ class Breakers:
             self._burn.left(agent, worst)
 
     def ended(self, agent: int, name: str, *, bad: Blame, usd: float | None, now: float) -> None:
-        """Record how a request of that name ended, and what it cost."""
+        """Record the end and cost of a request."""
         errors = self._of(name)
         if errors is not None:
             errors.ended(agent, bad=bad, now=now)
@@ -275,7 +274,7 @@ class Breakers:
             self._burn.ended(agent, usd, now)
 
     def words(self, now: float) -> tuple[str, ...]:
-        """Say what is open."""
+        """Return the states of open breakers in words."""
         several = len(self._errors) > 1
         said = [(f"{name} " if several else "", one.words(now)) for name, one in self._errors.items()]
         said += [] if self._burn is None else [("", self._burn.words(now))]

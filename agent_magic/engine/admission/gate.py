@@ -1,7 +1,7 @@
-"""Whether there is room for a request: what the conductor asks before it lets an agent go.
+"""The gate: the conductor asks it before it starts an agent.
 
-The pacer keeps requests inside the provider's limits and is shared by every run of a session. The budget belongs to
-one run. Both are told what a request may use before it leaves, and what it has used when it is over.
+The pacer keeps the provider's limits and is shared by all runs of a session. The budget belongs to one run. Both learn
+what a request may use before it is sent, and what it used afterwards.
 """
 
 from __future__ import annotations
@@ -31,31 +31,31 @@ if TYPE_CHECKING:
 
 TOO_MANY_REQUESTS = 429
 TOLD_S = 1.5
-"""A shorter wait than this is over before anybody has read of it."""
+"""Shorter waits in seconds are not reported, since they end before anyone reads of them."""
 
 
 class Gate:
-    """The room of one run.
+    """Admission of one run.
 
     Args:
-        limit_classes: Per agent, the models whose rate limits its model shares.
-        need: Says what the agent's request will use; asked when its parents are done.
-        pacer: Keeps the provider's limits; `None` keeps none.
-        budget: Keeps the run's own; `None` keeps none.
-        prefixes: Knows who shares a context with whom; `None` shares none.
-        breakers: Open when too much fails, or is spent; `None` has none.
-        key: Lets one request go ahead until the key is known to be taken; `None` where that is known.
-        patience_s: Per agent, the longest wait that the provider may ask for after a refusal; `None` is any.
-        count: Has an agent's input counted, where the budget has no room for the most it can be. Tells whether to wait
-            for that; if not, `need` says what there is to know. `None` counts nothing.
-        close: Makes an agent's next request the last of its conversation, which is cheaper, where the budget has no
-            room for another. Tells whether it was not yet. `None` closes nothing.
-        batched: The agents whose next request goes by batch: it needs room in the budget, and nothing else.
-        apart: Whether the errors of each model class count on their own, where there are models to fall back to.
-            Otherwise they count together, so that a dead service costs a few calls.
-        ease: Makes an agent's next request cheaper where the budget has no room for it, or `pressure` says that time is
-            short. Tells whether it was not yet. `None` makes none cheaper.
-        pressure: Knows whether time is short; `None` where there is no deadline.
+        limit_classes: Rate limit class of each agent's model.
+        need: Returns the needs of an agent's request, once its parents are done.
+        pacer: The provider's limits, if any.
+        budget: The run's budget, if any.
+        prefixes: Agents with shared contexts, if any.
+        breakers: Stop the run after too many failures or dollars, if any.
+        key: Sends one request first until the key is known to be valid, if that is unknown.
+        patience_s: Longest `retry-after` to wait for, per agent; `None` for any.
+        count: Queues an agent's input for counting if the budget has no room for its bound. Returns True if it must
+            wait; afterwards `need` knows the count. `None` for no counting.
+        close: Makes an agent's next request its last, which is cheaper, if the budget has no room for another. Returns
+            True if this is a change. `None` to never close.
+        batched: Agents whose next request is batched; only the budget applies.
+        apart: True to count errors per model class, when there are fallback models. Otherwise they count together, so
+            that a dead service costs few calls.
+        ease: Makes an agent's next request cheaper if the budget or `pressure` demands it. Returns True if this is a
+            change. `None` to never do so.
+        pressure: Knows if time is short, if there is a deadline.
     """
 
     def __init__(  # noqa: PLR0913 - everybody who has a say
@@ -94,21 +94,21 @@ class Gate:
         self._ease, self._pressure = ease, pressure
 
     def begin(self, began_s: float, seat: Seat | None) -> None:
-        """Begin the run.
+        """Start the run.
 
         Args:
-            began_s: When it begins on the pacer's clock, which all runs of a session share.
-            seat: Its part of the slots that all runs of a session share; `None` shares none.
+            began_s: Its start on the pacer's clock, which all runs of a session share.
+            seat: Its share of the session's slots, if they are shared.
         """
         self._began_s, self._seat = began_s, seat
 
     @property
     def seat(self) -> Seat | None:
-        """The run's part of the session's slots."""
+        """The run's share of the session's slots."""
         return self._seat
 
     def offer(self) -> None:
-        """Offer what this run leaves of the session's slots to the others."""
+        """Offer unused session slots to other runs."""
         if self._seat is not None:
             self._seat.offer()
 
@@ -120,17 +120,17 @@ class Gate:
         return self._classes[agent] if self._apart else ""
 
     def moved(self, agent: int) -> None:
-        """Record that an agent asks another model from now on."""
+        """Record that an agent changed its model."""
         if self._prefixes is not None:
             self._prefixes.leave(agent)
         self._lines[agent] = self._line_of(agent)
 
     def line(self, agent: int) -> str:
-        """Name the line the agent waits in: its model's class, and the group whose leader it may wait for."""
+        """Return the agent's queue: its model's class, and the group whose leader it may wait for."""
         return self._lines[agent]
 
     def enter(self, agent: int, now: float) -> Hold | Never | None:
-        """Take room for the agent, or say what it waits for."""
+        """Reserve for the agent, or return the hold."""
         need = self._need(agent)
         if need.free:
             self._free.add(agent)
@@ -167,27 +167,27 @@ class Gate:
         return None
 
     def _eases(self, agent: int) -> bool:
-        """Make the agent's next request cheaper, where that is asked for. The caller then lets it ask for room anew."""
+        """Make the agent's next request cheaper, if demanded. The caller then asks again."""
         return self._ease is not None and self._ease(agent)
 
     def leave(self) -> None:
-        """Record that the run is over: what it kept goes to others."""
+        """Return everything at the end of the run."""
         self.forgo()
         if self._seat is not None:
             self._seat.leave()
 
     def forgo(self) -> None:
-        """Record that nobody of this run will ask for a while: it was paused, or is over."""
+        """Record that the run asks nothing for a while: it is paused or over."""
         for line in list(self._turns):
             self._forgo(line)
 
     def _forgo(self, line: str) -> None:
-        """Give the line's turn with the pacer to others: what flows in is not saved for who cannot take it."""
+        """Yield the queue's turn with the pacer, so that capacity is not saved for a run that cannot use it."""
         if self._pacer is not None:
             self._pacer.forgo(self._turns.pop(line), self._queues[line])
 
     def _held(self, agent: int, need: Need, now: float) -> Hold | Never | None:
-        """Ask everybody but the pacer."""
+        """Ask all but the pacer."""
         if agent in self._batched:
             return self._beyond_budget(need)
         if self._prefixes is not None and (hold := self._prefixes.hold(agent, now)) is not None:
@@ -212,13 +212,13 @@ class Gate:
         return None
 
     def _may_fit(self, worst: Worst, least: Worst) -> bool:
-        """Tell whether the budget has no room for a request, and may have once it is known how long it is."""
+        """Return True if the budget has no room for a request, but may have once its input is counted."""
         if self._breakers is not None and self._breakers.never(worst):
             return not self._breakers.never(least)
         return self._budget is not None and not self._budget.fits(worst) and self._budget.fits(least)
 
     def _impatient(self, agent: int, hold: Hold, now: float) -> Never | None:
-        """Give up where the provider asks for a longer wait than anybody here has: it has to be asked again later."""
+        """Give up if the provider demands a longer wait than the agent's patience."""
         wait_s = hold.until_s - self._began_s - now
         if self._patience_s is None or hold.reason != "backoff" or wait_s <= self._patience_s[agent]:
             return None
@@ -227,7 +227,7 @@ class Gate:
         return Never(why, "RateLimited", falls_back=True)
 
     def _took(self, agent: int, need: Need, now: float) -> None:
-        """Tell everybody that the agent goes."""
+        """Record the start of the agent everywhere."""
         if self._pressure is not None:
             self._pressure.began(agent)
         if agent in self._batched:
@@ -249,7 +249,7 @@ class Gate:
             self._key.left(self._began_s + now)
 
     def _stopped(self, agent: int, need: Need, now: float) -> Hold | Never | None:
-        """Ask the breakers, and whether the key is known to be taken."""
+        """Ask the breakers and the key."""
         if self._key is not None:
             if self._key.accepted:
                 self._key = None
@@ -260,17 +260,17 @@ class Gate:
         return self._breakers.hold(self._breaker_of(agent), need.worst, now)
 
     def endpoint(self, agent: int) -> str:
-        """Return where the agent's request goes; empty where there is one endpoint, or none was asked for."""
+        """Return the endpoint of the agent's request; empty if there is only one."""
         ticket = self._tickets.get(agent)
         return "" if ticket is None else ticket.pool.endpoint
 
     def replied(self, agent: int, status: int, readings: Readings | None, now: float) -> None:
-        """Record that a reply has begun, other than a 429: it says how much room there is.
+        """Record the start of a reply other than 429, with its rate limit headers.
 
         Args:
-            agent: Whose request is answered.
-            status: The HTTP status of the reply.
-            readings: What it says of limits.
+            agent: The agent.
+            status: HTTP status.
+            readings: Its rate limit headers.
             now: The time.
         """
         ticket = self._tickets.get(agent)
@@ -282,7 +282,7 @@ class Gate:
         self._tried(status)
 
     def ended(self, agent: int, status: int | None, *, answered: bool) -> None:
-        """Record that a request ended: with a reply, with an error, or without having been sent."""
+        """Record the end of a request: a reply, an error, or never sent."""
         if answered or status is not None:
             self._free.discard(agent)
             self._tried(status)
@@ -298,28 +298,28 @@ class Gate:
                 self._tell()
 
     def turned_back(self, agent: int) -> None:
-        """Record that a request was never sent, because its answer was there already."""
+        """Record that a request was not sent, since its answer was available."""
         if agent in self._free:  # nobody waited for it
             self._free.discard(agent)
         elif self._key is not None:
             self._key.turned_back()
 
     def halted(self, now: float) -> tuple[str, ...]:
-        """Say what lets nobody go: open breakers, and a provider that has told a model class to wait."""
+        """Return in words what stops requests: open breakers, or a provider's demand to wait."""
         shut = {} if self._pacer is None else self._pacer.health(self._began_s + now)
         told = [(name, math.ceil(pool.shut_s)) for name, pool in shut.items() if pool.shut_s > TOLD_S]
         waits = [f"{name} was told to wait (429): {seconds(left_s)} more" for name, left_s in told]
         return (*waits, *(() if self._breakers is None else self._breakers.words(now)))
 
     def limits_in_use(self, now: float) -> list[LimitUse]:
-        """List the limits of the model classes in use, and what is used of them."""
+        """Return the limits of the model classes in use."""
         if self._pacer is None:
             return []
         pools = self._pacer.health(self._began_s + now).values()
         return [one for pool in pools for one in pool.limits.values()]
 
     def began(self, agent: int) -> None:
-        """Record that the agent's answer has begun."""
+        """Record the start of the agent's answer."""
         if self._prefixes is not None:
             self._prefixes.began(agent)
 
@@ -335,19 +335,22 @@ class Gate:
                 self._tell()
 
     def _tell(self) -> None:
-        """Let the other runs of the session ask again: they waited for this reply too."""
+        """Wake the other runs of the session, which waited for this reply too."""
         if self._seat is not None:
             self._seat.news()
 
-    def settle(self, agent: int, used: Usage, cost_usd: float | None, bad: Blame, now: float) -> None:
-        """Record what a request has used, and give back what was reserved for it.
+    def settle(
+        self, agent: int, used: Usage, cost_usd: float | None, bad: Blame, now: float, *, is_final: bool
+    ) -> None:
+        """Record the use of a request, and return its reserve.
 
         Args:
             agent: The agent.
-            used: Its tokens, those unknown `None`.
-            cost_usd: Dollars; `None` is unknown.
-            bad: What it says of the service and the network.
+            used: Its tokens; unknown ones are `None`.
+            cost_usd: Dollars; `None` if unknown.
+            bad: The blame of the service or network.
             now: The time.
+            is_final: True if the count is final. Otherwise the budget keeps the reserve.
         """
         ticket, was_quiet = self._tickets.pop(agent, None), False
         if self._pacer is not None and ticket is not None:
@@ -359,7 +362,7 @@ class Gate:
         if self._budget is not None or self._prefixes is not None:
             total = _total_tokens(used)
             if self._budget is not None:
-                self._budget.settle(agent, cost_usd, total)
+                self._budget.settle(agent, cost_usd, total if is_final else None)
             if self._prefixes is not None:
                 read = None if total == 0 else used.cache_read_tokens  # what was refused says nothing of the cache
                 self._prefixes.ended(agent, read, followed=agent in self._followers)
@@ -372,6 +375,6 @@ class Gate:
 
 
 def _total_tokens(usage: Usage) -> int | None:
-    """Add input and output up; `None` where either is unknown."""
+    """Return input plus output tokens; `None` if either is unknown."""
     total = usage.total_input_tokens
     return None if total is None or usage.output_tokens is None else total + usage.output_tokens

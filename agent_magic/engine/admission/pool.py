@@ -1,9 +1,7 @@
-"""The slots of a session: what all of its runs together may have under way.
+"""Slots shared by the runs of a session.
 
-A run has its own number, its policy's `concurrency`. Runs that go on at once, one in the background and one in a cell,
-share as many slots as the larger of their numbers. A slot that is free goes to the run that has the fewest, of those
-that wait for one; of equal ones to the one that has waited longest. So none starves, and what one does not need the
-others may have.
+Each run has its policy's `concurrency`. Concurrent runs share as many slots as the largest of these. A free slot goes
+to the waiting run with the fewest slots, among equals to the one that has waited longest.
 """
 
 from __future__ import annotations
@@ -23,19 +21,18 @@ class Pool:
         self._offered: tuple[Seat, int] | None = None  # whose turn it is, and how many it had then
 
     def join(self, most: int, wake: Callable[[], bool]) -> Seat:
-        """Take a run in.
+        """Add a run.
 
         Args:
-            most: How many requests it may have under way itself.
-            wake: Called when there is a slot that it has waited for, and when there is news for all. It asks again at
-                once, if it still wants one, or returns `False` and asks later.
+            most: Its concurrency.
+            wake: Called when a slot is free, or after news for all runs. Returns False if the run asks again later.
         """
         seat = Seat(self, most, wake)
         self._seats.append(seat)
         return seat
 
     def has_room(self, seat: Seat) -> bool:
-        """Tell whether this run may have one more. Where it may not, it waits for one."""
+        """Return True if the run may take a slot; otherwise it waits for one."""
         if len(self._seats) == 1:
             return True
         seat.asked = True
@@ -48,7 +45,7 @@ class Pool:
         return False
 
     def offer(self) -> None:
-        """Let the runs that wait have what is free. Call it when a run has decided what it takes itself."""
+        """Offer free slots to waiting runs. Call this after a run has taken what it needs."""
         if self._waiting and self._offered is None:
             try:
                 self._offer()
@@ -66,12 +63,12 @@ class Pool:
                 self._waiting.remove(seat)
 
     def news(self, seat: Seat) -> None:
-        """Let all runs but one ask again: what it heard concerns them too."""
+        """Wake all other runs, which the same news concerns."""
         for other in [one for one in self._seats if one is not seat]:
             other.wake()
 
     def forget(self, seat: Seat) -> None:
-        """Record that a run is over."""
+        """Remove a finished run."""
         self._seats = [one for one in self._seats if one is not seat]
         self._waiting = [one for one in self._waiting if one is not seat]
         self.offer()
@@ -81,17 +78,17 @@ class Pool:
 
     @staticmethod
     def _first(seats: list[Seat] | tuple[Seat, ...]) -> Seat:
-        """Return the one that has the fewest; of equal ones the first."""
+        """Return the run with the fewest slots, the first among equals."""
         return min(seats, key=lambda one: one.taken)
 
 
 class Seat:
-    """One run's part of a pool.
+    """One run's share of a pool.
 
     Attributes:
-        most: How many requests it may have under way itself.
-        taken: How many it has.
-        asked: Whether it has asked for a slot since it was offered one.
+        most: The run's concurrency.
+        taken: Slots it has.
+        asked: True if it has asked for a slot since the last offer.
         wake: Called when it may ask again; see `Pool.join`.
     """
 
@@ -103,25 +100,25 @@ class Seat:
         self.asked = False
 
     def is_free(self) -> bool:
-        """Tell whether there is a slot; where there is none, the run is woken when there may be."""
+        """Return True if a slot is free; otherwise the run is woken when one may be."""
         return self._pool.has_room(self)
 
     def take(self) -> None:
-        """Take a slot that is free."""
+        """Take a free slot."""
         self.taken += 1
 
     def give(self) -> None:
-        """Give one back. The run may ask for it again itself before it is offered."""
+        """Return a slot. The run may take it again before it is offered."""
         self.taken -= 1
 
     def offer(self) -> None:
-        """Let the other runs have what this one has left."""
+        """Offer unused slots to the other runs."""
         self._pool.offer()
 
     def news(self) -> None:
-        """Let the other runs ask again: what this one heard concerns them too."""
+        """Wake the other runs after news."""
         self._pool.news(self)
 
     def leave(self) -> None:
-        """Give all back: the run is over."""
+        """Return all slots at the end of the run."""
         self._pool.forget(self)

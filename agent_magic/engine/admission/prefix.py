@@ -1,15 +1,14 @@
-"""Shared prefixes: one agent warms the prompt cache, the others follow when its response has begun.
+"""Shared prefixes: one agent writes the prompt cache, the others start when its response has begun.
 
-An entry of the cache is usable only once the response of the request that wrote it has begun. Agents that share a
-context and leave together each pay for writing it: four agents then cost more than without any cache. So one leads,
-and the rest wait for the beginning of its answer, not for its end.
+A cache entry is usable once the response that wrote it has begun. Agents that share a context and start together each
+pay for writing it: four agents then cost more than without a cache. So one leads, and the rest wait for the start of
+its answer.
 
-An entry lives from the start of the request that wrote it, and each read starts its life anew. Within a burst five
-minutes are plenty, and cheaper to write. Where agents that share a context are expected to start more than that apart,
-five minutes would have it written again each time; an hour then pays, and for two agents often nothing does.
+An entry lives from the start of its request, and each read renews it. Within a burst five minutes suffice, and cost
+less. If agents are expected to start further apart, one hour may pay; for two agents often nothing does.
 
 Source: the vendor's page on prompt caching. In units of the context's price as plain input: a write for five minutes
-costs 1.25, one for an hour 2, a read 0.1 at most.
+costs 1.25, for an hour 2, a read at most 0.1.
 """
 
 from __future__ import annotations
@@ -39,23 +38,23 @@ LIFE_S: Final[Mapping[Ttl, float]] = {"5m": 300.0, "1h": 3600.0}
 WRITE: Final[Mapping[Ttl, float]] = {"5m": 1.25, "1h": 2.0}
 READ: Final = 0.1
 SURE: Final = 0.8
-"""Durations are expected only: so much of a life is counted on."""
+"""Share of a cache entry's life to rely on, since durations are only expected."""
 PATIENCE_S: Final = 30.0
-"""How long followers wait for a leader before they go anyway."""
+"""Maximum seconds that followers wait for a leader."""
 LEAST_FOLLOWERS: Final = 2
-"""Writing costs 1.25 times the input and reading at most 0.1: it pays from two agents on."""
+"""Minimum agents for caching to pay: writing costs 1.25 times the input, reading at most 0.1."""
 
 
 @dataclass(slots=True)
 class Group:
-    """The agents of one model that share one context.
+    """Agents of one model with one shared context.
 
     Attributes:
-        leader: The agent that warms the cache, while it has not begun to answer.
-        led_s: When it left.
+        leader: The agent that writes the cache, until its answer begins.
+        led_s: When it was sent.
         warm_until_s: Until when the entry can be read.
-        useless: Whether a follower read nothing: the provider does not cache this, so nobody waits any more.
-        ttl: How long its entry lives after each use.
+        useless: True if a follower read nothing: the provider does not cache this, so nobody waits.
+        ttl: Lifetime of the entry after each use.
     """
 
     leader: int | None = None
@@ -66,16 +65,16 @@ class Group:
 
     @property
     def life_s(self) -> float:
-        """Seconds that the entry lives after a use."""
+        """Seconds the entry lives after a use."""
         return LIFE_S[self.ttl]
 
 
 class Prefixes:
-    """Says who leads and who waits.
+    """Decides which agents lead and which wait.
 
     Args:
-        groups: Per agent, the name of its group; `None` where nothing is shared, or sharing does not pay.
-        lives: Per group, how long its entry lives; five minutes where it says nothing.
+        groups: Group per agent; `None` if caching is impossible or does not pay.
+        lives: Lifetime per group; five minutes by default.
     """
 
     def __init__(self, groups: Sequence[str | None], lives: Mapping[str, Ttl] | None = None) -> None:
@@ -85,20 +84,20 @@ class Prefixes:
         self._groups = [None if name is None else known[name] for name in groups]
 
     def name(self, agent: int) -> str | None:
-        """Return the name of the agent's group."""
+        """Return the agent's group."""
         return self._names[agent]
 
     def leave(self, agent: int) -> None:
-        """Record that an agent asks another model from now on: it shares nothing any more."""
+        """Remove an agent that changed its model."""
         self._names[agent] = self._groups[agent] = None
 
     def ttl(self, agent: int) -> Ttl | None:
-        """Say for how long the agent's request asks for its context to be cached; `None` asks for nothing."""
+        """Return the cache lifetime the agent's request asks for, or `None`."""
         group = self._groups[agent]
         return None if group is None else group.ttl
 
     def hold(self, agent: int, now: float) -> Hold | None:
-        """Say whether the agent waits for a leader's answer to begin."""
+        """Return a hold if the agent waits for a leader's answer to begin."""
         group = self._groups[agent]
         if group is None or group.useless or group.leader in {None, agent} or now < group.warm_until_s:
             return None
@@ -106,7 +105,7 @@ class Prefixes:
         return Hold("leader", until) if now < until else None
 
     def left(self, agent: int, now: float) -> None:
-        """Record that the agent's request was sent: it leads if nobody has."""
+        """Record that the agent's request was sent: the first one leads."""
         group = self._groups[agent]
         if group is None:
             return
@@ -116,18 +115,18 @@ class Prefixes:
             group.leader, group.led_s = agent, now
 
     def began(self, agent: int) -> None:
-        """Record that the agent's answer has begun: its entry can be read."""
+        """Record that the agent's answer has begun: its cache entry can be read."""
         group = self._groups[agent]
         if group is not None and group.leader == agent:
             group.leader, group.warm_until_s = None, group.led_s + group.life_s
 
     def ended(self, agent: int, read_tokens: int | None, *, followed: bool) -> None:
-        """Record that the agent's request is over.
+        """Record the end of the agent's request.
 
         Args:
             agent: The agent.
-            read_tokens: What it read from the cache; `None` is unknown.
-            followed: Whether it left when the entry was warm.
+            read_tokens: Tokens read from the cache; `None` if unknown.
+            followed: True if it was sent when the entry was warm.
         """
         group = self._groups[agent]
         if group is None:
@@ -138,7 +137,7 @@ class Prefixes:
             group.useless = True
 
     def is_warm(self, agent: int, now: float) -> bool:
-        """Tell whether the agent would find its context in the cache."""
+        """Return True if the agent would find its context in the cache."""
         group = self._groups[agent]
         return group is not None and now < group.warm_until_s and not group.useless
 
@@ -151,17 +150,17 @@ def paying_groups(
     *,
     always: bool = False,
 ) -> list[str | None]:
-    """Name the groups of agents for which a shared cache pays.
+    """Return the group of each agent for which a shared cache pays.
 
     Args:
-        models: Per agent, its model.
-        contexts: Per agent, the name of its context.
-        tokens: Per context, its length, estimated.
-        facts: Per model, the shortest prefix that it caches.
-        always: Whether to mark contexts also where it does not pay.
+        models: Model per agent.
+        contexts: Name of the context per agent.
+        tokens: Estimated length per context.
+        facts: Shortest cacheable prefix per model.
+        always: True to cache even if it does not pay.
 
     Returns:
-        Per agent, the name of its group, or `None`.
+        The group of each agent, or `None`.
     """
     names = [None if one is None else f"{model}/{one}" for model, one in zip(models, contexts, strict=True)]
     sizes: dict[str, int] = {}
@@ -182,11 +181,11 @@ def paying_groups(
 
 
 def context_tokens(context: str | Parts | None, rule: TokenRule | None) -> tuple[int, int]:
-    """Return how many tokens a context has, estimated and at most.
+    """Return the tokens of a context, estimated and at most.
 
     Args:
         context: The text, or its parts.
-        rule: How many tokens its model makes of pictures and PDFs.
+        rule: Token rule of the model for pictures and PDFs.
     """
     if context is None or isinstance(context, str):
         text, (likely, most) = context or "", (0, 0)
@@ -198,9 +197,9 @@ def context_tokens(context: str | Parts | None, rule: TokenRule | None) -> tuple
 
 
 def prefix_of(plan: Plan, number: int) -> str | None:
-    """Return the name of what an agent can share in the prompt cache.
+    """Return the name of the part of an agent's request that can be cached.
 
-    Pictures and documents go out in its first message, behind its tools and its system prompt.
+    Pictures and documents are in its first message, behind its tools and system prompt.
     """
     agent = plan.agents[number]
     if agent.context is None or agent.context not in plan.documents:
@@ -216,15 +215,15 @@ def shared_prefixes(
     work_s: Sequence[float] | None = None,
     without: Container[int] = (),
 ) -> Prefixes | None:
-    """Find the agents that share a context; `None` where none do, or no cache is wanted.
+    """Return the agents that share a context; `None` if none do or caching is off.
 
     Args:
         plan: The plan.
-        models: Per agent, its model.
-        facts: What the provider says of each model.
+        models: Model per agent.
+        facts: Provider's facts per model.
         policy: How to run.
-        work_s: Per agent, expected seconds of work; `None` is unknown.
-        without: Agents that share nothing: those that go by batch, which nobody can follow.
+        work_s: Expected seconds of work per agent; `None` if unknown.
+        without: Agents that cannot share: batched ones.
     """
     if policy.cache == "off" or not plan.has_contexts:
         return None
@@ -241,13 +240,13 @@ def shared_prefixes(
 def with_lives(
     groups: Sequence[str | None], dag: Dag, policy: Policy, work_s: Sequence[float] | None
 ) -> tuple[list[str | None], dict[str, Ttl]]:
-    """Choose how long the context of each group lives, and leave groups out for which no life pays.
+    """Choose the lifetime of each group's cache, and drop groups for which no lifetime pays.
 
     Args:
-        groups: Per agent, the name of its group; `None` where nothing is shared.
-        dag: Who waits for whom.
-        policy: How to run; its `cache_ttl` counts where it names one, and with `cache="on"` no group is left out.
-        work_s: Per agent, expected seconds of work. Without it nothing is known of gaps, and it is five minutes.
+        groups: Group per agent; `None` if nothing is shared.
+        dag: The dependencies.
+        policy: Its `cache_ttl` wins, and with `cache="on"` no group is dropped.
+        work_s: Expected seconds of work per agent. Without it, the lifetime is five minutes.
     """
     names = {name for name in groups if name is not None}
     if policy.cache_ttl != "auto":
@@ -265,20 +264,20 @@ def with_lives(
 
 
 def best_ttl(starts_s: Sequence[float]) -> Ttl | None:
-    """Return the cheapest life for a context that is asked for at these times; `None` where caching costs more."""
+    """Return the cheapest cache lifetime for uses at these times; `None` if caching costs more."""
     costs: dict[Ttl, float] = {ttl: _cost(sorted(starts_s), ttl) for ttl in LIFE_S}
     best = min(costs, key=lambda ttl: costs[ttl])  # the first of equal ones: five minutes
     return best if costs[best] < len(starts_s) or len(starts_s) <= 1 else None
 
 
 def _cost(ordered_s: Sequence[float], ttl: Ttl) -> float:
-    """Price the uses of a context, in units of its price as plain input."""
+    """Return the cost of a context's uses, in units of its price as plain input."""
     rewrites = sum(later - earlier > LIFE_S[ttl] * SURE for earlier, later in itertools.pairwise(ordered_s))
     return WRITE[ttl] * (1 + rewrites) + READ * (len(ordered_s) - 1 - rewrites)
 
 
 def expected_starts_s(dag: Dag, policy: Policy, work_s: Sequence[float]) -> list[float]:
-    """Say when each agent will start if everybody works as long as expected; limits and barriers are left out."""
+    """Return the expected start of each agent, ignoring limits and barriers."""
     turn, by_turn = turns_of(dag, policy, work_s)
     slots = 1 if policy.schedule == "sequential" else policy.concurrency
     missing = [len(before) for before in dag.parents]

@@ -1,9 +1,8 @@
-"""Whether a run is short of time: what `--degrade` asks before a request is sent.
+"""Time pressure of a run, for `--degrade`.
 
-Two things have to fit into what is left until the deadline: the longest chain of work from a step to the end of the
-plan, and all work that has not begun, shared out over the slots. How long steps take is what was expected of them,
-corrected by what this run has measured of their kind, as for the order of steps; while nothing is known nothing is
-late. Places and rounds that may not be needed count as nothing.
+Two things must fit into the time until the deadline: the longest path from a step to the end of the plan, and all
+remaining work divided by the slots. Expected durations are corrected by this run's, as in the order of steps. While
+nothing is known, nothing is late. Places and rounds that may not be needed count as nothing.
 """
 
 from __future__ import annotations
@@ -20,18 +19,18 @@ if TYPE_CHECKING:
     from agent_magic.declare.plan import Plan
 
 ANEW = 8
-"""Worked out anew when so many parts of what is known, one of 8, have come since."""
+"""The estimate is renewed after this fraction (1/8) of new durations."""
 
 
 class Pressure:
-    """Knows whether a run is short of time.
+    """Knows if a run is short of time.
 
     Args:
         plan: The plan.
-        dag: Who waits for whom.
-        deadline_s: When the run ends.
-        slots: How many requests may be under way at once.
-        work_s: Per step, expected seconds of work; `None` is unknown.
+        dag: The dependencies.
+        deadline_s: The end of the run.
+        slots: The concurrency.
+        work_s: Expected seconds of work per step; `None` if unknown.
     """
 
     def __init__(self, plan: Plan, dag: Dag, deadline_s: float, slots: int, work_s: Sequence[float] | None) -> None:
@@ -48,20 +47,20 @@ class Pressure:
         self._ended = self._next = 0
 
     def learn(self, step: int, took_s: float) -> None:
-        """Count what an answer took."""
+        """Record the duration of an answer."""
         if self._work[step] > 0:
             self._factors.add(self._kinds[step], took_s, self._work[step])
             self._ended += 1
             self._known = True
 
     def began(self, step: int) -> None:
-        """Record that a step has begun."""
+        """Record the start of a step."""
         if step in self._to_do:
             self._to_do.discard(step)
             self._volume_s -= self._work_s[step] if self._work_s else 0.0
 
     def is_late(self, step: int, now: float) -> bool:
-        """Tell whether what follows from a step, or all that is left, does not fit into the time that is left."""
+        """Return True if the path from a step, or all remaining work, exceeds the time left."""
         if not self._known:
             return False
         if not self._work_s or self._ended >= self._next:

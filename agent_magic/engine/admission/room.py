@@ -1,4 +1,4 @@
-"""What is said at the door: what a request needs, and whether it may go, has to wait, or never will go."""
+"""Answers of admission: what a request needs, and whether it must wait or can never be sent."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ FOREVER: Final = float("inf")
 
 
 class Hold(NamedTuple):
-    """Not now.
+    """The request must wait.
 
     Attributes:
-        reason: What holds the request; see `agent_magic.record.reasons`.
-        until_s: When to ask again. Ask after every answer too: it may have brought more room than was expected.
-        falls_back: Whether its model does not answer at the moment, where another one may.
+        reason: What it waits for; see `agent_magic.record.reasons`.
+        until_s: When to try again. Try after every answer too, which may free more than expected.
+        falls_back: True if its model does not answer now and another may.
     """
 
     reason: Reason
@@ -26,13 +26,13 @@ class Hold(NamedTuple):
 
 
 class Never(NamedTuple):
-    """There will be no room for the agent in this run.
+    """The request can never be sent in this run.
 
     Attributes:
-        why: In one line.
-        kind: What that is, such as `BudgetExceeded`.
-        keeps: Whether it ends as `capped`: what there is of its answer is passed on.
-        falls_back: Whether its model does not answer, where another one may.
+        why: The reason in one line.
+        kind: Its class, such as `BudgetExceeded`.
+        keeps: True to end as `capped`, passing on the partial answer.
+        falls_back: True if its model does not answer and another may.
     """
 
     why: str
@@ -42,17 +42,17 @@ class Never(NamedTuple):
 
 
 class Need(NamedTuple):
-    """What a request will use.
+    """The needs of a request.
 
     Attributes:
         model: The model.
-        input_tokens: Its input, estimated.
-        output_tokens: Its output, expected. The pacer learns what answers really have.
+        input_tokens: Estimated input.
+        output_tokens: Expected output; the pacer learns the real distribution.
         worst: The most it can use.
-        least: The most it can use if its input is as short as can be; `None` where `worst` is all that can be known.
-        free: Whether its answer is there already, so that nothing is sent.
-        shared_tokens: The part of its input that may come from the cache, which no limit counts then.
-        keeps: Whether a part of its answer is there, to be passed on where the budget has no room for the rest.
+        least: The most with the shortest possible input; `None` if only `worst` is known.
+        free: True if its answer is available and nothing is sent.
+        shared_tokens: Input that may be read from the cache, outside of limits.
+        keeps: True if a partial answer can be passed on if the budget does not allow the rest.
     """
 
     model: str
@@ -66,12 +66,12 @@ class Need(NamedTuple):
 
 
 class Room(Protocol):
-    """Whoever says when an agent may go."""
+    """Admits agents."""
 
     def line(self, agent: int) -> str:
-        """Name the line the agent waits in: agents of one line share limits."""
+        """Return the name of the agent's queue. Agents of one queue share limits."""
         ...
 
     def enter(self, agent: int, now: float) -> Hold | Never | None:
-        """Take room for the agent, or say what it waits for. `None` means that it may go."""
+        """Reserve for the agent and return `None`, or return the hold."""
         ...

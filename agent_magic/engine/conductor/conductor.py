@@ -1,26 +1,26 @@
-"""The conductor: decides which agent does what next. No clock, no tasks, no network.
+"""The conductor decides which agent does what next. No clock, no tasks, no network.
 
-Events and the time go in, actions come out. Two drivers turn it: the live one on the event loop, and a heap of virtual
-time in forecasts, so that a forecast comes from the code that ran the agents.
+Events and times go in, decisions come out. The live driver runs it on the event loop, forecasts run it on a heap of
+virtual time, so both share this code.
 
 ```
           parents done             slot              answer
 PENDING ---------------> READY -----------> RUNNING ---------> ENDED
                            ^                 |   |
-                           |  time           |   | failure that another attempt can mend
+                           |  time           |   | failure that a retry can mend
                            +---- BACKOFF <---+   |
-                           +---- AWAY <----------+ a turn has ended, and something is done that is no request
+                           +---- AWAY <----------+ a turn has ended; calls run between requests
 ```
 
-Before a step is ready it may be left out: see `agent_magic.declare.flow`. Then it ends as skipped or unused, which is
-no failure: what can do without it goes on.
+Before it is ready, a step may be left out (`agent_magic.declare.flow`). It then ends as skipped or unused, which is
+not a failure; steps that can do without it go on.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from agent_magic.engine.actions import Abort, Backoff, Decision, Done, Reopened, Send, Skipped, WakeAt
+from agent_magic.engine.actions import Abort, Backoff, Decision, Done, Reopened, Send, Skipped, Take, WakeAt
 from agent_magic.engine.admission.room import FOREVER, Hold, Never
 from agent_magic.engine.calls import Holding, Resources
 from agent_magic.engine.conductor.alarms import RUN, Alarms
@@ -30,6 +30,7 @@ from agent_magic.engine.conductor.order import Order
 from agent_magic.engine.conductor.reopening import to_reopen
 from agent_magic.engine.conductor.tries import Slots, Tries
 from agent_magic.engine.contract import NO_STEPS
+from agent_magic.engine.identical import IDENTICAL
 from agent_magic.record.events import AgentEnded, AgentReady
 from agent_magic.record.made import made
 
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from agent_magic.engine.admission.room import Room
     from agent_magic.engine.batching import Batching
     from agent_magic.engine.contract import Choices
+    from agent_magic.engine.identical import Identical
     from agent_magic.engine.policy import Policy
     from agent_magic.engine.retry import Failure
     from agent_magic.record.answer import Status
@@ -55,32 +57,32 @@ ENDED: Final = 4
 AWAY: Final = 5
 UNDER_WAY: Final = frozenset({RUNNING, AWAY})
 PASSED_ON: Final = frozenset({"succeeded", "capped"})
-"""Whose children may begin."""
+"""Statuses whose children may start."""
 SKIPPED: Final = "skipped by the user"
 STOPPED: Final = "Stopped"
-"""The kind of an end that somebody asked for, or that follows from another agent's."""
+"""Kind of an end on demand, or caused by another agent's end."""
 
 
 class Conductor:
     """Decides, for one run of one plan.
 
     Args:
-        dag: Who waits for whom.
+        dag: The dependencies.
         policy: How to run.
-        timeouts_s: Per agent, seconds from its first launch to its deadline.
-        work_s: Per agent, expected seconds of work. Agents with more work before the end of the plan go first.
-            Without it every agent counts the same.
-        kinds: Per agent, what it is alike in: what some took corrects what is expected of others.
-        room: Asked before an agent goes: rate limits, a budget. `None` is room for all.
-        seed: Makes the jitter of waiting times repeatable, where the policy names none.
-        done: Agents that have ended before, each with its status: those of a recording that is completed.
-        tasks: The steps that make no requests. They take none of the slots of requests, but as many of their own.
-        holds: Per step that holds something while it runs, what that is.
-        resources: Who holds what; calls of tools count there too.
-        flow: Decides which steps are left out; `None` leaves none out.
-        left: The steps of `done` that were left out, and why.
-        batching: Decides which requests go by batch: they take no slot. `None` sends none so.
-        fall_back: Has a step ask its next fallback model; `False` where it has none. `None` has no such models.
+        timeouts_s: Seconds from first launch to deadline, per agent.
+        work_s: Expected seconds of work per agent. The longest remaining path goes first. Without it, all are equal.
+        kinds: Kind of each agent: durations of some correct the expectation of the others.
+        room: Admission, asked before an agent starts; `None` admits all.
+        seed: Seed of the jitter if the policy names none.
+        done: Agents that ended before, with their status, in a completed recording.
+        tasks: Steps without requests. They use slots of their own, as many as requests have.
+        holds: Resources per step.
+        resources: Resource holders, calls of tools included.
+        flow: Decides which steps are left out, if any.
+        left: The left-out steps among `done`, with reasons.
+        batching: Decides which requests are batched and take no slot, if any.
+        fall_back: Switches a step to its next fallback model; returns False if it has none.
+        identical: Tracks identical steps, of which one asks; `None` lets each ask.
     """
 
     def __init__(  # noqa: PLR0913 - all that decides
@@ -101,11 +103,12 @@ class Conductor:
         left: Mapping[int, Left] | None = None,
         batching: Batching | None = None,
         fall_back: Callable[[int], bool] | None = None,
+        identical: Identical | None = None,
     ) -> None:
         # Fewer than thirty attributes: CPython 3.11 takes a third longer for each of an object that has more.
         count = len(dag.parents)
         self._dag, self._policy, self._timeouts_s = dag, policy, timeouts_s
-        self._slots = Slots(1 if policy.schedule == "sequential" else policy.concurrency)
+        self._slots = Slots(1, "schedule") if policy.schedule == "sequential" else Slots(policy.concurrency)
         self._state = [PENDING] * count
         self._missing = [*map(len, dag.parents)]
         self._tries = Tries(count, policy, seed, tasks)
@@ -122,36 +125,38 @@ class Conductor:
         self._lines = Lines(name, order, barrier)
         self.learn = self._lines.learn if order.learns else None
         self._alarms = Alarms()
+        self._moved_for: dict[int, str] = {}  # why those ask another model that have not asked it yet
         self._running = 0
         self._open = count
         self._over = self._paused = False
         self._flow, self._fall_back, self._ends = flow, fall_back, Ends(done, left)
+        self._identical = identical
         self._out: list[Decision] = []
 
     @property
     def running(self) -> int:
-        """How many requests are under way."""
+        """Number of requests under way."""
         return self._running
 
     @property
     def slots(self) -> int:
-        """How many requests may be under way now; see `Slots`."""
+        """Current concurrency; see `Slots`."""
         return self._slots.width
 
     @property
     def paused(self) -> bool:
-        """Whether nobody is let go."""
+        """True while nothing is started."""
         return self._paused
 
     def _line(self, agent: int) -> str:
-        """Name the line a step waits in, where not all are requests that hold nothing."""
+        """Return the queue of a step, if not all are plain requests."""
         line = "task" if agent in self._tasks else self._room.line(agent) if self._room else ""
         if self._batching is not None and agent in self._batching.steps:
             line = f"{line} batch"
         return line if self._holding is None else f"{line}{self._holding.line(agent)}"
 
     def start(self, now: float) -> list[Decision]:
-        """Begin. Call it once."""
+        """Start the run. Call this once."""
         self._settle_done(now)
         for agent, missing in enumerate(self._missing):
             if not missing and self._state[agent] == PENDING:
@@ -161,34 +166,35 @@ class Conductor:
         return self._go_on(now)
 
     def settle_done(self, now: float) -> list[Decision]:
-        """Skip what waits for a recorded failure, before `start`. Ends a run of which nothing is left."""
+        """Skip descendants of recorded failures, before `start`. Ends a run that has nothing left to do."""
         self._settle_done(now)
         return self._go_on(now)
 
     def leave_out(self, agent: int) -> None:
-        """Count an agent off that nobody waits for. Call it before `start`."""
+        """Count a step as ended, before `start`."""
         self._ends.done[agent] = "succeeded"
 
     def room_changed(self, now: float) -> list[Decision]:
-        """Record that there may be more room than before."""
+        """Record that more slots or limits may be free."""
         may = self._running < self._slots.width or self._others
         return self._go_on(now) if may and self._lines.waiting else []
 
     def succeeded(self, agent: int, now: float) -> list[Decision]:
-        """Record that a running agent has its answer."""
+        """Record the answer of a running agent."""
         self._leave(agent)
-        if not self._others or (agent not in self._tasks and agent not in self._batched):
+        is_request = not self._others or (agent not in self._tasks and agent not in self._batched)
+        if is_request and (self._identical is None or agent not in self._identical.taken):
             self._slots.answered(agent)
         return self._pass_on(agent, "succeeded", None, now)
 
     def step_out(self, agent: int, now: float) -> list[Decision]:
-        """Record that a running agent does something that is no request, until `continue_turn`. Its slot is free."""
+        """Record that a running agent makes calls between requests. Its slot is free until `continue_turn`."""
         self._leave(agent)
         self._state[agent] = AWAY
         return self._go_on(now)
 
     def continue_turn(self, agent: int, now: float) -> list[Decision]:
-        """Record that a running agent's answer is to go on with another request, which uses up no attempt."""
+        """Record that a running agent needs another request, which uses up no attempt."""
         if (over := self._asks_no_more(agent, now)) is not None:
             return over
         self._tries.turned(agent)
@@ -197,7 +203,7 @@ class Conductor:
         return self._go_on(now)
 
     def ask_another(self, agent: int, now: float) -> list[Decision]:
-        """Record that a running agent asks another model, in a new conversation, with all of its attempts."""
+        """Record that a running agent starts over with another model and all attempts."""
         if (over := self._asks_no_more(agent, now)) is not None:
             return over
         self._slots.ended(agent)
@@ -206,7 +212,7 @@ class Conductor:
         return self._go_on(now)
 
     def _asks_no_more(self, agent: int, now: float) -> list[Decision] | None:
-        """Take out an agent that was under way, and end it if it was to be stopped; `None` where it may ask again."""
+        """Stop counting an agent as running, and end it if it is to be stopped. Return `None` if it may ask again."""
         self._leave(agent)
         if agent in self._ends.stopping:
             return self.cancelled(agent, now, left=True)
@@ -215,30 +221,30 @@ class Conductor:
         return self._go_on(now) if self._ends.late else None
 
     def _move(self, agent: int, now: float) -> None:
-        """Put a step that asks another model than before into the line of that."""
+        """Move a step that changed its model to that model's queue."""
         self._tries.moved(agent)
         self._lines.rename(agent)
         self._join(agent, now)
 
     def _falls_back(self, agent: int, found: Failure | Hold | Never) -> bool:
-        """Have an agent ask another model where its own does not answer; `False` where that is not so."""
+        """Switch an agent whose model does not answer to a fallback. Return False if that does not apply."""
         return found.falls_back and self._fall_back is not None and self._fall_back(agent)
 
     def capped(self, agent: int, why: str, now: float) -> list[Decision]:
-        """Record that a running agent has a part of its answer, and shall have no more. It is passed on."""
+        """Record the partial answer of an agent that may not go on. It is passed on."""
         self._leave(agent)
         return self._pass_on(agent, "capped", why, now, "Capped")
 
     def _pass_on(
         self, agent: int, status: Status, why: str | None, now: float, kind: str | None = None
     ) -> list[Decision]:
-        """End an agent whose children may begin."""
+        """End an agent whose children may start."""
         self._end(agent, status, why, now, kind)
         self._release(agent, now)
         return self._go_on(now)
 
     def _release(self, agent: int, now: float) -> None:
-        """Let the children of an agent begin that wait for nobody else."""
+        """Make the children of an agent ready that wait for nothing else."""
         missing, state = self._missing, self._state
         for child in self._dag.children[agent]:
             left = missing[child] = missing[child] - 1
@@ -246,12 +252,12 @@ class Conductor:
                 self._make_ready(child, now)
 
     def _why_left_out(self, agent: int) -> Left | None:
-        """Return why a step whose parents have all ended does not run; `None` where it does."""
+        """Return the reason to skip a step whose parents have all ended, or `None`."""
         flow = self._flow
         return None if flow is None or agent not in flow.decides else flow.choose(agent, self._ends.left)
 
     def _leave_out(self, agent: int, left: Left, now: float) -> None:
-        """End a step that is not needed, and those that are not needed without it."""
+        """End a step that is not needed, and the steps that are not needed without it."""
         todo = [(agent, left)]
         while todo:
             one, why = todo.pop()
@@ -270,7 +276,7 @@ class Conductor:
                     self._make_ready(child, now, decided=True)
 
     def failed(self, agent: int, failure: Failure, now: float) -> list[Decision]:
-        """Record that a running agent's attempt failed: try again later, or give up."""
+        """Record a failed attempt: retry later, or give up."""
         self._leave(agent)
         if agent in self._ends.stopping:
             return self.cancelled(agent, now, left=True)
@@ -293,12 +299,12 @@ class Conductor:
         return self._go_on(now)
 
     def cancelled(self, agent: int, now: float, *, left: bool = False) -> list[Decision]:
-        """Record that a running agent's request was cancelled, as this conductor had asked.
+        """Record that a running agent's request was aborted on demand.
 
         Args:
             agent: The agent.
             now: The time.
-            left: Whether its slot is free already.
+            left: True if its slot is already free.
         """
         if not left:
             self._leave(agent)
@@ -310,11 +316,13 @@ class Conductor:
         return self._go_on(now)
 
     def held_by(self, agent: int) -> str:
-        """Say what holds an agent that is ready: `slot`, `requests`, `input`, `output`, `budget`, `barrier`, ..."""
+        """Return what a ready agent waits for: `slot`, `requests`, `input`, `output`, `budget`, `barrier`, ..."""
         if self._state[agent] == BACKOFF:
             return "backoff"
         if self._state[agent] != READY:
             return ""
+        if self._identical is not None and self._identical.waits(agent):
+            return IDENTICAL
         if self._paused:
             return "paused"
         return self._lines.reason(agent)
@@ -336,7 +344,7 @@ class Conductor:
         return self._go_on(now)
 
     def cancel(self, now: float, agents: Iterable[int] | None = None) -> list[Decision]:
-        """Stop these agents, or all of them. Those under way are reported by `cancelled` later."""
+        """Stop these agents, or all. Running ones are reported by `cancelled` later."""
         if agents is None:
             self._ends.cut = True
             self._cancel_all(now, "stopped")
@@ -346,32 +354,32 @@ class Conductor:
         return self._go_on(now)
 
     def skip(self, now: float, agents: Iterable[int], why: str = "") -> list[Decision]:
-        """Leave these agents out, and what waits for them. Those under way are reported by `cancelled` later."""
+        """Skip these agents and their descendants. Running ones are reported by `cancelled` later."""
         for agent in agents:
             self._take_out(agent, "skipped", why or SKIPPED, now)
         return self._go_on(now)
 
     def retry(self, now: float, agents: Iterable[int] | None = None) -> list[Decision]:
-        """Run these agents again, or all, that did not succeed; see `to_reopen`."""
+        """Run unsuccessful agents again, these or all; see `to_reopen`."""
         if not self._ends.cut and self._open:
             self._reopen(range(len(self._state)) if agents is None else agents, now)
         return self._go_on(now)
 
     def pause(self, now: float) -> list[Decision]:
-        """Let nobody go until `resume`. What is under way goes on."""
+        """Start nothing new until `resume`. Requests under way go on."""
         self._paused = True
         self._lines.hold_others((), "paused", now)
         return self._go_on(now)
 
     def resume(self, now: float) -> list[Decision]:
-        """Let agents go again."""
+        """Start agents again after `pause`."""
         if self._paused:
             self._paused = False
             self._lines.hold_others((), "paused", now)
         return self._go_on(now)
 
     def _settle_done(self, now: float) -> None:
-        """Count agents off that have ended before the run begins, and skip what waits for one without success."""
+        """Count the agents that ended before the run, and skip descendants of failures."""
         for agent, status in self._ends.done.items():
             self._state[agent] = ENDED
             self._open -= 1
@@ -386,7 +394,7 @@ class Conductor:
         self._ends.done = {}
 
     def _make_ready(self, agent: int, now: float, *, decided: bool = False) -> None:
-        """Let a step wait for its turn, unless it is left out. `decided` says that it is not."""
+        """Queue a step, unless it is left out. `decided` skips that check."""
         if self._flow is not None and not decided and (why := self._why_left_out(agent)) is not None:
             self._leave_out(agent, why, now)
             return
@@ -398,13 +406,13 @@ class Conductor:
             self._set_deadline(agent, now, self._tries.made(agent))
 
     def _join(self, agent: int, now: float) -> None:
-        """Put a step into its line, and decide whether it goes by batch."""
+        """Put a step into its queue, and decide whether it is batched."""
         if self._batching is not None:
             self._batching.decide(agent, now)
         self._lines.join(agent)
 
     def _go_on(self, now: float) -> list[Decision]:
-        """Fill the free slots, set the alarm, and hand over what was decided."""
+        """Fill free slots, set the alarm, and return the decisions."""
         if self._lines.waiting and not self._paused:
             self._fill(now)
         if not self._open and not self._over:
@@ -416,7 +424,7 @@ class Conductor:
         return out
 
     def _fill(self, now: float) -> None:
-        """Let agents go while there are slots and room, the longest remaining path first."""
+        """Start agents while slots and limits allow, the longest remaining path first."""
         lines, room, width, others = self._lines, self._room, self._slots.width, self._others
         held: Collection[int] = ()
         while lines.waiting and (self._running < width or others) and (agent := lines.first(held)) is not None:
@@ -425,39 +433,88 @@ class Conductor:
             elif (deadline := self._deadline_s[agent]) is not None and deadline <= now:
                 lines.leave(agent, now, now)
                 self._run_late(agent, now)  # a slot came free too late for another try
+            elif self._identical is not None and self._follows(agent, now):
+                continue
             elif others and (reason := self._held_back(agent, width)):
                 held = {*held, lines.hold(agent, reason, now)}
             elif room is None or agent in self._tasks or (answer := room.enter(agent, now)) is None:
                 self._launch(agent, now, lines.leave(agent, self._ready_s[agent], now))
             elif self._falls_back(agent, answer):
-                lines.leave(agent, now, now)
+                reason = lines.leave(agent, self._ready_s[agent], now)
+                self._moved_for[agent] = answer.reason if isinstance(answer, Hold) else reason
                 self._move(agent, now)
             elif isinstance(answer, Hold):
                 held = {*held, lines.hold(agent, answer.reason, now)}
                 self._alarms.set_lines(answer.until_s)
             else:
                 lines.leave(agent, now, now)
-                self._end(agent, "capped" if answer.keeps else "cancelled", answer.why, now, answer.kind)
-                if answer.keeps:
-                    self._release(agent, now)
-                else:
-                    self._skip_descendants(agent, now)
+                self._turn_away(agent, answer, now)
         if self._running >= width:
-            lines.hold_others(held, "slot", now)
+            lines.hold_others(held, self._slots.reason, now)
+
+    def _turn_away(self, agent: int, never: Never, now: float) -> None:
+        """End an agent that can never be admitted."""
+        self._end(agent, "capped" if never.keeps else "cancelled", never.why, now, never.kind)
+        if never.keeps:
+            self._release(agent, now)
+        else:
+            self._skip_descendants(agent, now)
+
+    def _follows(self, agent: int, now: float) -> bool:
+        """Let an agent wait for, or take the outcome of, an identical one. Return False if it must ask itself."""
+        if self._identical is None or agent in self._tasks or (leader := self._identical.leader(agent)) is None:
+            return False
+        if self._state[leader] != ENDED and self._lines.barrier is not None:
+            layer = self._dag.layer
+            if layer[leader] > layer[agent]:  # it may wait for this one's layer
+                return False
+        reason = self._lines.leave(agent, self._ready_s[agent], now)
+        if self._state[leader] == ENDED:
+            self._take_over(agent, leader, now, "" if now <= self._ready_s[agent] else reason)
+        else:
+            self._identical.wait(agent, leader)
+        return True
+
+    def _take_over(self, agent: int, leader: int, now: float, held_by: str) -> None:
+        """Give an agent the answer or failure of an identical one."""
+        if self._identical is None:
+            return
+        if (failure := self._identical.failures.get(leader)) is not None:
+            self._give_up(agent, failure[1], failure[0], now)
+            return
+        self._state[agent] = AWAY
+        self._tries.launched(agent)
+        self._identical.take(agent)
+        self._out.append(Take(agent, leader, held_by))
+
+    def _led(self, agent: int, status: Status, failure: tuple[str, str] | None, now: float) -> None:
+        """Resume the agents that waited for an identical one."""
+        if self._identical is None:
+            return
+        waiting, counts = self._identical.ended(agent, passed_on=status in PASSED_ON, failure=failure)
+        for one in waiting:
+            if self._state[one] != READY:  # it ended while it waited
+                continue
+            if counts:
+                self._take_over(one, agent, now, IDENTICAL)
+            else:
+                self._join(one, now)
 
     def _held_back(self, agent: int, width: int) -> Reason | None:
-        """Return what keeps a step from going besides its room: no slot of its kind, or what others hold."""
+        """Return what holds a step besides admission: slots of its kind, or resources."""
         running = self._tasks_running if agent in self._tasks else self._running
         if agent in self._batched:
             running = 0
         if self._policy.schedule == "sequential":
             running = self._tasks_running + self._running
         if running >= (self._policy.concurrency if agent in self._tasks else width):
-            return "slot"
+            return self._slots.reason
         return None if self._holding is None or self._holding.is_free(agent) else "resource"
 
     def _launch(self, agent: int, now: float, reason: str) -> None:
         self._state[agent] = RUNNING
+        if self._identical is not None:
+            self._identical.left(agent)
         if agent in self._tasks:
             self._tasks_running += 1
         elif agent not in self._batched:
@@ -468,13 +525,13 @@ class Conductor:
         if (deadline := self._deadline_s[agent]) is None or deadline == FOREVER:
             self._set_deadline(agent, now, number)
         at_once = now <= self._ready_s[agent] and (number == 1 or self._tries.has_turned(agent))
-        held_by = "" if at_once else self._held_by(agent, now, reason)
+        held_by = self._moved_for.pop(agent, "") or ("" if at_once else self._held_by(agent, now, reason))
         self._out.append(made(Send, (agent, number, held_by)))
 
     def _held_by(self, agent: int, now: float, reason: str) -> str:
         if self._tries.made(agent) > 1:
             return self._tries.held_by(agent, reason)
-        return "barrier" if self._lines.opened(agent, now) else reason or "slot"
+        return "barrier" if self._lines.opened(agent, now) else reason or self._slots.reason
 
     def _set_deadline(self, agent: int, now: float, number: int) -> None:
         timeout_s = FOREVER if agent in self._batched else self._timeouts_s[agent]
@@ -505,7 +562,7 @@ class Conductor:
         self._skip_descendants(agent, now)
 
     def _skip_descendants(self, agent: int, now: float) -> None:
-        """Give up on what waits for this agent. The walk stops at agents that have ended: theirs have too."""
+        """Skip the descendants of an agent, stopping at steps that have ended."""
         todo = [agent]
         while todo:
             for child in self._dag.children[todo.pop()]:
@@ -514,7 +571,7 @@ class Conductor:
                     todo.append(child)
 
     def _can_do_without(self, step: int, now: float) -> bool:
-        """Tell whether a step goes on although a parent did not succeed: no step does, but a race."""
+        """Return True if a step survives a failed parent. Only races do."""
         del step, now
         return False
 
@@ -540,11 +597,13 @@ class Conductor:
         self._out.append(end)
         if self._lines.barrier is not None:
             self._lines.ended(agent, now)
+        if self._identical is not None:
+            self._led(agent, status, (error or "", kind or "") if status == "failed" else None, now)
 
     def _run_out(self, now: float) -> None:
         """End a run whose deadline has passed."""
         self._ends.cut = True
-        why = self._ends.late = f"Late: the run was to take no longer than {self._policy.deadline_s:g} s"
+        why = self._ends.late = f"Late: the run passed its deadline of {self._policy.deadline_s:g} s"
         for agent in self._dag.order:
             if self._state[agent] in UNDER_WAY:
                 self._out.append(Abort(agent, "over"))
@@ -564,7 +623,7 @@ class Conductor:
             self._end(agent, status, why, now, STOPPED)
 
     def _take_out(self, agent: int, status: Status, why: str, now: float) -> None:
-        """End one agent and what waits for it. One under way may still come in complete."""
+        """End an agent and its descendants. A running one may still complete."""
         if self._state[agent] != ENDED:
             self._cancel_one(agent, now, why, status)
             if self._state[agent] == ENDED:
@@ -574,7 +633,7 @@ class Conductor:
         return to_reopen(self._dag, self._ends.lost, asked)
 
     def _reopen(self, agents: Iterable[int], now: float) -> None:
-        """Let agents run again that did not succeed, and what was skipped because of them."""
+        """Run unsuccessful agents again, with the steps skipped because of them."""
         asked, ends = list(agents), self._ends
         ends.again.update(agent for agent in asked if agent in ends.stopping and self._state[agent] in UNDER_WAY)
         again, skipped = self._to_reopen(asked)
@@ -586,6 +645,8 @@ class Conductor:
             self._tries.forget(agent)
             self._open += 1
             self._lines.reopened(agent)
+            if self._identical is not None:
+                self._identical.reopened(agent)
             self._out.append(Reopened(agent))
             if not self._missing[agent]:
                 self._make_ready(agent, now)

@@ -1,4 +1,4 @@
-"""What a conductor knows of steps that end otherwise than with an answer."""
+"""Steps that end without an answer."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ if TYPE_CHECKING:
 
 
 class Ends:
-    """Which steps ended without success, or are to end, and why.
+    """Steps that ended without success, or are about to, with the reasons.
 
     Args:
-        done: As the attribute.
-        left: The steps of `done` that were left out, and why.
+        done: See the attribute.
+        left: The skipped steps among `done`, with reasons.
 
     Attributes:
-        done: The steps that have ended before the run begins, each with its status; none once it has begun.
-        stopping: The steps under way that are being aborted, each with the status and the reason.
-        lost: The steps that did not succeed, each with the one that was the cause: itself, or an ancestor.
-        left: The steps that were left out, and why.
-        again: The steps that run again as soon as they have been aborted.
-        cut: Whether the run was stopped, or its deadline has passed.
-        late: Why nobody asks any more, once that deadline has passed.
+        done: Steps that ended before the run, with their status; empty once it has started.
+        stopping: Steps being aborted, with status and reason.
+        lost: Steps without success, each with the step that caused it: itself or an ancestor.
+        left: Skipped steps, with reasons.
+        again: Steps to run again as soon as they are aborted.
+        cut: True if the run was stopped or its deadline has passed.
+        late: Reason for starting nothing more after that deadline.
     """
 
     __slots__ = ("again", "cut", "done", "late", "left", "lost", "stopping")

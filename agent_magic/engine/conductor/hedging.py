@@ -1,15 +1,14 @@
-"""A conductor of plans with hedges: a second request beside one whose answer is overdue.
+"""A conductor for hedges: a second request when an answer is overdue.
 
-See `agent_magic.declare.hedge`. A place for a second request has the parents of the step it is for, and waits for one
-thing more: that the step's request has been under way for so long. When the step ends before, in whatever way, the
-place is unused. When it does not, the place becomes ready as any step does: it waits for its turn, a slot, limits and
-the budget; a first answer meanwhile still leaves it unused. From there it is a race.
+See `agent_magic.declare.hedge`. The place of a second request has the parents of its step, and waits until the step's
+request is overdue. If the step ends earlier, the place is unused. Otherwise it queues like any step, for a slot, limits
+and the budget; an answer of the first request still makes it unused. Once sent, the two race.
 
-Those whose answers nobody has asked for yet go first: a second request shortens a run only where a slot is left for it.
+First requests go before second ones: a hedge shortens a run only if a slot is left for it.
 
-How long is too long is a number of seconds, or is learned: with `p95`, longer than 95 of 100 requests take. Of many
-that leave at once the quick ones answer first, and by those alone all others would be late. So what is under way, or
-was cut, counts for what it has taken so far: it takes at least that long.
+The delay is a number of seconds, or learned: with `p95`, longer than 95 of 100 requests take. Among requests that start
+together the quick ones end first, and would make all others look late. So requests under way or aborted count as
+censored at their duration so far.
 
 Source: E. L. Kaplan, P. Meier, "Nonparametric estimation from incomplete observations", Journal of the American
 Statistical Association 53 (1958): the product-limit estimate.
@@ -39,18 +38,18 @@ if TYPE_CHECKING:
     from agent_magic.record.answer import Status
 
 ENOUGH: Final = 20
-"""So many requests say how long the others take. Of 20, the 95th percentile is the longest but one."""
+"""Minimum requests to estimate durations. Of 20, the 95th percentile is the second longest."""
 LATEST: Final = 200
-"""So many of them count: a service has slow hours."""
+"""Number of latest requests that count, since a service has slow hours."""
 ANEW: Final = 20
-"""What they take is worked out anew when so many parts of them, one of 20, have ended since."""
+"""The estimate is renewed after this fraction (1/20) of new requests."""
 TIE_S: Final = 0.001
-"""So much longer than another answer one has to take before it takes longer."""
+"""Seconds by which a duration must exceed another to count as longer."""
 NOT_NEEDED: Final = "the answer came in time"
 
 
 class _Made:
-    """A request: when it was made, and what it took."""
+    """A request: its start and its duration."""
 
     __slots__ = ("answered", "made_s", "took_s")
 
@@ -59,12 +58,12 @@ class _Made:
         self.took_s: float | None = None
 
     def at(self, now: float) -> tuple[float, bool]:
-        """Return what it has taken so far, and whether it may take longer."""
+        """Return its duration so far, and True if it is still running."""
         return (now - self.made_s if self.took_s is None else self.took_s), not self.answered
 
 
 class Latencies:
-    """What the latest requests of steps of one kind take."""
+    """Durations of the latest requests of one kind of steps."""
 
     def __init__(self) -> None:
         self._latest: deque[_Made] = deque(maxlen=LATEST)
@@ -73,19 +72,19 @@ class Latencies:
         self._ended = 0
 
     def made(self, step: int, now: float) -> None:
-        """Record that a step makes a request."""
+        """Record the start of a request."""
         self._open[step] = made = _Made(now)
         self._latest.append(made)
 
     def ended(self, step: int, took_s: float | None, now: float) -> None:
-        """Record that a request has ended; `None` for one that was not answered."""
+        """Record the end of a request; `None` if it was not answered."""
         made = self._open.pop(step, None)
         if made is not None:
             made.answered, made.took_s = took_s is not None, now - made.made_s if took_s is None else took_s
             self._ended += 1
 
     def share_s(self, share: float, now: float) -> float:
-        """Return the seconds within which this share of requests is answered; infinity where too little is known."""
+        """Return the seconds within which this share of requests is answered; infinity if too little is known."""
         known_s, at = self._known_s.get(share, (math.inf, 0))
         if known_s == math.inf or (self._ended - at) * ANEW >= len(self._latest):
             known_s = self._product_limit(share, now)
@@ -109,11 +108,11 @@ class Overdue:
 
     Args:
         plan: The plan.
-        kinds: Per step, what it is alike in.
-        then: Is told as well what a step took; `None` is nobody.
+        kinds: Kind of each step.
+        then: Also called with the duration of a step, if given.
 
     Attributes:
-        places: Per step with a hedge, the place for its second request.
+        places: Place of the second request, per step with a hedge.
     """
 
     def __init__(self, plan: Plan, kinds: Sequence[str], then: Callable[[int, float], None] | None) -> None:
@@ -126,27 +125,27 @@ class Overdue:
         self._waiting: defaultdict[tuple[str, str | float], deque[tuple[float, int]]] = defaultdict(deque)
 
     def learn(self, step: int, took_s: float) -> None:
-        """Count what an answer took."""
+        """Record the duration of an answer."""
         if step in self.places:
             self._latencies[self._kinds[step]].ended(step, took_s, 0.0)
         if self._then is not None:
             self._then(step, took_s)
 
     def ended(self, step: int, now: float) -> None:
-        """Record that a step's request has ended. What is known of it already stays."""
+        """Record the end of a step's request, keeping its duration."""
         self._latencies[self._kinds[step]].ended(step, None, now)
 
     def launched(self, step: int, now: float) -> None:
-        """Record that a step with a hedge makes a request."""
+        """Record a request of a step with a hedge."""
         self._latencies[self._kinds[step]].made(step, now)
         self._waiting[self._kinds[step], self._when[step]].append((now, step))
 
     def take_due(self, now: float, waits: Callable[[int], bool]) -> tuple[list[int], float]:
-        """Return the steps that are overdue, each once, and when to ask again.
+        """Return the overdue steps, each once, and when to ask again.
 
         Args:
             now: The time.
-            waits: Tells whether a step may still become overdue; others are forgotten.
+            waits: Returns True if a step may still become overdue; others are dropped.
         """
         found, next_s = list[int](), math.inf
         for (kind, when), waiting in self._waiting.items():
@@ -170,11 +169,11 @@ class HedgingConductor(RacingConductor):
     """Decides for one run of a plan with hedges.
 
     Args:
-        dag: Who waits for whom.
+        dag: The dependencies.
         policy: How to run.
         plan: The plan.
-        kinds: Per step, what it is alike in.
-        **more: As `RacingConductor` takes them.
+        kinds: Kind of each step.
+        **more: Further arguments of `RacingConductor`.
     """
 
     def __init__(self, dag: Dag, policy: Policy, *, plan: Plan, kinds: Sequence[str], **more: Any) -> None:
@@ -202,7 +201,7 @@ class HedgingConductor(RacingConductor):
             self._overdue.launched(agent, now)
 
     def failed(self, agent: int, failure: Failure, now: float) -> list[Decision]:
-        """Record that a running agent's attempt failed: that is no answer, however long it took."""
+        """Record a failed attempt, whose duration does not count."""
         if agent in self._places:
             self._overdue.ended(agent, now)
         return super().failed(agent, failure, now)
@@ -256,5 +255,5 @@ class HedgingConductor(RacingConductor):
         return again, skipped
 
     def _close(self, place: int, now: float) -> None:
-        """End a place that is not needed any more."""
+        """End a place that is no longer needed."""
         self._leave_out(place, Left("unused", NOT_NEEDED, UNUSED), now)

@@ -1,4 +1,4 @@
-"""Who waits, and in which order: one line per kind of room, and the barrier of `schedule="layers"` before them."""
+"""Queues of ready agents, one per set of shared limits, and the barrier of `schedule="layers"`."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ if TYPE_CHECKING:
 
 
 NOTHING: Final[tuple[str, float, float]] = ("", 0.0, 0.0)
-"""What was waited for longest, from when and until when: nothing yet."""
+"""The longest wait so far, with start and end: none."""
 
 
 class Lines:
-    """One line per kind of room: where one is held, the others move on.
+    """One queue per set of shared limits: a blocked queue does not block the others.
 
     Args:
-        name: Returns the name of an agent's line; `None` puts all into one.
-        order: Says who goes first.
-        barrier: Keeps agents out of their lines until earlier layers have ended; `None` keeps none.
+        name: Returns the name of an agent's queue; `None` for a single queue.
+        order: Sorts each queue.
+        barrier: Holds agents back until earlier layers have ended, if any.
 
     Attributes:
-        waiting: How many agents wait in lines.
-        barrier: What was given.
+        waiting: Number of queued agents.
+        barrier: The same.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class Lines:
         self.waiting = 0
 
     def learn(self, agent: int, took_s: float) -> None:
-        """Count what a step took: those that wait may change places."""
+        """Record the duration of a step, which may reorder the queues."""
         if self._order.learn(agent, took_s):
             before, self._turns, self._by_turn = self._by_turn, self._order.turns, self._order.by_turn
             for waiting in self._waiting:
@@ -55,14 +55,14 @@ class Lines:
                 heapify(waiting)
 
     def join(self, agent: int) -> None:
-        """Put an agent into its line, as soon as the barrier lets it."""
+        """Queue an agent, once the barrier admits it."""
         if self.barrier is not None and self.barrier.hold(agent):
             return
         self.waiting += 1
         heappush(self._waiting[self._line_of[agent]], self._turns[agent])
 
     def rename(self, agent: int) -> None:
-        """Read the name of an agent's line anew, while it is in none: it asks another model than before."""
+        """Recompute the queue of an agent that changed its model, while it is not queued."""
         if self._name is not None:
             line = self._line_of[agent] = self._numbers.setdefault(self._name(agent), len(self._numbers))
             if line == len(self._waiting):
@@ -72,7 +72,7 @@ class Lines:
                 self._longest.append(NOTHING)
 
     def first(self, held: Collection[int]) -> int | None:
-        """Return the agent that goes before all others, those in held lines left out."""
+        """Return the first agent over all queues except the held ones."""
         if len(self._waiting) == 1:  # the most common, where nothing limits the run
             waiting = self._waiting[0]
             return self._by_turn[waiting[0]] if waiting and not held else None
@@ -83,7 +83,7 @@ class Lines:
         return None if best is None else self._by_turn[best]
 
     def leave(self, agent: int, since_s: float, now: float) -> str:
-        """Let an agent out that is first in its line. Returns what it waited for longest since a time, if anything."""
+        """Remove the first agent of its queue. Return what it waited for longest since a time, if anything."""
         self.waiting -= 1
         line = self._line_of[agent]
         waiting, reason = self._waiting[line], self._reasons[line]
@@ -97,13 +97,13 @@ class Lines:
         return reason
 
     def ended(self, agent: int, now: float) -> None:
-        """Record that an agent has ended: others may have waited for its layer."""
+        """Record the end of an agent, which may open the barrier."""
         if self.barrier is not None:
             for held in self.barrier.ended(agent, now):
                 self.join(held)
 
     def reopened(self, agent: int) -> None:
-        """Record that an agent will run again. Agents of later layers that have not gone yet wait for it."""
+        """Record that an agent will run again. Waiting agents of later layers wait for it."""
         if self.barrier is None or not self.barrier.reopened(agent):
             return
         for waiting in self._waiting:
@@ -113,20 +113,20 @@ class Lines:
             heapify(waiting)
 
     def hold(self, agent: int, reason: str, now: float) -> int:
-        """Note what an agent's line waits for. Returns the line."""
+        """Record what an agent's queue waits for. Return the queue."""
         line = self._line_of[agent]
         if reason != self._reasons[line]:
             self._turn_to(line, reason, now)
         return line
 
     def hold_others(self, held: Container[int], reason: str, now: float) -> None:
-        """Note what all lines wait for that are not among these."""
+        """Record what all other queues wait for."""
         for line, waiting in enumerate(self._waiting):
             if waiting and reason != self._reasons[line] and line not in held:
                 self._turn_to(line, reason, now)
 
     def _turn_to(self, line: int, reason: str, now: float) -> None:
-        """Begin to wait for something else, and remember the longest that was waited for before."""
+        """Change what a queue waits for, and remember the longest wait before."""
         before, since_s = self._reasons[line], self._since_s[line]
         _, from_s, to_s = self._longest[line]
         if before and now - since_s > to_s - from_s:
@@ -134,26 +134,26 @@ class Lines:
         self._reasons[line], self._since_s[line] = reason, now
 
     def reason(self, agent: int) -> str:
-        """Return what the agent waits for: the barrier, or what its line waits for, or last waited for."""
+        """Return what the agent waits for: the barrier, or the current or last wait of its queue."""
         if self.barrier is not None and self.barrier.is_held(agent):
             return "barrier"
         return self._reasons[self._line_of[agent]]
 
     def opened(self, agent: int, now: float) -> bool:
-        """Tell whether the barrier has let the agent pass just now."""
+        """Return True if the barrier has just admitted the agent."""
         return self.barrier is not None and self.barrier.opened_s(agent) == now
 
 
 def _numbered(name: Callable[[int], str], count: int) -> tuple[dict[str, int], list[int]]:
-    """Number the names of agents by their first appearance. Returns the number of each name, and of each agent."""
+    """Number names by first appearance. Return the number of each name, and of each agent."""
     numbers: dict[str, int] = {}
     return numbers, [numbers.setdefault(name(agent), len(numbers)) for agent in range(count)]
 
 
 class Barrier:
-    """Holds agents back while an agent of an earlier layer has not ended: it exists to measure what that costs.
+    """Holds agents back until all agents of earlier layers have ended, to measure what that costs.
 
-    That counts for an agent that runs again, too: the layers behind it close, but for what is under way there.
+    If an agent runs again, the later layers close, except for requests under way.
     """
 
     def __init__(self, dag: Dag) -> None:
@@ -164,14 +164,14 @@ class Barrier:
         self._held: set[int] = set()
 
     def hold(self, agent: int) -> bool:
-        """Tell whether the agent has to wait. `ended` names it when it has waited enough."""
+        """Return True if the agent must wait; `ended` returns it when it may go."""
         if self._layer[agent] <= self._open:
             return False
         self._held.add(agent)
         return True
 
     def is_held(self, agent: int) -> bool:
-        """Tell whether the agent waits."""
+        """Return True if the agent waits."""
         return agent in self._held
 
     def opened_s(self, agent: int) -> float:
@@ -179,7 +179,7 @@ class Barrier:
         return self._opened_s[self._layer[agent]]
 
     def ended(self, agent: int, now: float) -> list[int]:
-        """Count an agent off; return those that waited for it."""
+        """Record the end of an agent. Return the agents that waited for it."""
         self._held.discard(agent)
         self._left[self._layer[agent]] -= 1
         before = self._open
@@ -193,7 +193,7 @@ class Barrier:
         return passed
 
     def reopened(self, agent: int) -> bool:
-        """Count an agent in again that is to run once more; tell whether layers close by it."""
+        """Record that an agent runs again. Return True if this closes layers."""
         layer = self._layer[agent]
         self._left[layer] += 1
         closes, self._open = layer < self._open, min(layer, self._open)

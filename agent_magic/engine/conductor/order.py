@@ -1,12 +1,11 @@
-"""Who goes first among those that are ready: whoever has the most work before the end of the plan.
+"""Order of ready steps: the longest remaining path first.
 
-How long a step works is expected before the run, see `agent_magic.engine.expected`, and corrected as it goes on. Steps
-of one kind, the rows of an `--each` or else the agents of a model, are off alike: what those took that have ended, over
-what was expected of them, is the factor of those to come. A kind of which none has ended takes the factor of all.
+Expected work is known before the run (`agent_magic.engine.expected`) and corrected during it. The correction factor of
+a kind of steps (rows of an `--each`, or agents of a model) is actual over expected work of those that have ended; a
+kind without any uses the factor of all.
 
-The order is made anew when 1, 2, 3, 4, 6, 9, 13, ... steps have ended, half as many again each time: late ones change
-it little, and it costs a walk through the plan, however many kinds there are. Plans of one kind never need it, since
-one factor for all changes no order.
+The order is recomputed after 1, 2, 3, 4, 6, 9, 13, ... steps, since late steps change little and a recomputation walks
+the whole plan. Plans of one kind need none: one common factor changes no order.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def turns_of(dag: Dag, policy: Policy, work_s: Sequence[float] | None) -> tuple[Sequence[int], Sequence[int]]:
-    """Number the agents by who goes first among ready ones; return turn by agent and agent by turn."""
+    """Rank the agents by order of start; return rank by agent, and agent by rank."""
     if policy.schedule == "sequential":
         return places(dag.order), dag.order
     return dag.turns if work_s is None else by_most(dag.remaining(work_s), dag.priority)
@@ -34,15 +33,15 @@ class Order:
     """The order of one run.
 
     Args:
-        dag: Who waits for whom.
+        dag: The dependencies.
         policy: How to run.
-        work_s: Per agent, expected seconds of work; `None` counts each as one.
-        kinds: Per agent, what it is alike in; empty corrects nothing.
+        work_s: Expected seconds of work per agent; `None` counts each as one.
+        kinds: Kind of each agent; empty for no correction.
 
     Attributes:
-        turns: Per agent, its place among all; lower goes first.
-        by_turn: The agents by their places.
-        learns: Whether what steps took can change it.
+        turns: Rank of each agent; the lowest goes first.
+        by_turn: The agents by rank.
+        learns: True if durations can change the order.
     """
 
     def __init__(self, dag: Dag, policy: Policy, work_s: Sequence[float] | None, kinds: Sequence[str] = ()) -> None:
@@ -53,7 +52,7 @@ class Order:
         self._ended, self._next = 0, 1
 
     def learn(self, agent: int, took_s: float) -> bool:
-        """Count what a step took. Tells whether the order was made anew."""
+        """Record the duration of a step. Return True if the order was recomputed."""
         self._factors.add(self._kinds[agent], took_s, 1.0 if self._work_s is None else self._work_s[agent])
         self._ended += 1
         if self._ended < self._next:
@@ -63,7 +62,7 @@ class Order:
         return True
 
     def _corrected(self) -> list[float]:
-        """Return the expected work of each step, times the factor of its kind."""
+        """Return the expected work of each step, corrected by the factor of its kind."""
         work_s = self._work_s or [1.0] * len(self._kinds)
         factors = {kind: self._factors.of(kind) for kind in set(self._kinds)}
         return [work * factors[kind] for work, kind in zip(work_s, self._kinds, strict=True)]

@@ -1,7 +1,7 @@
-"""A conductor of plans with races: the first answer of several agents counts, and what only serves the others is ended.
+"""A conductor for races: the first answer of several agents counts, and the rest is cancelled.
 
-See `agent_magic.declare.race`. A race waits for all of its agents, as any step waits for its parents. When one has
-answered the others end at once, those under way as soon as their requests have been aborted.
+See `agent_magic.declare.race`. A race has all of its agents as parents. When one has answered, the others end at once,
+or as soon as their requests are aborted.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ class RacingConductor(Conductor):
     """Decides for one run of a plan with races.
 
     Args:
-        dag: Who waits for whom.
+        dag: The dependencies.
         policy: How to run.
-        races: The steps that take the first answer of their parents.
-        names: The name of each step.
-        requests: Tells whose answer is there already.
-        **more: As `Conductor` takes them.
+        races: Steps that take the first answer of their parents.
+        names: Name of each step.
+        requests: Knows which answers are available.
+        **more: Further arguments of `Conductor`.
     """
 
     def __init__(
@@ -52,12 +52,12 @@ class RacingConductor(Conductor):
         self._beaten: dict[int, Left] = {}  # also those whose request is still being aborted
 
     def cancelled(self, agent: int, now: float, *, left: bool = False) -> list[Decision]:
-        """Record that a running agent's request was cancelled, as this conductor had asked.
+        """Record that a running agent's request was aborted on demand.
 
         Args:
             agent: The agent.
             now: The time.
-            left: Whether its slot is free already.
+            left: True if its slot is already free.
         """
         if agent not in self._beaten:
             return super().cancelled(agent, now, left=left)
@@ -71,7 +71,7 @@ class RacingConductor(Conductor):
         self._out.sort(key=self._is_sent_for_a_race)
 
     def _is_sent_for_a_race(self, one: Decision) -> bool:
-        """Tell whether it is a request that need not leave if another answer of its race is there already."""
+        """Return True if the request is unnecessary when another answer of its race is available."""
         if not isinstance(one, Send) or one.step in self._tasks or not self._races_of(one.step):
             return False
         return not self._requests.need(one.step).free
@@ -86,7 +86,7 @@ class RacingConductor(Conductor):
         return self._go_on(now)
 
     def _hand_on(self, agent: int, status: Status, why: str | None, now: float, kind: str | None) -> None:
-        """End an agent that has answered, and what is not needed because of that."""
+        """End an agent that has answered, and cancel what is no longer needed."""
         self._end(agent, status, why, now, kind)
         self._win(agent, now)
         self._release(agent, now)
@@ -100,7 +100,7 @@ class RacingConductor(Conductor):
             self._win(agent, now)
 
     def _win(self, winner: int, now: float) -> None:
-        """End what is not needed any more, since this agent has answered first."""
+        """Cancel what is no longer needed after the first answer of a race."""
         for race in self._races_of(winner):
             self._won.add(race)
             for other in self._dag.parents[race]:
@@ -116,11 +116,11 @@ class RacingConductor(Conductor):
                     self._leave_out(agent, left, now)
 
     def _races_of(self, agent: int) -> list[int]:
-        """Return the race that an agent is in, if it is in one."""
+        """Return the race of an agent, as a list of at most one."""
         return [child for child in self._dag.children[agent] if child in self._races]
 
     def _needless(self, race: int) -> list[int]:
-        """Return the agents of a race that have not ended, and what only they would use; children before parents."""
+        """Return the open agents of a race and the steps that only they use, children before parents."""
         parents, children = self._dag.parents, self._dag.children
         todo = [one for one in parents[race] if self._state[one] != ENDED]
         found: dict[int, None] = {}
@@ -146,7 +146,7 @@ class RacingConductor(Conductor):
         return True
 
     def _is_lost(self, race: int) -> bool:
-        """Tell whether no agent of a race has answered, all having ended, one of them without success."""
+        """Return True if all agents of a race have ended without an answer, at least one without success."""
         return race not in self._won and any(one in self._ends.lost for one in self._dag.parents[race])
 
     def _why_left_out(self, agent: int) -> Left | None:

@@ -1,4 +1,4 @@
-"""Which agents run again when somebody asks for some of them."""
+"""Which agents run again after a retry."""
 
 from __future__ import annotations
 
@@ -13,21 +13,19 @@ if TYPE_CHECKING:
 def to_reopen(
     dag: Dag, lost: Mapping[int, int], asked: Iterable[int], races: Container[int] = ()
 ) -> tuple[list[int], dict[int, int]]:
-    """Say which agents are to run again, and which stay skipped for another reason than before.
+    """Return the agents to run again, and new causes for those that stay skipped.
 
-    An agent that was asked for brings along what it cannot go without: its ancestors that did not succeed either. And
-    it brings back what was skipped because of them, as far as nothing else is in its way. What somebody had skipped or
-    stopped by name comes back only by name.
+    A retried agent brings its unsuccessful ancestors, and the steps skipped because of them unless another cause
+    remains. Agents skipped or stopped by name come back only by name.
 
     Args:
-        dag: Who waits for whom.
-        lost: The agents that ended without success, each with the agent that was the cause: itself, or the ancestor
-            that had it skipped.
-        asked: The agents to run again. Those that succeeded, or have not ended, stay as they are.
-        races: The steps that need only one of their parents.
+        dag: The dependencies.
+        lost: Agents without success, each with the agent that caused it: itself or an ancestor.
+        asked: Agents to run again. Successful and running ones are ignored.
+        races: Steps that need only one of their parents.
 
     Returns:
-        The agents to run again, parents before children, and the new cause of those that stay skipped.
+        The agents to run again, parents before children, and the new cause of each that stays skipped.
     """
     wanted = {agent for agent in asked if agent in lost}
     if not wanted:

@@ -1,13 +1,11 @@
-"""A conductor of plans in which steps begin before their condition can be decided.
+"""A conductor for speculation: steps that start before their condition can be decided.
 
-A step with `speculate` waits for the parents that its prompt uses, and not for those that only its condition is about:
-it begins as if the condition held. When those parents have ended the condition is decided as ever. Where it holds, the
-step is as far as it has come. Where it does not, its request is aborted, or its answer is thrown away, and it ends as
-skipped, with what was spent. An answer, or a failure, that is there before is kept back until then: nobody uses what
-may be thrown away.
+A step with `speculate` waits for the parents its prompt uses, and not for those that only its condition uses. When
+these have ended, the condition is decided. If it holds, the step goes on. If not, its request is aborted or its answer
+thrown away, and it ends as skipped, with its cost. An answer or failure that comes earlier is held back until then.
 
-Of rows, rounds and places that were declared as one, the conditions that are decided tell what is likely: where most
-of them were false, the others wait for theirs.
+For rows, rounds and places of one declaration, past decisions predict others: if most conditions were false, the
+remaining steps do not speculate.
 """
 
 from __future__ import annotations
@@ -35,17 +33,17 @@ if TYPE_CHECKING:
 
 
 LEAST_KNOWN: Final = 5
-"""So many conditions must be decided before they say what is likely of others. An assumption."""
+"""Minimum decided conditions to predict others. An assumption."""
 
 
 class SpeculatingConductor(HedgingConductor):
-    """Decides for one run of a plan with steps that speculate.
+    """Decides for one run of a plan with speculation.
 
     Args:
-        dag: Who waits for whom.
+        dag: The dependencies.
         policy: How to run.
-        ahead_of: Per such step, the parents that only its condition is about.
-        **more: As `HedgingConductor` takes them.
+        ahead_of: Parents that only the condition uses, per speculating step.
+        **more: Further arguments of `HedgingConductor`.
     """
 
     def __init__(self, dag: Dag, policy: Policy, *, ahead_of: Mapping[int, AbstractSet[int]], **more: Any) -> None:
@@ -59,13 +57,13 @@ class SpeculatingConductor(HedgingConductor):
         self._held: dict[str, dict[int, bool]] = {}  # per group, whose condition was decided, and how
 
     def start(self, now: float) -> list[Decision]:
-        """Begin. Call it once."""
+        """Start the run. Call this once."""
         found = super().start(now)
         self._to_look_at.update(dict.fromkeys(self._ahead_of))
         return [*found, *self._go_on(now)]
 
     def held_by(self, agent: int) -> str:
-        """Say what holds an agent; one that has its answer waits for its parents."""
+        """Return what an agent waits for; with an answer held back, its parents."""
         return "dependencies" if agent in self._kept_back else super().held_by(agent)
 
     def _go_on(self, now: float) -> list[Decision]:
@@ -75,7 +73,7 @@ class SpeculatingConductor(HedgingConductor):
         return super()._go_on(now)
 
     def _look_at(self, agent: int, now: float) -> None:
-        """Let a step begin before its condition, or decide it when that can be."""
+        """Start a step before its condition, or decide the condition if possible."""
         if self._state[agent] == PENDING and self._missing[agent]:
             missing = sum(self._state[one] != ENDED for one in self._ahead_of[agent])
             if self._missing[agent] == missing and not self._is_unlikely(agent):
@@ -86,7 +84,7 @@ class SpeculatingConductor(HedgingConductor):
             self._decide(agent, self._why_left_out(agent), now)
 
     def _is_unlikely(self, agent: int) -> bool:
-        """Tell whether the conditions of others of its group were mostly false."""
+        """Return True if most decided conditions of the agent's group were false."""
         known = self._held.get(self._group[agent], {})
         return len(known) >= LEAST_KNOWN and 2 * sum(known.values()) < len(known)
 
@@ -130,7 +128,7 @@ class SpeculatingConductor(HedgingConductor):
             super()._run_late(agent, now)
 
     def _can_do_without(self, step: int, now: float) -> bool:
-        """Tell whether a step does not end at once with its parent: one whose request is under way is aborted."""
+        """Return True if a step survives its parent for now, because its request must be aborted first."""
         if step not in self._ahead or self._state[step] not in UNDER_WAY or step in self._kept_back:
             return super()._can_do_without(step, now)
         if step not in self._ends.stopping:
@@ -149,17 +147,17 @@ class SpeculatingConductor(HedgingConductor):
 
 
 def _group_of(plan: Plan, step: int) -> str:
-    """Return the name that a step was declared by."""
+    """Return the name a step was declared by."""
     part = plan.agents[step].part
     return plan.names[step] if part is None else part.group
 
 
 def conductor_for(plan: Plan, requests: Requests) -> Callable[..., Conductor]:
-    """Return what makes the conductor of a plan: the simplest that knows all the plan has.
+    """Return the simplest conductor class that supports the plan.
 
     Args:
         plan: The plan.
-        requests: Tells whose answer is there already.
+        requests: Knows which answers are available.
     """
     flow = plan.flow
     if flow is None or requests.flow is None or not (flow.races or flow.ahead_of):

@@ -1,4 +1,4 @@
-"""Attempts: how many an agent has left, when the next one may come, and how many may be under way at once."""
+"""Attempts per agent: how many are left, when the next may start, and how many may run at once."""
 
 from __future__ import annotations
 
@@ -14,16 +14,17 @@ if TYPE_CHECKING:
 
     from agent_magic.engine.policy import Policy
     from agent_magic.engine.retry import Failure
+    from agent_magic.record.reasons import Reason
 
 
 class Tries:
     """Counts the attempts of each agent.
 
     Args:
-        count: How many agents there are.
-        policy: How many attempts an agent has, and the seed of the jitter.
-        seed: That where the policy names none.
-        own: The agents whose failures alone say how many attempts they have: tasks.
+        count: Number of agents.
+        policy: Maximum attempts, and seed of the jitter.
+        seed: The seed if the policy names none.
+        own: Tasks: only their failures say how many attempts they have.
     """
 
     def __init__(self, count: int, policy: Policy, seed: int | None, own: Container[int] = frozenset()) -> None:
@@ -35,31 +36,31 @@ class Tries:
         self.until_s: dict[int, float] = {}
 
     def launched(self, agent: int) -> int:
-        """Count one more, and return its number from 1."""
+        """Count an attempt, and return its number from 1."""
         number = self._made[agent] = self._made[agent] + 1
         return number
 
     def made(self, agent: int) -> int:
-        """Return how many there were."""
+        """Return the number of attempts."""
         return self._made[agent]
 
     def turned(self, agent: int) -> None:
-        """Record that the last one brought a part of the answer: it uses up none of the agent's attempts."""
+        """Record that the last attempt was a turn, which uses up no attempt."""
         self._free[agent] = self._free.get(agent, 0) + 1
         self._turned.add(agent)
         self.until_s.pop(agent, None)
 
     def moved(self, agent: int) -> None:
-        """Give the agent all of its attempts again, by another model, at once."""
+        """Reset an agent's attempts after a change of model."""
         self.forget(agent)
         self._turned.add(agent)
 
     def has_turned(self, agent: int) -> bool:
-        """Tell whether the agent's next attempt goes on from its last."""
+        """Return True if the agent's next attempt continues its last."""
         return agent in self._turned
 
     def next_s(self, agent: int, failure: Failure, now: float, deadline_s: float | None) -> float | str:
-        """Say when a failed agent may be tried again, or why it is not."""
+        """Return when a failed agent may be retried, or the reason it may not."""
         if not failure.counts:
             self._free[agent] = self._free.get(agent, 0) + 1
         if self.left(agent, failure) <= 0:
@@ -72,56 +73,58 @@ class Tries:
         return until_s
 
     def _chance(self, agent: int) -> Random:
-        """Return what the jitter of this attempt is drawn from: the same whoever else fails, and in which order."""
+        """Return the random source of this attempt's jitter, independent of other failures and their order."""
         return Random(None if self._seed is None else f"{self._seed} {agent} {self._made[agent]}")
 
     def left(self, agent: int, failure: Failure) -> int:
-        """Return how many more attempts the agent has after such a failure."""
+        """Return the attempts left after such a failure."""
         most = failure.attempts if agent in self._own else min(failure.attempts, self._most)
         return most - self.counted(agent)
 
     def counted(self, agent: int) -> int:
-        """Return how many of its attempts are used up."""
+        """Return the attempts used up."""
         return self._made[agent] - self._free.get(agent, 0)
 
     def held_by(self, agent: int, reason: str) -> str:
-        """Say what an agent waited for that goes not for the first time, its line having waited for `reason`."""
+        """Return what a repeated attempt waited for; its queue waited for `reason`."""
         if agent in self._turned:
             return reason
         return "backoff" if agent in self.until_s else reason or "retry"
 
     def forget(self, agent: int) -> None:
-        """Give the agent all of its attempts again; their numbers go on."""
+        """Reset an agent's attempts; their numbers go on."""
         self._free[agent] = self._made[agent]
         self.until_s.pop(agent, None)
         self._turned.discard(agent)
 
 
 LATEST: Final = 8
-"""So many attempts are looked at."""
+"""Number of attempts looked at."""
 LEAST: Final = 3
-"""Of fewer nothing is concluded."""
+"""Minimum number of attempts to conclude anything."""
 SHARE: Final = 0.5
 
 
 class Slots:
-    """How many requests of a run may be under way: all the policy allows, until failures say that this is too many.
+    """The concurrency of a run: the policy's, reduced when failures show that it is too high.
 
-    Agents are tried again at full concurrency first. Where an agent has one try left, and half of the latest attempts
-    have failed of what a crowd can cause (overload, time-outs, lost connections), requests go one at a time. Once all
-    such last tries are through, each answer doubles how many may be under way, up to the full number again. A 429 is
-    the pacer's business and counts for nothing here.
+    Retries use full concurrency first. When an agent has one attempt left and half of the latest attempts failed by
+    overload (status, time-outs, lost connections), requests go one at a time. Once all such last attempts are over,
+    each answer doubles the concurrency, up to the full number. The pacer handles 429s; they do not count here.
 
     Args:
         most: The full number.
+        reason: What steps without a slot wait for: `slot`, or a sequential schedule.
 
     Attributes:
-        width: How many may be under way now.
-        last_tries: The agents with one try left that failed in a crowd.
+        reason: The same.
+        width: Current concurrency.
+        last_tries: Agents with one attempt left that failed by overload.
     """
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int, reason: Reason = "slot") -> None:
         self._most = self.width = most
+        self.reason: Reason = reason
         self._latest: deque[bool] = deque(maxlen=LATEST)
         self.last_tries: set[int] = set()
 
@@ -134,7 +137,7 @@ class Slots:
                 self.width = min(self._most, self.width * 2)
 
     def ended(self, agent: int) -> None:
-        """Record that an agent has no more tries to come."""
+        """Record that an agent has no more attempts."""
         self.last_tries.discard(agent)
 
     def failed(self, agent: int, failure: Failure, *, tries_left: int) -> None:
@@ -142,8 +145,8 @@ class Slots:
 
         Args:
             agent: The agent.
-            failure: How its attempt failed.
-            tries_left: How many more it has.
+            failure: The failure of its attempt.
+            tries_left: Attempts left.
         """
         self._latest.append(failure.crowded)
         if not failure.crowded or tries_left != 1:

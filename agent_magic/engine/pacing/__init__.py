@@ -32,14 +32,18 @@ earlier retries fail. A 529 says nothing of our own limits. (Source: the vendor'
   trips: requests under way double every fifth of a second until something is refused. Refusals come at once, so silence
   is good news. What passes between two refusals is what flows in, and that is the inferred limit. From then on it is a
   bucket like any other, and is probed: the longer it holds requests, the more is tried.
-* *Refusals without a limit* (`window`): of a proxy, or injected. Between two of a limit the same passes, between two of
-  chance it does not. One after which less has passed than earlier contradicts them, lowers nothing, and the inferred
-  limit is tried for more at once. Where limits are announced and have room, one has to agree with two others first, or
-  with what is announced: that may be enforced over a shorter time.
+* *How many may run at once* (`concurrency`), where a server refuses more and says nothing. It refuses with the full
+  number under way, at any rate; a limit of a rate refuses at any number. Log odds of the two are kept: a refusal at the
+  number agrees, one below it or a request that is let in above it contradicts. Two refusals that agree are tried out,
+  three are believed; one more is tried every 150 requests, at most once a minute.
+* *Refusals without a limit* (`window`): of a proxy, or injected. They come at any load, a limit refuses nothing while
+  less leaves than has passed before. After two in a row where there was room, refusals are taken for chance: they lower
+  nothing and hold nobody else, and more is tried at once, until more are refused than that chance explains.
 
 Four laws hold over all of it (`class_pacer`):
 
-1. Nothing leaves before the server's `retry-after` is over; without one the wait is a second and doubles.
+1. Nothing leaves before the server's `retry-after` is over; without one the wait is a second and doubles. Where it is
+   known that a server only had no place, or refuses by chance, a wait of a second is that request's own.
 2. What is saved up is spent ever more slowly, so nothing leaves in a clump, also after a refusal.
 3. Who asks first goes first. What flows in is saved for it, however large it is; queues take turns.
 4. Nobody is told a time that has come: whoever asks again then would ask for ever.
@@ -56,11 +60,12 @@ reading is believed over both.
 * *Correcting the level without an expected external rate*: the same shares, three to eight times the refusals.
 * *AIMD on requests under way* where nothing is announced: it needs round trips of answers to learn what a refusal tells
   at once. 0.72 of an unannounced output limit, and 17 to 25 % refused where one limit of three was announced.
-* *Lowering the inferred limit at each refusal*: where chance refuses one request in a hundred, 0.14 of the limit is
-  used, and 0.74 now. *Lowering it never* while refusals contradict each other: 66 % refused where a bucket of a minute
-  runs dry, so a storm of them is believed. *Comparing what was answered* between refusals: 15 % refused by a server
-  that counts in windows of ten seconds. *Believing one at once* whose own headers say that there is room: what passes
-  between two is then our own pace, so where chance refuses four in a hundred 0.04 of the limit is used, and 0.37 now.
+* *Lowering the inferred limit at each refusal*, or at each that agrees with the one before: what passes between two is
+  our own pace by then, so where chance refuses four in a hundred 0.05 of the limit is used. *Comparing what was
+  answered* between refusals: 15 % refused by a server that counts in windows of ten seconds. *Trying more by the time
+  alone*: of 60 a minute one in fourteen was refused, so a limit is kept for a number of requests.
+* *Taking the first refusal for a limit of requests at once*: learned 5 s sooner, and 0.5 to 5 % more refused by limits
+  of a rate, whose bucket was meanwhile not used.
 * *A pace that is halved by refusals*, beside the buckets: an inferred limit says the same, and says it in requests per
   minute.
 * *Eight at once after the half second*: 7 of them refused under a limit of one a second, and one tells as much.

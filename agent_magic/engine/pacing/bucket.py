@@ -181,7 +181,7 @@ class Bucket:
             now: The time.
             need: What the request wanted, if it is this limit that had no room; else `None`.
             wait_s: The server's `retry-after`, in whole seconds rounded up.
-            first: Whether it is the first refusal of its episode.
+            first: True if it is the first refusal of its episode.
         """
         if reading is not None:
             self._learn(reading, 0.0, now)
@@ -212,11 +212,12 @@ class Bucket:
             limit: Per minute.
             now: The time.
             closed_s: For how long nothing may leave after the refusal that showed the limit: nothing is saved up then,
-                for the limit is a guess. `None` where there was no refusal.
-            doubted: Whether refusals contradict it: once as much as is announced has passed, that counts again.
+                for the limit is a guess. `None` if there was no refusal.
+            doubted: True if refusals contradict it: once as much as is announced has passed, that counts again.
         """
         self._advance(now)
-        limit = min(limit, self.announced or limit)
+        known = self.announced or (self.limit if self.source == "announced" else 0.0)  # this session's, or remembered
+        limit = min(limit, known or limit)
         if doubted and limit == self.announced and self._given is None:
             self.source, self._own = "announced", None
             self._set_limit(limit)
@@ -225,7 +226,19 @@ class Bucket:
             self._set_limit(limit)
         self.capacity = max(1.0, self.rate)
         if closed_s is not None:
-            self._correct(-self.level - closed_s * self.rate)
+            self._correct(min(1 - closed_s * self.rate, 0.0) - self.level)
+
+    def free(self, now: float) -> None:
+        """Forget a limit that was inferred: what refused was another one."""
+        self._advance(now)
+        self._own = self._given
+        known: list[tuple[float, LimitSource]] = [(self.announced, "announced"), (self._given or 0.0, "given")]
+        self.source = None
+        self._set_limit(0.0)
+        for limit, source in known:
+            if limit and (not self.limit or limit < self.limit):
+                self.source = source
+                self._set_limit(limit)
 
     def recall(self, ceiling: Ceiling, source: LimitSource, now: float) -> None:
         """Go on from a limit that was known earlier; the first reading is believed over it."""

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from agent_magic.engine.admission.room import Hold
 from agent_magic.engine.pacing.bucket import Bucket
+from agent_magic.engine.pacing.concurrency import Concurrency
 from agent_magic.engine.pacing.health import Meter, PoolHealth, limit_use
 from agent_magic.engine.pacing.limits import KINDS, Limits
 from agent_magic.engine.pacing.output import Output
@@ -38,6 +39,8 @@ LATE_S: Final = 0.05
 """What a request that wakes up late has lost may be made up for within this time, no longer."""
 LONGEST_STEP_S: Final = 0.1
 """Spacing keeps requests from leaving together. That a large one has room is the bucket's business."""
+PLACE_S: Final = 1.0 + JITTER_S
+"""Where a refusal is of no rate, a server that asks to wait no longer than this only means the request itself."""
 INSTANT_S: Final = 1e-6
 """A shorter wait is none: added to a large time it would be lost, and whoever asks again then would ask for ever."""
 OUTPUT_STEP_S: Final = 0.02
@@ -51,11 +54,25 @@ FITS: Final = 1.5
 class Ticket:
     """Leave to send one request now. Give it back by `finished` or `refused`, whatever becomes of it."""
 
-    __slots__ = ("amounts", "asked", "heard", "input", "marks", "open", "output", "pool", "sent_s")
+    __slots__ = (
+        "amounts",
+        "asked",
+        "before",
+        "had_room",
+        "heard",
+        "input",
+        "marks",
+        "open",
+        "output",
+        "passed",
+        "pool",
+        "sent_s",
+    )
 
     def __init__(self, pool: ClassPacer, asked: tuple[int, int], *, taken: float, made: float, now: float) -> None:
         self.pool, self.asked, self.input, self.output, self.sent_s = pool, asked, taken, made, now
-        self.open, self.heard = True, False
+        self.open, self.heard, self.had_room, self.passed = True, False, False, 0
+        self.before = pool.under_way
         pool.output.sent(made, now)
         self.amounts: dict[Dimension, float] = {}  # what it has taken of each bucket; output is taken when it is made
         self.marks: dict[Dimension, float] = {}
@@ -85,11 +102,11 @@ class ClassPacer:
         ]
         self._guessed = [each for each in self.shares if each[3]]
         self._known: list[Taking] = []  # those with a limit; output has its own law
-        self._window = Window()
+        self._window, self._concurrency = Window(), Concurrency()
         self._inputs, self._outputs = Ratio(500.0), Ratio(300.0)
         self._turns: dict[int, Hold] = {}
         self._meter = Meter()
-        self._open = self._episodes = self._fruitless = 0
+        self.under_way = self._episodes = self._fruitless = 0
         self._next_s, self._gate_s, self._cut_s = 0.0, -1.0, -1.0
         self._heed()
 
@@ -100,8 +117,15 @@ class ClassPacer:
         turns = self._turns
         if turns and (ahead := self._ahead(queue, now)):
             return ahead
-        if not self.requests.rate and (hold := self._window.hold(self._open, now)):
+        if hold := self._concurrency.hold(self.under_way, now):
             return self._hold(queue, hold)
+        if not self.requests.rate:
+            if self._window.rate and not self._concurrency.kept:
+                self._window.eased()
+                self.requests.impose(60 * self._window.rate, now, closed_s=0.0)
+                self._heed()
+            elif hold := self._window.hold(self.under_way, now):
+                return self._hold(queue, hold)
         taken = input_tokens * self._inputs.value
         made = output_tokens * self._outputs.value
         if made > FIRST_OUTPUT and not self.output.answers:
@@ -111,12 +135,20 @@ class ClassPacer:
             return self._hold(queue, Hold(why or self._tightest(taken, made), now + wait_s))
         turns.pop(queue, None)
         ticket = Ticket(self, (input_tokens, output_tokens), taken=taken, made=made, now=now)
-        self._open += 1
+        self.under_way += 1
+        self._concurrency.sent(self.under_way, now)
         self._meter.add(now, 1.0, taken, 0.0)
-        if self._window.sent(now) and self.requests.source == "inferred":
-            self.requests.impose(60 * self._window.rate, now, doubted=self._window.doubted)
+        self._count(ticket, now)
         self._space(taken, made, now)
         return ticket
+
+    def _count(self, ticket: Ticket, now: float) -> None:
+        """Count what leaves; the inferred limit may have grown."""
+        window = self._window
+        grown = window.sent(now)
+        ticket.had_room, ticket.passed = window.has_room, window.passed
+        if grown and self.requests.source == "inferred":
+            self.requests.impose(60 * window.rate, now, doubted=window.doubted)
 
     def forgo(self, queue: int) -> None:
         """Record that a queue that waited cannot go for another reason now: it keeps nobody from going."""
@@ -124,14 +156,13 @@ class ClassPacer:
 
     @property
     def quiet(self) -> bool:
-        """Whether requests wait for a first reply, which may tell the limits."""
+        """True if requests wait for a first reply, which may tell the limits."""
         return self._window.quiet
 
     def heard(self, ticket: Ticket, readings: Readings, now: float) -> None:
         """Record what a response says of the limits, unless it is a refusal: that is for `refused`."""
         if ticket.open and not ticket.heard:
-            ticket.heard = True
-            self._replied()
+            self._let_in(ticket, now)
         if readings:
             for name, reading in readings.items():
                 self._buckets[name].read(reading, ticket.marks[name], ticket.amounts[name], ticket.sent_s, now)
@@ -155,7 +186,7 @@ class ClassPacer:
             self._meter.add(now, 0.0, 0.0, output_tokens)
             self._window.answered()
             if not ticket.heard:
-                self._replied()
+                self._let_in(ticket, now)
 
     def refused(
         self, ticket: Ticket, retry_after_s: float | None, limit: str | None, readings: Readings, now: float
@@ -169,9 +200,11 @@ class ClassPacer:
         self._meter.add(now, -1.0, -ticket.input, 0.0)
         self._meter.refusals += 1
         first = ticket.sent_s > self._cut_s
-        self._fruitless += first and retry_after_s is None
+        self._fruitless += first and not self._window.by_chance
         unsaid_s = min(UNSAID_S * 2 ** max(0, self._fruitless - 1), MOST_UNSAID_S)
         wait_s = unsaid_s if retry_after_s is None else retry_after_s
+        if self._fruitless > 1 and limit is None and not readings:  # what the server said was too short
+            wait_s = max(wait_s, unsaid_s / 2)
         explained = False
         for name, bucket in self._buckets.items():
             reading, amount = readings.get(name), ticket.amounts[name]
@@ -180,20 +213,43 @@ class ClassPacer:
             explained = explained or (empty and bucket.source != "inferred")
             need = (amount or 1.0) if empty else None
             bucket.refuse(reading, ticket.marks[name], amount, now, need=need, wait_s=wait_s, first=first)
-        if first:
+        self._episodes += first
+        self._window.take_back(ticket.sent_s)
+        gentle = False
+        if not explained:
+            gentle = self._explain(ticket, limit, wait_s, now, first=first) and wait_s <= PLACE_S
+        if first and not (gentle and self._window.by_chance):
             self._cut_s = now
-            self._episodes += 1
-            if not explained:
-                (lately, *_), passed_s = self._meter.lately(now, 2)
-                odd = any(each.source == "announced" for each in self._buckets.values())
-                owed_s, known = max(0.0, wait_s - 1.0), self.requests.announced / 60
-                self._window.infer(lately / passed_s, owed_s, now, ramp=limit == "ramp", odd=odd, announced=known)
-                if self._window.rate:
-                    self.requests.impose(60 * self._window.rate, now, closed_s=wait_s)
+        if first:
             wait_s += JITTER_S * self._random.random()
         self._heed()
-        self._window.refused(explained=explained)
-        self._gate_s = max(self._gate_s, now + min(wait_s, MOST_WAIT_S))
+        if not gentle:
+            self._gate_s = max(self._gate_s, now + min(wait_s, MOST_WAIT_S))
+
+    def _explain(self, ticket: Ticket, limit: str | None, wait_s: float, now: float, *, first: bool) -> bool:
+        """Find what refuses, where no limit that is known does. Return whether others may go on meanwhile."""
+        places = self._concurrency
+        was_kept = places.kept
+        (lately, *_), passed_s = self._meter.lately(now, 2)
+        odd = any(each.announced for each in self._buckets.values())
+        crowded = (
+            not odd
+            and (places.kept or not self._window.by_chance)
+            and places.refused(ticket.before, self.under_way, now, first=first, wait_s=wait_s, lately=lately / passed_s)
+        )
+        if crowded and not was_kept and self.requests.source == "inferred":
+            self.requests.free(now)
+            self._known = []
+        if crowded:
+            return places.is_sure
+        window = self._window
+        is_limit = window.refused(
+            now, wait_s, had_room=ticket.had_room or (odd and not window.rate), passed=ticket.passed, first=first,
+            announced=self.requests.announced / 60, ramp=limit == "ramp",
+        )  # fmt: skip
+        if is_limit and window.rate:
+            self.requests.impose(60 * window.rate, now, closed_s=wait_s)
+        return window.by_chance and not is_limit
 
     def health(self, name: str, now: float) -> PoolHealth:
         """Say how much of the limits was used of late."""
@@ -205,14 +261,14 @@ class ClassPacer:
                 kind: limit_use(kind, name, bucket, KINDS[kind].amount(*used), passed_s, refusals)
                 for kind, bucket in self._buckets.items()
             },
-            under_way=self._open,
+            under_way=self.under_way,
             refusals=refusals,
             episodes=self._episodes,
             shut_s=max(0.0, self._gate_s - now),
         )
 
     def load(self, now: float) -> float:
-        """Return the share that is used now of the tightest limit, from 0; 0 where none is known."""
+        """Return the share that is used now of the tightest limit, from 0; 0 if none is known."""
         known = [one for one in self._buckets.values() if one.rate]
         return max((1 - one.level_at(now) / one.capacity for one in known), default=0.0)
 
@@ -293,10 +349,10 @@ class ClassPacer:
         longest_s, why = max(0.0, self._next_s - now), None
         for name, bucket, per_request, per_token in self._known:
             wait_s = bucket.wait_s(per_request + per_token * taken, now)
-            if wait_s > 0 and name == "requests":
-                self._window.held(now)
             if wait_s > longest_s:
                 longest_s, why = wait_s, name
+        if longest_s > INSTANT_S and why in {None, "requests"}:
+            self._window.held(now)
         if (wait_s := self.output.wait_s(now)) > longest_s:
             longest_s, why = max(wait_s, OUTPUT_STEP_S), "output"
         return longest_s, why
@@ -330,17 +386,21 @@ class ClassPacer:
     def _space(self, taken: float, made: float, now: float) -> None:
         """Set the earliest time for the next one."""
         step_s = min(self.output.bucket.step_s(made), OUTPUT_STEP_S)  # it takes nothing at once
+        step_s = max(step_s, self._concurrency.step_s(now))
         for _, bucket, per_request, per_token in self._known:
             step_s = max(step_s, bucket.step_s(per_request + per_token * taken))
         self._next_s = max(now - LATE_S, self._next_s) + min(step_s, LONGEST_STEP_S)
 
-    def _replied(self) -> None:
+    def _let_in(self, ticket: Ticket, now: float) -> None:
         """Record that a reply begins that is no refusal."""
+        ticket.heard = True
         self._speak()
         self._fruitless = 0
+        self._window.let_in(had_room=ticket.had_room or not self._window.rate)
+        self._concurrency.let_in(ticket.before + 1, ticket.sent_s, now)
 
     def _speak(self) -> None:
-        """Record that there was a reply: whoever waited for the first one may ask anew."""
+        """Record that there was a reply: whoever waited for the first one may ask again."""
         if self._window.quiet:
             self._turns.clear()
             self._window.quiet = False
@@ -354,12 +414,12 @@ class ClassPacer:
 
     def _end(self, ticket: Ticket, output_tokens: int | None, now: float) -> None:
         ticket.open = False
-        self._open -= 1
+        self.under_way -= 1
         self._speak()  # whatever came of it
         self.output.ended(ticket.output, output_tokens, ticket.sent_s, now)
 
 
 def _is_short(reading: Reading | None, amount: float, grain: float) -> bool:
-    """Tell whether less is left than a request needs."""
+    """Return True if less is left than a request needs."""
     need = FITS * amount + grain if amount > 1 else 1.0
     return reading is not None and reading.remaining is not None and reading.remaining < need

@@ -24,8 +24,8 @@ class LimitUse(NamedTuple):
         model_class: Whose limit it is.
         limit_per_min: `None` while it is unknown.
         used_per_min: By us, over the last minute or since the first request.
-        used_share: What was used of what could pass in that time, 0 to 1 and more; `None` while the limit is unknown.
-            That is its part of the limit, and what was saved up before: a burst that fits is no excess.
+        used_share: What was used in the last minute, of what may pass in a minute, 0 to 1 and more; `None` while the
+            limit is unknown. A burst counts against its minute too, however little of the limit may pass at once.
         source: `announced` by the provider, `given` by the user, or `inferred from 3 refusals` that neither explains;
             an empty string while the limit is unknown.
         share: The part of it that this kernel may take now, 0 to 1; all of it where no other kernel uses the key.
@@ -53,8 +53,7 @@ def limit_use(
         passed_s: In how many seconds.
         refusals: How many requests were refused, since the session began.
     """
-    could = min(bucket.limit, bucket.capacity + bucket.limit / 60 * passed_s)
-    share = used / could if could else None
+    share = used / bucket.limit if bucket.limit else None
     source = bucket.source or ""
     if source == "inferred":
         source += f" from {refusals:,} refusal{'s' * (refusals > 1)}" if refusals else " in an earlier session"
@@ -69,9 +68,9 @@ class PoolHealth:
         name: The class.
         limits: Each of its limits, by what is limited.
         under_way: Requests under way.
-        refusals: How many 429s there were.
+        refusals: Number of 429s there were.
         episodes: How many times they began. Refusals of one moment are one episode.
-        shut_s: For how many seconds more nothing goes, because a 429 said so; 0 where something may.
+        shut_s: For how many seconds more nothing goes, because a 429 said so; 0 if something may.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Rate limits as values: which kinds there are, what a user may set, and what a response says of them."""
+"""Rate limits as values: kinds, users' settings, and readings of responses."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from typing import Final, Literal, NamedTuple
 from agent_magic.declare.validation import is_number, must_be
 
 Dimension = Literal["requests", "input", "output"]
-"""What is limited per minute: requests, uncached input tokens, output tokens."""
+"""Kinds of limits per minute: requests, uncached input tokens, output tokens."""
 
 
 class Kind(NamedTuple):
-    """A kind of rate limit: how much of it a request takes, and how it reads.
+    """A kind of rate limit: the use of a request, and its words.
 
-    Requests and input are taken when a request is let in, output when it is made.
+    Requests and input are taken when a request is admitted, output when it is produced.
 
     Attributes:
         field: Its field of `Limits`; with spaces, its unit.
-        counted: What it counts, in words.
+        counted: The counted unit in words.
         option: Its option of `%agents limits`.
-        per_request: How much each request takes.
-        per_input_token: How much each uncached input token takes.
-        per_output_token: How much each output token takes.
-        rounded: What a response rounds `remaining` to.
+        per_request: Use of a request.
+        per_input_token: Use of an uncached input token.
+        per_output_token: Use of an output token.
+        rounded: Rounding of `remaining` in responses.
     """
 
     field: str
@@ -38,11 +38,11 @@ class Kind(NamedTuple):
 
     @property
     def unit(self) -> str:
-        """What it counts, in a word or two."""
+        """The counted unit, in a word or two."""
         return self.field.replace("_", " ")
 
     def amount(self, requests: float, input_tokens: float, output_tokens: float) -> float:
-        """Return how much of the limit so many requests and tokens take."""
+        """Return the use of these requests and tokens."""
         return self.per_request * requests + self.per_input_token * input_tokens + self.per_output_token * output_tokens
 
 
@@ -54,12 +54,12 @@ KINDS: Final[Mapping[Dimension, Kind]] = {
 """All there are: the pacer, forecasts, `%agents limits` and the charts go through this table."""
 DIMENSIONS: Final = tuple(KINDS)
 MOST: Final = 1e12
-"""A limit above this is a mistake of whoever wrote it."""
+"""Higher limits are mistakes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The limits of one model class, per minute. `None` is not known: learned from the answers.
+    """The limits of one model class, per minute. `None` is unknown, and learned from responses.
 
     Args:
         requests: Requests.
@@ -84,16 +84,16 @@ class Limits:
 
     @property
     def rates(self) -> dict[Dimension, float | None]:
-        """What may pass per minute, by what is limited; `None` is not known."""
+        """Limits per minute, by kind; `None` is unknown."""
         return {name: getattr(self, kind.field) for name, kind in KINDS.items()}
 
 
 class Reading(NamedTuple):
-    """What one response said of one limit.
+    """One limit in one response.
 
     Attributes:
         limit: Per minute.
-        remaining: What may pass now; tokens are rounded to thousands. `None` if not said.
+        remaining: The rest; tokens are rounded to thousands. `None` if not given.
     """
 
     limit: float
@@ -101,6 +101,6 @@ class Reading(NamedTuple):
 
 
 Readings = Mapping[Dimension, Reading]
-"""What one response said, by what is limited."""
+"""The limits in one response, by kind."""
 
 NO_READINGS: Final[Readings] = MappingProxyType({})

@@ -1,4 +1,4 @@
-"""How many answers may be under way, where output tokens are limited: they are counted when they are made."""
+"""The number of answers under way if output tokens are limited: they count when they are produced."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ AIM: Final = 0.5
 
 
 class Output:
-    """Says when one more answer may be under way.
+    """Decides when one more answer may be under way.
 
-    The server does not reserve `max_tokens`, lets a request in while anything is left, and answers that go on may
-    overdraw. So there are two questions. Is anything left? And is as much under way as flows in while it is (Little's
-    law)? Then the bucket stays where it is: half full.
+    The server does not reserve `max_tokens`, admits a request while anything is left, and running answers may overdraw.
+    So there are two questions. Is anything left? And is as much under way as flows in meanwhile (Little's law)? Then
+    the bucket stays half full.
 
     Attributes:
         bucket: The mirror. Complete answers are taken from it, and readings correct it.
-        under_way: Tokens that are expected of all requests under way.
-        answers: How many answers are complete.
+        under_way: Expected tokens of all requests under way.
+        answers: Number of complete answers.
     """
 
     def __init__(self, bucket: Bucket) -> None:
@@ -37,9 +37,9 @@ class Output:
 
     @property
     def ahead_s(self) -> float:
-        """For how long a token is under way on the average, as far as can be told by now.
+        """Average seconds a token is under way, as far as known.
 
-        Complete answers tell that best, but the first of them are the shortest, so what is still under way counts too.
+        Complete answers tell that best, but the first of them are the shortest, so running ones count too.
         """
         known_s = self._ahead.value if self._ahead.expected else 0.0
         return max(known_s, self._held / max(1.0, self._used + self.under_way))
@@ -50,7 +50,7 @@ class Output:
         return self._ahead.used, self._ahead.expected
 
     def recall(self, ahead: tuple[float, float], answers: int) -> None:
-        """Go on from what was learned earlier."""
+        """Restore earlier knowledge."""
         self._ahead.recall(ahead[1], ahead[0])
         self.answers = answers
 
@@ -71,12 +71,12 @@ class Output:
         self.under_way += expected
 
     def ended(self, expected: float, used: float | None, sent_s: float, now: float) -> None:
-        """Record that a request is over.
+        """Record the end of a request.
 
         Args:
-            expected: What `sent` was told.
-            used: What it had; `None` is not known, or nothing.
-            sent_s: When it left.
+            expected: The expectation given to `sent`.
+            used: Its output; `None` if unknown or nothing.
+            sent_s: When it was sent.
             now: The time.
         """
         self._advance(now)
@@ -88,10 +88,10 @@ class Output:
             self._ahead.add(used, expected * (now - sent_s))
 
     def _advance(self, now: float) -> None:
-        """Count what is under way, and what flowed into a full bucket while requests were held.
+        """Count tokens under way, and inflow into a full bucket while requests were held.
 
-        In the second case too little was under way, or some of it hangs: more may go. Once the bucket is full no more
-        this is forgotten, in about the time that a token is under way.
+        In the second case too little was under way, or some of it hangs: more may be sent. When the bucket is no longer
+        full, this is forgotten in about the time a token is under way.
         """
         past_s, self._at_s = now - self._at_s, now
         self._held += past_s * self.under_way

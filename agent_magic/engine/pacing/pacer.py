@@ -147,7 +147,7 @@ class Pacer:
         return unasked | {name: each.demands(now) for name, each in self._classes.items()}
 
     def set_shares(self, shares: Mapping[str, Mapping[Dimension, Share]], now: float) -> bool:
-        """Keep to a share of the limits. Return whether that is new: whoever is held may ask anew.
+        """Keep to a share of the limits. Return whether that is new: whoever is held may ask again.
 
         Args:
             shares: By model class and limit. All of what is not named.
@@ -221,6 +221,6 @@ class Pacer:
         return found
 
     def _endpoint_of(self, name: str) -> str:
-        """Return the endpoint of a class; empty where there is one only."""
+        """Return the endpoint of a class; empty if there is one only."""
         del name
         return ""

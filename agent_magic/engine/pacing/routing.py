@@ -1,8 +1,7 @@
-"""Several endpoints behind one pacer: which of them the next request goes to.
+"""Several endpoints behind one pacer: the choice for the next request.
 
-Each endpoint has limits of its own, and a breaker of its own. A request is offered to one after the other, in the order
-of the route: it waits only where every one of them has it wait, so none waits while another has room. What it was held
-for at the others is given up as soon as it goes.
+Each endpoint has its own limits and breaker. A request is offered to them in the order of the route: it waits only if
+all of them hold it, so none waits while another has room. Holds of the others are dropped when it is sent.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from agent_magic.engine.pacing.pacer import Pacer
 from agent_magic.record.terms import Ceiling, Endpoint
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from agent_magic.engine.admission.breaker import Blame
     from agent_magic.engine.admission.room import Hold
@@ -27,8 +26,9 @@ T = TypeVar("T")
 Route = Literal["least loaded", "round robin", "in order"]
 ROUTES: Final = ("least loaded", "round robin", "in order")
 FAILING: Final = 0.1
-"""The share of its last 20 requests whose failure leaves an endpoint out for a while: what is dead answers at once, so
-it would always seem the least loaded."""
+"""Share of failures among its last 20 requests that pauses an endpoint: a dead one answers at once, so it would always
+seem the least loaded.
+"""
 
 
 def as_route(value: object) -> Route:
@@ -42,16 +42,22 @@ def as_route(value: object) -> Route:
 
 
 class Endpoints:
-    """The endpoints of one provider. The provider leaves out those that refuse it, the pacer chooses among the others.
+    """The endpoints of one provider. The provider drops those that refuse it, the pacer chooses among the others.
 
     Args:
-        weights: How much each is to get compared with the others, by name.
+        weights: Relative share of each, by name.
         route: `least loaded`: the smallest used share of its tightest limit. `round robin`: by weight alone.
             `in order`: the first that has room.
+        lacks: True if an endpoint certainly has no model of a class; by default unknown.
     """
 
-    def __init__(self, weights: Mapping[str, float], route: Route) -> None:
-        self.weights = dict(weights)
+    def __init__(
+        self,
+        weights: Mapping[str, float],
+        route: Route,
+        lacks: Callable[[str, str], bool] = lambda _name, _class: False,
+    ) -> None:
+        self.weights, self._lacks = dict(weights), lacks
         self.route: Route = route
         self.left_out: dict[str, str] = {}
 
@@ -60,8 +66,16 @@ class Endpoints:
         """The endpoints that may be asked."""
         return [name for name in self.weights if name not in self.left_out]
 
+    def having(self, limit_class: str) -> list[str]:
+        """Return the endpoints that may have a model of a class: all if none is known to have it.
+
+        Args:
+            limit_class: The class.
+        """
+        return [name for name in self.inside if not self._lacks(name, limit_class)] or self.inside
+
     def leave_out(self, name: str, why: str) -> bool:
-        """Ask an endpoint no more. `False` where it is the last one, which stays.
+        """Ask an endpoint no more. `False` if it is the last one, which stays.
 
         Args:
             name: The endpoint.
@@ -76,7 +90,7 @@ class Endpoints:
 
 
 def _of_endpoint(name: str, pools: Mapping[str, T]) -> dict[str, T]:
-    """Return what is known of one endpoint, by model class."""
+    """Return the known state of one endpoint, by model class."""
     return {pool.partition("/")[2]: each for pool, each in pools.items() if pool.partition("/")[0] == name}
 
 
@@ -128,17 +142,17 @@ class Router(Pacer):
             super().forgo(f"{name}/{limit_class}", queue)
 
     def blamed(self, ticket: Ticket, bad: Blame, now: float) -> None:
-        """Record what the end of a request says of its endpoint.
+        """Record the blame of a request's end on its endpoint.
 
         Args:
             ticket: The request's.
-            bad: What it says.
+            bad: The blame.
             now: The time.
         """
         self._breakers[ticket.pool.endpoint].ended(id(ticket), bad=bad, now=now)
 
     def ceilings(self) -> Ceilings:
-        """Return the limits of all endpoints together, by model class: what a forecast takes for one endpoint."""
+        """Return the sum of all endpoints' limits by model class, which a forecast uses as one endpoint's."""
         found: Ceilings = {}
         for name, limits in super().ceilings().items():
             sums = found.setdefault(name.partition("/")[2], {})
@@ -148,7 +162,7 @@ class Router(Pacer):
         return found
 
     def route(self, terms: Terms, now: float) -> Terms:
-        """Say in the terms of a run how requests are routed, and what is known of each endpoint; see `Pacer.route`."""
+        """Add the route and the state of each endpoint to the terms of a run; see `Pacer.route`."""
         ceilings, learned = super().ceilings(), super().learned(now)
         found: dict[str, Endpoint] = {}
         for name in self._endpoints.inside:
@@ -158,18 +172,18 @@ class Router(Pacer):
         return terms._replace(route=self._endpoints.route, endpoints=found)
 
     def recall_endpoints(self, endpoints: Mapping[str, Endpoint]) -> None:
-        """Go on from what was known of each endpoint when a run began."""
+        """Restore the state of each endpoint at the start of a run."""
         for name, one in endpoints.items():
             known = {f"{name}/{limit_class}": each for limit_class, each in one.before.items()}
             self.recall(known, {f"{name}/{limit_class}": each for limit_class, each in one.learned.items()})
 
     def learned(self, now: float) -> dict[str, Learned]:
-        """Return nothing: what answers taught of one endpoint is not that of all together."""
+        """Return nothing: knowledge of one endpoint does not apply to all."""
         del now
         return {}
 
     def _order(self, limit_class: str, now: float) -> list[str]:
-        inside, weights = self._endpoints.inside, self._endpoints.weights
+        inside, weights = self._endpoints.having(limit_class), self._endpoints.weights
         if self._endpoints.route == "in order":
             return inside
         by_load = self._endpoints.route == "least loaded"

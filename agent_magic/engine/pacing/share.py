@@ -65,12 +65,12 @@ class Demand(NamedTuple):
 
     Attributes:
         used: The part of it that was used of late.
-        held: Whether it holds a request now.
+        held: True if it holds a request now.
         largest: The largest request that asked since the last look or waits, as a part of what may pass at once.
         largest_s: How long it takes to flow in, with all of the limit.
         level_s: How long what may pass now took to flow in, with all of the limit.
         taken_s: How long all that was ever taken took to flow in.
-        shut: Whether nothing may leave after a refusal.
+        shut: True if nothing may leave after a refusal.
         per_minute: What is announced; 0 if nothing is known.
         capacity: What may pass at once.
     """
@@ -130,7 +130,7 @@ class Share(NamedTuple):
 
     Attributes:
         part: Above 0, at most 1.
-        level_s: How long what may pass now took to flow in, with all of the limit; `None` where the pacer knows best.
+        level_s: How long what may pass now took to flow in, with all of the limit; `None` if the pacer knows best.
     """
 
     part: float

@@ -1,7 +1,8 @@
-"""What may leave where no limit of requests is announced, or a lower one is enforced than is announced."""
+"""Limits of requests that nobody announces, or that are lower than announced."""
 
 from __future__ import annotations
 
+import math
 from typing import Final
 
 from agent_magic.engine.admission.key import PATIENCE_S
@@ -14,67 +15,104 @@ DOUBLE_S: Final = 0.2
 """The window doubles in this time. A refusal comes at once, only an answer takes longer: silence is good news."""
 POLL_S: Final = 0.05
 """How often to look whether the window has room."""
-PROBE: Final = 0.001
-"""How much more of an inferred limit is tried after a second in which it held requests. It grows with the square: a
-limit that is right costs a refusal every quarter of a minute, one that has become four times as high is found within
-a minute."""
-RAMP: Final = 0.5
-"""How much slower those seconds pass once the server has said that the load grew too fast."""
-HASTE: Final = 30.0
-"""How much faster those seconds pass once refusals contradict each other."""
+SOONEST_S: Final = 15.0
+EACH: Final = 75.0
+LONGEST_S: Final = 120.0
+"""Seconds and requests for which an inferred limit is kept before more is tried, and the maximum of both. So a right
+limit costs one refusal in a hundred requests.
+"""
+PLENTY: Final = 100
+"""Until this many requests between two refusals, the limit is kept twice as long as the time between them."""
+STEEP: Final = 4
+"""More is tried with this power of the time: next to nothing until it is over, four times as much in twice the time."""
+SPARE_S: Final = 5.0
+"""Seconds of inflow during a pause, which admit more requests before the next refusal."""
+RAMP: Final = 2.0
+"""How much longer it is kept once the server has said that the load grew too fast."""
+HASTE_S: Final = 3.0
+"""How long it is kept where refusals come by chance."""
 MOST_MORE: Final = 8.0
 """How many times the inferred limit is tried at most before it is refused again."""
-SURER: Final = 0.2
-"""How much slower they pass again with each refusal that agrees with the one before."""
-APART: Final = 1.1
-"""Rates are of one limit if they differ by no more than this factor, and two requests."""
-ALIKE: Final = 3
-"""So many contradictions in a row that agree with each other are a limit that was lowered."""
-STORM: Final = 0.06
-"""Where more of the requests are refused, and more than two, no refusal is taken for a stray one."""
 LESS: Final = 0.8
-SHORT_S: Final = 1.0
-LONG_S: Final = 10.0
-"""In a shorter time too little passes to say much, and in a longer one it is not sure that somebody always pressed."""
+"""The most that it is lowered where requests did not press all the time."""
+HELD: Final = 0.5
+"""Share of the time with held requests from which they pressed all the time."""
+ROOM: Final = 1.05
+ROOM_S: Final = 0.02
+"""There was room for a request if this much more had flowed in than was sent: requests overtake each other on the wire.
+"""
+CONTRADICT: Final = 2
+"""Refusals in a row, despite room, that are by chance."""
+STRAYS: Final = 0.04
+GUESSED: Final = 25.0
+"""Share of requests refused by chance, before this many are counted."""
+MOST: Final = 0.2
+"""Chance refuses no greater part."""
+RARE: Final = 0.002
+"""A smaller part is none."""
+ENOUGH: Final = 10
+"""Admitted requests before more than twice as much is tried."""
+COUNTED: Final = 400.0
+"""Number of counted requests, after which older ones weigh half."""
+TOLERATED: Final = 2.5
+MANY: Final = 3.0
+"""Excess refusals over this multiple of chance that show a limit."""
+PACE_S: Final = 0.5
+"""How far back the pace of the first refusal is taken."""
 
 
 class Window:
-    """Finds out how much may pass where nobody says.
+    """Finds the limit of requests that nobody announces.
 
-    Before the first refusal it bounds what is under way, ever less. The refusal then shows the limit: between two of
-    them as much has passed as flows in, for the server's bucket was empty at both. What flows in is counted by requests
-    that were let in, or that were answered if that is more: output is paid for when it is made.
+    Before the first refusal it bounds the requests under way. The refusal then shows the limit: between two of them as
+    much passes as flows in, since the server's bucket was empty at both. Inflow is counted by admitted requests, or by
+    answers if they are more, since output is paid when it is produced. The limit is kept for a number of requests, then
+    ever more is tried.
 
-    Some refusals are of no limit: a proxy is short of something, or a fault is injected. A limit lets the same pass
-    between any two of its refusals, chance does not. So a refusal after less has passed than between earlier ones
-    contradicts them: it lowers nothing, and the limit that was inferred is tried for more at once. The same goes for
-    one where limits are announced and have room, until some agree: with each other, or with what is announced, which
-    may be enforced over a shorter time.
+    Some refusals are not of a limit: a proxy lacks resources, or a fault is injected. They come at any load. A limit
+    refuses nothing while less is sent than has passed before, so `has_room` keeps a bucket never fuller than the
+    server's. A refusal despite room lowers nothing. After two in a row refusals are taken for chance: they hold no
+    other request, their share is counted, and more is tried at once. When more are refused than that share explains (a
+    cumulative sum), there is a limit too.
 
     Attributes:
-        size: How many may be under way before the first refusal.
-        quiet: Whether no reply has come yet.
-        rate: The inferred limit, in requests per second; 0 is none.
+        size: Maximum requests under way before the first refusal.
+        quiet: True until the first reply.
+        rate: The inferred limit, in requests per second; 0 for none.
+        has_room: True if earlier passes leave room for the latest request.
     """
 
     def __init__(self) -> None:
         self.size, self.quiet = float(FIRST_WINDOW), True
         self._until_s = self._asked_s = 0.0
-        self._full = False
-        self.rate = self._base = self._tried_s = self._then_s = 0.0
-        self._speed = 1.0
-        self._seen = self._stray = 0.0  # what passed between refusals: of a limit, and of the last one of none
-        self._alike = self._turned = self._passed = 0
-        self._sent = self._answered = 0
+        self._full = self._eased = False
+        self.rate = self._base = 0.0
+        self._keep_s, self._more = SOONEST_S, 0.0  # how long the limit is kept, and how much more is tried then
+        self._tried_s = 0.0
         self._held_s: float | None = None
+        self._then_s = self._paused_s = self._closed_s = 0.0  # the last refusal by the limit, and the pause after it
+        self.passed = self._answered = 0  # since then
+        self._since_s = self._limit_s = -1.0
+        self._let_in = self._seen = 0
+        self._pace = self._paced_s = 0.0
+        self._low = self._level = self._level_s = 0.0  # a bucket that holds no more than the server's
+        self.has_room = False
+        self._strays = self._safe = 0.0  # refusals where there was room, and requests
+        self._excess = self._proved = 0.0
+        self._is_free = False
+
+    @property
+    def by_chance(self) -> bool:
+        """True if requests are refused by chance."""
+        return self._strays >= CONTRADICT
 
     @property
     def doubted(self) -> bool:
-        """Whether refusals contradict the inferred limit."""
-        return self._speed == HASTE
+        """True if refusals contradict the inferred limit."""
+        return self._is_free
 
     def hold(self, under_way: int, now: float) -> Hold | None:
-        """Say what holds one more; `None` lets it go."""
+        """Return a hold for one more request, or `None`."""
         if self.quiet:
             if not under_way:
                 self._until_s = self._asked_s = now + PATIENCE_S
@@ -93,82 +131,164 @@ class Window:
             self._held_s = now
 
     def sent(self, now: float) -> bool:
-        """Count a request that leaves. Tell whether the inferred limit has grown: requests were held by it."""
-        self._sent += 1
+        """Count a sent request. Return True if the inferred limit has grown, since it held requests."""
+        self.passed += 1
+        self._pace = self._pace * math.exp((self._paced_s - now) / PACE_S) + 1
+        self._paced_s = now
         held_s, self._held_s = self._held_s, None
-        if held_s is None or not self.rate:
+        if not self.rate:
             return False
-        self._tried_s += (now - held_s) * self._speed
-        self.rate = self._base * min(1 + PROBE * self._tried_s**2, MOST_MORE)
+        self._level = min(max(1.2, self._low), self._level + (now - self._level_s) * self._low)
+        self._level_s = now
+        self.has_room = self._level >= ROOM + ROOM_S * self._low
+        self._level = max(0.0, self._level - 1)
+        if held_s is None:
+            return False
+        self._tried_s += now - held_s
+        self.rate = self._base * min(
+            1 + self._more * (self._tried_s / self._keep_s) ** STEEP, 2.0 if self._is_free else MOST_MORE
+        )
+        if self._is_free and self.rate >= 2 * self._base and self._let_in >= ENOUGH:
+            self._base, self._tried_s, self._let_in = self.rate, 0.0, 0
         return True
+
+    def let_in(self, *, had_room: bool) -> None:
+        """Count an admitted request among those that chance may refuse."""
+        self._let_in += 1
+        self._seen += 1
+        if not self.by_chance:
+            return
+        self._safe += had_room
+        if self._safe > COUNTED:
+            self._safe, self._strays = self._safe / 2, self._strays / 2
+        part = min((self._strays + STRAYS * GUESSED) / (self._safe + GUESSED), MOST)
+        self._excess = max(0.0, self._excess - TOLERATED * part)
+        if part < RARE:
+            self._strays = self._safe = 0.0
+            self._is_free = False
 
     def answered(self) -> None:
         """Count an answer."""
         self._answered += 1
 
-    def refused(self, *, explained: bool) -> None:
-        """Take a request back that was not let in."""
-        self._sent = self._sent - 1 if explained else 0
-        self._turned += not explained
+    def take_back(self, sent_s: float) -> None:
+        """Uncount a request that was not admitted."""
+        self.passed -= sent_s > self._since_s
 
-    def infer(
-        self, lately: float, owed_s: float, now: float, *, ramp: bool, odd: bool = False, announced: float = 0.0
-    ) -> None:
-        """Infer the limit from the first refusal of an episode that nothing announced explains.
+    def eased(self) -> None:
+        """Record that since the last refusal something else held requests: what passed is no measure."""
+        self._eased = True
+
+    def refused(
+        self,
+        now: float,
+        wait_s: float,
+        *,
+        had_room: bool,
+        passed: int,
+        first: bool,
+        announced: float = 0.0,
+        ramp: bool = False,
+    ) -> bool:
+        """Record an unexplained refusal. Return True if it is of a limit.
 
         Args:
-            lately: How many requests left of late, per second: more than the limit, if there was no refusal before.
-            owed_s: How long all that flows in is owed already.
             now: The time.
-            ramp: Whether the server said that the load grew too fast.
-            odd: Whether limits are announced, and it is of none of them: it may come from somebody else, or by chance.
-            announced: The limit of requests that is announced, per second; 0 is none.
+            wait_s: Seconds without requests after it.
+            had_room: True if there was room when the request was sent.
+            passed: Requests sent since the last refusal of a limit, this one included.
+            first: True for the first refusal of its episode.
+            announced: The announced limit of requests, per second; 0 for none.
+            ramp: True if the server said that the load grew too fast.
         """
-        then_s, self._then_s = self._then_s, now + owed_s
-        past_s = max(self._then_s - then_s, 0.1)
-        if self.rate:
-            is_sure = SHORT_S <= past_s - owed_s <= LONG_S
-            self._base = self._between(past_s, odd=odd, announced=announced, is_sure=is_sure)
-        else:
-            self._base, self._speed = lately, HASTE if odd else 1.0
-        if ramp:
-            self._speed = RAMP
-        self._tried_s, self._answered = 0.0, 0
-        self.rate = self._base
-
-    def _between(self, past_s: float, *, odd: bool, announced: float, is_sure: bool) -> float:
-        """Return the limit that the time between two refusals shows, or the one before if they contradict."""
-        passed = max(self._sent - 1, 1)
-        rate = max(passed, self._answered) / past_s
-        is_storm = self._turned > 2 + STORM * self._passed
-        self._turned, self._passed = 0, passed
-        apart = APART + 2 / passed
-        odd = odd and not _agree(rate, announced, apart)
-        if not is_storm and past_s >= SHORT_S and self._is_stray(rate, apart, odd=odd):
-            self._speed = HASTE if self._speed >= 1 else RAMP
-            return self.rate
-        if self._speed > 1 and rate < apart * self._seen:
-            self._speed = max(1.0, SURER * self._speed)
-        self._seen = passed / past_s  # not by answers: they may be of requests from before the refusal before
-        return rate if is_sure else max(rate, LESS * self.rate)
-
-    def _is_stray(self, rate: float, apart: float, *, odd: bool) -> bool:
-        """Tell whether a refusal contradicts those before it, or is of no limit that is known."""
-        if not odd and rate * apart >= self._seen:
-            self._alike = 0
+        if not first:
             return False
-        self._alike = self._alike + 1 if _agree(rate, self._stray, apart) else 1
-        self._stray = rate
-        return self._alike < ALIKE
+        if had_room and not self._agrees(announced, now):
+            was_chance = self.by_chance
+            self._strays += 1
+            if self.by_chance and not was_chance:
+                self._is_free, self._excess, self._safe, self._seen = True, 0.0, 0.0, 0
+                self._keep_s, self._more, self._tried_s = HASTE_S, SPARE_S / HASTE_S, 0.0
+                self._base = self.rate
+            if not self.by_chance:
+                return False
+        if self.by_chance:
+            if not self._excess:
+                self._proved = self._strays
+                self._then_s, self.passed, self._paused_s, self._closed_s = now, 0, 0.0, 0.0
+                self._since_s = now
+            self._excess += 1
+            if self._excess < MANY:
+                return False
+            if self._seen < GUESSED:
+                self._safe = self._proved = 0.0
+            self._strays = self._proved
+            self._many(passed - 1, now, wait_s)
+        else:
+            self._strays = 0.0
+            self._measure(passed - 1, now, wait_s)
+        if ramp:
+            self._keep_s *= RAMP
+        return True
+
+    def _agrees(self, announced: float, now: float) -> bool:
+        rate, passed = self.passed / max(now - self._then_s, 0.1), max(1, self.passed)
+        apart = 1.1 + 2 / passed
+        return max(rate, announced) <= apart * min(rate, announced)
+
+    def _many(self, passed: int, now: float, wait_s: float) -> None:
+        """Infer the limit from more refusals than chance explains."""
+        top = self.rate or self._pace / PACE_S
+        self._base = min(max(passed / max(now - self._then_s, 0.1), top / 2), LESS * top)
+        keep_s = min(max(4.0, 2 * (now - self._limit_s)), SOONEST_S + EACH / self._base, LONGEST_S)
+        self._keep_s, self._more, self._low = keep_s, max(SPARE_S / keep_s, 0.25), min(self._low, self._base / 2)
+        self._begin(now, max(0.0, wait_s - 1.0), wait_s)
+
+    def _measure(self, passed: int, now: float, wait_s: float) -> None:
+        """Infer the limit from the requests since its last refusal."""
+        owed_s = max(0.0, wait_s - 1.0)
+        past_s = max(now + owed_s - self._then_s, 0.1)
+        open_s = max(past_s - self._paused_s, 0.1)
+        if not self.rate:
+            if passed < 1:
+                return
+            self._base, self._low = self._pace / PACE_S, 0.0
+            self._keep_s, self._more = 4.0, 1.0
+        elif passed < 1:
+            self._paused_s += max(0.0, wait_s - 1)
+            self._closed_s += wait_s
+            self.rate, self._tried_s = self._base, 0.0
+            self._level, self._level_s = 0.0, now
+            return
+        else:
+            rate = max(passed + 0.5, self._answered) / past_s
+            if self._eased or now - self._since_s - self._closed_s - self._tried_s > max(
+                1.0, HELD * (now - self._since_s)
+            ):
+                rate = max(rate, LESS * self.rate)
+            unsure = min(max(0.0, (passed + 1) / open_s / rate - 1), 1.0)
+            self._keep_s = min(SOONEST_S + EACH / rate, LONGEST_S)
+            if passed < PLENTY:
+                self._keep_s = min(max(2.0, 2 * open_s), self._keep_s)
+            self._more = max(SPARE_S / self._keep_s, unsure)
+            self._base, self._low = rate, max(0.0, passed - 1 - ROOM_S * self.rate) / past_s
+        self._begin(now, owed_s, wait_s)
+
+    def _begin(self, now: float, owed_s: float, wait_s: float) -> None:
+        """Start counting again, with an empty bucket."""
+        self._excess, self._is_free, self._limit_s = 0.0, False, now
+        self.rate, self._tried_s = self._base, 0.0
+        self._level, self._level_s = 0.0, now
+        self._then_s, self._paused_s, self._closed_s = now + owed_s, 0.0, wait_s
+        self.passed = self._answered = 0
+        self._since_s, self._eased = now, False
 
     def recall(self, size: float) -> None:
-        """Go on from what was learned earlier: a reply had come."""
+        """Restore an earlier state, after a reply."""
         self.size, self.quiet = size, False
 
     def recall_rate(self, rate: float) -> None:
         """Go on from a limit that was inferred earlier: it is tried whether there is more."""
         self.rate = self._base = rate
-
-
-def _agree(rate: float, other: float, apart: float) -> bool:
-    return max(rate, other) <= apart * min(rate, other)
+        self._keep_s = min(SOONEST_S + EACH / rate, LONGEST_S)
+        self._more = SPARE_S / self._keep_s

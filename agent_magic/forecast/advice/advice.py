@@ -1,26 +1,26 @@
-"""`run.advise()`: rules that people publish for many agents, answered with the numbers of this run.
+"""`run.advise()`: published rules for many agents, answered with the numbers of this run.
 
-A rule speaks only where it has a number. What it proposes is forecast by the conductor that ran the agents; what it
-cannot judge, the quality of the answers, it leaves to the reader.
+A rule speaks only if it has a number. Its change is forecast by the engine that ran the agents. Quality of answers is
+left to the reader.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from textwrap import fill
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from agent_magic.declare.units import dollars, known, seconds
 from agent_magic.declare.validation import is_word, must_be
 from agent_magic.errors import did_you_mean
 from agent_magic.forecast.advice.rules import OF_PLANS, RULES
 from agent_magic.forecast.advice.structure import awaits_in_loops, worth_it
-from agent_magic.forecast.forecast import Forecaster
 from agent_magic.forecast.outlook import Outlook
 from agent_magic.measure.frames import make_frame
+from agent_magic.record.display import Shown
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     import pandas as pd
 
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from agent_magic.forecast.estimate.value import Estimate
     from agent_magic.record.prices import Prices
 
-Action = Literal["change", "keep"]
 ADVICE: Mapping[str, str] = {
     "rule": "string",
     "action": "string",
@@ -46,20 +45,21 @@ ADVICE: Mapping[str, str] = {
 }
 COLUMNS = 80
 LEAST_S, LEAST_USD = 0.05, 0.00005
-"""What is less than this is not written as a gain: it would read as 0."""
+"""Smaller gains are not shown, since they would read as 0."""
+APPLIED = " Applied: the next run has it."
 BY = ("seconds", "dollars")
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Advice:
-    """What the rules say of a run.
+class Advice(Shown):
+    """Advice on a run.
 
     Attributes:
-        findings: One per rule that had a number, what saves most first, what is fine last.
-        wall_s: What the run took.
-        cost_usd: What it cost; `None` is unknown.
-        simulated: Whether its answers are simulated.
-        planned: Whether it is about a plan that has not run: seconds and dollars are those of its estimate.
+        findings: One per rule with a number, the largest savings first, settled ones last.
+        wall_s: Wall time of the run.
+        cost_usd: Cost of the run; `None` if unknown.
+        simulated: True if its answers are simulated.
+        planned: True for a plan that has not run: seconds and dollars are those of its estimate.
     """
 
     findings: tuple[Finding, ...]
@@ -76,24 +76,28 @@ class Advice:
 
     @property
     def changes(self) -> tuple[Finding, ...]:
-        """What there is to change; empty where nothing is to improve."""
+        """The recommended changes, possibly none."""
         return tuple(one for one in self.findings if one.change)
 
     @property
     def frame(self) -> pd.DataFrame:
-        """One row per rule that had a number; columns are `ADVICE`.
+        """One row per rule with a number; columns are `ADVICE`.
 
-        `action` is `change` or `keep`. `saves_s` and `saves_usd` are differences of two forecasts, below 0 where it
-        gets slower or dearer; `forecast_s` and `forecast_usd` the run with the change. `NaN` where the rule foresees
-        none or a price is unknown. `basis` is what the forecast stands on: `measured` durations of this run, the
-        `ledger`'s history, or `assumed`, which `assumed` explains.
+        `action` is `change`, `applied` or `keep`. `saves_s` and `saves_usd` are differences of two forecasts, negative
+        for losses; `forecast_s` and `forecast_usd` are the run with the change. `NaN` without a forecast or a known
+        price. `basis` is the basis of the forecast: `measured` durations of this run, the `ledger`'s history, or
+        `assumed`, explained by `assumed`.
         """
-        names = [name for name in ADVICE if name != "action"]
-        rows = [
-            {**{name: getattr(one, name) for name in names}, "action": "change" if one.change else "keep"}
-            for one in self.findings
-        ]
-        return make_frame(rows, ADVICE)
+        return make_frame([{name: getattr(one, name) for name in ADVICE} for one in self.findings], ADVICE)
+
+    def marked(self, is_applied: Callable[[Finding], bool]) -> Advice:
+        """Return the advice with applied changes marked.
+
+        Args:
+            is_applied: Returns True if the declarations have a change.
+        """
+        marked = [replace(one, applied=bool(one.change) and is_applied(one)) for one in self.findings]
+        return replace(self, findings=tuple(marked))
 
     def __repr__(self) -> str:
         took = "" if self.wall_s is None else f" {seconds(self.wall_s)}"
@@ -114,8 +118,8 @@ def _wrapped(first: str, text: str) -> str:
 
 
 def _told(number: int, one: Finding) -> str:
-    """Say what to change, what it is worth, why, and what to write, a paragraph each."""
-    said = [one.change, _worth(one), f"Why: {one.measured}"]
+    """Return a change, its savings, reason and edit, a paragraph each."""
+    said = [one.change + (APPLIED if one.applied else ""), _worth(one), f"Why: {one.measured}"]
     said += [f"Write: {one.edit} (where: {one.where})"] if one.edit else []
     first, *others = [*said, f"Rule: {one.rule}. From {one.source}."]
     mark = f"{number}. "
@@ -144,16 +148,16 @@ def _by_dollars(one: Finding) -> tuple[bool, float, float]:
 
 
 def advise(outlook: Outlook, wall_s: float | None, cost_usd: float | None, *, by: str = "seconds") -> Advice:
-    """Ask every rule of a run.
+    """Apply every rule to a run.
 
     Args:
-        outlook: The run, ready to be forecast.
-        wall_s: What it took.
-        cost_usd: What it cost.
-        by: What comes first: what saves most `seconds` or most `dollars`.
+        outlook: The run's forecasts.
+        wall_s: Its wall time.
+        cost_usd: Its cost.
+        by: Order of the findings: most `seconds` or `dollars` saved.
 
     Raises:
-        DeclarationError: It is neither.
+        DeclarationError: `by` is neither.
     """
     if not is_word(by, BY):
         raise must_be("by", f"one of {', '.join(BY)}", by, did_you_mean(by, BY))
@@ -164,18 +168,18 @@ def advise(outlook: Outlook, wall_s: float | None, cost_usd: float | None, *, by
 
 
 def lint(estimate: Estimate, cells: Sequence[str] = (), prices: Prices | None = None) -> Advice:
-    """Ask the rules of a plan that has not run: what is said stands on its estimate.
+    """Apply the rules to a plan that has not run, by its estimate.
 
     Args:
         estimate: The estimate.
         cells: The cells of the notebook as Python.
-        prices: What tokens cost; `None` is the list.
+        prices: Token prices; `None` means the list.
     """
-    outlook = Outlook(Forecaster(estimate.likely, prices=prices))
+    outlook = Outlook(estimate.repeat(prices=prices))
     told = [found for rule in OF_PLANS if (found := rule(outlook)) is not None]
     told += [found] if (found := awaits_in_loops(cells)) is not None else []
     cost = None if estimate.cost is None else estimate.cost.likely
-    rows = [replace(one, basis=estimate.basis, assumed="") for one in told]  # the estimate says what that stands on
+    rows = [_from_estimate(one, estimate, cost) for one in told]
     return Advice(
         tuple(sorted(rows, key=_by_seconds)),
         wall_s=estimate.wall_s.likely,
@@ -185,7 +189,19 @@ def lint(estimate: Estimate, cells: Sequence[str] = (), prices: Prices | None = 
     )
 
 
+def _from_estimate(one: Finding, estimate: Estimate, cost_usd: float | None) -> Finding:
+    """Return a finding with the plan's seconds and dollars reckoned from those of its estimate, which are shown.
+
+    The forecast that both savings start from knows of no wait for a first reply, and so takes less than the estimate.
+    """
+    told = replace(one, basis=estimate.basis, assumed="")  # the estimate says what that stands on
+    if one.forecast_s is None or one.saves_s is None:
+        return told
+    usd = None if cost_usd is None or one.saves_usd is None else cost_usd - one.saves_usd
+    return replace(told, forecast_s=estimate.wall_s.likely - one.saves_s, forecast_usd=usd)
+
+
 def several_or_one(estimate: Estimate, prices: Prices | None = None) -> str:
-    """Return the paragraph on whether several agents are worth it; empty where nothing is known. See `lint`."""
-    found = worth_it(Outlook(Forecaster(estimate.likely, prices=prices)))
+    """Return the paragraph on whether several agents are worth it; empty if nothing is known. See `lint`."""
+    found = worth_it(Outlook(estimate.repeat(prices=prices)))
     return "" if found is None else found.measured

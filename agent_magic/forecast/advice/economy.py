@@ -1,6 +1,6 @@
-"""Rules on tokens that are paid for and not needed: text sent again, room never filled, effort, and the cache's life.
+"""Rules on needless tokens: repeated text, unused room, effort, and cache lifetimes.
 
-Each asks the engine what the run would have been without them, and is silent where that changes nothing.
+Each forecasts the run without them, and is silent if nothing changes.
 """
 
 from __future__ import annotations
@@ -12,12 +12,11 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from agent_magic.declare.agent import EFFORTS
 from agent_magic.declare.changes import without_value
 from agent_magic.declare.content import Attachment
-from agent_magic.declare.pictures import holds_content
-from agent_magic.declare.serialization import RenderError, value_text
+from agent_magic.declare.options import EFFORTS
 from agent_magic.declare.units import dollars, plural, seconds
+from agent_magic.declare.values import RenderError, holds_content, value_text
 from agent_magic.engine.admission.prefix import LIFE_S, context_tokens
 from agent_magic.forecast.advice.finding import (
     BRACES,
@@ -44,15 +43,15 @@ if TYPE_CHECKING:
 
 CACHING = "the vendor's page on prompt caching"
 HEADROOM, ROUNDED = 2, 100
-"""A proposed `max_tokens` is so many times the longest answer, rounded up: the next answer may be longer."""
+"""Factor of a proposed `max_tokens` over the longest answer, rounded up, since the next may be longer."""
 LEAST_THOUGHT, MOSTLY = 500, 0.5
-"""Output that no answer shows is named from so many tokens and such a share of all output on."""
+"""Minimum number of hidden output tokens, and share of all output, to be named."""
 LEAST_LINE, LEAST_PARAGRAPH = 40, 200
 """Shorter lines and paragraphs, in characters, stand in several places by chance."""
 _BLANKS: Final = re.compile(r"[ \t]{20,}|\n(?:[ \t]*\n){3,}")
 _PARAGRAPHS: Final = re.compile(r"\n[ \t]*\n")
 CONTEXT: Final = "shared text"
-"""What a context is called that nobody has named yet."""
+"""Name of a proposed context."""
 
 
 # text that is sent again
@@ -134,7 +133,7 @@ def _as_context(outlook: Outlook, numbers: Sequence[int], shared: Rewritten, mea
 
 
 def _shared_value(plan: Plan) -> tuple[str, str, list[int]] | None:
-    """Return the text, the name and the agents of the long value that is sent again most; `None` where there is none.
+    """Return the text, the name and the agents of the long value that is sent again most; `None` if there is none.
 
     Agents that have a context are left out: they can have no other.
     """
@@ -158,7 +157,7 @@ def _shared_value(plan: Plan) -> tuple[str, str, list[int]] | None:
 
 
 def _common_prefix(outlook: Outlook) -> tuple[int, Sequence[int]]:
-    """Return how many characters the prompts of one model begin with in common at most, and whose they are."""
+    """Return the length of the longest common prefix of one model's prompts, and the agents."""
     prompts: dict[str, list[tuple[str, int]]] = {}
     for number, one in enumerate(outlook.record.results):
         if one.attempts and outlook.record.plan.agents[number].context is None:
@@ -189,7 +188,7 @@ def _same(one: str, other: str) -> int:
 
 
 def _common_lines(plan: Plan) -> tuple[int, Sequence[int]]:
-    """Return the characters of the lines that the same agents declare, most spared first, and whose they are."""
+    """Return the characters of lines declared by the same agents, most savings first, and the agents."""
     by_prompt: dict[str, list[int]] = {}
     for number, one in enumerate(plan.agents):
         if not one.is_task and one.context is None:
@@ -246,7 +245,7 @@ def _spared(prompt: str) -> int:
 
 
 def room_for_answers(outlook: Outlook) -> Finding | None:
-    """Answers much shorter than `max_tokens`, where a budget sets all of it aside for each request."""
+    """Answers much shorter than `max_tokens`, although a budget reserves all of it for each request."""
     longest = dict[str, int]()
     asked = [(number, one) for number, one in enumerate(outlook.seen) if not one.is_task and not _calls(one)]
     for number, one in asked:
@@ -322,7 +321,7 @@ def high_effort(outlook: Outlook) -> Finding | None:
 
 
 def _thought(seen: Seen) -> int:
-    """Return the output tokens that an answer does not show, where they are most of it; 0 for others."""
+    """Return the hidden output tokens of an answer, if they are most of it; else 0."""
     if seen.is_task or not seen.answered or seen.effort not in EFFORTS[1:] or _calls(seen):
         return 0
     output = seen.output_tokens or 0

@@ -1,10 +1,10 @@
-"""What a rule says, and the words that rules share."""
+"""Findings of rules, and their common words."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from agent_magic.declare.units import times
 
@@ -49,31 +49,34 @@ WORTH = 0.05
 """A change that saves less than this share of the run is not proposed: forecasts are not better than that."""
 
 
+Action = Literal["change", "applied", "keep"]
 Options: TypeAlias = "Mapping[str, Mapping[str, Any]]"
+UNLIMITED: Final = "the rate limits are unknown, and none are assumed"
 BRACES: Final = re.compile(r"\{\{.*?\}\}|\{%.*?%\}", re.DOTALL)
-"""What a prompt takes from elsewhere; the rest is what was written for it."""
+"""Placeholders in a prompt; the rest is its own text."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What one rule says.
+    """The finding of one rule.
 
     Attributes:
         rule: The rule's name.
-        measured: What it looked at, in numbers of this run.
-        change: What to change; an empty string where all is fine.
-        source: Where the rule is from.
-        saves_s: Seconds that the change saves; `None` where it foresees none.
-        saves_usd: Dollars that it saves; `None` where unknown.
+        measured: Its evidence, in numbers of this run.
+        change: The change in words; empty if all is fine.
+        source: Source of the rule.
+        saves_s: Seconds saved; `None` without a forecast.
+        saves_usd: Dollars saved; `None` if unknown.
         forecast_s: Seconds of the run with the change.
-        forecast_usd: Dollars of it.
-        basis: What that stands on: `measured`, `ledger` or `assumed`.
-        assumed: What was assumed, in words.
-        where: The agents or cells it is about.
+        forecast_usd: Dollars of the run with the change.
+        basis: Basis of the forecast: `measured`, `ledger` or `assumed`.
+        assumed: Assumptions in words.
+        where: The agents or cells concerned.
         edit: The change as text to write.
         apply: The change as arguments of `run.whatif`, for `run.apply`.
-        options: The change as options of agents by name, such as `{"label": {"max_tokens": 400}}`, likewise. Where
-            both are empty only a person can do it.
+        options: The change as options by agent, such as `{"label": {"max_tokens": 400}}`, likewise. If both are empty,
+            only a person can make it.
+        applied: True if the declarations already have the change.
     """
 
     rule: str
@@ -90,9 +93,15 @@ class Finding:
     edit: str = field(default="", kw_only=True)
     apply: Mapping[str, Any] = field(default_factory=dict[str, Any], kw_only=True)
     options: Options = field(default_factory=dict[str, "Mapping[str, Any]"], kw_only=True)
+    applied: bool = field(default=False, kw_only=True)
+
+    @property
+    def action(self) -> Action:
+        """The action: `change`, none as it is `applied`, or `keep`."""
+        return "applied" if self.applied else "change" if self.change else "keep"
 
     def at(self, where: str, edit: str, options: Options | None = None) -> Finding:
-        """Return it with the place it is about, and the edit as text and options where there is something to change."""
+        """Return the finding with its place, and the edit as text and options if there is one."""
         options = options if options and self.change else {}
         return replace(self, where=where, edit=edit if self.change else "", options=options)
 
@@ -106,15 +115,15 @@ def found(
     change: str = "",
     **apply: Any,
 ) -> Finding:
-    """Say what a rule found; `changed` is the forecast of the run with the change, if the rule has one.
+    """Return the finding of a rule, with the forecast of its change if there is one.
 
     Args:
         outlook: The run.
         rule: The rule's name.
-        measured: What it looked at.
-        source: Where it is from.
+        measured: Its evidence.
+        source: Source of the rule.
         changed: The forecast of the run with the change.
-        change: What to change, in words.
+        change: The change in words.
         **apply: The same as arguments of `run.whatif`.
     """
     if changed is None:
@@ -129,24 +138,31 @@ def found(
         forecast_s=changed.wall_s,
         forecast_usd=changed.cost_usd,
         basis=changed.note.basis,
-        assumed=changed.note.assumed,
+        assumed=assumed_of(outlook, changed),
         apply=apply if change else {},
     )
 
 
+def assumed_of(outlook: Outlook, changed: Forecast) -> str:
+    """Return the assumptions of a forecast in words; with unknown rate limits, a faster run may meet them."""
+    terms = outlook.record.terms
+    unknown = (terms is None or not terms.after) and pays(outlook, changed)
+    return "; ".join(filter(None, [changed.note.assumed, UNLIMITED if unknown else ""]))
+
+
 def pays(outlook: Outlook, changed: Forecast) -> bool:
-    """Tell whether a change saves enough seconds to be proposed."""
+    """Return True if a change saves enough seconds to be proposed."""
     return outlook.saves_s(changed) > WORTH * outlook.as_it_was.wall_s
 
 
 def cheapens(outlook: Outlook, saves_usd: float | None) -> bool:
-    """Tell whether so many dollars are enough of the run's to propose a change; not where a price is unknown."""
+    """Return True if the saved dollars are a relevant share of the run's; False for an unknown price."""
     total = outlook.as_it_was.cost_usd
     return saves_usd is not None and total is not None and saves_usd > WORTH * total
 
 
 def fold(value: float) -> str:
-    """Write a factor before what it multiplies: `2.3 times `, and nothing where it is 1."""
+    """Return a factor in words: `2.3 times `, empty for 1."""
     number = times(value).removesuffix("x")
     return "" if float(number.replace(",", "")) == 1.0 else f"{number} times "
 

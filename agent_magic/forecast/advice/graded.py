@@ -1,7 +1,7 @@
-"""What a trial found, as advice: a setting that was graded as good as the run's own, or better, and is no dearer.
+"""A trial's result as advice: a setting graded as good as the run's own or better, and no more expensive.
 
-Scores are only those that graders gave, with interval and n; what such a setting would have done to the run's seconds
-and dollars is forecast like any other change. Other rules ask `verdict_on` before they say that quality is unknown.
+Scores come from graders only, with interval and n; seconds and dollars of such a setting are forecast like any other
+change. Other rules ask `verdict_on` before they call quality unknown.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ SAYS: Final[dict[Verdict, str]] = {
 
 
 class Graded(NamedTuple):
-    """What a trial says of a setting of the agents that it tried.
+    """A trial's result for a setting of its agents.
 
     Attributes:
         trial: The trial.
@@ -47,7 +47,7 @@ class Graded(NamedTuple):
 
     @property
     def verdict(self) -> Verdict:
-        """What the trial found of it."""
+        """The trial's verdict on it."""
         return self.trial.verdicts()[self.place]
 
     @property
@@ -71,13 +71,13 @@ def latest(outlook: Outlook) -> Iterator[tuple[Trial, tuple[str, ...]]]:
 def of_setting(
     outlook: Outlook, trial: Trial, names: tuple[str, ...], model: str | None, effort: str | None
 ) -> int | None:
-    """Return the place of a setting in a trial; `None` where it was not tried.
+    """Return the place of a setting in a trial; `None` if it was not tried.
 
     Args:
         outlook: The run.
         trial: The trial.
         names: Its agents.
-        model: The model; what a setting leaves out is as recorded.
+        model: The model; omitted values are as recorded.
         effort: The effort.
     """
     own_model, own_effort = _recorded(outlook, names)
@@ -89,7 +89,7 @@ def of_setting(
 
 
 def _recorded(outlook: Outlook, names: tuple[str, ...]) -> tuple[str | None, str | None]:
-    """Return the model and the effort that the agents were asked with; `None` where they differ."""
+    """Return the model and the effort that the agents were asked with; `None` if they differ."""
     seen = [outlook.seen[outlook.record.plan.number(name)] for name in names]
     models, efforts = {one.model for one in seen if one.model}, {one.effort for one in seen}
     return models.pop() if len(models) == 1 else None, efforts.pop() if len(efforts) == 1 else None
@@ -98,7 +98,7 @@ def _recorded(outlook: Outlook, names: tuple[str, ...]) -> tuple[str | None, str
 def verdict_on(
     outlook: Outlook, numbers: Collection[int], *, model: str | None = None, effort: str | None = None
 ) -> Graded | None:
-    """Return what a trial says of a setting for agents, all of which it is about; `None` where none tried it."""
+    """Return a trial's result for a setting of agents in it; `None` if it was not tried."""
     asked = {outlook.record.plan.names[one] for one in numbers}
     for trial, names in latest(outlook):
         place = of_setting(outlook, trial, names, model, effort) if asked.issubset(names) else None
@@ -108,7 +108,7 @@ def verdict_on(
 
 
 def how_sure(graded: Graded) -> str:
-    """Say what a trial found of a setting, and how many answers more would tell where it is not decided."""
+    """Return a trial's result for a setting in words, and the number of answers that would decide an open one."""
     said = graded.words if graded.verdict == "unknown" else f"{graded.words}, {SAYS[graded.verdict]}"
     more = graded.trial.more_words(graded.place)
     return f"{said}: {more}" if more else said
@@ -131,7 +131,7 @@ def by_grades(outlook: Outlook) -> Finding | None:
 
 
 def _other(outlook: Outlook, here: Graded, there: Graded) -> Finding:
-    """Say what a chosen setting that is not the run's own would do."""
+    """Return the finding for a chosen setting other than the run's own."""
     setting, names = there.setting, there.names
     apply = {option: dict.fromkeys(names, value) for option, value in setting._asdict().items() if value is not None}
     numbers = outlook.record.plan.numbers(names)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from dataclasses import replace
 from statistics import median
 from typing import TYPE_CHECKING
 
 from agent_magic.declare.agent import DEFAULT_MODEL
-from agent_magic.declare.units import seconds
+from agent_magic.declare.units import dollars, seconds
 from agent_magic.engine.pacing.limits import DIMENSIONS
 from agent_magic.forecast.advice.economy import (
     cache_life,
@@ -26,6 +28,7 @@ from agent_magic.forecast.advice.finding import (
     TOKENS,
     WORTH,
     Finding,
+    assumed_of,
     fold,
     found,
     listed,
@@ -36,7 +39,7 @@ from agent_magic.forecast.advice.graded import by_grades, how_sure, verdict_on
 from agent_magic.forecast.advice.structure import SHAPE, not_after, ordered, refers_to
 from agent_magic.measure.metrics import NEAR_BOUND, NEAR_SUM, summarize, waited_s
 from agent_magic.measure.path import Chains, works
-from agent_magic.record.reasons import REASONS
+from agent_magic.record.reasons import wording
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -46,15 +49,17 @@ if TYPE_CHECKING:
 
 
 MOST_ASKED = 12
-"""So many agents or edges are forecast at most, those with the largest promise first."""
+"""Maximum agents or edges to forecast, the most promising first."""
 FEWEST_ASKED = 3
 MOST_COUNTED = 1_000
-"""In larger plans nobody counts who can run beside whom, and fewer are forecast, each of which takes longer."""
+"""In larger plans possible concurrency is not counted, and fewer are forecast, since each takes longer."""
 SMALL_S = 5.0
 """Tasks below this are called too small to run at once by the source; the rule measures the overhead instead."""
 FEW, HALF = 3, 0.5
 UNEVEN = 1.5
-"""An agent that works longer than so many times the median is worth splitting."""
+"""Factor over the median from which an agent is worth splitting."""
+SAMPLE = 12
+"""Number of rows that show how a server behaves under load."""
 NO_MORE = ": more slots would not help."
 RUN = "the run"
 """Where a change belongs that is about no agent."""
@@ -70,7 +75,7 @@ def wall_time(outlook: Outlook) -> Finding | None:
     if summary.verdict is None or summary.wall_s is None:
         return None
     path_s, all_s = seconds(summary.critical_path_s), seconds(summary.agent_s)
-    cause = f" Agents mostly waited for {REASONS[summary.limited_by].phrase}." if summary.limited_by else ""
+    cause = f" Agents mostly waited for {wording(summary.limited_by).phrase}." if summary.limited_by else ""
     measured = (
         f"The run took {seconds(summary.wall_s)}. Its longest chain of agents works {path_s}, all of them together "
         f"{all_s}.{cause}"
@@ -84,10 +89,31 @@ def wall_time(outlook: Outlook) -> Finding | None:
     slots = outlook.enough_slots
     barriers = outlook.policy.schedule != "ready"
     ready = "schedule='ready' and " if barriers else ""
-    change = f"Run it with {ready}concurrency={slots}; more slots would save no more."
+    change = f"Run it with {ready}concurrency={slots}; more slots would not help."
     changed = outlook.under(concurrency=slots, schedule="ready")
+    if changed.most_seen is not None:
+        return _to_find_out(outlook, found(outlook, rule, measured, source), changed, slots)
     told = found(outlook, rule, measured, source, changed, change, concurrency=slots, schedule="ready")
     return told.at(RUN, f"%agents run --concurrency {slots}{' --schedule ready' if barriers else ''}")
+
+
+def _to_find_out(outlook: Outlook, known: Finding, changed: Forecast, slots: int) -> Finding:
+    """Recommend the small runs that show whether more slots help, since the server was never seen under more load."""
+    seen = changed.most_seen or 1
+    steps = outlook.record.plan.agents
+    askers = [one for one in outlook.record.results if not one.is_task]
+    grouped = Counter(one.part.group for one in steps if one.part is not None and not one.part.rounds)
+    sampled = any(count > SAMPLE for count in grouped.values())
+    share = min(1.0, SAMPLE / max(1, len(askers))) if sampled else 1.0
+    cost = outlook.as_it_was.cost_usd
+    price = "" if cost is None else f", about {dollars(2 * share * cost)}"
+    saves = seconds(max(0.0, outlook.saves_s(changed)))
+    command = f"%agents sweep --at {seen},{slots}{f' --sample {SAMPLE}' if sampled else ''}"
+    said = f"Find out whether concurrency={slots} is faster{price}: {command}"
+    why = f"It would save {saves} if the server kept its speed, but more than {seen} at once was never seen."
+    return replace(
+        known, change=said, measured=f"{known.measured} {why}", basis="assumed", assumed=assumed_of(outlook, changed)
+    ).at(RUN, command)
 
 
 def barrier(outlook: Outlook) -> Finding | None:
@@ -106,7 +132,7 @@ def barrier(outlook: Outlook) -> Finding | None:
 
 
 def longest(outlook: Outlook) -> Finding | None:
-    """Split or shorten what the run waits for most; one of many rows cannot be split."""
+    """Split or shorten the longest agent on the critical path; one of many rows cannot be split."""
     record = outlook.record
     work = works(record)
     chains = Chains.of(record.plan.dag, work)
@@ -149,7 +175,7 @@ def needless_edges(outlook: Outlook) -> Finding | None:
 
 
 def _costs(outlook: Outlook, without: Mapping[tuple[int, int], Forecast]) -> str:
-    """Say what each of the dearest edges costs."""
+    """Return the cost of each of the most expensive edges in words."""
     names, rows = outlook.record.plan.names, sorted(without.items(), key=lambda one: one[1].wall_s)
     told = [f"{names[one]} -> {names[other]} costs {seconds(outlook.saves_s(cut))}" for (one, other), cut in rows[:3]]
     return ", ".join(told)
@@ -172,7 +198,7 @@ def strategy(outlook: Outlook) -> Finding | None:
 
 
 def how_many(outlook: Outlook) -> Finding | None:
-    """Three to five at once: with the seconds of the rule's number and of what is enough."""
+    """Three to five at once: seconds at the rule's number and at the sufficient one."""
     count = len(outlook.record.plan)
     if count < FEW:
         return None
@@ -216,7 +242,7 @@ def half_saved(outlook: Outlook) -> Finding | None:
 
 
 def limits(outlook: Outlook) -> Finding | None:
-    """Rate limits that held agents or refused requests: what the run would take without them."""
+    """Rate limits that held agents or refused requests, and the run without them."""
     waited = dict.fromkeys(DIMENSIONS, 0.0) | waited_s(outlook.record.results)
     refused = sum(one.status_code == 429 for one in outlook.record.attempts)
     worst = max(DIMENSIONS, key=lambda name: waited[name])
@@ -225,7 +251,7 @@ def limits(outlook: Outlook) -> Finding | None:
     free_of = outlook.ask(limits={})
     were = "request was" if refused == 1 else "requests were"
     told = [f"{refused} {were} refused"] if refused else []
-    told += [f"agents waited {seconds(waited[worst])} for {REASONS[worst].phrase}"] if waited[worst] else []
+    told += [f"agents waited {seconds(waited[worst])} for {wording(worst).phrase}"] if waited[worst] else []
     measured = f"By the rate limits {' and '.join(told)}."
     advice = "Ask for higher rate limits, or run when nobody else uses the key."
     change = advice if pays(outlook, free_of) else ""
@@ -281,7 +307,7 @@ def cost_against_time(outlook: Outlook) -> Finding | None:
 
 
 def cheaper_model(outlook: Outlook) -> Finding | None:
-    """The agents that cost most, alike ones together: what the default model would do to seconds and dollars."""
+    """The most expensive agents, equal ones together, with the default model instead."""
     results, total = outlook.record.results, summarize(outlook.record).cost_usd
     others = [(number, one) for number, one in enumerate(results) if one.model != DEFAULT_MODEL and not one.is_task]
     priced = {number: one.cost_usd or 0.0 for number, one in others}

@@ -1,6 +1,6 @@
-"""Rules on the shape of a plan: what is sent for nothing, what is not sent, what could be put otherwise.
+"""Rules on the shape of a plan: needless requests and text, missing text, better forms.
 
-They read a run, or the likely run that an estimate foresees: `run.advise()` and `plan.lint()` ask the same rules.
+They read a run, or the likely run of an estimate: `run.advise()` and `plan.lint()` use the same rules.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _FED = "\n\nPrevious outputs:\n\n"
 _LEADS = "from|of|by|with|using|what|see|on"
 _TRAILS = "says|said|found|wrote|writes|answer|answers|answered"
 MANY, SHORT, TOGETHER = 8, 60, 5
-"""So many requests of so few output tokens are tiny; so many of them fit into one."""
+"""Minimum number of tiny requests, their maximum output tokens, and how many fit into one."""
 VIEWS = 3
 HELD = 0.2
 """A run of which a limit holds agents for this share is held up by it."""
@@ -54,7 +54,7 @@ DEAR = 2.0
 
 
 def unused_answers(outlook: Outlook) -> Finding | None:
-    """An answer that nobody takes, where another agent joins the rest."""
+    """An answer that no agent uses, although another agent joins the rest."""
     plan, dag = outlook.record.plan, outlook.record.plan.dag
     ends = [one for one, below in enumerate(dag.children) if not below]
     joins = [one for one in ends if len(dag.parents[one]) > 1]
@@ -164,7 +164,7 @@ def _output(outlook: Outlook, name: str) -> int:
 
 
 def _price(outlook: Outlook, name: str, given: int, written: int = 0, read: int = 0) -> float | None:
-    """Return what input of an agent's model costs, and what is written to its cache or read; `None` is unknown."""
+    """Return the cost of an agent's input, with cache writes and reads; `None` if unknown."""
     rates = outlook.prices.rates(outlook.record[name].model, given + written + read)
     return None if rates is None else (given * rates[0] + read * rates[2] + written * rates[3]) / 1e6
 
@@ -200,7 +200,7 @@ def tiny_requests(outlook: Outlook) -> Finding | None:
 
 
 def written_twice(outlook: Outlook) -> Finding | None:
-    """Two steps that change or use one thing wait for each other, whatever the graph says."""
+    """Two steps that change or use the same thing wait for each other, whatever the graph says."""
     plan = outlook.record.plan
     rows = conflicts([plan.holds.get(one, ()) for one in range(len(plan))], plan.dag) if plan.holds else []
     if not rows:
@@ -302,7 +302,7 @@ ONE_LEFT = "it depends", "all answers but one are there already, and that one wa
 
 
 def _is_there(result: AgentResult) -> bool:
-    """Tell whether an answer was there before: it was served, or is foreseen without any tokens."""
+    """Return True if an answer was there before: it was served, or is foreseen without any tokens."""
     used = result.usage
     return result.is_served or (used.total_input_tokens == 0 and used.output_tokens == 0)
 

@@ -1,1 +1,1 @@
-"""What a plan will cost and take, before it runs."""
+"""The cost and time of a plan, before it runs."""

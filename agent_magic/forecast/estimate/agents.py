@@ -1,13 +1,13 @@
-"""What each agent of a plan may use and take before it has run, and what each number stands on."""
+"""Expected use and time of each agent before a run, and the basis of each number."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from agent_magic.declare.agent import DEFAULT_MAX_TOKENS
+from agent_magic.declare.answers.schema import schema_of, typical_chars
 from agent_magic.declare.content import tokens_of
 from agent_magic.declare.models import prompt_of
-from agent_magic.declare.schema import schema_of, typical_chars
 from agent_magic.declare.tool import Tool
 from agent_magic.engine.batching import BATCH_MOST_S, BATCH_S
 from agent_magic.engine.requests import OVERHEAD_TOKENS
@@ -31,12 +31,12 @@ if TYPE_CHECKING:
 
 
 ASSUMED_OUTPUT_TOKENS: Final = 500
-"""The length of an answer nobody has seen yet: an assumption, not a measurement. Capped at `max_tokens`."""
+"""Assumed length of an unseen answer, capped at `max_tokens`."""
 UNSEEN: Final = (0.25, 4.0)
 """The range of a length that is assumed: a quarter to four times."""
 MIDDLE: Final = 0.5
 ASSUMED_TURNS: Final = 3.0
-"""The requests of an agent with tools that nobody has seen at work: an assumption, from 1 to `max_turns`."""
+"""Assumed requests of an agent with tools and no history, from 1 to `max_turns`."""
 ASSUMED_SEARCHES: Final = 1
 """The searches of an agent that may search the web: an assumption, from none to as many as one request may make."""
 ASSUMED_RESULT_TOKENS: Final = 400
@@ -47,7 +47,7 @@ InputBasis = Literal["counted", "estimated", "ledger"]
 
 
 class Span(NamedTuple):
-    """A number that is not known yet: a low end, what is likely, a high end."""
+    """An unknown number: low, likely, high."""
 
     low: float
     likely: float
@@ -72,24 +72,24 @@ DECLARED: Final = "as declared, taken as half to twice"
 
 
 class Guess(NamedTuple):
-    """What one agent may use and take.
+    """Expected use and time of one agent.
 
     Attributes:
-        own: The tokens of its prompt without the answers it waits for.
+        own: Tokens of its prompt without parents' answers.
         input: Its whole input in tokens.
         output: Its answer in tokens.
         seconds: From the request to the end of the answer.
-        first_s: To the first token, likely.
+        first_s: Likely seconds to the first token.
         cap: Its `max_tokens`.
-        most_input: Its input if every answer it waits for fills its `max_tokens`.
-        aside: The input a run with a budget sets aside for it, likely and at most: no token is shorter than a byte.
-        held: Whether its answer is in the ledger, so that nothing is sent.
-        words: What its numbers stand on.
-        is_task: Whether it is a task, which asks no model.
-        answer: The tokens of its last turn, which others read.
-        most_output: Its output if every turn that it may have fills its `max_tokens`.
-        by_batch: Whether it goes by batch.
-        searches: The searches of the web that are made for it.
+        most_input: Its input if every parent's answer fills its `max_tokens`.
+        aside: Input reserved by a run with a budget, likely and at most: no token is shorter than a byte.
+        held: True if its answer is in the ledger, so that nothing is sent.
+        words: The basis of its numbers.
+        is_task: True for a task, which asks no model.
+        answer: Tokens of its last turn, which children read.
+        most_output: Its output if every possible turn fills its `max_tokens`.
+        by_batch: True if it is batched.
+        searches: Its web searches.
     """
 
     own: int
@@ -124,18 +124,18 @@ def guess_all(  # noqa: PLR0913 - all that a guess stands on
     max_turns: int = 10,
     left: Sequence[Container[int]] = ((), (), ()),
 ) -> list[Guess]:
-    """Say of every agent what it may use and take.
+    """Return the expected use and time of every agent.
 
     Args:
         plan: The plan.
-        requests: Per agent, what it will ask, answers that are not there left empty.
-        held: Per agent, its answer if it is there already.
-        counted: Per agent, the API's count of its request, or `None`; `None` where nobody has counted.
+        requests: Request per agent, with missing answers empty.
+        held: Available answer per agent.
+        counted: The API's count per agent, if counted.
         history: Earlier answers.
-        pilot: Who has answers of a pilot. What nobody has seen of other agents of their models is estimated by those.
-        terms: What the provider says of the models, how they count pictures for one.
-        max_turns: The most requests for an answer of agents that set none.
-        left: The steps that are not needed at the low, the likely and the high end: nobody reads an answer of theirs.
+        pilot: Agents with answers of a pilot, from which others of their models are estimated.
+        terms: The provider's facts about models, such as token rules.
+        max_turns: Default maximum requests per answer.
+        left: Steps not needed at the low, likely and high end.
     """
     speeds, sizes = Speeds(history, history.time_factor), _sizes(requests, counted or [None] * len(plan), terms)
     tried = [row for row in history if row.agent in pilot]
@@ -174,12 +174,12 @@ def guess_all(  # noqa: PLR0913 - all that a guess stands on
 
 
 class _Parent(NamedTuple):
-    """Whose answer an agent reads.
+    """A parent whose answer an agent reads.
 
     Attributes:
-        guess: What is expected of it.
-        by: The tokens that one of its tokens is for the agent's model.
-        at: Whether the agent reads it at the low, the likely and the high end.
+        guess: Its expectation.
+        by: Tokens of the agent's model per token of the parent's.
+        at: True if the agent reads it at the low, likely and high end.
     """
 
     guess: Guess
@@ -188,7 +188,7 @@ class _Parent(NamedTuple):
 
 
 def _read_by(plan: Plan, agent: int, left: Sequence[Container[int]]) -> list[tuple[int, tuple[bool, ...]]]:
-    """Return whose answers an agent reads, and at which ends: of the rounds of a loop the last one that is needed."""
+    """Return the parents whose answers an agent reads, and at which ends: for a loop the last needed round."""
     parents = [plan.index[name] for name in plan.inputs[agent]]
     parts = {one: plan.agents[one].part for one in parents}
     last: list[dict[str, int]] = [{} for _ in left]
@@ -218,7 +218,7 @@ def _held(request: Request) -> Guess:
 
 
 class _Attached(NamedTuple):
-    """The tokens of the pictures and PDFs of a request, likely and at most, and what is assumed of them."""
+    """Tokens of a request's pictures and PDFs, likely and at most, with assumptions."""
 
     likely: int = 0
     most: int = 0
@@ -263,26 +263,25 @@ TASK: Final = Guess(
     0, NOTHING, NOTHING, NOTHING, 0.0, 0, 0, (0, 0), held=False, input_basis="counted", output_basis="assumed",
     seconds_basis="assumed", words=("a task: at no cost",), is_task=True,
 )  # fmt: skip
-"""A task costs nothing. Nobody knows how long it takes and what it returns: nothing, the notes say."""
+"""A task costs nothing. Its time and result are unknown and count as nothing, with a note."""
 
 
 def _task(step: Step) -> Guess:
-    """Return what is expected of a task: at most how long it takes."""
+    """Return the expectation of a task: its maximum time, if declared."""
     if step.expect is None:
         return TASK
     return TASK._replace(seconds=Span.around(step.expect, UNSURE), words=(*TASK.words, f"seconds: {DECLARED}"))
 
 
 class _Seen(NamedTuple):
-    """What earlier answers say of the next one.
+    """Evidence of earlier answers about the next one.
 
     Attributes:
-        length: How long it may be, what that stands on, and that in words.
-        timing: How long it may take and to the first token, and what that stands on in words; `None` where nobody was
-            asked like that.
-        tried: Whether a pilot has answers by its model and effort.
-        piloted: Whether the answers of its group are a pilot's, in part.
-        expect: Seconds that are declared; `None` where none are.
+        length: Its length, the basis, and words.
+        timing: Its time and time to the first token, with the basis in words; `None` without comparable answers.
+        tried: True if a pilot has answers with its model and effort.
+        piloted: True if some answers of its group are a pilot's.
+        expect: Declared seconds, if any.
     """
 
     length: tuple[Span, Basis, str]
@@ -293,7 +292,7 @@ class _Seen(NamedTuple):
 
 
 def _seen(step: Step, request: Request, earlier: Sequence[Past], pilot: Sequence[Past]) -> _Seen:
-    """Look through the earlier answers of an agent or its group, those of a pilot, and what is declared."""
+    """Return the evidence of an agent's or its group's earlier answers, a pilot's answers, and declarations."""
     alike = [row for row in earlier if (row.model, row.effort) == (request.model, request.effort)]
     told = prompt_of(step) if any(row.prompt for row in earlier) else ""
     if request.schema:  # its type says more of a length than answers of who knows what type
@@ -339,7 +338,7 @@ def _guess(
 
 
 class _Turns(NamedTuple):
-    """How many requests an answer may take.
+    """Number of requests an answer may take.
 
     Attributes:
         number: Low, likely and high.
@@ -353,7 +352,7 @@ class _Turns(NamedTuple):
 
 
 def _turns(agent: Step, max_turns: int, history: History) -> _Turns | None:
-    """Return how many requests an answer may take, which calls of functions make several; `None` is one."""
+    """Return the possible requests per answer with tool calls; `None` for one."""
     if not any(isinstance(one, Tool) for one in agent.tools):
         return None
     most = agent.max_turns or max_turns
@@ -391,12 +390,12 @@ def _in_turns(guess: Guess, turns: _Turns | None) -> Guess:
 
 
 def _searching(guess: Guess, step: Step, earlier: Sequence[Past]) -> Guess:
-    """Return what is expected of an agent with the searches of the web that it may make.
+    """Return an agent's expectation with its possible web searches.
 
     Args:
-        guess: What it uses besides.
+        guess: Its other use.
         step: The agent.
-        earlier: Its earlier answers, or those of its group.
+        earlier: Its earlier answers, or its group's.
     """
     most = step.tools.most_searches
     if not most:
@@ -416,7 +415,7 @@ def _searching(guess: Guess, step: Step, earlier: Sequence[Past]) -> Guess:
 def _length(
     request: Request, same: Sequence[Past], earlier: Sequence[Past], tried: Sequence[Past], declared: int | None
 ) -> tuple[Span, Basis, str]:
-    """Return the length of an agent's answer, what it stands on, and that in words."""
+    """Return the length of an agent's answer, its basis, and words."""
     lengths = [float(row.output_tokens) for row in same if row.output_tokens is not None]
     if lengths:
         few = "" if len(lengths) >= ENOUGH else ", taken as half to twice"
@@ -446,7 +445,7 @@ def _length(
 
 
 def _other(request: Request, earlier: Sequence[Past]) -> str:
-    """Return what was other about answers that are not like the one to come."""
+    """Return in words how earlier answers differ from the next one."""
     asked = (request.model, request.effort)
     return "prompt" if any((row.model, row.effort) == asked for row in earlier) else "model or effort"
 
@@ -478,7 +477,7 @@ def _answers(number: int) -> str:
 
 
 def _by_kin(guess: Guess, *, piloted: bool) -> Guess:
-    """Say that the answers were not the agent's own, but its group's."""
+    """Note that the answers were its group's, not the agent's own."""
     words = tuple(each.replace(": its ", ": its group's ") for each in guess.words)
     if not piloted:
         return guess._replace(words=words)
@@ -490,11 +489,11 @@ ASSUMED: Final = "a batch assumed to take an hour, a quarter at least and a day 
 
 
 def batch_span(times_s: Sequence[float]) -> tuple[Span, str]:
-    """Return the seconds of a batch, and in words on what they stand.
+    """Return the seconds of a batch, and their basis in words.
 
     Args:
-        times_s: How long earlier batches took: from five on their 10th, 50th and 90th percentile. Of fewer, an hour is
-            assumed, a quarter of one at least, and the day after which the vendor ends a batch at most.
+        times_s: Seconds of earlier batches: from five on their 10th, 50th and 90th percentile. With fewer, an hour is
+            assumed, at least a quarter of it, and at most the day after which the vendor ends a batch.
     """
     if len(times_s) >= ENOUGH:
         return Span.of(times_s), f"seconds of {len(times_s)} earlier batches"

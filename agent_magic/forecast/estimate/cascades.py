@@ -1,4 +1,4 @@
-"""What the next models of a cascade may add to an estimate."""
+"""Further models of a cascade in an estimate."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from agent_magic.record.terms import Terms
 
 ESCALATION = Failure(ESCALATED, kind=ESCALATED)
-"""Ends an attempt whose answer the next model is asked after."""
+"""The failure of an attempt after which the next model is asked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,9 +30,9 @@ class NextModel:
     """The next model of one agent.
 
     Attributes:
-        request: What it asks that model.
-        guess: What that may use and take.
-        likely: Whether it is likely to ask it. At the low end it never does, at the high end always.
+        request: Its request to that model.
+        guess: The expected use and time.
+        likely: True if that model is likely to be asked: at the low end never, at the high end always.
     """
 
     request: Request
@@ -61,7 +61,7 @@ def cascades_of(
             request._replace(model=plan.agents[n].cascade[rung]) if rung < len(plan.agents[n].cascade) else request
             for n, request in enumerate(requests)
         ]
-        sizes = None if counted is None else [*map(_as_of, counted, requests, asked)]
+        sizes = None if counted is None else [*map(as_of, counted, requests, asked)]
         guesses = guess_all(plan, asked, held, sizes, history, pilot, terms=terms)
         for agent, steps in found.items():
             cascade = plan.agents[agent].cascade
@@ -71,8 +71,8 @@ def cascades_of(
     return found
 
 
-def _as_of(tokens: int | None, request: Request, other: Request) -> int | None:
-    """Return what a request that was counted has for the model of another."""
+def as_of(tokens: int | None, request: Request, other: Request) -> int | None:
+    """Return the counted tokens of a request, converted to another one's model."""
     return None if tokens is None else round(tokens * tokens_factor(request.model, other.model))
 
 
@@ -86,7 +86,7 @@ def _share(plan: Plan, agent: int, history: History, first: str, model: str) -> 
 
 
 def _is_likely(plan: Plan, agent: int, share: float) -> bool:
-    """Tell whether an agent is among those that escalate: they are spread evenly over its group."""
+    """Return True if an agent is among those that escalate: they are spread evenly over its group."""
     part = plan.agents[agent].part
     number = 0 if part is None else part.number
     return share > 0.5 if part is None else floor((number + 1) * share) > floor(number * share)

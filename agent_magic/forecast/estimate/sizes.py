@@ -1,8 +1,7 @@
-"""How much input a request may have that nobody has counted: by its characters, and by those that were counted.
+"""Input tokens of uncounted requests, from their characters and from counted ones.
 
-The text is not all that is billed: a type of answers and tools bring instructions that only the provider knows, and a
-token has more or fewer characters from model to model. Requests of one kind differ in their text alone, so a few that
-were counted tell the others.
+More than the text is billed: typed answers and tools add instructions known only to the provider, and characters per
+token depend on the model. Requests of one kind differ in their text alone, so a few counts estimate the others.
 """
 
 from __future__ import annotations
@@ -18,8 +17,7 @@ if TYPE_CHECKING:
     from agent_magic.record.request import Kind, Request
 
 WIDE: Final = 400
-"""Characters that counted requests must differ in to say what a character is worth: with less, the rounding of tokens
-would say it."""
+"""Minimum difference in characters of counted requests to estimate tokens per character, because of rounding."""
 
 
 class Rule(NamedTuple):
@@ -39,7 +37,7 @@ class Rule(NamedTuple):
 
 
 BY_CHARACTERS: Final = Rule()
-"""Of a kind of which nobody has counted one."""
+"""The rule of a kind without counts."""
 
 
 def characters(request: Request) -> int:
@@ -48,12 +46,12 @@ def characters(request: Request) -> int:
 
 
 def rules_of(requests: Sequence[Request], counted: Sequence[int | None], attached: Sequence[int]) -> dict[Kind, Rule]:
-    """Return what the counted requests say of the others of their kind.
+    """Return the rules for each kind of request from the counted ones.
 
     Args:
         requests: All requests.
-        counted: Per request, its input tokens; `None` where they were not counted.
-        attached: Per request, the tokens of its pictures and PDFs.
+        counted: Input tokens per request, if counted.
+        attached: Tokens of each request's pictures and PDFs.
     """
     known: dict[Kind, list[tuple[int, int]]] = {}
     for request, tokens, files in zip(requests, counted, attached, strict=True):

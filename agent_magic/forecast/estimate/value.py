@@ -1,22 +1,25 @@
-"""What an estimate says: of each agent, of a budget, of the whole."""
+"""The estimate of a plan: agents, budget, total."""
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from agent_magic.declare.units import dollars, seconds, steps
+from agent_magic.forecast.estimate.ahead import Ahead
+from agent_magic.forecast.estimate.drawing import grounds
 from agent_magic.forecast.whatif import whatif_frame
 from agent_magic.measure.frames import make_frame
+from agent_magic.record.display import Shown
 from agent_magic.record.reasons import limited
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     import pandas as pd
 
     from agent_magic.forecast.estimate.agents import InputBasis, Span
+    from agent_magic.forecast.estimate.drawing import Drawing
     from agent_magic.forecast.forecast import Forecaster
     from agent_magic.forecast.pace import Basis
     from agent_magic.forecast.pilot import Pilot
@@ -49,22 +52,23 @@ EXPECTED: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """What one agent may use and take. Dollars are `None` where the price is unknown.
+    """Expected use and time of one agent. Dollars are `None` if the price is unknown.
 
     Attributes:
-        reused: Whether its answer is in the ledger, or what is there leaves it out: nothing is sent, nothing is paid.
-        input: Its whole input in tokens, its parents' answers as long as theirs are expected.
+        reused: True if nothing is sent: its answer is in the ledger, or available answers leave it out.
+        input: Its whole input in tokens, with parents' answers of expected length.
         output: Its answer in tokens.
         seconds: From its request to the end of its answer.
         cost: Dollars.
-        most_usd: Dollars if it and its parents use their `max_tokens` to the full.
-        aside_usd: Dollars that a run with a budget sets aside for it before it is sent, likely and at most.
-        basis: What its input stands on: `counted` by the API, `estimated`, or held in the `ledger`.
-        output_basis: What the length of its answer stands on: `ledger` (its earlier answers) or `assumed`.
-        seconds_basis: What its seconds stand on.
-        stands_on: That in words.
-        group: The declaration that made it for an item of a value; empty without.
-        counted: Whether its group is more than the items of a value: places of an answer, rounds, repetitions.
+        most_usd: Dollars if it and its parents fill their `max_tokens`.
+        aside_usd: Dollars reserved by a run with a budget, likely and at most.
+        basis: Basis of its input: `counted` by the API, `estimated`, or held in the `ledger`.
+        output_basis: Basis of its answer's length: `ledger` (its earlier answers) or `assumed`.
+        seconds_basis: Basis of its seconds.
+        stands_on: These in words.
+        group: Its group, if it is for an item of a value; else empty.
+        counted: True if the size of its group is not that of a value: places of an answer, rounds, repetitions.
+        shares: The identical agent whose answer it shares at no cost; empty if it asks itself.
     """
 
     agent: str
@@ -83,10 +87,11 @@ class Expected:
     stands_on: str
     group: str = ""
     counted: bool = False
+    shares: str = ""
 
     @property
     def is_task(self) -> bool:
-        """Whether it is a task: it asks no model."""
+        """True if it is a task: it asks no model."""
         return not self.model
 
     @property
@@ -106,7 +111,7 @@ class Expected:
 
 
 class Reach(NamedTuple):
-    """How many agents, in the order they start, a budget reaches.
+    """Number of agents, in the order they start, a budget reaches.
 
     Attributes:
         budget_usd: The budget.
@@ -120,26 +125,28 @@ class Reach(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Estimate:
-    """What a plan may cost and take. All in seconds, tokens and USD.
+class Estimate(Shown):
+    """The estimate of a plan, in seconds, tokens and USD.
 
     Attributes:
         plan: The plan's name.
-        expected: Per agent, in plan order, what it may use.
-        cost: Dollars of all; `None` where a price is unknown.
+        expected: Expectation of each agent, in plan order.
+        cost: Total dollars; `None` if a price is unknown.
         most_usd: Dollars if every answer fills its `max_tokens`.
-        wall_s: First ready to last finished, failures and retries left out.
+        wall_s: First ready to last finished, without failures and retries.
         critical_path: The longest chain of likely seconds.
-        limited_by: What holds the run up or cuts it: `budget`, `deadline`, `timeout`, `requests`, `input`, `output`,
-            `slot`, `barrier`, `leader`, `dependencies`, or `none known`.
-        basis: The weakest thing a number stands on: `ledger` (earlier answers) or `assumed`.
-        order: The agents' numbers in the order they start.
+        limited_by: The limit of the run: `budget`, `deadline`, `timeout`, `requests`, `input`, `output`, `slot`,
+            `barrier`, `leader`, `dependencies`, or `none known`.
+        basis: The weakest basis: `ledger` (earlier answers) or `assumed`.
+        order: The agents' numbers in order of start.
         reaches: How far the budget reaches; `None` without one.
-        notes: What else has to be known.
-        simulated: Whether it is based on simulated answers.
-        pilot: Which agents were run to find out; `None` without a pilot.
-        likely: The run that is foreseen, with every agent as it is likely to be.
-        forecaster: Makes what answers what-ifs of the same with all its reserved places needed, or of another record.
+        notes: Further notes.
+        simulated: True if it is based on simulated answers.
+        pilot: The agents of a pilot, if there was one.
+        likely: The likely run.
+        drawing: The inputs of its runs.
+        repeat: Forecasts the likely run again, under other limits.
+        batch_times_s: Seconds of earlier batches.
     """
 
     plan: str
@@ -156,7 +163,9 @@ class Estimate:
     simulated: bool = field(kw_only=True)
     pilot: Pilot | None = field(default=None, kw_only=True)
     likely: RunRecord = field(kw_only=True, compare=False)
-    forecaster: Callable[..., Forecaster] = field(kw_only=True, compare=False)
+    drawing: Drawing = field(kw_only=True, compare=False)
+    repeat: Callable[..., Forecaster] = field(kw_only=True, compare=False)
+    batch_times_s: Sequence[float] = field(default=(), kw_only=True)
 
     @property
     def agents(self) -> pd.DataFrame:
@@ -166,49 +175,56 @@ class Estimate:
 
     @property
     def reused(self) -> int:
-        """How many answers are in the ledger, or will not be needed by what is there."""
+        """Number of answers in the ledger, or not needed because of available ones."""
         return sum(one.reused for one in self.expected)
 
     @property
+    def identical(self) -> list[str]:
+        """Return groups with identical requests, and how many differ: `rows: 60 rows, 41 different`."""
+        groups: dict[str, list[Expected]] = {}
+        for one in self.expected:
+            if one.group and not one.is_task:
+                groups.setdefault(one.group, []).append(one)
+        found = {name: (len(every), sum(bool(one.shares) for one in every)) for name, every in groups.items()}
+        return [
+            f"{name}: {many:,} rows, {many - shared:,} different" for name, (many, shared) in found.items() if shared
+        ]
+
+    @property
     def tasks(self) -> int:
-        """How many are tasks."""
+        """Number of are tasks."""
         return sum(one.is_task for one in self.expected)
 
     @property
     def stands_on(self) -> str:
         """How many agents' numbers stand on what."""
-        asked = [one for one in self.expected if not one.reused and not one.is_task]
-        parts = [
-            f"{what} {', '.join(f'{number} {basis}' for basis, number in Counter(found).items())}"
-            for what, found in (
-                ("inputs", [one.basis for one in asked]),
-                ("lengths", [one.output_basis for one in asked]),
-                ("seconds", [one.seconds_basis for one in asked]),
-            )
-            if found
-        ]
-        return "; ".join(parts) or "every answer is in the ledger"
+        asked = (one for one in self.expected if not (one.reused or one.shares or one.is_task))
+        return grounds((one.basis, one.output_basis, one.seconds_basis) for one in asked)
 
-    def whatif(self, *, rounds: Any = None, most: Any = None, drop: Any = None) -> pd.DataFrame:
-        """Return what the run would cost and take with fewer rounds, items or agents: a row per combination.
+    def ahead(self) -> Ahead:
+        """Return who answers many what-ifs of the plan; see `agent_magic.forecast.estimate.ahead`."""
+        return Ahead(self, self.drawing, self.batch_times_s)
 
-        Each argument is a value or a list of values; without one, all that is reserved counts. For the columns see
-        `agent_magic.forecast.whatif`.
+    def whatif(self, **given: Any) -> pd.DataFrame:
+        """Forecast the plan under changed settings: the frame of `run.whatif`, before there is a run.
+
+        A row per combination of values, from earlier answers and assumptions; `basis` tells which, and `wall_low_s`,
+        `wall_high_s`, `cost_low_usd`, `cost_high_usd` give the range. Omitted settings are as declared; without changes
+        the row is the estimate. Nothing is sent.
 
         Args:
-            rounds: The most rounds of each loop.
-            most: The most items of each map over an answer.
-            drop: An agent, or a tuple of them, that is left out.
+            **given: The arguments of `run.whatif`, each a value or a list of values: `model`, `concurrency`,
+                `schedule`, `limits`, `cache`, `batch`, `effort`, `drop`, `prices`, `cache_ttl`, `rounds`, `most`,
+                `route`, `outage`, and pass-through options of agents.
 
         Raises:
-            DeclarationError: A value is not known, or more than is reserved.
+            DeclarationError: An argument or value is unknown, or misspelt.
             UnknownAgent: An agent is not in the plan.
         """
-        given = {"rounds": rounds, "most": most, "drop": drop}
-        return whatif_frame(self.forecaster(base=(self.basis, f"the estimate ({self.stands_on})")), given)
+        return whatif_frame(self.ahead(), given)
 
     def reach(self, budget_usd: float) -> Reach:
-        """Say how many agents a budget reaches: in the order they start, up to the first that it may not pay for."""
+        """Return how many agents a budget reaches, in order of start, up to the first it may not pay for."""
         return Reach(budget_usd, self._reached(budget_usd, surely=False), self._reached(budget_usd, surely=True))
 
     def _reached(self, budget_usd: float, *, surely: bool) -> int:
@@ -226,6 +242,7 @@ class Estimate:
         reused = f", {self.reused} answered by the ledger at $0" if self.reused else ""
         every = steps(len(self.expected), self.tasks)
         lines = [f"Estimate of {self.plan!r}: {every}{reused}{made_up}"]
+        lines += [f"identical: {'; '.join(self.identical)}"] if self.identical else []
         if self.cost is None:
             lines.append("dollars: unknown, a model has no known price")
         else:
@@ -261,13 +278,13 @@ Confirmation = Literal["go", "ask", "note"]
 
 
 class Outlay(NamedTuple):
-    """What a run may cost, by an estimate.
+    """The expected cost of a run.
 
     Attributes:
-        agents: How many are going to be asked.
-        usd: The dollars expected, of those whose price is known.
+        agents: Number of agents to ask.
+        usd: Expected dollars with known prices.
         most_usd: Dollars if every answer of those fills its `max_tokens`.
-        unpriced: How many have no known price.
+        unpriced: Number of agents without a known price.
     """
 
     agents: int
@@ -277,23 +294,23 @@ class Outlay(NamedTuple):
 
 
 def outlay(expected: Iterable[Expected]) -> Outlay:
-    """Add up what is expected of agents; a task is asked of nobody."""
-    all_ = [one for one in expected if not one.is_task]
+    """Add up the expectations of agents, without tasks."""
+    all_ = [one for one in expected if not (one.is_task or one.shares)]
     known = [(one.cost_usd, one.most_usd) for one in all_ if one.cost_usd is not None and one.most_usd is not None]
     return Outlay(len(all_), sum(one for one, _ in known), sum(one for _, one in known), len(all_) - len(known))
 
 
 def confirmation(what: Outlay, *, above_agents: int, above_usd: float, yes: bool, can_ask: bool) -> Confirmation:
-    """Say whether a run just goes, is asked about first, or goes with a note of what it is about to do.
+    """Return whether a run just starts, is confirmed first, or starts with a note.
 
-    Without anybody to answer nothing is asked: a notebook that runs by itself must not hang, and its budget is its cap.
+    Without a person nothing is asked: an unattended notebook must not hang, and its budget is its cap.
 
     Args:
-        what: What the run may cost.
-        above_agents: More agents than this are asked about; 0 is never.
-        above_usd: More dollars than this are asked about; 0 is never. An unknown price does not count.
-        yes: The user has said yes already.
-        can_ask: Whether somebody is there to answer.
+        what: The expected cost of the run.
+        above_agents: Confirm above this number of agents; 0 for never.
+        above_usd: Confirm above this many dollars; 0 for never. An unknown price does not count.
+        yes: True if the user has already agreed.
+        can_ask: True if a person can answer.
     """
     large = 0 < above_agents < what.agents or 0 < above_usd < what.usd
     if yes or not large:

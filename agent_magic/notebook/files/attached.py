@@ -1,6 +1,7 @@
-"""Values as files of Python write them: plain ones, and pictures and documents by the call that reads their file.
+"""Values as Python source: plain ones, and pictures and documents as the call that reads their file.
 
-`report = am.pdf("report.pdf")` is known by its text, without running it: a `Reading`, whose `repr` is that call.
+`report = am.pdf("report.pdf")` is recognised by its text, without running it: as a `Reading`, whose `repr` is that
+call.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from agent_magic.declare.content import PLAIN_TEXT, Attachment
-from agent_magic.declare.pictures import PDF, image, pdf, text_file
+from agent_magic.declare.values import PDF, image, pdf, text_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,12 +22,12 @@ _HOMES = frozenset({"am", "agent_magic"})
 
 
 class Reading(NamedTuple):
-    """A file that is to be read: `am.pdf('report.pdf')`.
+    """A file to read: `am.pdf('report.pdf')`.
 
     Attributes:
-        reader: The function that reads it.
+        reader: The reading function.
         path: The file.
-        title: What it is called; `None` is as the file.
+        title: Its title; `None` for the file's name.
     """
 
     reader: str

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from IPython.core.error import UsageError
 from IPython.core.inputtransformer2 import TransformerManager
 
-from agent_magic.declare.agent import NAMES, OPTIONS, Agent
+from agent_magic.declare.agent import Agent
+from agent_magic.declare.answers.returns import look_up
 from agent_magic.declare.cells import options_text, race_text
-from agent_magic.declare.condition import FLOW
 from agent_magic.declare.content import Attachment
 from agent_magic.declare.context import Context
+from agent_magic.declare.options import to_plain
 from agent_magic.declare.plan_json import plan_to_dict
-from agent_magic.declare.returns import look_up
 from agent_magic.declare.step import Step
 from agent_magic.declare.task import Task
 from agent_magic.declare.tool import Tools, tools_of
@@ -30,7 +30,7 @@ from agent_magic.notebook.files.attached import unread, value_of
 from agent_magic.notebook.session import DEFAULT_PLAN
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from agent_magic.declare.plan import Plan
     from agent_magic.notebook.declaring import FindTools, LookUp
@@ -41,21 +41,21 @@ STEPS = frozenset({"Task", "Agent", "first_of"})
 """What makes a step in Python."""
 _BLANK = re.compile(r"\A(?:[ \t]*\n)+")
 _DEFAULTS = {"model": "model", "max_tokens": "max_tokens", "timeout": "timeout_s", "effort": "effort"}
-"""The settings of `%config AgentMagics` that agents without their own take, and what they are called there."""
+"""Settings of `%config AgentMagics` that are defaults of agents, with the agents' names of them."""
 
 
 @dataclass(slots=True)
 class Found:
-    """What the cells of a notebook declare.
+    """Declarations in the cells of a notebook.
 
     Attributes:
         agents: Per plan, the agents by name, the last declaration of each.
         contexts: Per plan, the contexts by name.
-        values: The variables with plain values that code cells set.
-        computed: The cells that set other variables, by name.
-        defined: The cells that define or import functions and classes, by name.
-        tasks: The parameters of the functions that are tasks, by name.
-        steps: The cells that set variables to steps made in Python, such as `am.Task(...)`, by name.
+        values: Variables with plain values.
+        computed: Cells that set other variables, by name.
+        defined: Cells that define or import functions and classes, by name.
+        tasks: Parameters of functions that are tasks, by name.
+        steps: Cells that set variables to steps, such as `am.Task(...)`, by name.
         runs: The lines of `%agents run` and `%agents start`, in order.
     """
 
@@ -131,7 +131,7 @@ def find_agents(cells: list[tuple[str, str]]) -> Found:
 
 
 def _finders(found: Found) -> tuple[LookUp, FindTools]:
-    """Return what `read_agent` looks types and tools up with: what a cell defines is there only when it runs."""
+    """Return lookups of types and tools for `read_agent`; definitions of cells exist only when they run."""
 
     def refuse(agent: str, option: str, text: str | None) -> None:
         with suppress(SyntaxError):  # whoever looks it up says what is wrong with it
@@ -174,7 +174,7 @@ def _literal(text: str) -> Any:
 
 
 def _assignments(source: str, number: int, found: Found) -> None:
-    """Record what the top level of a cell sets: plain values, the cell of each other value, functions and tasks."""
+    """Record the top-level assignments of a cell: plain values, the cell of each other value, functions and tasks."""
     try:
         tree = ast.parse(TransformerManager().transform_cell(source))
     except SyntaxError:
@@ -200,7 +200,7 @@ def _assignments(source: str, number: int, found: Found) -> None:
 
 
 def _named(tree: ast.Module) -> Iterator[tuple[str, ast.expr]]:
-    """Yield the names that the top level sets, each with what it is set to; of `a, b = f()` all of `f()`."""
+    """Yield the names set at the top level with their values; for `a, b = f()` both with `f()`."""
     for node in tree.body:
         if isinstance(node, ast.Assign):
             for target in node.targets:
@@ -213,7 +213,7 @@ def _named(tree: ast.Module) -> Iterator[tuple[str, ast.expr]]:
 
 
 def _is_task(decorator: ast.expr) -> bool:
-    """Tell whether a decorator is `@am.task`, with options or without."""
+    """Return True if a decorator is `@am.task`, with options or without."""
     name = ast.unparse(decorator.func if isinstance(decorator, ast.Call) else decorator)
     return name.rpartition(".")[2] == "task"
 
@@ -229,7 +229,7 @@ def plan_data(found: Found, name: str) -> tuple[dict[str, Any], dict[str, int | 
     """
     agents = found.agents.get(name)
     if not agents:
-        others = f" It declares agents of: {', '.join(found.agents)}." if found.agents else ""
+        others = f" It declares the plans: {', '.join(found.agents)}." if found.agents else ""
         raise PlanError(f"The notebook declares no agents of the plan {name!r}.{others}")
     named = dict.fromkeys(used for agent in agents.values() for used in agent.reads)
     common = {**found.contexts.get(DEFAULT_PLAN, {}), **found.contexts.get(name, {})}
@@ -242,12 +242,8 @@ def plan_data(found: Found, name: str) -> tuple[dict[str, Any], dict[str, int | 
         else {
             "name": agent.name,
             "prompt": agent.prompt,
-            **{option: getattr(agent, option) for option in OPTIONS if getattr(agent, option) is not None},
-            **({"each": agent.each} if agent.each else {}),
-            **{option: value for option in FLOW if (value := getattr(agent, option))},
+            **to_plain(agent),
             **({"returns": json.loads(agent.schema)} if agent.returns else {}),
-            **{option: list(value) for option in NAMES if (value := getattr(agent, option))},
-            **{switch: True for switch in ("cite", "speculate") if getattr(agent, switch)},
             "after": list(agent.after),
         }
         for agent in agents.values()
@@ -263,6 +259,13 @@ def plan_data(found: Found, name: str) -> tuple[dict[str, Any], dict[str, int | 
     if contexts:
         plan["contexts"] = {context.name: context.text for context in contexts.values()}
     return plan, unknown
+
+
+def _variables(plan: Plan, known: Mapping[str, Any] | None, contexts: Collection[str]) -> Iterator[tuple[str, Any]]:
+    """Yield the values that a cell can assign: contexts and resources of MCP servers have cells of their own."""
+    for name, value in (plan.values if known is None else known).items():
+        if name not in contexts and name.isidentifier():
+            yield name, value
 
 
 def to_notebook(
@@ -287,7 +290,7 @@ def to_notebook(
     ]
     named = "" if plan.name == "agents" else f" --plan {plan.name}"
     contexts = _contexts(plan, named)
-    values = [_assigned(name, value) for name, value in (known or plan.values).items() if name not in contexts]
+    values = [_assigned(name, value) for name, value in _variables(plan, known, contexts)]
     if any(" = am." in one or "[am." in one for one in values):
         values.insert(0, "import agent_magic as am\n")
     if values:
@@ -328,7 +331,7 @@ def _check_code(step: Step) -> None:
 
 
 def _has_its_type(step: Step) -> bool:
-    """Tell whether `--returns` can be read without this notebook. JSON holds the schema of a class, a cell its name."""
+    """Return True if `--returns` can be read without this notebook: JSON has a class's schema, a cell its name."""
     if isinstance(step, Agent) and step.returns and step.returns.written:
         try:
             look_up(step.name, step.returns.written, None)
@@ -359,7 +362,7 @@ def _contexts(plan: Plan, named: str) -> dict[str, str]:
 
 
 def _assigned(name: str, value: object) -> str:
-    """Write an assignment of a plain value, or of files to be read; a comment where it is neither."""
+    """Return an assignment of a plain value, or of files to read; otherwise a comment."""
     value = unread(value, Path.cwd())
     try:
         plain = value_of(ast.parse(repr(value), mode="eval").body) == value
@@ -370,7 +373,7 @@ def _assigned(name: str, value: object) -> str:
 
 
 def declaration(agent: Step, plan: str) -> str | None:
-    """Write a `%%agent` cell; `None` where a line of options cannot hold what the agent has."""
+    """Return a `%%agent` cell; `None` if the agent's options do not fit in a line."""
     if agent.race:
         return f"%%agent {agent.name} {race_text(agent)}{plan}\n"
     if not isinstance(agent, Agent):

@@ -26,16 +26,16 @@ if TYPE_CHECKING:
 CELL_TIMEOUT_S = 600
 IGNORED = "NBVAL_IGNORE_OUTPUT"
 SHARES = re.compile(r"^%agents share\b(?!.*\.ipynb)", re.MULTILINE)
-"""A cell that shares the notebook it is in: what it says is of the moment when it was shared."""
+"""A cell that shares its own notebook, whose output depends on that moment."""
 GUARD = "__import__('agent_magic.api.clean', fromlist=['clean']).block_network()"
 _ENDING = re.compile(r"^\d[\d,]* agents? in \d+ layers? · .*\n?", re.MULTILINE)
-"""The line that a run leaves where a program executes the cells; with a front end its picture says the same."""
+"""The last line of a run executed by a program; in a front end the picture has it."""
 _NO_KEY = re.compile(r"^note: no API key\b.*\n?", re.MULTILINE)
 """The note of a run without a key. It says who answered, and a replay may be with a key, a recording, or neither."""
 _LEFT_OUT = re.compile(r"^note: .* leaves out .*\n?", re.MULTILINE)
-"""The note on what an endpoint does not tell: a recording leaves out nothing."""
+"""The note on omissions of an endpoint; a recording omits nothing."""
 _PRICE = re.compile(r"(?<=[a-z]), about [<≥]?\$[\d.,]+(?=\.)")
-"""What it would cost to ask those again that failed: a recording has no prices for that."""
+"""The price of asking failed agents again; a recording has no prices for that."""
 _SAME = [
     (re.compile(r"\x1b\[[0-9;]*m"), ""),
     (re.compile(r"0x[0-9a-f]+"), "0x"),
@@ -47,16 +47,16 @@ _SAME = [
     (re.compile(r"[ \t─]+|-{4,}"), " "),
     (re.compile(r"\s*\n\s*"), "\n"),
 ]
-"""What may differ between a run and its replay: who answered, by which versions, ids, and the width of columns."""
+"""Allowed differences between a run and its replay: provider, versions, ids, and widths of columns."""
 
 
 class Compared(NamedTuple):
     """One code cell with outputs, or an error.
 
     Attributes:
-        number: Its place in the notebook, from 1.
-        error: Why it failed; an empty string where it did not.
-        difference: How what it shows differs from what was saved, as lines; none where it is the same.
+        number: Its number in the notebook, from 1.
+        error: Its error; empty without one.
+        difference: Lines of its outputs that differ from the saved ones.
     """
 
     number: int
@@ -67,13 +67,12 @@ class Compared(NamedTuple):
 def rerun(
     notebook: Path, *, cassette: Path | None = None, output: Path | None = None, more: Iterable[Path] = ()
 ) -> list[Compared]:
-    """Execute a copy of a notebook and compare what it shows with what was saved.
+    """Execute a copy of a notebook and compare its outputs with the saved ones.
 
     Args:
-        notebook: The notebook. It stays as it is: the copy runs in a temporary folder, beside copies of the recordings,
-            of its own modules and of what its cells name.
-        cassette: What answers; by default the file beside it that `%agents share` writes, or else what its own cells
-            name.
+        notebook: The notebook. It is unchanged: the copy runs in a temporary folder, beside copies of the recordings,
+            of its own modules and of files its cells name.
+        cassette: The recording; default the file beside it written by `%agents share`, or the one its cells name.
         output: Where to write the executed notebook.
         more: Files and folders beside it that its cells read without naming them.
 
@@ -156,7 +155,7 @@ def _error(outputs: list[Any]) -> str:
 
 
 def shown(outputs: list[Any]) -> str:
-    """Return what outputs show as plain text, without what may differ."""
+    """Return outputs as plain text, without allowed differences."""
     text = "\n".join(_text(one) for one in outputs)
     for pattern, same in _SAME:
         text = pattern.sub(same, text)
@@ -172,7 +171,7 @@ def _text(output: Any) -> str:
 
 
 LEFT = (".git", ".ipynb_checkpoints", ".venv", "node_modules", "__pycache__")
-"""What is not copied: it is no part of what a notebook reads."""
+"""Names not copied, since no notebook reads them."""
 MOST_BYTES = 1 << 30
 MOST_FILES = 20_000
 
@@ -223,7 +222,7 @@ def _is_needed(entry: Path, text: str) -> bool:
 
 
 def _names(word: str, text: str) -> bool:
-    """Return whether a text names a file, as a word of its own."""
+    """Return whether a text names a file, as its own word."""
     return re.search(rf"(?<![\w-]){re.escape(word)}(?![\w-])", text) is not None
 
 

@@ -10,8 +10,7 @@ import itertools
 import shlex
 from typing import TYPE_CHECKING, Any, cast
 
-from agent_magic.declare.agent import NAMES, OPTIONS
-from agent_magic.declare.condition import FLOW
+from agent_magic.declare.options import AGENT
 from agent_magic.declare.task import first_of
 from agent_magic.errors import PlanError
 from agent_magic.notebook.files.attached import value_of
@@ -94,8 +93,7 @@ def _contexts(texts: Mapping[str, str]) -> str:
 def _agent(row: Mapping[str, Any]) -> str:
     if row.get("race"):
         return f"    am.first_of({row['name']!r}, {row['parameters']!r}),"
-    every = (*OPTIONS, "each", *FLOW, "returns", *NAMES, "cite", "speculate")
-    given = [option for option in every if row.get(option) is not None]
+    given = [option for option in AGENT if option not in {"after", *IN_NOTEBOOK} and row.get(option) is not None]
     rows = [f"        {row['name']!r},", f"        {_literal(row['prompt'])},"]
     rows += [f"        {option}={_literal(row[option])}," for option in given]
     rows += [f"        after={row['after']!r},"] if row.get("after") else []
@@ -133,8 +131,10 @@ def _policy(run: str) -> str:
     return f"am.Policy({', '.join(given)})" if given else ""
 
 
+IN_NOTEBOOK = frozenset({"check", "tools", "part"})
+"""The options of agents that are no plain values."""
 # What these calls take by position.
-AGENT = ("name", "prompt")
+BY_PLACE = ("name", "prompt")
 PLAN = ("agents", "values")
 CONTEXT = ("name", "text")
 POLICY = ("concurrency", "schedule")
@@ -189,7 +189,7 @@ def _run_options(policy: Mapping[str, Any]) -> str:
 
 
 def _called(node: ast.AST) -> str:
-    """Return the last name of what is called, such as `Plan` of `am.Plan(...)`; empty where nothing is."""
+    """Return the last name of what is called, such as `Plan` of `am.Plan(...)`; empty if nothing is."""
     match node:
         case ast.Call(func=ast.Attribute(attr=name)) | ast.Call(func=ast.Name(id=name)):
             return name
@@ -244,8 +244,8 @@ class _Reader:
         if _called(node) == "first_of":
             race = self.call(node, "first_of", ("name", "agents"))
             return {**first_of(race["name"], race["agents"]).to_dict(), "after": []}
-        row = self.call(node, "Agent", AGENT)
-        wrong = sorted(set(row) - {*AGENT, *OPTIONS, *FLOW, "after", "each", "returns", *NAMES, "cite", "speculate"})
+        row = self.call(node, "Agent", BY_PLACE)
+        wrong = sorted(set(row) - {*BY_PLACE, *AGENT} | set(row) & IN_NOTEBOOK)
         if wrong:
             raise PlanError(f"Line {node.lineno}: Agent has no option {wrong[0]!r}.")
         after: Any = row.get("after") or ()

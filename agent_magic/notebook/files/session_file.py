@@ -36,9 +36,9 @@ class Kept(NamedTuple):
     Attributes:
         steps: How many agents and contexts are declared in it.
         runs: How many runs it has.
-        limits: Whether it has rate limits of the provider that answers.
+        limits: True if it has rate limits of the provider that answers.
         left_out: The steps that no text can hold: functions.
-        others: Whether it has rate limits of another provider, which are left aside.
+        others: True if it has rate limits of another provider, which are left aside.
     """
 
     steps: int

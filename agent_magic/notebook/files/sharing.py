@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from agent_magic.declare.units import plural
 from agent_magic.machine import in_browser
 from agent_magic.record.cassette.reading import ANYWHERE, ENDING, TEXT_ENDING
+from agent_magic.record.home import told_notebooks
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -20,19 +21,16 @@ STAMP = "application/vnd.agent-magic.provenance+json"
 
 
 def beside(notebook: Path) -> Path:
-    """Return where the cassette of a notebook lies."""
+    """Return the path of a notebook's cassette."""
     return notebook.with_name(notebook.stem + (TEXT_ENDING if in_browser() else ENDING))
 
 
 def notebook_of(names: Mapping[str, Any], environment: Mapping[str, str]) -> Path | None:
-    """Return the notebook that runs, where the front end tells; `None` elsewhere, as under nbclient.
+    """Return the running notebook if the front end tells it, unlike nbclient.
 
-    JupyterLab names it in the environment as the kernel starts, so a renamed notebook is not found either.
+    JupyterLab names it in the environment when the kernel starts, so a renamed notebook is not found either.
     """
-    for told in (names.get("__vsc_ipynb_file__"), environment.get("JPY_SESSION_NAME"), names.get("__session__")):
-        if isinstance(told, str) and told.endswith(".ipynb") and Path(told).is_file():
-            return Path(told)
-    return None
+    return next((Path(told) for told in told_notebooks(names, environment) if Path(told).is_file()), None)
 
 
 def holds(notebook: Path, cell: str) -> bool:

@@ -1,60 +1,56 @@
-"""The commands of `%agents`, a module per group. To add one, write its `Verb` into a group."""
+"""The commands of `%agents`, a module per group, which is loaded when one of its commands is used.
+
+To add a command, write its `Verb` into the `VERBS` of a group, and its name into the table below.
+"""
 
 from __future__ import annotations
 
-from argparse import Namespace
+from typing import TYPE_CHECKING
 
-from agent_magic.notebook.command import CommandContext, Commands, Parser, Verb
-from agent_magic.notebook.front_end import is_kernel, show_page
-from agent_magic.notebook.verbs import (
-    batches,
-    cassettes,
-    declared,
-    doctor,
-    ledger,
-    mcp,
-    operations,
-    people,
-    plans,
-    provider,
-    results,
-    runs,
-    steering,
-    trials,
-    workers,
-    worth,
+from agent_magic.doors import door, load
+from agent_magic.notebook.command import Commands
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from agent_magic.notebook.command import Verb
+    from agent_magic.notebook.goals import plan_goal
+    from agent_magic.notebook.verbs.edits import edit_cell
+    from agent_magic.notebook.verbs.runs import ask_at_once
+    from agent_magic.notebook.verbs.worth import is_applied
+
+__all__ = ["VERBS", "ask_at_once", "edit_cell", "is_applied", "plan_goal"]
+
+__getattr__ = door(
+    __name__,
+    {
+        "ask_at_once": "agent_magic.notebook.verbs.runs",
+        "edit_cell": "agent_magic.notebook.verbs.edits",
+        "is_applied": "agent_magic.notebook.verbs.worth",
+        "plan_goal": "agent_magic.notebook.goals",
+    },
 )
 
-__all__ = ["VERBS"]
 
+def _load(group: str) -> Mapping[str, Verb]:
+    return load(f"{__name__}.{group}:VERBS")
 
-def _help_options(parser: Parser) -> None:
-    parser.add_argument("command", nargs="?", metavar="COMMAND", help="One of the commands.")
-
-
-def _help(ctx: CommandContext, given: Namespace) -> None:
-    show_page(VERBS.help(given.command), graphic=is_kernel(ctx.shell))
-
-
-HELP = Verb(
-    "List the commands, or explain one with its options and examples.",
-    _help_options,
-    _help,
-    examples=("%agents help", "%agents help run", "%agents run --help    # the same"),
-)
 
 VERBS = Commands(
     {
-        "declare": declared.VERBS | plans.VERBS,
-        "run": runs.VERBS | batches.VERBS,
-        "read": results.VERBS,
-        "steer": steering.VERBS | people.VERBS,
-        "improve": trials.VERBS | worth.VERBS,
-        "come back": ledger.VERBS,
-        "share": cassettes.VERBS,
-        "connect": provider.VERBS | workers.VERBS | mcp.VERBS,
-        "operate": operations.VERBS,
-        "set up": doctor.VERBS | {"help": HELP},
-    }
+        "declare": {"declared": "list drop clear", "plans": "scenario lint todo preset export"},
+        "run": {"runs": "plan run start wait", "batches": "batches"},
+        "read": {"results": "last show error"},
+        "ask": {"whatifs": "whatif explore"},
+        "steer": {"steering": "stop skip pause resume retry", "edits": "edit", "people": "pending approve deny"},
+        "improve": {"trials": "advise baseline sweep", "worth": "score apply undo trial"},
+        "come back": {"ledger": "save load runs open ledger"},
+        "share": {"cassettes": "record replay share"},
+        "connect": {"provider": "connect limits prices", "workers": "workers", "mcp": "mcp"},
+        "operate": {"operations": "telemetry dashboard alert dead"},
+        "set up": {"doctor": "doctor", "help": "help"},
+    },
+    _load,
+    first=("plan", "run", "last", "retry", "advise", "share"),
 )
-"""Every command by its name, under what a user wants to do."""
+"""Every command by name, under the user's goal. Help begins with those of a first week."""

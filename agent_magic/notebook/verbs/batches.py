@@ -10,6 +10,7 @@ from IPython.core.error import UsageError
 from agent_magic.declare.units import plural, seconds
 from agent_magic.notebook.command import CommandContext, Parser, Verb, one_of
 from agent_magic.notebook.front_end import is_kernel, say, show_page
+from agent_magic.record.home import shown_home
 from agent_magic.show.page import Column, Line, Page, Table
 
 if TYPE_CHECKING:
@@ -18,9 +19,9 @@ if TYPE_CHECKING:
     from agent_magic.live.batching import Collected
     from agent_magic.record.ledger.batches import KeptBatch
 
-COLUMNS = (Column("batch"), Column("requests", "number"), Column("sent"), Column("where"))
+COLUMNS = (Column("batch"), Column("requests", "number"), Column("sent"), Column("where"), Column("notebook"))
 
-BILLED = "What was answered by now is billed; %agents batches collect gets it."
+BILLED = "What has been answered is billed; %agents batches collect gets it."
 WAYS = (
     "%agents batches collect gets the answers of those that have ended. A run with --batch that lacks an answer waits "
     "for the one that has the same request."
@@ -28,9 +29,9 @@ WAYS = (
 
 
 def _options(parser: Parser) -> None:
-    does = "collect: put the answers of those that have ended into the ledger. cancel: have no more requests answered."
+    does = "collect: store the answers of ended batches in the ledger. cancel: stop the open ones."
     parser.add_argument("what", nargs="?", metavar="collect|cancel", help=does)
-    parser.add_argument("which", nargs="*", metavar="BATCH", help="Which; all without a name.")
+    parser.add_argument("which", nargs="*", metavar="BATCH", help="A batch; without a name, all of this notebook.")
 
 
 async def _batches(ctx: CommandContext, given: Namespace) -> None:
@@ -48,7 +49,7 @@ async def _batches(ctx: CommandContext, given: Namespace) -> None:
 
 
 def _told(found: Collected) -> str:
-    """Say what a look at a batch has come to."""
+    """Return the state of a batch in words."""
     name = found.id or "A batch that is not named yet"
     if not found.is_over:
         return f"{name} has not ended, or not all of its results can be read yet: collect it later."
@@ -63,9 +64,15 @@ def _told(found: Collected) -> str:
 
 def _page(batches: list[KeptBatch]) -> Page:
     if not batches:
-        return Page([Line("No batch is at a provider, as far as this ledger knows.")])
+        return Page([Line("This ledger knows of no open batch.")])
     rows = [
-        (one.id or "not named yet", f"{len(one.names):,}", f"{seconds(time.time() - one.planned_at)} ago", one.endpoint)
+        (
+            one.id or "not named yet",
+            f"{len(one.names):,}",
+            f"{seconds(time.time() - one.planned_at)} ago",
+            one.endpoint,
+            shown_home(one.home),
+        )
         for one in batches
     ]
     return Page([Table(COLUMNS, rows, strong=True), Line(WAYS, "soft")])

@@ -108,7 +108,7 @@ def _share(ctx: CommandContext, given: Namespace) -> None:
     elif notebook is not None:
         cassette = beside(notebook)
     elif os.environ.get(PINNED):  # `agent-magic replay` executes all cells of a shared notebook, this one too
-        say("Nothing is shared: a recording answers here.")
+        say("Nothing was shared: this session replays a recording.")
         return
     else:
         raise UsageError("The front end does not tell which notebook this is. Name it: %agents share NOTEBOOK.ipynb")
@@ -162,7 +162,7 @@ def _replay(ctx: CommandContext, given: Namespace) -> None:
     more += " Its texts were removed or replaced." if cassette.redacted else ""
     calls = plural(len(cassette.calls), "call")
     say(f"Connected to {given.file}: {calls}, recorded {cassette.recorded_words}.{more}")
-    say("%agents connect api, or simulator, leaves the recording.")
+    say("%agents connect api, or simulator, stops using the recording.")
     if cassette.damaged:
         note(f"skipped damaged or changed lines: {', '.join(map(str, cassette.damaged))}")
     if cassette.missing:

@@ -1,4 +1,4 @@
-"""What is declared: listed, dropped, cleared."""
+"""Declarations: list, drop, clear."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from agent_magic.record.answer import CHARS_PER_TOKEN
 from agent_magic.record.plaintext import single_line
 from agent_magic.show.cards import step_facts
 from agent_magic.show.page import Column, Line, Page, Table
-from agent_magic.show.states import STATES, state_of
+from agent_magic.show.states import STATES, state_of, states_of
 from agent_magic.show.text import counts_line, listed, steps_of
 
 if TYPE_CHECKING:
@@ -67,14 +67,14 @@ def _clear(ctx: CommandContext, given: Namespace) -> None:
 def declared_page(
     session: Session, plan: str, namespace: Mapping[str, Any], stale: Sequence[str] = (), model: str | None = None
 ) -> Page:
-    """Return the declared agents by layer: what each waits for, how it is set, and how its last run went.
+    """Return the declared agents by layer, with parents, settings and last results.
 
     Args:
         session: The session.
         plan: The plan's name.
         namespace: The variables of the notebook.
-        stale: The agents whose last answer no longer fits.
-        model: The model of agents that name none.
+        stale: Agents with stale answers.
+        model: Default model.
     """
     registry, held = session.registry(plan), namespace.get(plan)
     if not len(registry) and isinstance(held, Plan):
@@ -84,27 +84,31 @@ def declared_page(
         return Page([Line(said, head=f"{plan}:")])
     if not len(registry):
         others = [Line(f"Other plans: {listed(session.plans)}.", "soft")] if session.plans else []
-        head = Line(f"No agents are declared in {plan!r}. Next:")
-        return Page([head, Table((Column("type"), Column("", "prose")), FIRST_STEPS, strong=True), *others])
+        head = [Line(session.restarted.strip(), "soft")] if session.restarted else []
+        head.append(Line(f"No agents are declared in {plan!r}. Next:"))
+        return Page([*head, Table((Column("type"), Column("", "prose")), FIRST_STEPS, strong=True), *others])
     undefined = {one.name: registry.undefined(one, namespace) for one in registry.agents}
     values = {**registry.values(namespace), **{name: "" for names in undefined.values() for name in names}}
-    values.update({one.name: "" for one in registry.contexts})
+    values.update(dict.fromkeys([*(one.name for one in registry.contexts), *registry.resources], ""))
     try:
         frozen = Plan(_complete(registry.agents), values, name=plan)
     except AgentMagicError as error:
         names = listed([one.name for one in registry.agents])
-        return Page([Line(names, head=f"{plan}:"), Line(str(error), "warn"), *_missing(undefined)])
+        left = _gone(session.leftovers(plan))
+        return Page([Line(names, head=f"{plan}:"), Line(str(error), "warn"), *_missing(undefined), *left])
     notes = [Line(single_line(note), "soft", "note:") for note in frozen.notes]
     contexts = [_context_line(one, session.sharing(one.name, plan), namespace) for one in registry.contexts]
     last = _last_words(session, plan) | dict.fromkeys(stale, "stale")
+    gone = session.leftovers(plan)
     head = Line(f"{steps_of(frozen)}.", head=f"{plan}:")
     declared = [one.with_defaults(model=model) for one in registry.agents]
-    return Page(
-        [head, _table(frozen, registry, declared, last), *contexts, *notes, *_missing(undefined), *_next(stale)]
-    )
+    table = _table(frozen, registry, declared, last, gone)
+    return Page([head, table, *contexts, *notes, *_missing(undefined), *_gone(gone), *_next(stale)])
 
 
-def _table(plan: Plan, registry: Registry, declared: Sequence[Step], last: Mapping[str, str]) -> Table:
+def _table(
+    plan: Plan, registry: Registry, declared: Sequence[Step], last: Mapping[str, str], gone: Collection[str]
+) -> Table:
     """Return a row per declared agent, in the order of the layers; of a group or a loop, the first of them."""
     layers: dict[str, int] = {}
     for step, layer in zip(plan.agents, plan.dag.layer, strict=True):
@@ -114,7 +118,12 @@ def _table(plan: Plan, registry: Registry, declared: Sequence[Step], last: Mappi
     for agent in sorted(declared, key=lambda one: layers[one.name]):
         layer = layers[agent.name]
         waits = listed([name for name, _ in registry.parents(agent)])
-        told = ("" if layer == before else str(layer), waits, " · ".join(step_facts(agent)), last.get(agent.name, ""))
+        told = (
+            "" if layer == before else str(layer),
+            waits,
+            " · ".join([*step_facts(agent), *(["cell deleted"] if agent.name in gone else [])]),
+            last.get(agent.name, ""),
+        )
         rows.append((agent.name, *told))
         before = layer
     columns = [Column("agent"), Column("layer"), Column("waits for", "prose"), Column("model, options", "prose")]
@@ -141,10 +150,17 @@ def _missing(undefined: Mapping[str, Sequence[str]]) -> list[Line]:
 
 
 def _next(stale: Sequence[str]) -> list[Line]:
-    """Say what a reader does next."""
+    """Return the reader's next step."""
     changed = [Line(f"{listed(stale)}; %agents run asks these again.", head="stale since their last run:")]
     step = Line("%agents plan shows prompts and price, %agents run runs the plan.", "soft")
     return [*(changed if stale else []), step]
+
+
+def _gone(names: Sequence[str]) -> list[Line]:
+    """Return a line of declarations whose cells are deleted."""
+    if not names:
+        return []
+    return [Line(f"{listed(names)}; %agents drop {' '.join(names)} removes what they declared.", head="cells deleted:")]
 
 
 def _complete(agents: tuple[Step, ...]) -> tuple[Step, ...]:
@@ -159,7 +175,7 @@ def _complete(agents: tuple[Step, ...]) -> tuple[Step, ...]:
 
 
 def _first(agent: Step, known: Collection[str]) -> Part | None:
-    """Return the first item of what an agent is declared for each of."""
+    """Return the first item of a group."""
     if agent.each is None:
         return None
     base, *path = agent.each.split(".")
@@ -177,14 +193,14 @@ def _context_line(context: Context, agents: Sequence[str], namespace: Mapping[st
 
 
 def _under_way(session: Session) -> list[Line]:
-    """Return a line per run under way: how far it is, and its health; none where nothing runs."""
+    """Return a line per run under way, with progress and health."""
     lines: list[Line] = []
     for driver in session.running:
-        states, now_s, health = "".join(map(state_of, driver.record.results)), driver.now(), driver.health()
+        states, now_s, health = states_of(driver.record), driver.now(), driver.health()
         reason = f" · {health.reason}" if health.reason else ""
         paused = " · paused" if driver.paused else ""
         head = f"{driver.plan.name}, running for {seconds(now_s)}:"
-        lines.append(Line(f"{counts_line(states)}{paused}{reason}", head=head))
+        lines.append(Line(f"{counts_line(states, driver.asked)}{paused}{reason}", head=head))
     return [*lines, Line("%agents stop ends it.", "soft")] if lines else []
 
 

@@ -1,4 +1,4 @@
-"""What is set up and what is not: provider, key, prices, ledger, Graphviz, the live view, versions."""
+"""The check of the setup: provider, key, prices, ledger, Graphviz, the live view, versions."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ OK, WRONG, TOLD = "ok", "!", ""
 
 
 class Check(NamedTuple):
-    """One thing that is looked at.
+    """The result of one check.
 
     Attributes:
-        mark: `OK`, `WRONG`, or `TOLD` where it is neither.
+        mark: `OK`, `WRONG`, or `TOLD` if neutral.
         what: Its name.
-        state: How it is, and what to do where it is not well.
+        state: The state, and advice if it is wrong.
     """
 
     mark: str
@@ -52,14 +52,14 @@ async def _doctor(ctx: CommandContext, _: Namespace) -> None:
 
 
 def _next(ctx: CommandContext) -> str:
-    """Say what to do next, where all is well."""
+    """Return the next step if all is well."""
     if ctx.session.plans:
         return "%agents plan shows what would be sent, and what it may cost."
     return "%%agent NAME, with a prompt below it, declares an agent; %agents preset lists ready plans."
 
 
 async def _provider(ctx: CommandContext) -> list[Check]:
-    """Tell who answers, whether there is a key, and whether the provider can be reached. No model is asked."""
+    """Check the provider, the key and the connection. No model is asked."""
     session = ctx.session
     told = Check(TOLD, "provider", session.connection)
     if not session.spends and not session.simulates:
@@ -74,7 +74,7 @@ async def _provider(ctx: CommandContext) -> list[Check]:
     except (CallError, TimeoutError) as error:
         why = str(error) or f"no answer in {REACH_S:g} s"
         return [told, Check(OK, "key", "set"), Check(WRONG, "reachable", why)]
-    reached = "yes" if counted is not None else "not tried: it has no endpoint that is free"
+    reached = "yes" if counted is not None else "not tried: each of its endpoints costs money"
     key = "none needed: the mock server answers" if session.simulates else "set"
     return [told, Check(OK, "key", key), Check(TOLD if counted is None else OK, "reachable", reached)]
 
@@ -92,7 +92,7 @@ def _ledger(ctx: CommandContext) -> Check:
     except AgentMagicError as error:
         return Check(WRONG, "ledger", str(error))
     if ledger is None:
-        return Check(TOLD, "ledger", "off: what is bought is not kept")
+        return Check(TOLD, "ledger", "off: answers are not kept")
     return Check(OK, "ledger", f"{ledger.path or 'in memory'}, {plural(len(ledger), 'answer')} to reuse")
 
 
@@ -128,7 +128,7 @@ def _version(name: str) -> str | None:
 
 VERBS = {
     "doctor": Verb(
-        "Tell what is set up and what is not: key, provider, prices, ledger, Graphviz, live view, versions.",
+        "Say what is set up and what is missing: key, provider, prices, ledger, Graphviz, live view, versions.",
         add_nothing,
         _doctor,
         waits=True,

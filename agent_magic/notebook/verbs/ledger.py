@@ -9,13 +9,15 @@ from typing import TYPE_CHECKING, Any
 from IPython.core.error import UsageError
 
 from agent_magic.declare.agent import Agent
-from agent_magic.declare.cells import declared, to_cell
-from agent_magic.declare.returns import found_again
+from agent_magic.declare.answers.returns import found_again
+from agent_magic.declare.cells import to_cell
+from agent_magic.declare.expansion import declared
 from agent_magic.declare.units import dollars, plural
 from agent_magic.errors import PlanError
 from agent_magic.notebook.command import CommandContext, Parser, Verb, add_nothing, one_of
 from agent_magic.notebook.files.session_file import Kept, load_session, save_session
 from agent_magic.notebook.front_end import cell_of, note, put_cell, say
+from agent_magic.notebook.own import newest_run, whose
 from agent_magic.record.files import inside
 from agent_magic.show.text import listed
 
@@ -47,14 +49,21 @@ def _runs(ctx: CommandContext, _: Namespace) -> pd.DataFrame:
 
 def _open_options(parser: Parser) -> None:
     parser.add_argument(
-        "run", nargs="?", type=int, metavar="RUN", help="Its number in %%agents runs; by default the newest."
+        "run",
+        nargs="?",
+        type=int,
+        metavar="RUN",
+        help="Its number in %%agents runs; without, this notebook's newest.",
     )
     parser.add_argument("--declare", action="store_true", help="Declare its agents again, and put their cell below.")
 
 
 def _open(ctx: CommandContext, given: Namespace) -> Run:
-    run = _ledger_of(ctx).open(given.run)
+    ledger = _ledger_of(ctx)
+    run = ledger.open(newest_run(ctx.session, ledger) if given.run is None else given.run)
     ctx.session.last = run
+    if said := whose(ctx.session, run):
+        note(said)
     if given.declare:
         _declare(ctx, run)
     return run
@@ -81,10 +90,10 @@ def _declare(ctx: CommandContext, run: Run) -> None:
 
 
 def _as_written(ctx: CommandContext, step: Step, now: Step | None) -> Step:
-    """Return a step of a record as a cell had it: a record knows no names of types and tools, and holds defaults.
+    """Return a step of a record as its cell had it: a record has no names of types and tools, but defaults.
 
     Raises:
-        PlanError: The notebook does not have what it names.
+        PlanError: The notebook lacks a name it uses.
     """
     if not isinstance(step, Agent):
         if now is None and not step.race:
@@ -109,6 +118,7 @@ def _as_written(ctx: CommandContext, step: Step, now: Step | None) -> Step:
 
 def _ledger_options(parser: Parser) -> None:
     parser.add_argument("action", nargs="?", default="size", metavar="WHAT", help=f"One of {', '.join(ACTIONS)}.")
+    parser.words["action"] = ACTIONS
     parser.add_argument("file", nargs="?", metavar="FILE", help="Where export writes.")
     parser.add_argument("--days", type=float, metavar="N", help="prune: answers older than this.")
     parser.add_argument("--simulated", action="store_true", help="prune: only simulated answers.")

@@ -14,6 +14,7 @@ from agent_magic.measure.dead import all_dead_frame, to_requeue
 from agent_magic.measure.telemetry import Telemetry
 from agent_magic.notebook.command import CommandContext, Parser, Verb, add_nothing, one_of
 from agent_magic.notebook.front_end import is_kernel, note, say, show_page
+from agent_magic.notebook.own import is_own
 from agent_magic.notebook.verbs.runs import add_run_options
 from agent_magic.notebook.verbs.steering import run_again
 from agent_magic.show.charts.following import following
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
 
 RULES = re.compile(r"[^\s>]+\s*>\s*[^\s>]+|\S+")
-"""Rules in a line, quoted or not; what is left over is no rule, and its error says so."""
+"""Rules in a line, quoted or not; other words are errors."""
 DOES = {
     "tell": "an alert is shown, and has a row in run.alerts.",
     "pause": "an alert pauses the run, and the cell says what continues it.",
@@ -43,15 +44,18 @@ def _dead_options(parser: Parser) -> None:
 
 
 async def _dead(ctx: CommandContext, given: Namespace) -> pd.DataFrame | Run:
-    """Show what failed for good, of all kernels where there is a ledger; or ask it again."""
+    """Show permanent failures in all kernels of this notebook, or ask them again."""
     session, ledger = ctx.session, ctx.session.keeping.ledger
     if given.of is not None and ledger is None:
         raise UsageError("The ledger is off. %config AgentMagics.ledger = 'FILE' turns it on.")
     chosen = ledger.open(given.of) if given.of is not None and ledger is not None else None
     if given.what is None:
-        frame = chosen.dead if chosen is not None else session.last_run().dead if ledger is None else ledger.dead()
+        if chosen is None and ledger is not None:
+            frame = ledger.dead(only=partial(is_own, session, ledger))
+        else:
+            frame = (chosen or session.last_run()).dead
         if not len(frame):
-            note("nothing failed for good")
+            note("nothing failed for good" if chosen is not None else "nothing failed for good in this notebook's runs")
         return frame
     one_of("%agents dead", given.what, ("requeue",))
     last = chosen or session.last_run()
@@ -61,15 +65,15 @@ async def _dead(ctx: CommandContext, given: Namespace) -> pd.DataFrame | Run:
 
 
 def _dead_before(ctx: CommandContext, last: Run) -> list[str]:
-    """Return what failed for good in the earlier runs of a plan: a requeue leaves out what was not asked for."""
+    """Return permanent failures in earlier runs of a plan, which a requeue of others leaves out."""
     session, ledger = ctx.session, ctx.session.keeping.ledger
     runs = ((number, run.record) for number, run in enumerate(reversed(session.runs)))
-    frame = all_dead_frame(runs) if ledger is None else ledger.dead()
+    frame = all_dead_frame(runs) if ledger is None else ledger.dead(only=partial(is_own, session, ledger))
     return [*frame["agent"][frame["plan"] == last.plan.name]]
 
 
 def _alert_options(parser: Parser) -> None:
-    rules = 'Such as p95 > 30; without any four defaults. "off" watches for nothing any more.'
+    rules = 'Such as p95 > 30; without any, four defaults. "off" stops watching.'
     parser.add_argument("rules", nargs="*", metavar="RULE", help=rules)
     parser.add_argument("--on-alert", default="tell", metavar="WORD", help=f"One of {', '.join(ON_ALERT)}.")
 
@@ -78,7 +82,7 @@ def _alert(ctx: CommandContext, given: Namespace) -> None:
     shared = ctx.session.shared
     if given.rules == ["off"]:
         shared.alerts = None
-        say("Runs are watched for no alerts any more.")
+        say("Alerts are off.")
         return
     shared.alerts = alerts = Alerts(*RULES.findall(" ".join(given.rules)), on_alert=given.on_alert)
     rows = [(str(rule), METRICS[rule.metric]) for rule in alerts.rules]
@@ -87,7 +91,7 @@ def _alert(ctx: CommandContext, given: Namespace) -> None:
 
 
 def _dashboard(ctx: CommandContext, _: Namespace) -> Chart:
-    """Return the dashboard of the run under way, which is drawn again where it is displayed, or of the last one."""
+    """Return the dashboard of the run under way, redrawn on display, or of the last one."""
     session = ctx.session
     if not session.running:
         return session.last_run().dashboard(theme=session.theme)
@@ -98,7 +102,7 @@ def _dashboard(ctx: CommandContext, _: Namespace) -> Chart:
 
 def _telemetry_options(parser: Parser) -> None:
     parser.add_argument(
-        "what", nargs="?", metavar="on|off", help="Emit the runs from now on, or stop; what is so without."
+        "what", nargs="?", metavar="on|off", help="on: emit runs from now on. off: stop. Without: say which."
     )
     parser.add_argument("--content", action="store_true", help="Prompts and answers too: they leave this machine.")
 
@@ -140,14 +144,14 @@ VERBS = {
         ),
     ),
     "dead": Verb(
-        "List what failed for good, also in other kernels; requeue asks it again.",
+        "List what failed for good in this notebook, also in other kernels; requeue asks it again.",
         _dead_options,
         _dead,
         waits=True,
         examples=(
             "%agents dead",
             "run = %agents dead requeue    # where asking again can help",
-            "run = %agents dead requeue draft    # this one, whatever it failed of",
+            "run = %agents dead requeue draft    # this one, whatever the cause",
             "run = %agents dead requeue --of 12    # of an earlier run",
         ),
     ),

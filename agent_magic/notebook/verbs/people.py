@@ -46,19 +46,21 @@ def _deny(ctx: CommandContext, given: Namespace) -> None:
 
 
 def _add_question(parser: Parser) -> None:
-    parser.add_argument("question", metavar="NUMBER", help="Its number, or the agent that has only this one.")
+    parser.add_argument(
+        "question", metavar="NUMBER", help="The question's number, or the agent if it asks only this one."
+    )
 
 
 def _add_approve_options(parser: Parser) -> None:
     _add_question(parser)
     parser.add_argument(
-        "--edit", metavar="TEXT", help="The arguments as JSON, or the answer, as it is to be; in quotes."
+        "--edit", metavar="TEXT", help="The changed arguments as JSON, or the changed answer; in quotes."
     )
 
 
 def _add_deny_options(parser: Parser) -> None:
     _add_question(parser)
-    parser.add_argument("why", nargs="*", metavar="WHY", help="The reason; the model is told.")
+    parser.add_argument("why", nargs="*", metavar="WHY", help="The reason. The model is told.")
 
 
 VERBS = {
@@ -69,7 +71,7 @@ VERBS = {
         examples=("%agents pending",),
     ),
     "approve": Verb(
-        "Agree to what an agent asks, as it is or with a change.",
+        "Approve what an agent asks, as it is or with a change.",
         _add_approve_options,
         _approve,
         examples=(
@@ -79,7 +81,7 @@ VERBS = {
         ),
     ),
     "deny": Verb(
-        "Refuse what an agent asks.",
+        "Deny what an agent asks.",
         _add_deny_options,
         _deny,
         examples=("%agents deny 1", "%agents deny analyst send it to sales instead"),

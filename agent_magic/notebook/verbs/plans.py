@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 FORMS = ("cell", "cells", "json")
-"""What a plan is exported as."""
+"""Formats of an exported plan."""
 
 
 def _preset_options(parser: Parser) -> None:
@@ -52,6 +52,7 @@ def _preset(ctx: CommandContext, given: Namespace) -> None:
 def _export_options(parser: Parser) -> None:
     said = "cell: one %%%%agents cell below. cells: a notebook of %%%%agent cells. json: a plan as JSON."
     parser.add_argument("form", metavar="FORM", help=said)
+    parser.words["form"] = FORMS
     parser.add_argument("file", nargs="?", metavar="FILE", help="Where cells and json are written: PLAN.ipynb, .json.")
     parser.add_argument("--anywhere", action="store_true", help="The file may lie outside the notebook's folder.")
     add_plan(parser)
@@ -145,8 +146,7 @@ VERBS = {
         ),
     ),
     "lint": Verb(
-        "Check the plan before it runs: what is waited for, sent or asked for nothing, and what that costs. Nothing is "
-        "sent.",
+        "Check the plan before it runs: needless waits, text and requests, and what they cost. Nothing is sent.",
         add_run_options,
         _lint,
         waits=True,

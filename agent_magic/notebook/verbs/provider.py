@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -25,10 +26,12 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from agent_magic.engine.pacing.pacer import Pacer
+    from agent_magic.providers.chat.client import Chat
     from agent_magic.record.results import RunRecord
 
-PLACES = ("simulator", "api", "dask")
-SIMULATOR_OPTIONS = ("seed", "latency", "rpm", "itpm", "otpm", "script", "slips", "batch")
+PLACES = ("simulator", "api", "chat", "dask")
+CAPACITY = ("slots", "shared_rate", "cap", "prompt_rate")
+SIMULATOR_OPTIONS = ("seed", "latency", "rpm", "itpm", "otpm", "script", "slips", "batch", *CAPACITY)
 LIMIT_COLUMNS = (
     Column("model"),
     *(Column(kind.unit, "number") for kind in KINDS.values()),
@@ -39,16 +42,22 @@ RATES = ("input", "output", "cache_read", "cache_write")
 
 def _connect_options(parser: Parser) -> None:
     where = (
-        "simulator: the mock server. api: the real one. URL: a server of its kind. dask: whoever answers now, over "
-        "workers. Or a variable with a provider."
+        "simulator: the mock server. api: the real one. URL: a server of its kind. chat URL: one that speaks the chat "
+        "completions API. dask: whoever answers now, over workers. Or a variable with a provider."
     )
     parser.add_argument("where", nargs="?", metavar="WHERE", help=where)
-    parser.add_argument("address", nargs="?", metavar="ADDRESS", help="After dask: its scheduler; here by default.")
+    parser.add_argument(
+        "address", nargs="?", metavar="ADDRESS", help="After chat: its address. After dask: its scheduler."
+    )
+    parser.add_argument("--key-env", metavar="NAME", help="After chat: the variable of the environment with the key.")
+    parser.add_argument("--free", action="store_true", help="After chat: its answers cost nothing.")
     parser.add_argument("--workers", type=int, metavar="N", help="After dask: how many to start here; 2 by default.")
     parser.add_argument(
         "--name", default="", metavar="NAME", help="Ask it beside others that were connected by a name."
     )
-    parser.add_argument("--weight", type=float, default=1.0, metavar="W", help="With --name: how much of them it gets.")
+    parser.add_argument(
+        "--weight", type=float, default=1.0, metavar="W", help="With --name: its share of the requests."
+    )
     parser.add_argument("--route", metavar="WORDS", help=f"With --name: {', '.join(map(repr, ROUTES))}.")
     parser.add_argument("--seed", type=int, default=0, help="Changes every simulated text and duration.")
     parser.add_argument("--latency", default="real", help="none, fast, real, or a factor such as x0.1.")
@@ -59,6 +68,10 @@ def _connect_options(parser: Parser) -> None:
     parser.add_argument(
         "--slips", metavar="M=SHARE", help="How often a simulated choice is wrong: haiku=0.2,opus=0.02."
     )
+    parser.add_argument("--slots", type=int, metavar="N", help="Simulated requests that it works on at once.")
+    parser.add_argument("--shared-rate", type=float, metavar="N", help="Simulated tokens a second that all share.")
+    parser.add_argument("--cap", type=float, metavar="N", help="Simulated tokens a second of one answer, at most.")
+    parser.add_argument("--prompt-rate", type=float, metavar="N", help="Simulated input tokens a second it reads.")
     parser.add_argument("--batch", metavar="PACE", help="How simulated batches go: takes=S,hidden=S,expires=S,poll=S.")
 
 
@@ -69,6 +82,8 @@ def _connect(ctx: CommandContext, given: Namespace) -> None:
     among: Any = {"name": given.name, "weight": given.weight, "route": given.route}
     if where == "dask" and not is_variable:
         ctx.session.connect_dask(given.address, given.workers)
+    elif where == "chat" and not is_variable:
+        ctx.session.connect(_chat(given), **among)
     elif where is not None and "://" in where:
         ctx.session.connect(Claude(base_url=where), **among)
     elif is_variable:
@@ -79,27 +94,50 @@ def _connect(ctx: CommandContext, given: Namespace) -> None:
         else:
             ctx.session.connect(Claude(), **among)
     say(f"Connected to {ctx.session.connection}.")
+    if told := ctx.session.leaving_note():  # said here, the next run need not say it
+        note(told)
+    ctx.session.left_simulator = False
     if is_variable and where in PLACES:
         note(f"{where} is your variable here: del {where}, and %agents connect {where} means what it always means")
     if where in {"api", "dask"} and ctx.session.shared.client.account is None:
         note("no API key is set: set ANTHROPIC_API_KEY before the next run, or connect to a server first")
 
 
+def _chat(given: Namespace) -> Chat:
+    """Return the provider of `chat URL`. A key comes from the environment: a cell is saved with what stands in it."""
+    if given.address is None:
+        raise UsageError("Where is it? %agents connect chat http://127.0.0.1:8000/v1")
+    from agent_magic.providers.chat.client import Chat  # noqa: PLC0415  # lazy: most notebooks never ask such a server
+
+    name = given.key_env
+    if name is not None and not os.environ.get(name):
+        what = f"No variable {name!r} is set" if name.isidentifier() else "--key-env takes the name of a variable"
+        raise UsageError(f"{what}. Set it: os.environ['NAME'] = getpass.getpass(), then --key-env NAME.")
+    return Chat(given.address, api_key=None if name is None else os.environ[name], free=given.free)
+
+
 def _check_options(given: Namespace, *, is_variable: bool) -> None:
-    """Raise `UsageError` where an option does not go with the word."""
-    counts = given.address is not None or given.workers is not None
-    if counts and given.where != "dask":
-        raise UsageError("An address and --workers come after dask: %agents connect dask [ADDRESS] [--workers N].")
+    """Raise `UsageError` if an option does not go with the word."""
+    where = given.where
+    if given.workers is not None and where != "dask":
+        raise UsageError("--workers comes after dask: %agents connect dask [ADDRESS] [--workers N].")
+    if given.address is not None and where not in {"chat", "dask"}:
+        raise UsageError("An address comes after chat or dask: %agents connect chat URL, or dask [ADDRESS].")
+    if (given.key_env is not None or given.free) and where != "chat":
+        raise UsageError("--key-env and --free come after chat: %agents connect chat URL --key-env NAME.")
+    counts = any((given.address, given.workers, given.key_env, given.free))
     if counts and is_variable:
-        raise UsageError("dask is your variable here, with workers of its own. Give it another name, and del dask.")
+        raise UsageError(
+            f"{where} is your variable here, a provider of its own. Give it another name, and del {where}."
+        )
     if not given.name and (given.weight != 1.0 or given.route):
         raise UsageError("--weight and --route come with --name: %agents connect api --name work --weight 2.")
     if given.name and not is_variable and given.where in {None, "dask", "simulator"}:
-        raise UsageError("--name is for api, a URL, or a variable with a provider.")
+        raise UsageError("--name is for api, a URL, chat URL, or a variable with a provider.")
 
 
 def _is_variable(where: str | None, variables: Mapping[str, Any]) -> bool:
-    """Tell whether a word names a variable. A module, as after `import dask`, does not take the word away."""
+    """Return True if a word names a variable. A module, as after `import dask`, does not take the word away."""
     if where in PLACES and where in variables:
         try:
             as_provider(variables[where])
@@ -150,10 +188,10 @@ def _limits_page(pacer: Pacer, records: Sequence[RunRecord], kernels: int) -> Pa
         said = [*sources.values()][:1] if same else [f"{kind} {source}" for kind, source in sources.items()]
         rows.append((name, *cells, ", ".join(said)))
     if not rows:
-        return Page([Line("No rate limits are known yet. The first responses tell them, or you do with --rpm.")])
+        return Page([Line("No rate limits are known yet. The first responses report them, or set them with --rpm.")])
     shared = f"{kernels} kernels use this key and divide its limits; this one may take the part in brackets."
     head = Line(
-        "used in the last minute, of what may pass in one. run.limits_chart() shows a run's minutes.", "", "limits:"
+        "used in the last minute, out of the limit per minute. run.limits_chart() shows a run's minutes.", "", "limits:"
     )
     return Page([head, Table(LIMIT_COLUMNS, rows, strong=True), *([Line(shared)] if kernels > 1 else [])])
 
@@ -165,7 +203,7 @@ def _used(limit: float | None, used: float, share: float) -> str:
 
 
 def _round(limit: float) -> str:
-    """Write a limit, in thousands or millions where it is a round number of them: `400k`, `2M`."""
+    """Format a limit, round ones in thousands or millions: `400k`, `2M`."""
     for by, sign in ((1_000_000, "M"), (1_000, "k")):
         if limit >= max(by, 100_000) and limit % by == 0:
             return f"{limit / by:,.0f}{sign}"
@@ -197,15 +235,18 @@ def _prices(ctx: CommandContext, given: Namespace) -> None:
 
 VERBS = {
     "connect": Verb(
-        "Choose who answers: simulator (the mock server), api, a URL, a variable, dask. Without a word, say who does.",
+        "Choose who answers: simulator (the mock server), api, a URL, chat URL, a variable, dask. Alone: say who does.",
         _connect_options,
         _connect,
         examples=(
             "%agents connect simulator",
             "%agents connect simulator --latency fast --rpm 50    # quick answers, at most 50 requests a minute",
+            "%agents connect simulator --slots 4 --shared-rate 400 --cap 200    # as a model of your own",
             "%agents connect api",
             "%agents connect http://127.0.0.1:11434    # Ollama, or any server that speaks the Messages API",
-            "%agents connect chat    # a variable with a provider of your own",
+            "%agents connect chat http://127.0.0.1:8000/v1 --free    # vLLM, llama.cpp and the like",
+            "%agents connect chat https://gateway.example/v1 --key-env GATEWAY_KEY",
+            "%agents connect mine    # a variable with a provider of your own",
             "%agents connect work --name work --weight 2    # beside others with a name: see am.Pool",
             "%agents connect dask --workers 4    # whoever answers now, over four workers of this machine",
             "%agents connect dask tls://host:8786    # over the workers of a cluster",

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from agent_magic.declare.units import UNKNOWN, plural, seconds
 from agent_magic.errors import Rejected
 from agent_magic.notebook.command import CommandContext, Parser, Verb, add_name, add_nothing
-from agent_magic.notebook.front_end import display_value, is_kernel, say, show_page
+from agent_magic.notebook.front_end import display_value, is_kernel, note, say, show_page
+from agent_magic.notebook.own import whose
 from agent_magic.record.ledger.base import IN_DOUBT
 from agent_magic.record.plaintext import single_line
 from agent_magic.show.page import Column, Line, Page, Table, Words
@@ -33,7 +34,10 @@ ATTEMPTS = (
 
 
 def _last(ctx: CommandContext, _: Namespace) -> Run:
-    return ctx.session.last_run()
+    run = ctx.session.last_run()
+    if said := whose(ctx.session, run):
+        note(said)
+    return run
 
 
 def _show_options(parser: Parser) -> None:
@@ -68,7 +72,7 @@ def answer_text(run: Run, name: str) -> str:
 
 
 def error_page(run: Run, name: str) -> Page:
-    """Compose why an agent did not succeed, attempt by attempt. Of a group, the first failed agents."""
+    """Return a page on why an agent failed, attempt by attempt; for a group, its first failed agents."""
     if name not in run.plan.groups:
         return Page([*_errors(run[name]), *_step(run[name])])
     members = [run.record.results[number] for number in run.plan.groups[name].values()]
@@ -80,12 +84,12 @@ def error_page(run: Run, name: str) -> Page:
 
 
 def _step(result: AgentResult) -> list[Block]:
-    """Say what to do next about an agent that failed. A request that was rejected, or a function, is first mended."""
+    """Return the next step for a failed agent. A rejected request or a function must be mended first."""
     if result.status != "failed" or result.kind == IN_DOUBT:
         return []
     is_wrong = result.kind == Rejected.__name__ or result.is_task
     again = f"%agents retry {single_line(result.name)} asks it again."
-    return [Line("Mend it, then %agents run goes on." if is_wrong else again, "soft")]
+    return [Line("Fix it, then %agents run goes on." if is_wrong else again, "soft")]
 
 
 def _errors(result: AgentResult) -> list[Block]:
@@ -119,7 +123,7 @@ def _errors(result: AgentResult) -> list[Block]:
 
 
 def _failed_calls(result: AgentResult) -> list[Block]:
-    """Say where functions failed, with the lines of the user's that led there, and what they had printed."""
+    """Return failures of functions, with the user's lines and prints."""
     failed = [one for one in result.calls if one.status == "failed" and one.ended is not None]
     told: list[Block] = []
     for call in failed[-MOST_CALLS:]:

@@ -12,6 +12,7 @@ from IPython.core.error import UsageError
 from agent_magic.declare.tool import Tool
 from agent_magic.errors import Unreachable
 from agent_magic.forecast.terms import policy_of
+from agent_magic.measure.metrics import summarize
 from agent_magic.notebook.command import CommandContext, Parser, Verb, add_nothing, add_plan
 from agent_magic.notebook.front_end import can_ask, can_decide, is_kernel, is_unwatched, note, say, show_page
 from agent_magic.notebook.planning import confirm, retry_price, run_pilot, show_plan
@@ -20,7 +21,7 @@ from agent_magic.notebook.settings import add_policy
 from agent_magic.notebook.verbs.results import show_result
 from agent_magic.show.closing import closing
 from agent_magic.show.notes import budget_note, context_notes, ending_notes, replayed_files_note
-from agent_magic.show.text import one_line
+from agent_magic.show.text import run_line
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -58,7 +59,7 @@ def _add_estimate_options(parser: Parser) -> None:
 async def run_and_tell(
     ctx: CommandContext, given: Namespace, plan: Plan, resumed: Resumed = ANEW, *, answer: str | None = None
 ) -> Run:
-    """Run a plan in a cell as its options say, and print what the picture, or the answer, does not show."""
+    """Run a plan in a cell with these options, and print what the picture or answer lacks."""
     session, policy, graphic = ctx.session, ctx.policy(given), is_kernel(ctx.shell)
     front: Any = {"graphic": graphic, "asks": can_decide(ctx.shell) and answer is None, "answer": answer}
     before = None if session.last is None else session.last.record
@@ -67,7 +68,7 @@ async def run_and_tell(
     run = await execute(session, plan, policy, fresh=given.fresh, resumed=resumed, **front)
     session.just_shown = run
     if is_unwatched(ctx.shell) and answer is None:
-        say(one_line(run.totals))  # a log keeps the first picture as a line, not the last one
+        say(run_line(run.record))  # a log keeps the first picture as a line, not the last one
     tell_end(ctx, run, policy, before, closes=answer is None or not run.ok)
     return run
 
@@ -75,19 +76,19 @@ async def run_and_tell(
 def tell_end(
     ctx: CommandContext, run: Run, policy: Policy | None = None, before: RunRecord | None = None, *, closes: bool = True
 ) -> None:
-    """Print what the picture of a run that is over does not show, and the line of what to do next.
+    """Print what the picture of a finished run lacks, and the next step.
 
     Args:
-        ctx: Where.
+        ctx: The context.
         run: The run.
-        policy: How it ran; `None` is what its record says.
-        before: The last run of its plan; why answers of it were bought again is said.
-        closes: Whether the line is wanted below the notes.
+        policy: Its policy; `None` for the record's.
+        before: The last run of its plan, to explain why answers were bought again.
+        closes: True to print the next step below the notes.
     """
     session, graphic = ctx.session, is_kernel(ctx.shell)
     policy = policy or policy_of(run.record)[0]
     notes = [
-        run.totals.why if graphic and not is_unwatched(ctx.shell) else "",  # the line has it already
+        summarize(run.record).why if graphic and not is_unwatched(ctx.shell) else "",  # the line has it already
         *ending_notes(run.record, policy),
         budget_note(run.record, policy),
         replayed_files_note(run.record),
@@ -100,11 +101,11 @@ def tell_end(
         note(text)
     if closes and (graphic or sys.stdout.isatty()):  # a log has a line at each end
         price = "" if run.ok else retry_price(session, run, policy)
-        show_page(closing(run.record, price, before), graphic=graphic)
+        show_page(closing(run.record, price, before, run.prices), graphic=graphic)
 
 
 def _recording_note(session: Session, run: Run, policy: Policy) -> str:
-    """Name the recording that lies beside a notebook whose server cannot be reached; empty where there is none."""
+    """Return the recording beside a notebook whose server is unreachable; empty if there is none."""
     if session.deck is not None or all(one.kind != Unreachable.__name__ for one in run.record.results):
         return ""
     found = recording_beside(run.plan, Path.cwd(), timeout_s=policy.timeout_s)
@@ -130,10 +131,9 @@ async def _run(ctx: CommandContext, given: Namespace) -> Run:
 
 
 async def ask_at_once(ctx: CommandContext, name: str, plan_name: str) -> None:
-    """Run an agent that was declared just now, with what it needs, and show its answer: `%%agent NAME --run`.
+    """Run an agent that was just declared with its ancestors, and show its answer: `%%agent NAME --run`.
 
-    An answer stands in place of the picture where one agent is asked and no person has to agree to anything: the
-    buttons are in the picture.
+    The answer replaces the picture if one agent is asked and nothing needs approval: the buttons are in the picture.
     """
     parser = Parser("%%agent --run")
     add_run_options(parser)
@@ -148,7 +148,7 @@ async def ask_at_once(ctx: CommandContext, name: str, plan_name: str) -> None:
 
 
 def needs_person(plan: Plan) -> bool:
-    """Tell whether a person has to agree to an answer or a call of this plan."""
+    """Return True if a person has to agree to an answer or a call of this plan."""
     agents = [one for one in plan.agents if not one.is_task]
     return any(one.ask or any(isinstance(tool, Tool) and tool.ask for tool in one.tools) for one in agents)
 
@@ -182,15 +182,35 @@ async def _wait(ctx: CommandContext, _: Namespace) -> Run:
     if task is None:
         raise UsageError("Nothing runs in the background. %agents start starts a run there.")
     try:
-        run = await task  # no shield: Stop in this cell stops the run too
+        run = await _end_of(task)
     finally:
         ctx.session.background = None
     tell_end(ctx, run)
     return run
 
 
+async def _end_of(task: asyncio.Task[Run]) -> Run:
+    """Wait for a run, whichever loop it was started on. Stop in this cell stops the run too."""
+    loop = task.get_loop()
+    if loop is asyncio.get_running_loop() or task.done():
+        return await task if not task.done() else task.result()
+    if loop.is_closed():
+        raise UsageError("The loop on which the run was started is closed. %agents resume goes on with what is left.")
+
+    async def ended() -> Run:
+        return await task
+
+    if loop.is_running():  # a subshell's, or the main one seen from a subshell
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(ended(), loop))
+    try:  # a thread's, which nobody turns any more
+        return await asyncio.to_thread(loop.run_until_complete, task)
+    except asyncio.CancelledError:
+        loop.call_soon_threadsafe(task.cancel)
+        raise
+
+
 def _report(task: asyncio.Task[Run]) -> None:
-    """Print the error of a background run: maybe nobody ever waits for it."""
+    """Print the error of a background run, which may never be awaited."""
     if not task.cancelled() and (error := task.exception()) is not None:
         say(f"The run in the background failed: {error}")
 

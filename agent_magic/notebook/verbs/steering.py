@@ -13,11 +13,13 @@ from agent_magic.declare.units import plural
 from agent_magic.errors import UnknownAgent
 from agent_magic.live.ahead import ANY_TIMEOUT_S, is_rejected, unbought
 from agent_magic.live.earlier import Earlier
-from agent_magic.notebook.command import CommandContext, Verb, add_names, add_nothing
+from agent_magic.notebook.command import CommandContext, Parser, Verb, add_names, add_nothing
 from agent_magic.notebook.front_end import note, say
-from agent_magic.notebook.planning import confirm, rejected_before
+from agent_magic.notebook.own import CUT, cut_run, is_own, whose
+from agent_magic.notebook.planning import confirm, left_line, rejected_before
 from agent_magic.notebook.running import Resumed
 from agent_magic.notebook.session import DEFAULT_PLAN
+from agent_magic.notebook.verbs.edits import take_back
 from agent_magic.notebook.verbs.runs import add_run_options, run_and_tell, tell_end
 from agent_magic.show.notes import rejected_note
 from agent_magic.show.text import listed
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
     from agent_magic.api import Plan, Run
 
 SETTLES_S: Final = 2.0
-"""So long `%agents stop` waits for the end of the run: a function in a thread cannot be cut."""
+"""Seconds that `%agents stop` waits for the end of the run: a function in a thread cannot be aborted."""
 MOST_NAMED: Final = 5
 
 
@@ -54,7 +56,7 @@ def _running(ctx: CommandContext, names: list[str]) -> list[tuple[Controls, list
 
 
 async def _stop(ctx: CommandContext, given: Namespace) -> None:
-    """Stop a run and say what was kept, or some agents of it."""
+    """Stop a run or some of its agents, and print the result."""
     task = ctx.session.background
     told = _told(ctx, given.names, "Stopped")
     for controls, names in _running(ctx, given.names):
@@ -65,13 +67,13 @@ async def _stop(ctx: CommandContext, given: Namespace) -> None:
     if task is not None:
         await asyncio.wait({task}, timeout=SETTLES_S)
     if task is None or not task.done():
-        say("Stopping: no request goes out any more, a function of yours still runs. %agents wait waits for it.")
+        say("Stopping: no more requests are sent; one of your functions still runs. %agents wait waits for it.")
     elif not task.cancelled() and task.exception() is None:
         tell_end(ctx, task.result())
 
 
 def _told(ctx: CommandContext, names: list[str], word: str) -> str:
-    """Say which of these agents are about to be stopped or skipped; empty without names. Ask before it is done."""
+    """Return which of these agents will be stopped or skipped; empty without names. Call this first."""
     open_now = [
         name
         for driver in ctx.session.running
@@ -80,7 +82,7 @@ def _told(ctx: CommandContext, names: list[str], word: str) -> str:
         and any(driver.record.results[one].finished_s is None for one in driver.plan.numbers([name]))
     ]
     done = f"{word}: {listed(open_now, MOST_NAMED)}, with what waits for it. The rest goes on."
-    return done if open_now else "Nothing to do: finished before." if names else ""
+    return done if open_now else "Nothing to do: already finished." if names else ""
 
 
 def _skip(ctx: CommandContext, given: Namespace) -> None:
@@ -99,37 +101,46 @@ def _pause(ctx: CommandContext, _: Namespace) -> None:
 
 
 async def _resume(ctx: CommandContext, given: Namespace) -> Run | None:
-    """Continue runs that were paused; where none is under way, take up the last one that was cut."""
+    """Resume paused runs; without any, continue the last one that was cut."""
     if ctx.session.running:
         for controls, _names in _running(ctx, []):
             controls.resume()
         say("The run goes on. %agents wait waits for its end.")
         return None
     last = ctx.session.last
-    if last is None:
-        ctx.session.last = _cut_run(ctx)
+    if given.of is not None or last is None:
+        ctx.session.last = _cut_run(ctx, given.of)
     elif not last.record.cut:
         hint = "%agents retry asks again what failed, %agents start runs in the background, where it can be paused."
         raise UsageError(f"Nothing is paused, and the last run was not cut. {hint}")
-    return await _retry(ctx, given)
+    return await run_again(ctx, given, ctx.session.last_run(), given.names or None, prices=True)
 
 
-def _cut_run(ctx: CommandContext) -> Run:
-    """Open the newest run of the ledger that was cut: of what is declared, or of anything where nothing is.
+def _resume_options(parser: Parser) -> None:
+    add_run_options(parser)
+    parser.add_argument("--of", type=int, metavar="RUN", help="A run of %%agents runs; by default this notebook's.")
+
+
+def _cut_run(ctx: CommandContext, number: int | None) -> Run:
+    """Open this notebook's last cut run, or the one with a number.
 
     Raises:
-        UsageError: There is none.
+        UsageError: There is none, or the ledger is off.
     """
-    ledger, plans = ctx.session.keeping.ledger, ctx.session.plans
-    runs = None if ledger is None else ledger.runs()
-    if runs is not None and ledger is not None:
-        cut = runs[runs["state"].isin(["lost", "cut"]) & (runs["plan"].isin(plans) | (not plans))]
-        if len(cut):
-            row = cut.iloc[0]
-            maybe = f"; {plural(int(row.unknown), 'request')} may have been billed" if row.unknown else ""
-            say(f"Run {row.run} of {row.plan!r} was cut: {row.succeeded} of {row.agents} agents had finished{maybe}.")
-            return ledger.open(int(row.run))
-    raise UsageError("The ledger has no run that was cut. %agents run runs what is declared, %agents runs lists runs.")
+    ledger = ctx.session.keeping.ledger
+    if ledger is None:
+        raise UsageError("The ledger is off, so no run before this kernel is known. %agents run runs what is declared.")
+    if number is not None:
+        found = next((one for one in ledger.past() if one.run == number), None)
+        if found is None or found.state not in CUT:
+            raise UsageError(f"Run {number} was not cut. %agents runs lists the runs of the ledger.")
+    else:
+        found = cut_run(ctx.session, ledger)
+    maybe = f"; {plural(found.unknown, 'request')} may have been billed" if found.unknown else ""
+    own = is_own(ctx.session, ledger, found)
+    of = f"{found.plan!r}" if own or not found.home else f"{found.plan!r} in {found.notebook}"
+    say(f"Run {found.run} of {of} was cut: {found.succeeded} of {found.agents} agents had finished{maybe}.")
+    return ledger.open(found.run)
 
 
 async def _retry(ctx: CommandContext, given: Namespace) -> Run | None:
@@ -146,7 +157,7 @@ async def _retry(ctx: CommandContext, given: Namespace) -> Run | None:
 
 
 def _retry_under_way(ctx: CommandContext) -> None:
-    """Ask again what failed in the runs under way, but for requests that are rejected again."""
+    """Retry failures in the runs under way, except rejected requests."""
     rejected: list[str] = []
     has_asked = False
     for driver in ctx.session.running:
@@ -163,15 +174,29 @@ def _retry_under_way(ctx: CommandContext) -> None:
     say("\n".join([*said, *([rejected_note(rejected)] if rejected else [])]))
 
 
-async def run_again(ctx: CommandContext, given: Namespace, last: Run, again: list[str] | None) -> Run:
-    """Run a run's agents again: these, or all that did not succeed, but for requests that are rejected again.
+async def run_again(
+    ctx: CommandContext, given: Namespace, last: Run, again: list[str] | None, *, prices: bool = False
+) -> Run:
+    """Run agents of a run again: these, or all that did not succeed, except rejected ones.
+
+    Args:
+        ctx: The context.
+        given: The options.
+        last: The run.
+        again: The agents; `None` means all that did not succeed.
+        prices: True to print the requests and price, if not zero.
 
     Raises:
-        UsageError: All that would be asked is rejected again; nothing was sent.
+        UsageError: All requests would be rejected again; nothing was sent.
     """
     plan = _plan_of(ctx, given, last)
     leave = [] if again is not None or given.fresh else _rejected(ctx, plan, last)
     resumed = Resumed(last, again, leave)
+    take_back(ctx, last, again or ())
+    if (said := whose(ctx.session, last)) and not prices:
+        note(said)
+    if prices and (left := left_line(ctx.session, plan, ctx.policy(given), resumed, fresh=given.fresh)):
+        say(f"What is left: {left}.")
     await confirm(ctx, given, plan, resumed)
     if leave:
         note(rejected_note(leave))
@@ -179,10 +204,10 @@ async def run_again(ctx: CommandContext, given: Namespace, last: Run, again: lis
 
 
 def _rejected(ctx: CommandContext, plan: Plan, last: Run) -> list[str]:
-    """Return the agents whose requests would be rejected as before.
+    """Return the agents whose requests would be rejected again.
 
     Raises:
-        UsageError: Nothing else is left to ask.
+        UsageError: No other agents are left.
     """
     session = ctx.session
     found = rejected_before(session, plan, last)
@@ -224,7 +249,7 @@ VERBS = {
         examples=("%agents stop", "%agents stop draft critic"),
     ),
     "skip": Verb(
-        "Skip these agents of the run under way, and what waits for them.",
+        "Skip these agents of the run under way, and the agents that wait for them.",
         add_names,
         _skip,
         examples=("%agents skip critic",),
@@ -236,15 +261,19 @@ VERBS = {
         examples=("%agents pause",),
     ),
     "resume": Verb(
-        "Continue after %agents pause; after a restart of the kernel, take up the last run where it was.",
-        add_run_options,
+        "Continue after %agents pause; after a restart of the kernel, take up this notebook's last run where it was.",
+        _resume_options,
         _resume,
         waits=True,
-        examples=("%agents resume", "run = %agents resume --budget 0.50    # in a new kernel: what is left of it"),
+        examples=(
+            "%agents resume",
+            "run = %agents resume --budget 0.50    # in a new kernel: what is left of it",
+            "run = %agents resume --of 12    # a run of another notebook",
+        ),
     ),
     "retry": Verb(
-        "Run again what failed, was skipped or stopped; all of it, or these agents. What succeeded is kept. "
-        "A request that was rejected as wrong is sent as it was only by name.",
+        "Ask again what failed, was skipped or stopped: all of it, or these agents. What succeeded is kept. "
+        "A request that was rejected as wrong is sent again only if you name its agent.",
         add_run_options,
         _retry,
         waits=True,

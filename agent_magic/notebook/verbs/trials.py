@@ -9,6 +9,7 @@ from IPython.core.error import UsageError
 from agent_magic.declare.baseline import output_cap
 from agent_magic.declare.plan_json import asks_the_same
 from agent_magic.declare.units import times
+from agent_magic.forecast.pilot import pilot_agents
 from agent_magic.forecast.sweep import make_sweep
 from agent_magic.notebook.command import CommandContext, Parser, Verb, add_nothing
 from agent_magic.notebook.front_end import can_decide, is_kernel, note, say
@@ -44,6 +45,7 @@ def _sweep_options(parser: Parser) -> None:
     add_plan_options(parser)
     add_policy(parser, without={"concurrency"})
     parser.add_argument("--at", default="", metavar="1,2,4", help="Values of concurrency; by default 1,2,4,8.")
+    parser.add_argument("--sample", type=int, metavar="N", help="Run N agents that stand for the others, not all.")
     parser.add_argument("--yes", action="store_true", help="Run them. Without it only the price is shown.")
 
 
@@ -68,7 +70,7 @@ async def _baseline(ctx: CommandContext, given: Namespace) -> Run:
     tell_end(ctx, run, ctx.policy(given))
     if before is None:
         return run
-    if run.totals.succeeded < run.totals.agents:
+    if run.totals.succeeded < run.totals.steps:
         session.last = before
         say("The one agent gave no whole answer, so nothing was compared. The last run is still the one before.")
     elif asks_the_same(before.plan, plan):
@@ -79,7 +81,7 @@ async def _baseline(ctx: CommandContext, given: Namespace) -> Run:
 
 
 def _measured_words(run: Run) -> str:
-    """Compare a run with the one agent that did the same job."""
+    """Compare a run with a single agent that did the same job, in words."""
     if run.record.served:
         return "The last run reused answers, which took no time. To compare: %agents run --fresh, then this again."
     alone, wall_s, cost_usd = run.record.bases["one agent"], run.totals.wall_s, run.totals.cost_usd
@@ -92,6 +94,8 @@ async def _sweep(ctx: CommandContext, given: Namespace) -> Sweep[Run] | None:
     if any(name.replace(",", "").isdigit() for name in given.names):
         raise UsageError(f"Give values of concurrency with --at: %agents sweep --at {','.join(given.names)}")
     plan, policy = ctx.freeze(given), ctx.policy(given)
+    if given.sample is not None:
+        plan = plan.select(pilot_agents(plan, [False] * len(plan), given.sample))
     slots = _slots(given.at, len(plan))
     await show_price(plan, ctx.session, policy, len(slots))
     if not given.yes:
@@ -127,7 +131,7 @@ VERBS = {
         examples=("%agents advise",),
     ),
     "baseline": Verb(
-        "Do the same job with one agent and the same token cap, to compare. Prints its price first.",
+        "Do the same job with one agent and the same token cap, to compare costs. Prints its price first.",
         _baseline_options,
         _baseline,
         waits=True,
@@ -138,6 +142,10 @@ VERBS = {
         _sweep_options,
         _sweep,
         waits=True,
-        examples=("%agents sweep", "sweep = %agents sweep --at 1,2,4 --yes"),
+        examples=(
+            "%agents sweep",
+            "sweep = %agents sweep --at 1,2,4 --yes",
+            "%agents sweep --at 1,8 --sample 12    # twelve rows show how the server bears more at once",
+        ),
     ),
 }

@@ -26,8 +26,10 @@ COLUMNS = (
 
 
 def _options(parser: Parser) -> None:
-    parser.add_argument("what", nargs="?", metavar="scale|drain", help="scale N: have N. drain: give them nothing new.")
-    parser.add_argument("which", nargs="*", metavar="N|NAME", help="How many; or which to drain, all without a name.")
+    parser.add_argument(
+        "what", nargs="?", metavar="scale|drain", help="scale N: run N workers. drain: send them nothing new."
+    )
+    parser.add_argument("which", nargs="*", metavar="N|NAME", help="How many; or names to drain, by default all.")
 
 
 def _workers(ctx: CommandContext, given: Namespace) -> None:
@@ -49,7 +51,7 @@ def _scale(dask: Dask, which: list[str]) -> None:
         raise UsageError(f"%agents workers scale: the number of workers must be >= 1, got {' '.join(which)!r}.")
     wanted, there = int(which[0]), sum(one.state != "draining" for one in dask.workers())
     dask.scale(wanted)
-    fewer = " Workers that are too many finish their streams first." if wanted < there else ""
+    fewer = " Workers that are no longer needed finish their streams first." if wanted < there else ""
     auto = dask.autoscale
     more = "" if auto is None else f" Automatic scaling goes on from there: it decides every {auto.interval_s:g} s."
     say(f"From now on there {'is' if wanted == 1 else 'are'} {wanted}.{fewer}{more}")

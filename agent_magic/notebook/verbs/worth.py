@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from IPython.core.error import UsageError
 
+from agent_magic.api.applying import DROPPED
 from agent_magic.api.trial import TrialOptions, trial_plans
 from agent_magic.declare.units import plural
-from agent_magic.errors import did_you_mean
+from agent_magic.errors import DeclarationError, did_you_mean
 from agent_magic.measure.judge import Judge, judge
 from agent_magic.measure.trial import settings_of
 from agent_magic.notebook.command import CommandContext, Parser, Verb, add_nothing
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from agent_magic.api import Run
+    from agent_magic.forecast.advice.finding import Finding
     from agent_magic.measure.trial import Trial
 
 
@@ -66,7 +68,9 @@ def _trial_options(parser: Parser) -> None:
         "--rows", type=int, default=20, metavar="N", help="How many rows (20); with --until, so many at a time."
     )
     parser.add_argument("--until", choices=["decided"], help="Go on until every setting is better, as good, or worse.")
-    parser.add_argument("--margin", type=float, default=0.05, metavar="D", help="A difference that is none (0.05).")
+    parser.add_argument(
+        "--margin", type=float, default=0.05, metavar="D", help="A difference that counts as none (0.05)."
+    )
     add_policy(parser)
     parser.add_argument("--yes", action="store_true", help="Run it. Without it only the price is shown.")
 
@@ -82,10 +86,13 @@ async def _trial(ctx: CommandContext, given: Namespace) -> Trial | None:
     more: Any = {"n": given.rows, "until": given.until, "margin": given.margin}
     options = TrialOptions(given.target, settings_of(model, effort), **more, **how)
     most = "at most " if given.until else ""
+    few, truths = trial_plans(run, options)
     plans = [
         (f"{setting.label}, {most}{plural(len(plan), 'row')}", plan)
-        for setting, plan in zip(options.settings, trial_plans(run, options), strict=True)
+        for setting, plan in zip(options.settings, few, strict=True)
     ]
+    if truths:
+        say(truths)
     await show_trial_price(plans, ctx.session, policy, run)
     if not given.yes:
         say("Nothing was sent. Add --yes to run it; --budget USD sets a cap.")
@@ -125,8 +132,24 @@ def _apply(ctx: CommandContext, given: Namespace) -> None:
     show_page(diff_page(found.rows, found.prompts, note), graphic=is_kernel(ctx.shell))
 
 
+def is_applied(ctx: CommandContext, run: Run, change: Finding) -> bool:
+    """Return True if the declarations have all changes of a run's advice, however made."""
+    try:
+        found = run.apply(change)
+    except DeclarationError:  # only a person can do it
+        return False
+    declared = {one.name: one for one in ctx.session.registry(run.plan.name).agents}
+    for name, options in found.agents.items():
+        one = declared.get(name)
+        if (one is None) is not (DROPPED in options):
+            return False
+        if one is not None and any(getattr(one, option) != after for option, (_, after) in options.items()):
+            return False
+    return bool(found.lines) and all(getattr(ctx, name) == after for name, (_, after) in found.defaults.items())
+
+
 def _wanted(ctx: CommandContext, what: str | None) -> tuple[Run, object]:
-    """Return what is to be applied, and to which run: of what lint found, that is the estimate of its plan."""
+    """Return the change to apply and its run; for a finding of lint, the estimate of its plan."""
     session = ctx.session
     if what is not None and what.isdigit():
         newest = session.linted[-1] if session.linted and session.linted[-1].is_newest(session.last) else None
@@ -150,11 +173,11 @@ def _wanted(ctx: CommandContext, what: str | None) -> tuple[Run, object]:
         return run, run.trials[-1]
     value = _variable(ctx, what)
     found = [one.run for one in session.linted if any(value is each for each in one.advice.changes)]
-    return found[0] if found else session.last_run(), value
+    return found[0] if found else session.planned or session.last_run(), value
 
 
 def _variable(ctx: CommandContext, what: str) -> object:
-    """Return the value of a variable, or of what it has: `found.changes[0]`."""
+    """Return the value of a variable, or of its attribute or item: `found.changes[0]`."""
     read = re.fullmatch(r"(\w+)((?:\.[^\W_]\w*|\[-?\d+\])*)", what)
     name = read[1] if read is not None else what
     if name not in ctx.shell.user_ns:
@@ -170,7 +193,7 @@ def _variable(ctx: CommandContext, what: str) -> object:
 
 def _undo(ctx: CommandContext, _: Namespace) -> None:
     if not ctx.session.applied:
-        raise UsageError("Nothing was applied that could be taken back.")
+        raise UsageError("Nothing to undo.")
     words, undo = ctx.session.applied.pop()
     for one in undo:
         one()
@@ -228,7 +251,7 @@ VERBS = {
         examples=("%agents undo",),
     ),
     "trial": Verb(
-        "Really answer a sample of rows under several settings, graded. Prints the price; --yes runs it.",
+        "Ask and grade a sample of rows under several settings. Prints the price; --yes runs it.",
         _trial_options,
         _trial,
         waits=True,

@@ -1,8 +1,8 @@
 """Batches of the Messages API.
 
-Source: the vendor's pages on message batches, and the SDK. Counts of a batch show nothing until all of it has ended. A
-new batch may be unknown (404) for a moment. Results come in any order, as lines of JSON, and a torn download may end
-between two lines: whoever reads them counts.
+Source: the vendor's pages on message batches, and the SDK. Counts of a batch are 0 until all of it has ended. A new
+batch may be unknown (404) for a moment. Results come in any order, as lines of JSON, and a broken download may end
+between two lines, so readers must count.
 """
 
 from __future__ import annotations
@@ -12,16 +12,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from agent_magic.errors import CallError, Overloaded, RateLimited, Rejected, Unreadable
-from agent_magic.providers.anthropic.errors import (
-    SIMULATED_HEADER,
-    STATUS_OF_TYPE,
-    AsCallErrors,
-    excerpt,
-    is_worth_repeating,
-)
-from agent_magic.providers.anthropic.limits import retry_after_s
+from agent_magic.providers.anthropic.errors import STATUS_OF_TYPE, AsCallErrors
 from agent_magic.providers.anthropic.stream import answer_of, fields_of
 from agent_magic.providers.batches import BatchItem, BatchState
+from agent_magic.providers.http.excerpts import excerpt
+from agent_magic.providers.http.headers import SIMULATED_HEADER, is_worth_repeating, retry_after_s
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -34,7 +29,7 @@ if TYPE_CHECKING:
 NOT_FOUND = 404
 TOO_MANY = 429
 PAGE = 100
-"""How many batches one request lists."""
+"""Number of batches one request lists."""
 TIMEOUT_S = 600.0
 """How long the creation of a batch may take: its body may have 256 MB."""
 
@@ -86,7 +81,7 @@ class MessageBatches:
         return found
 
     async def items(self, batch: str) -> AsyncIterator[BatchItem]:
-        """Yield what came of each request; see `Batches.items`."""
+        """Yield the outcome of each request; see `Batches.items`."""
         sdk = self._sdk()
         with AsCallErrors(None, sdk):
             lines = await sdk.messages.batches.results(batch)
@@ -124,10 +119,10 @@ def _read(line: bytes) -> dict[str, Any]:
 
 
 def _state(said: MessageBatch) -> BatchState:
-    """Read what the API says of a batch.
+    """Parse the API's state of a batch.
 
     Raises:
-        Unreadable: It is nothing of the API's.
+        Unreadable: It is not of the API's form.
     """
     try:
         ended = said.processing_status == "ended"

@@ -11,20 +11,23 @@ value of a header that the user has added.
 from __future__ import annotations
 
 import functools
-import os
 import re
-import ssl
 from typing import TYPE_CHECKING, Any, cast
 
-from agent_magic.declare.serialization import sendable
 from agent_magic.errors import CallError, Overloaded, RateLimited, Rejected, Unreachable, Unreadable
-from agent_magic.machine import in_browser
-from agent_magic.providers.anthropic.limits import empty_limit, named_limit, read_headers, retry_after_s, with_sentence
-from agent_magic.record.secret_scan import masked
-from agent_magic.record.secret_scan import secrets_of as secrets_in
+from agent_magic.providers.anthropic.limits import empty_limit, named_limit, read_headers, with_sentence
+from agent_magic.providers.http.excerpts import excerpt, hide
+from agent_magic.providers.http.failures import no_connection, of_aiohttp, root_of, was_sent
+from agent_magic.providers.http.headers import (
+    SIMULATED_HEADER,
+    headers_of,
+    is_worth_repeating,
+    retry_after_s,
+    should_retry,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
     from anthropic import APIConnectionError, APIStatusError
     from httpx2 import Response
@@ -39,7 +42,9 @@ HINTS = {
     413: " The prompt is too long for the API.",
 }
 """What to do about a request that the API refuses."""
-REDIRECTED = "The API never does, so the key was kept from it: check ANTHROPIC_BASE_URL, and the proxy if there is one."
+REDIRECTED = (
+    "The real API never does, so the key was not sent there: check ANTHROPIC_BASE_URL, and the proxy if there is one."
+)
 EXTRAS = "Install its extra for this cloud, such as anthropic[bedrock]."
 CHECK = "Check the network, the proxy if there is one, and base_url (ANTHROPIC_BASE_URL)."
 SPEND_LIMITS = frozenset({"enforced_spend_limit_reached", "contract_spend_limit_reached"})
@@ -57,28 +62,18 @@ STATUS_OF_TYPE = {
 }
 """The status an error would have had, for errors that come inside a stream after a 200."""
 TOO_MANY = 429
-WORTH_REPEATING = frozenset({408, 409, 425})
-EXCERPT = 200
-SHORTEST_SECRET = 8
-"""A shorter text, such as the `test` of a local server, is no secret and would tear words apart."""
-ENVIRONMENT_KEYS = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN")
 CREDENTIALS = ("api_key", "auth_token", "access_token", "aws_secret_key", "aws_session_token")
 """Where the clients of the SDK, each for its cloud, keep what no message may show."""
 OPEN_HEADERS = re.compile(r"x-stainless-.*|accept|content-type|user-agent|anthropic-(version|beta)", re.IGNORECASE)
 """Headers whose values are no secrets. All others are the user's own."""
-SIMULATED_HEADER = "x-agent-magic-simulated"
-"""A mock server says so in this header."""
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
-"""What would recolour or clear a terminal."""
-_KEY = re.compile(r"sk-ant-[\w-]+|(?i:bearer)\s+\S+")
 
 
 class AsCallErrors:
-    """Turns whatever the SDK or its transport raises inside into one of our `CallError`s.
+    """Turns errors of the SDK or its transport into `CallError`s.
 
     Args:
-        stream: What had arrived goes into the error's `partial`.
-        sdk: The client that was used. No message shows its credentials or the values of its own headers.
+        stream: Its received text becomes the error's `partial`.
+        sdk: The client. No message shows its credentials or the values of its own headers.
     """
 
     __slots__ = ("_sdk", "_stream")
@@ -114,22 +109,17 @@ def secrets_of(sdk: object) -> tuple[str, ...]:
 
 
 def note_response(stream: Stream, response: Response, refusal: str = "") -> dict[str, str]:
-    """Record the status of a response and what it says of rate limits.
+    """Record the status and rate limits of a response.
 
     Returns:
-        The headers by lower-case name: the transport's own take a microsecond a look.
+        The headers by lower-case name, since each look-up in the transport's takes a microsecond.
     """
-    headers = {_lowered(name): value.decode("latin-1") for name, value in response.headers.raw}
+    headers = headers_of(response)
     readings = read_headers(headers)
     if response.status_code == TOO_MANY:
         readings = with_sentence(readings, refusal)
     stream.replied(response.status_code, readings, simulated=SIMULATED_HEADER in headers)
     return headers
-
-
-@functools.lru_cache(maxsize=256)
-def _lowered(name: bytes) -> str:
-    return name.decode("latin-1").lower()
 
 
 @functools.lru_cache(maxsize=1)
@@ -142,7 +132,7 @@ def raised_by_sdk() -> tuple[type[Exception], ...]:
         anthropic.AnthropicError,
         httpx2.HTTPError,
         httpx2.StreamError,
-        *_of_aiohttp("ClientError"),
+        *of_aiohttp("ClientError"),
         OSError,
         ValueError,
         RecursionError,  # JSON that is nested too deeply
@@ -150,18 +140,8 @@ def raised_by_sdk() -> tuple[type[Exception], ...]:
     )
 
 
-@functools.cache
-def _of_aiohttp(*names: str) -> tuple[type[Exception], ...]:
-    """Return classes of errors of aiohttp, the usual transport; none in a browser, which has no sockets for it."""
-    if in_browser():
-        return ()
-    import aiohttp
-
-    return tuple(getattr(aiohttp, name) for name in names)
-
-
 def classify(error: Exception, secrets: tuple[str, ...] = ()) -> CallError:
-    """Say what kind of failure this is.
+    """Classify a failure.
 
     Args:
         error: One of the kinds in `raised_by_sdk`.
@@ -176,9 +156,9 @@ def classify(error: Exception, secrets: tuple[str, ...] = ()) -> CallError:
         case anthropic.APIResponseValidationError():
             return Unreadable("The response is not the API's.")
         case anthropic.APITimeoutError() | httpx2.TimeoutException() | TimeoutError():
-            if isinstance(error, anthropic.APIConnectionError) and not _was_sent(error):
+            if isinstance(error, anthropic.APIConnectionError) and not was_sent(error):
                 return _no_connection(error, secrets)
-            return Unreachable("The connection went silent.", sent=_was_sent(error))
+            return Unreachable("The connection went silent.", sent=was_sent(error))
         case anthropic.APIConnectionError():
             return _no_connection(error, secrets)
         case httpx2.DecodingError() | ValueError() | RecursionError():
@@ -187,29 +167,7 @@ def classify(error: Exception, secrets: tuple[str, ...] = ()) -> CallError:
             hint = EXTRAS if isinstance(error, ImportError) else ""
             return Rejected(f"The SDK cannot send this: {excerpt(error, secrets)}. {hint}".strip(), status=None)
         case _:
-            return Unreachable(f"The connection broke: {_root(error, secrets)}.")
-
-
-def excerpt(what: object, secrets: tuple[str, ...] = ()) -> str:
-    """Write the beginning of a text on one line, without keys."""
-    text = hide(sendable(" ".join(_CONTROL.sub(" ", str(what)).split())), secrets)
-    return (text[: EXCERPT - 1] + "…" if len(text) > EXCERPT else text).rstrip(".")
-
-
-def hide(text: str, secrets: tuple[str, ...]) -> str:
-    """Put `[key]` where a key stands: one of these, or of the environment. What else looks like a secret is masked."""
-    known = [os.environ.get(name, "") for name in ENVIRONMENT_KEYS]
-    for secret in sorted({*secrets, *known}, key=len, reverse=True):
-        if len(secret) >= SHORTEST_SECRET:
-            text = text.replace(secret, "[key]")
-    return masked(_KEY.sub("[key]", text), secrets_in(os.environ))
-
-
-def word(said: object) -> str | None:
-    """Read a word of the API's, such as a `stop_reason`: on one line and short, whatever a server sends."""
-    if said is None or (isinstance(said, str) and len(said) < EXCERPT and said.isprintable()):
-        return said
-    return excerpt(said)
+            return Unreachable(f"The connection broke: {root_of(error, secrets)}.")
 
 
 def _of_status(error: APIStatusError, secrets: tuple[str, ...]) -> CallError:
@@ -222,34 +180,34 @@ def _of_status(error: APIStatusError, secrets: tuple[str, ...]) -> CallError:
     headers = error.response.headers
     message = excerpt(_message(error.body), secrets)
     if status == TOO_MANY:
-        final = getattr(error, "error_code", None) in SPEND_LIMITS
-        hint = "The spend limit of the account is reached" if final else "Lower --concurrency, or raise the limit"
+        said = should_retry(headers)
+        final = said is None and getattr(error, "error_code", None) in SPEND_LIMITS
+        hint = "Lower --concurrency, or raise the limit"
+        if final:
+            hint = "The spend limit of the account is reached"
+        elif said is False:
+            hint = "The server says that this request should not be sent again (x-should-retry: false)"
         return RateLimited(
             f"{message} (429). {hint}.",
             retry_after_s=retry_after_s(headers),
             limit=_limit_of(error, headers),
             final=final,
+            again=said is not False,
         )
     if is_worth_repeating(status, headers):
         return Overloaded(f"{message} ({status})", status=status, retry_after_s=retry_after_s(headers))
     return Rejected(f"{message} ({status}).{HINTS.get(status, '')}", status=status)
 
 
-def is_worth_repeating(status: int, headers: Mapping[str, str]) -> bool:
-    """Tell whether another try may help: the server's own word counts more than its status, as in the SDK."""
-    said = headers.get("x-should-retry")
-    return said == "true" or (said != "false" and (status >= 500 or status in WORTH_REPEATING))
-
-
 def _limit_of(error: APIStatusError, headers: Mapping[str, str]) -> str | None:
-    """Name the limit of a 429. `ramp` is the one on a sharp rise."""
+    """Return the limit named by a 429. `ramp` is the one on a sharp rise."""
     if getattr(error, "error_code", None) == "ramp_limit_exceeded":
         return "ramp"
     return named_limit(_message(error.body)) or empty_limit(headers)
 
 
 def _message(body: Any) -> str:
-    """Return the API's own sentence out of the body of an error, or else whatever there is."""
+    """Return the API's message from an error body, or else the whole body."""
     inner: Any = cast("dict[str, Any]", body).get("error") if isinstance(body, dict) else None
     message: Any = cast("dict[str, Any]", inner).get("message") if isinstance(inner, dict) else None
     text = str(message or cast("object", body) or "The server gave no reason")
@@ -257,53 +215,7 @@ def _message(body: Any) -> str:
 
 
 def _no_connection(error: APIConnectionError, secrets: tuple[str, ...]) -> Unreachable:
-    """Say to whom there is no connection, why, and what to look at."""
     import anthropic
 
-    links = list(_links(error))
-    port = f":{error.request.url.port}" if error.request.url.port else ""
-    where = excerpt(f"{error.request.url.host}{port}", secrets)
-    why = "nobody answered" if isinstance(error, anthropic.APITimeoutError) else _root(error, secrets)
-    if any(isinstance(link, _of_aiohttp("ClientProxyConnectionError")) for link in links):
-        why = f"the proxy cannot be reached: {why}"
-    for link in links:
-        if isinstance(link, _of_aiohttp("ClientHttpProxyError")):
-            why = f"the proxy says {getattr(link, 'status', '')} {why}"
-    sent = _was_sent(error)
-    return Unreachable(f"No {'reply from' if sent else 'connection to'} {where}: {why}. {CHECK}", sent=sent)
-
-
-def _links(error: BaseException | None) -> Iterator[BaseException]:
-    """Yield an error and what caused it, the root last."""
-    while error is not None:
-        yield error
-        error = error.__cause__
-
-
-def _was_sent(error: BaseException) -> bool:
-    """Tell whether anything of a request can have arrived: not where no connection was made, nor a proxy made one.
-
-    The SDK's transport calls a connection that breaks while it is written to a `ConnectError`, too; what aiohttp says
-    beneath it is exact.
-    """
-    import httpx2
-
-    unsent = _of_aiohttp("ClientConnectorError", "ConnectionTimeoutError", "ClientHttpProxyError")
-    broken = _of_aiohttp("ClientError")
-    outer = inner = False
-    for link in _links(error):
-        if isinstance(link, unsent):
-            return False
-        inner = inner or isinstance(link, broken)
-        outer = outer or isinstance(link, httpx2.ConnectError | httpx2.ConnectTimeout)
-    return inner or not outer
-
-
-def _root(error: BaseException, secrets: tuple[str, ...]) -> str:
-    """Say what began an error."""
-    *_, error = _links(error)
-    if isinstance(error, OSError) and error.errno and not isinstance(error, ssl.SSLError):
-        # the transport's own words repeat the address; numbers below 0 are those of a look-up of a name
-        return os.strerror(error.errno) if error.errno > 0 else excerpt(error.strerror)
-    # `str` of the transport's own begins with a status that nobody has sent, 400
-    return excerpt(getattr(error, "message", None) or error, secrets) or type(error).__name__
+    is_late = isinstance(error, anthropic.APITimeoutError)
+    return no_connection(error, error.request, secrets, check=CHECK, is_late=is_late)

@@ -1,4 +1,4 @@
-"""What a response says of rate limits: its headers, and the sentence of a 429, as numbers.
+"""Rate limits in a response: headers, and the message of a 429, as numbers.
 
 Source: the vendor's page on rate limits: `limit`, `remaining` (tokens to the nearest thousand) and `retry-after`
 (seconds in which every retry fails). `reset`, the time of full replenishment, adds nothing that a pacer could use.
@@ -6,13 +6,11 @@ Source: the vendor's page on rate limits: `limit`, `remaining` (tokens to the ne
 
 from __future__ import annotations
 
-import math
 import re
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Final
 
-from agent_magic.engine.pacing.limits import MOST, Reading
+from agent_magic.engine.pacing.limits import Reading
+from agent_magic.providers.http.headers import number_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,8 +24,6 @@ _NAMES: Final[list[tuple[Dimension, str, str]]] = [
 ]
 _KIND_OF: Final[dict[str, Dimension]] = {name.replace("-", " "): kind for kind, name in HEADER_OF.items()}
 _WORDS: Final = "|".join(_KIND_OF)
-LONGEST_WAIT_S: Final = 366 * 86_400.0
-"""No server means a longer one."""
 _SENTENCE = re.compile(
     rf"(?P<number>[\d,]+) (?P<per>{_WORDS}) per minute|number of (?P<over>{_WORDS}) has exceeded",
     re.IGNORECASE,
@@ -44,9 +40,9 @@ def named_limit(sentence: str) -> Dimension | None:
 
 
 def with_sentence(readings: Readings, sentence: str) -> Readings:
-    """Add the limit that the sentence of a 429 tells, where the headers do not tell it."""
+    """Add the limit in the message of a 429, if the headers do not have it."""
     found, name = _SENTENCE.search(sentence), named_limit(sentence)
-    number = _number((found["number"] or "").replace(",", "")) if found else None
+    number = number_of((found["number"] or "").replace(",", "")) if found else None
     return readings if name is None or not number else {name: Reading(number), **readings}
 
 
@@ -56,54 +52,14 @@ def empty_limit(headers: Mapping[str, str]) -> Dimension | None:
 
 
 def read_headers(headers: Mapping[str, str]) -> Readings:
-    """Read what a response's headers say of each limit.
-
-    Whatever makes no sense counts as not said: a server or a proxy may send anything.
+    """Parse the rate limit headers of a response. Invalid values are ignored.
 
     Args:
         headers: The headers by lower-case name, or a mapping that ignores case.
     """
     found: dict[Dimension, Reading] = {}
     for kind, limit_name, remaining_name in _NAMES:
-        if limit := _number(headers.get(limit_name)):
-            remaining = _number(headers.get(remaining_name))
+        if limit := number_of(headers.get(limit_name)):
+            remaining = number_of(headers.get(remaining_name))
             found[kind] = Reading(limit, remaining if remaining is None else min(remaining, limit))
     return found
-
-
-def _number(text: str | None) -> float | None:
-    if text is None:
-        return None
-    try:
-        number = float(text)
-    except ValueError:
-        return None
-    return number if 0 <= number <= MOST else None  # not a number is in no range
-
-
-def retry_after_s(headers: Mapping[str, str]) -> float | None:
-    """Read `retry-after-ms`, or `retry-after` in seconds or as a date; `None` where neither makes sense."""
-    exact = _seconds(headers.get("retry-after-ms", ""))
-    if exact is not None:
-        return _wait_s(exact / 1000)
-    value = headers.get("retry-after", "")
-    seconds = _seconds(value)
-    if seconds is not None:
-        return _wait_s(seconds)
-    try:
-        then = parsedate_to_datetime(value)
-    except (ValueError, OverflowError):
-        return None
-    return _wait_s((then - datetime.now(UTC)).total_seconds()) if then.tzinfo else None
-
-
-def _seconds(value: str) -> float | None:
-    try:
-        seconds = float(value)
-    except ValueError:
-        return None
-    return seconds if math.isfinite(seconds) else None
-
-
-def _wait_s(seconds: float) -> float:
-    return min(max(0.0, seconds), LONGEST_WAIT_S)

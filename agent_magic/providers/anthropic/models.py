@@ -1,6 +1,6 @@
-"""What is known of Anthropic's models by their names: shared rate limits, prompt caching, speed, tokenizers.
+"""Facts about Anthropic's models by name: shared rate limits, prompt caching, speed, tokenizers.
 
-Everything here is dated: names follow a pattern, numbers are those of the pages that are named.
+All of it is dated: names follow a pattern, numbers are from the named pages.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ MODELS: Final = (
     "claude-sonnet-5",
     "claude-opus-5",
 )
-"""Offered where a model is to be named, those of the day first, three of them from cheap to dear.
+"""Models to offer, current ones first, three of them from cheap to expensive.
 
-A test holds that each has a list price.
+A test checks that each has a list price.
 """
 _DATE: Final = re.compile(r"[-@]\d{8}$")
 _LIMIT_CLASSES: Final = (
@@ -56,11 +56,11 @@ FAMILIES: Final = ("haiku", "sonnet", "opus", "fable", "mythos")
 _DENSER: Final = (4, 7)
 """Models from this version on have a tokenizer that makes more tokens of a text."""
 _DENSER_BY: Final = 1.3
-"""How many more. Source: the vendor's page on Haiku 5.5: about 30 % more tokens than Haiku 4.5."""
+"""Number of more. Source: the vendor's page on Haiku 5.5: about 30 % more tokens than Haiku 4.5."""
 
 
 _FILTERING: Final = (4, 6)
-"""Models from this version on can filter what a search finds, in code, before they read it."""
+"""Models from this version on can filter search results in code before reading them."""
 _SERVER_TOOLS: Final[Mapping[str, tuple[str, str]]] = {
     "web_search": ("web_search_20250305", "web_search_20260209"),
     "web_fetch": ("web_fetch_20250910", "web_fetch_20260209"),
@@ -71,10 +71,10 @@ _SERVER_TOOLS: Final[Mapping[str, tuple[str, str]]] = {
 Source: the vendor's tool reference, and its page on each tool, as of November 2026.
 """
 _PAGE_TOKENS: Final = (2000, 8000)
-"""Of a page of a PDF. Source: the vendor's page on PDF support: 1,500 to 3,000 of text, and a picture of the page."""
+"""Tokens of a PDF page. Source: the vendor's page on PDF support: 1,500 to 3,000 of text, and a picture of the page."""
 _LARGE_PICTURES: Final = TokenRule(28, 2576, 4784, _PAGE_TOKENS)
 _SMALL_PICTURES: Final = TokenRule(28, 1568, 1568, _PAGE_TOKENS)
-"""Of the models before `_DENSER`. Source: the vendor's page on vision."""
+"""For models before `_DENSER`. Source: the vendor's page on vision."""
 
 
 class Speed(NamedTuple):
@@ -99,16 +99,24 @@ SPEEDS: Final = {
 """Speeds by family.
 
 Source: Artificial Analysis, as quoted in November 2025, for Sonnet 4.5 (63 tokens/s, 1.80 s) and Opus 4.1 (45 tokens/s,
-2.67 s); LMSpeed for Haiku 4.5 (97 to 112 tokens/s), 0.90 s. Later models differ: only the ratios between families are
-used where the recorded model was measured.
+2.67 s); LMSpeed for Haiku 4.5 (97 to 112 tokens/s), 0.90 s. Later models differ: if the recorded model was measured,
+only the ratios between families are used.
 """
 SPEEDS_FROM: Final = "a table of November 2025"
 USUAL_SPEED: Final = SPEEDS["sonnet"]
 
 
+def takes_sampling(model: str) -> bool:
+    """Return True if a model accepts `temperature`, `top_p` and `top_k`, or its name is unknown.
+
+    Source: the vendor's page on new features of Opus 4.7, which refuses them with a 400, as all later models do.
+    """
+    return _NAME.match(model) is None or not _is_newer(model)
+
+
 @lru_cache(maxsize=1024)
 def limit_class(model: str) -> str:
-    """Name the model class whose limits a model shares. A model that no documented class has is its own.
+    """Return the class of models with shared limits. A model without a documented class is its own.
 
     Source: the vendor's page on rate limits: one pool for Opus 4.5 to 4.8, one for Sonnet 4.x, one for Fable 5.x;
     Opus 5, Opus 5.5, Sonnet 5, Sonnet 5.5, Haiku 4.5 and Haiku 5.5 have rows of their own.
@@ -118,9 +126,9 @@ def limit_class(model: str) -> str:
 
 
 def lacks(model: str) -> bool:
-    """Tell whether the API certainly has no model of this name: a bare family, a slip, the name of another maker.
+    """Return True if the API certainly has no such model: a bare family, a typo, another maker's name.
 
-    A version that is not known yet may have come since, and so may a family that is spelled like none.
+    Unknown versions and families may be new.
     """
     if has_list_price(model.removesuffix("-latest")):
         return False
@@ -139,12 +147,12 @@ def max_output_tokens(model: str) -> int:
 
 
 def facts_of(model: str) -> ModelFacts:
-    """Return what a run has to know of a model."""
+    """Return the facts about a model."""
     return ModelFacts(limit_class(model), min_cacheable_tokens(model), token_rule(model))
 
 
 def speed_of(model: str) -> Speed | None:
-    """Return the speed of a model's family; `None` where the name says none."""
+    """Return the speed of a model's family, if its name tells one."""
     found = _NAME.match(model)
     return SPEEDS.get(found["family"]) if found else None
 
@@ -165,12 +173,12 @@ def _is_newer(model: str) -> bool:
 
 
 def server_tool(family: str, model: str, *, basic: bool = False) -> str:
-    """Return the dated type of a tool that the API runs; a name that is none of those stays as it is.
+    """Return the dated type of a tool run by the API; other names are returned unchanged.
 
     Args:
         family: Its plain name.
-        model: The model that is to use it.
-        basic: Whether the seller has the first version only, as the clouds of Google and Microsoft do.
+        model: The model that uses it.
+        basic: True if the seller has only the first version, as the clouds of Google and Microsoft do.
     """
     found = _NAME.match(model)
     newer = found is not None and (int(found["major"]), int(found["minor"] or 0)) >= _FILTERING and not basic

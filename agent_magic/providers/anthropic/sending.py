@@ -1,10 +1,10 @@
-"""How a request goes out: by the SDK's `messages.create`, or as bytes through the same client.
+"""Sending a request: by the SDK's `messages.create`, or as bytes through the same client.
 
-`messages.create` copies a body piece by piece, so each turn of a conversation costs more than the one before, and looks
-for somebody who traces it: together a sixth of what a turn costs (2026-11-25). So where the client is ours and nobody
-watches that method, the body is written as text, with each message as it is kept, and goes through the client's `post`,
-which authenticates, connects and raises like the method does. Whoever gives a client of their own, has put something in
-the place of the method, or traces with OpenTelemetry, sees each request go through the method.
+`messages.create` copies a body piece by piece, so each turn of a conversation costs more than the last, and looks for
+tracers: together a sixth of the cost of a turn (2026-11-25). So if the client is ours and nothing watches that method,
+the body is written as text, with each message in its stored form, and sent through the client's `post`, which
+authenticates, connects and raises like the method. A user's client, a replaced method, or OpenTelemetry see each
+request go through the method.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ async def begin(
         sdk: The client.
         request: The request.
         limits: The transport's timeouts.
-        own: Whether the client was made here.
+        own: True if the client was made here.
         basic_tools: See `body`.
     """
     if own and _is_unwatched(sdk, request.model):
@@ -46,12 +46,17 @@ async def begin(
         return await sdk.post(
             PATH, cast_to=object, content=content, options=options, stream=True, stream_cls=named_stream()
         )
-    made = await sdk.messages.create(**body(request, basic_tools=basic_tools), stream=True, timeout=limits)
+    asked = body(request, basic_tools=basic_tools)
+    more: dict[str, Any] = {}
+    if request.options:  # the method knows only the fields of its day
+        known = body(request._replace(options=""), basic_tools=basic_tools)
+        more = {"extra_body": {name: asked.pop(name) for name in [*asked] if name not in known}}
+    made = await sdk.messages.create(**asked, stream=True, timeout=limits, **more)
     return plain(made, sdk)
 
 
 def _is_unwatched(sdk: AsyncAnthropic, model: str) -> bool:
-    """Return whether a request of this model goes out alike without `messages.create`, and nobody would miss it."""
+    """Return True if a request can bypass `messages.create` with the same effect and without an observer."""
     import anthropic
 
     if type(sdk) is not anthropic.AsyncAnthropic or _warns_of(model):

@@ -1,8 +1,8 @@
-"""Reads a response: the events of a stream, or a message in one piece, as the JSON they came as.
+"""Reads a response: the events of a stream, or a message in one piece, as JSON.
 
-Nothing here trusts the server. An event may lack its name or its fields, a count may be a text, the connection may
-stay open behind the last event, and a server may send one JSON message where a stream was asked for. Whatever has a
-`stop_reason` is an answer, because it is complete and paid for; whatever has none is not.
+The server is not trusted. An event may lack its name or fields, a count may be a text, the connection may stay open
+after the last event, and a server may send one JSON message instead of a stream. A response with a `stop_reason` is an
+answer, complete and paid for; one without is not.
 
 Source: the vendor's pages on streaming and on stop reasons. The order is `message_start`, then blocks
 (`content_block_start`, deltas, `content_block_stop`), then `message_delta` and `message_stop`; pings and new kinds of
@@ -13,16 +13,18 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import itertools
 import json
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
+from agent_magic.declare.answers.lenient import written
 from agent_magic.declare.arguments import as_input
-from agent_magic.declare.serialization import sendable
+from agent_magic.declare.values import sendable
 from agent_magic.errors import Truncated, Unreadable
-from agent_magic.providers.anthropic.errors import excerpt, note_response, raised_by_sdk, word
+from agent_magic.providers.anthropic.errors import note_response, raised_by_sdk
 from agent_magic.providers.base import Stream
+from agent_magic.providers.http.excerpts import excerpt, word
 from agent_magic.record.answer import PAUSED, TOOL_USE, TURNS, Answer, Citation, Usage
 from agent_magic.record.results import CAPPED, REFUSED
 
@@ -38,14 +40,13 @@ Json = dict[str, Any]
 
 NOTHING_KNOWN = Usage()
 _NO_FIELDS: Json = {}
-_JSON = json.JSONEncoder(separators=(",", ":"))
 EVENTS, PAGE = "text/event-stream", "text/html"
 IN_ONE_PIECE = frozenset({"application/json", PAGE})
 """Content types that are no stream. Under any other, the events decide."""
-MOST_TOKENS = 2**48
-"""More than this is no count of tokens."""
+MOST_TOKENS = 10_000_000
+"""More than this is no count of tokens: ten times the longest context there is."""
 BROKEN_OFF = frozenset({PAUSED, *CAPPED, *REFUSED})
-"""The stop reasons of a response whose calls are not to be run."""
+"""Stop reasons of responses whose calls must not run."""
 DRAIN_S = 0.25
 """How long to wait for the end of a connection whose answer is complete."""
 ENDING_S = 2.0
@@ -100,7 +101,7 @@ def _told(data: str, response: Response) -> Exception:
 
 
 def _type_of(data: str) -> str | None:
-    """Return the type that the data of an event names; `None` where it names none."""
+    """Return the type that the data of an event names; `None` if it names none."""
     try:
         return word(fields_of(json.loads(data)).get("type"))
     except (ValueError, RecursionError):
@@ -116,7 +117,8 @@ async def collect(events: AsyncStream[Any], request: Request, stream: Stream) ->
     """
     response = events.response
     headers = note_response(stream, response)
-    message = _Message(request.model, word(headers.get("request-id")), keeps=bool(request.schema))
+    most = request.most_output_tokens
+    message = _Message(request.model, word(headers.get("request-id")), most, keeps=bool(request.schema))
     named = headers.get("content-type", "")
     kind = named.partition(";")[0].strip().lower()
     try:
@@ -180,7 +182,7 @@ def answer_of(found: Json, *, simulated: bool) -> Answer:
         Truncated: It has no `stop_reason`.
         Unreadable: It is no message of the API.
     """
-    message, stream = _Message("", None, keeps=True), Stream()
+    message, stream = _Message("", None, MOST_TOKENS, keeps=True), Stream()
     stream.replied(200, simulated=simulated)
     try:
         _read_message(found, message, stream)
@@ -194,21 +196,30 @@ def _read_message(found: Json, message: _Message, stream: Stream) -> None:
     for index, block in enumerate(found.get("content") or ()):
         message.open(index, block, stream)
         if block.get("type") == "text":
-            stream.add(block.get("text"))
-    stream.usage = _usage(found.get("usage"), None)
-    message.model = word(found.get("model")) or message.model
+            message.add(index, block.get("text"), stream)
+    message.name(found.get("model"), stream)
     message.end(found)
+    message.count(found.get("usage"), stream)
 
 
 class _Message:
-    """What a response says, besides the text that is in the stream."""
+    """What a response says, besides the text that is in the stream.
 
-    def __init__(self, model: str, request_id: str | None, *, keeps: bool = False) -> None:
+    Args:
+        model: The model asked.
+        request_id: The server's id of the request.
+        most_output: More tokens of output than this were not asked for, so a count above it is none.
+        keeps: True if the blocks are needed although they are no turn.
+    """
+
+    def __init__(self, model: str, request_id: str | None, most_output: int, *, keeps: bool = False) -> None:
         self.model, self.request_id, self._keeps = model, request_id, keeps
+        self._most_output, self._is_final = most_output, False
         self.begun = False
         self.stop_reason: str | None = None
         self.refusal: str | None = None
         self._blocks: dict[Any, _Block] = {}
+        self._before: list[str] = []
 
     def see(self, event: Json, stream: Stream) -> bool:
         """Read an event; return whether it was the last."""
@@ -217,32 +228,65 @@ class _Message:
         if kind == "content_block_delta":
             delta: Any = event.get("delta")
             if delta.get("type") == "text_delta":
-                stream.add(delta.get("text"))
+                self.add(event.get("index"), delta.get("text"), stream)
             else:
                 if event.get("index") in self._blocks:
                     self._blocks[event["index"]].deltas.append(delta)
+                stream.add_unseen("".join(_written(delta)))
                 stream.began()
         elif kind == "content_block_start":
             block = self.open(event.get("index"), event.get("content_block"), stream)
             if block.get("type") == "text" and block.get("text"):  # the API's begin empty, other servers' may not
-                stream.add(block["text"])
+                self.add(event.get("index"), block["text"], stream)
         elif kind == "message_start":
             start: Any = event.get("message")
-            self.model = word(start.get("model")) or self.model
-            stream.usage = _usage(start.get("usage"), None)
+            self.name(start.get("model"), stream)
+            self.count(start.get("usage"), stream)
             stream.opened()
         elif kind == "message_delta":
             self.end(event.get("delta"))
-            stream.usage = _usage(event.get("usage"), stream.usage)
+            self.count(event.get("usage"), stream)
             if self.stop_reason is not None:
                 stream.answer = self.answer(stream)
         return kind == "message_stop"
 
+    def name(self, model: Any, stream: Stream) -> None:
+        """Read the name of the model that answers."""
+        if isinstance(model, str) and (said := word(model)):
+            self.model = stream.model = said
+
+    def count(self, told: Any, stream: Stream) -> None:
+        """Read the token counts of an event. They are final with the `stop_reason`, and running before it.
+
+        A count that falls, or that cannot be, says nothing: the one before stays, and is not the last word.
+        """
+        if told is None:
+            return
+        stream.usage = usage = _usage(told, stream.usage or NOTHING_KNOWN, self._most_output)
+        made = fields_of(told).get("output_tokens")
+        if made is not None:
+            self._is_final = self.stop_reason is not None and type(made) is int and made == usage.output_tokens
+
     def open(self, index: Any, block: Any, stream: Stream) -> Json:
         """Begin a block, and return its fields."""
         fields = fields_of(block)
-        self._blocks[index] = _Block(fields, len(stream.parts))
+        if index in self._blocks:  # servers that translate for other models may number all of them 0
+            self._blocks[object()] = self._blocks.pop(index)
+        self._blocks[index] = _Block(fields)
+        if fields.get("type") != "text":  # the API's begin empty, other servers' may not
+            given = fields.get("input")
+            stream.add_unseen("".join([*_written(fields), json.dumps(given) if given else ""]))
         return fields
+
+    def add(self, index: Any, text: str, stream: Stream) -> None:
+        """Append a piece of text to its block, or to the last one where a server does not say to which."""
+        stream.add(text)
+        if index not in self._blocks:
+            index = next(reversed(self._blocks), None)
+        if index is not None:
+            self._blocks[index].texts.append(text)
+        else:
+            self._before.append(text)
 
     def end(self, ending: Any) -> None:
         """Read `stop_reason` and `stop_details` of a message, or of its last delta."""
@@ -262,60 +306,54 @@ class _Message:
         if self.stop_reason is None:
             raise Truncated("The stream ended before the answer did (no stop_reason).")
         return Answer(
-            stream.text,
+            sendable("".join([*self._before, *(text for block in self._blocks.values() for text in block.texts)])),
             self.stop_reason,
-            usage=stream.usage or Usage(),
+            usage=(stream.usage if self._is_final else stream.usage_so_far) or NOTHING_KNOWN,
             model=self.model,
             source="simulated" if stream.simulated else "live",
             request_id=self.request_id,
             refusal=self.refusal,
-            content=self._content(stream) if self._goes_back else None,
-            citations=tuple(self._citations(stream)),
+            content=self._content() if self._goes_back else None,
+            citations=tuple(self._citations()),
         )
 
     @property
     def _goes_back(self) -> bool:
-        """Whether the conversation may go on from its blocks. Those of a typed answer that are text alone are its text.
+        """True if the conversation may go on from its blocks, which is from its text where that is all there is.
 
         Source: the vendor's page on thinking: blocks of it go back whole, or the next request is refused.
         """
         if self.stop_reason in TURNS:
             return True
-        return self._keeps and any(block.fields.get("type") != "text" for block in self._blocks.values())
+        if any(block.fields.get("type") != "text" for block in self._blocks.values()):
+            return True
+        return not self._keeps and (len(self._blocks) > 1 or any(block.is_cited for block in self._blocks.values()))
 
-    def _content(self, stream: Stream) -> str | None:
-        """Write the content blocks as JSON, to send them back as they came; `None` where there are none.
+    def _content(self) -> str | None:
+        """Write the content blocks as JSON, to send them back as they came; `None` if there are none.
 
         Source: the vendor's page on stop reasons. A turn goes on when its content is sent back as the assistant's
         message, with the blocks of server tools and of thinking in it, whatever they hold.
         """
-        found = [block.whole(text) for block, text in self._with_texts(stream)]
+        found = [block.whole() for block in self._blocks.values()]
         kept = [one for one in found if one and (one.get("type") != "text" or one["text"].strip())]  # no blank text
         _name_calls(kept)
-        text = _JSON.encode(kept) if kept else None
+        text = written(kept) if kept else None
         if text is not None and "\\ud" in text:  # there may be half a character, which could not be sent
-            whole = json.loads(sendable(json.dumps(kept, ensure_ascii=False)))
-            return _JSON.encode(whole)
+            return written(json.loads(sendable(json.dumps(json.loads(text), ensure_ascii=False))))
         return text
 
-    def _with_texts(self, stream: Stream) -> Iterator[tuple[_Block, str]]:
-        """Yield each block with its text."""
-        blocks = list(self._blocks.values())
-        marks = itertools.pairwise([*(block.begins for block in blocks), len(stream.parts)])
-        for block, (begin, end) in zip(blocks, marks, strict=True):
-            yield block, sendable("".join(stream.parts[begin:end]))
-
-    def _citations(self, stream: Stream) -> Iterator[Citation]:
+    def _citations(self) -> Iterator[Citation]:
         """Yield the citations of the text blocks."""
         if not any(block.is_cited for block in self._blocks.values()):
             return
-        for block, text in self._with_texts(stream):
+        for block in self._blocks.values():
             if block.is_cited:
-                yield from (citation(text, fields_of(one)) for one in block.whole(text).get("citations") or ())
+                yield from (citation(block.text, fields_of(one)) for one in block.whole().get("citations") or ())
 
 
 def _name_calls(blocks: list[Json]) -> None:
-    """Give calls an id of their own where a server gave none, or the same one twice: results go back by it."""
+    """Give calls their own id where a server gave none, or the same one twice: results go back by it."""
     taken: set[str] = set()
     for number, one in enumerate(blocks):
         if one.get("type") == TOOL_USE:
@@ -325,22 +363,28 @@ def _name_calls(blocks: list[Json]) -> None:
 
 
 class _Block:
-    """A content block while it arrives. Its text is in the stream, from `begins` on."""
+    """A content block while it arrives."""
 
-    __slots__ = ("begins", "deltas", "fields")
+    __slots__ = ("deltas", "fields", "texts")
 
-    def __init__(self, fields: Json, begins: int) -> None:
-        self.fields, self.begins = fields, begins
+    def __init__(self, fields: Json) -> None:
+        self.fields = fields
         self.deltas: list[Json] = []
+        self.texts: list[str] = []
+
+    @property
+    def text(self) -> str:
+        """Its text so far."""
+        return sendable("".join(self.texts))
 
     @property
     def is_cited(self) -> bool:
-        """Whether it names places of documents."""
+        """True if it names places of documents."""
         return bool(self.fields.get("citations")) or any(one.get("type") == "citations_delta" for one in self.deltas)
 
-    def whole(self, text: str) -> Json:
+    def whole(self) -> Json:
         """Put the block and its deltas together."""
-        found = {**self.fields, "text": text} if self.fields.get("type") == "text" else dict(self.fields)
+        found = {**self.fields, "text": self.text} if self.fields.get("type") == "text" else dict(self.fields)
         partial_json = ""
         for delta in self.deltas:
             match delta.get("type"):
@@ -368,7 +412,7 @@ def citation(text: str, said: Json) -> Citation:
     """
 
     def number(name: str) -> int:
-        return _count(said.get(name), None) or 0
+        return _count(said.get(name), None, 2**48) or 0
 
     def span(what: str, begin: int, end: int) -> str:
         return f"{what} {begin}" if end <= begin else f"{what}s {begin}-{end}"
@@ -398,31 +442,36 @@ def counted(said: Any) -> int:
     return count
 
 
-def _count(said: Any, before: int | None) -> int | None:
-    """Read a number of tokens. What is none changes nothing; one that cannot be makes it unknown."""
-    if type(said) is not int:
-        return before
-    return said if 0 <= said <= MOST_TOKENS else None
+def _count(said: Any, before: int | None, most: int = MOST_TOKENS) -> int | None:
+    """Read a number of tokens. What is none, or cannot be, changes nothing."""
+    return said if type(said) is int and 0 <= said <= most else before
 
 
-def _usage(now: Any, before: Usage | None) -> Usage | None:
-    """Read the token counts of an event. Counts are cumulative, and those left out keep their value."""
-    if now is None:
-        return before
-    before = before or NOTHING_KNOWN
+def _usage(now: Any, before: Usage, most_output: int) -> Usage:
+    """Read the token counts of an event. Counts are cumulative: they only grow, and those left out keep their value."""
     known = fields_of(now).get
     long = fields_of(known("cache_creation")).get("ephemeral_1h_input_tokens")
     searches = fields_of(known("server_tool_use")).get("web_search_requests")
-    taken, read = known("input_tokens"), known("cache_read_input_tokens")
-    written, made = known("cache_creation_input_tokens"), known("output_tokens")
-    return Usage(
-        _count(taken, before.input_tokens),
-        cache_read_tokens=_count(read, before.cache_read_tokens),
-        cache_write_tokens=_count(written, before.cache_write_tokens),
-        output_tokens=_count(made, before.output_tokens),
-        cache_write_1h_tokens=_count(long, before.cache_write_1h_tokens) or 0,
+    written = _count(known("cache_creation_input_tokens"), before.cache_write_tokens)
+    made = _count(known("output_tokens"), before.output_tokens, most_output)
+    found = Usage(
+        _count(known("input_tokens"), before.input_tokens),
+        cache_read_tokens=_count(known("cache_read_input_tokens"), before.cache_read_tokens),
+        cache_write_tokens=written,
+        output_tokens=made if made is None else max(made, before.output_tokens or 0),
+        cache_write_1h_tokens=min(_count(long, before.cache_write_1h_tokens) or 0, written or 0),
         searches=_count(searches, before.searches) or 0,
     )
+    if (found.total_input_tokens or 0) >= (before.total_input_tokens or 0):
+        return found
+    return replace(before, output_tokens=found.output_tokens, searches=found.searches)
+
+
+def _written(fields: Json) -> Iterator[str]:
+    """Yield what a model wrote of a block that is no text, or of a piece of it."""
+    for name in ("thinking", "partial_json", "data"):
+        if isinstance(text := fields.get(name), str):
+            yield text
 
 
 def fields_of(value: Any) -> Json:

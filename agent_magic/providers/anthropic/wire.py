@@ -1,9 +1,9 @@
-"""The bodies of Messages API requests.
+"""Bodies of Messages API requests.
 
 Source: the vendor's pages on the Messages API and on prompt caching. A cached prefix is tools, then system, then
-messages: so the shared context stands first in the system prompt, and what is the agent's own behind it; a shared
-pictures and documents stand first in the messages. A mark at the top level moves along with the end of a conversation:
-each turn reads what the one before it has written.
+messages. So the shared context comes first in the system prompt, before the agent's own text; shared pictures and
+documents come first in the messages. A mark at the top level moves with the end of a conversation: each turn reads what
+the one before wrote.
 """
 
 from __future__ import annotations
@@ -15,21 +15,24 @@ from typing import TYPE_CHECKING, Any, cast
 from agent_magic.declare.content import blocks_of
 from agent_magic.errors import DeclarationError
 from agent_magic.providers.anthropic.models import server_tool
+from agent_magic.providers.http.bodies import with_options
 
 if TYPE_CHECKING:
     from agent_magic.declare.content import Attachment
     from agent_magic.record.request import Request
 
 
+CALLED = {"stop": "stop_sequences"}
+"""The API's names of pass-through options, if they differ."""
 _JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 
 def body(request: Request, *, basic_tools: bool = False) -> dict[str, Any]:
-    """Write a request as the API takes it: what is asked, and what of it to cache.
+    """Return a request as the API's body, with cache marks.
 
     Args:
         request: The request.
-        basic_tools: Whether the seller has the first versions only of the tools that the API runs.
+        basic_tools: True if the seller has only the first versions of tools run by the API.
     """
     found = request.canonical()
     for tool in found.get("tools", ()):
@@ -51,11 +54,11 @@ def body(request: Request, *, basic_tools: bool = False) -> dict[str, Any]:
             next(one for one in blocks if one["type"] != "text")["cache_control"] = mark
     if request.cached_turns:
         found["cache_control"] = {"type": "ephemeral"}
-    return found
+    return with_options(found, request.sent, CALLED) if request.options else found
 
 
 def body_text(request: Request, *, basic_tools: bool = False) -> bytes:
-    """Write what `body` returns, to be streamed, as JSON: what was said after the prompt as it is kept.
+    """Return `body` as streaming JSON, with messages in their stored form.
 
     Args:
         request: The request.
@@ -73,8 +76,8 @@ def body_text(request: Request, *, basic_tools: bool = False) -> bytes:
 def _fill(messages: list[dict[str, Any]], request: Request) -> None:
     """Put the bytes of what tools returned in the place of its sha256."""
     known = {one.sha256: one for one in request.returned}
-    results = (one for message in messages[1:] if message["role"] == "user" for one in message["content"])
-    inside = (one.get("content") for one in results if one["type"] == "tool_result")
+    sent = [one for message in messages[1:] if message["role"] == "user" for one in message["content"]]
+    inside = (one.get("content") if one["type"] == "tool_result" else [one] for one in sent)
     for block in (one for content in inside if isinstance(content, list) for one in cast("list[Any]", content)):
         if "source" in block:
             block["source"]["data"] = _sent(known[block["source"]["data"]])

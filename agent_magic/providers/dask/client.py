@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from agent_magic.declare.content import TokenRule
     from agent_magic.engine.admission.key import Key
-    from agent_magic.providers.base import Stream
+    from agent_magic.providers.base import Capabilities, Stream
     from agent_magic.providers.dask.link import Link
     from agent_magic.providers.dask.scaling import Autoscale
     from agent_magic.record.answer import Answer
@@ -51,7 +51,7 @@ class WorkerState(NamedTuple):
 
     @classmethod
     def of(cls, link: Link, before: tuple[int, int]) -> WorkerState:
-        """Return how the worker of a link is, which did so much before it was connected again."""
+        """Return the state of a link's worker, with its counts from before a reconnection."""
         state = "draining" if link.draining else "ready" if link.is_free else "silent"
         answered, failed = link.answered + before[0], link.failed + before[1]
         return cls(link.name, state, link.streams, answered, failed, link.silent_s)
@@ -60,23 +60,22 @@ class WorkerState(NamedTuple):
 class Dask(Provider):
     """Makes each request on a Dask worker, so that a kernel can carry more streams than its one core reads.
 
-    The kernel keeps plan, limits, budget, ledger and retries; a worker makes one request at a time for each stream. One
-    that is lost is a connection that broke: the retry policy decides. Below some 200 streams at once workers only add
-    ways to fail.
+    The kernel keeps plan, limits, budget, ledger and retries; a worker makes one request per stream. A lost one is a
+    broken connection: the retry policy decides. Below about 200 concurrent streams, workers only add ways to fail.
 
-    Nothing starts before the first run. A cluster of its own ends with `close()`, or with this process.
+    Nothing starts before the first run. Its own cluster ends with `close()`, or with this process.
 
     Args:
-        address: The scheduler of a cluster that runs, such as `tls://host:8786`; by default workers are started here.
-        workers: How many workers to start here; by default 2, or as many as `autoscale` has at least.
-        client: Who answers, and with what key; `Claude()` by default. Workers of a cluster elsewhere take the key of
-            their own environment where it has none.
+        address: Scheduler of a running cluster, such as `tls://host:8786`; default: workers are started here.
+        workers: Number of workers to start; default 2, or the minimum of `autoscale`.
+        client: The provider and its key; default `Claude()`. Workers of a cluster elsewhere use the key of their own
+            environment if it has none.
         security: A `distributed.Security` for TLS. `True` makes certificates for workers started here.
-        autoscale: Starts and stops workers by how many streams there are: an `am.Autoscale`.
+        autoscale: Starts and stops workers by the number of streams: an `am.Autoscale`.
 
     Raises:
-        DeclarationError: The address is neither TLS nor on this machine, the client cannot be made elsewhere, or
-            somebody else's cluster would be scaled.
+        DeclarationError: The address is neither TLS nor on this machine, the client cannot be sent to workers, or a
+            cluster of someone else would be scaled.
     """
 
     def __init__(
@@ -109,23 +108,36 @@ class Dask(Provider):
 
     @property
     def endpoint(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride] - read only
-        """Where requests go, whoever makes them."""
+        """Address of the requests, whichever worker makes them."""
         return self.client.endpoint
 
     @property
     def credentials(self) -> Key | None:  # pyright: ignore[reportIncompatibleVariableOverride] - read only
-        """Whether the server has accepted the credentials."""
+        """True if the server has accepted the credentials."""
         return self.client.credentials
 
     @property
     def price_list(self) -> str | None:  # pyright: ignore[reportIncompatibleVariableOverride] - read only
-        """Whose list prices count."""
+        """Seller of the list prices."""
         return self.client.price_list
 
     @property
     def account(self) -> str | None:  # pyright: ignore[reportIncompatibleVariableOverride] - read only
-        """Stands for whoever the rate limits belong to."""
+        """Owner of the rate limits."""
         return self.client.account
+
+    @property
+    def capabilities(self) -> Capabilities:  # pyright: ignore[reportIncompatibleVariableOverride] - read only
+        """Features of the workers' client."""
+        return self.client.capabilities
+
+    def capabilities_of(self, model: str) -> Capabilities:
+        """Return the features of a model on the workers' client.
+
+        Args:
+            model: Its name.
+        """
+        return self.client.capabilities_of(model)
 
     @property
     def models(self) -> Sequence[str]:  # pyright: ignore[reportIncompatibleVariableOverride] - read only
@@ -200,13 +212,13 @@ class Dask(Provider):
         return await self._fleets[asyncio.get_running_loop()].send(request, stream)
 
     async def count_tokens(self, request: Request) -> int | None:
-        """Count the input tokens of a request, from here; `None` where there is no key here.
+        """Count the input tokens of a request in this process; `None` without a key here.
 
         Args:
-            request: What would be asked.
+            request: The request.
 
         Raises:
-            CallError: The count failed.
+            CallError: Counting failed.
         """
         return await self.client.count_tokens(request) if self._counts else None
 
@@ -223,7 +235,7 @@ class Dask(Provider):
         return self.client.limit_class(model)
 
     def lacks_model(self, model: str) -> bool:
-        """Tell whether there certainly is no model of this name.
+        """Return True if there is certainly no such model.
 
         Args:
             model: Its name.
@@ -247,7 +259,7 @@ class Dask(Provider):
         return self.client.token_rule(model)
 
     def take_notes(self) -> Sequence[str]:
-        """Return what a user has to be told, once."""
+        """Return messages for the user, each once."""
         return self.client.take_notes()
 
     # the workers
@@ -271,17 +283,17 @@ class Dask(Provider):
 
     @property
     def starting(self) -> int:
-        """How many workers of our own are being started, for the first time or again after a loss."""
+        """Number of workers of our own are being started, for the first time or again after a loss."""
         return self.cluster.missing
 
     def scale(self, workers: int) -> None:
-        """Have so many workers from now on. Those that are too many finish their streams first.
+        """Set the number of workers. Removed ones finish their streams first.
 
         Args:
-            workers: How many.
+            workers: The number.
 
         Raises:
-            AgentMagicError: The cluster is somebody else's.
+            AgentMagicError: The cluster is someone else's.
         """
         check_integer("workers", workers)
         if not self.cluster.is_own:

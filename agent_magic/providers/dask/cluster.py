@@ -1,7 +1,7 @@
-"""What we ask of Dask: processes, their addresses, encryption, and who has come or gone.
+"""The Dask cluster: processes, their addresses, encryption, and arrivals and departures.
 
-Its client and its local cluster live on a thread of their own, so a cell that holds up the kernel's loop holds up
-neither. They are asked in threads; only the connections to the workers belong to the loop of a run.
+Its client and local cluster live on a separate thread, so a cell that blocks the kernel's loop does not block them.
+They are asked in threads; only the connections to the workers belong to the loop of a run.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ BACK_S = 30.0
 
 
 class Cluster:
-    """A Dask cluster: one of our own on this machine, or one that somebody runs.
+    """A Dask cluster: a local one of ours, or a running one.
 
     Args:
-        address: Its scheduler; `None` starts a cluster of our own.
-        workers: How many workers one of our own starts with.
-        security: A `distributed.Security`, for TLS; `True` makes certificates for a cluster of our own.
+        address: Its scheduler; `None` starts a local cluster.
+        workers: Initial number of workers of a local one.
+        security: A `distributed.Security` for TLS; `True` makes certificates for a local cluster.
 
     Raises:
         DeclarationError: The address is neither TLS nor on this machine.
@@ -56,12 +56,12 @@ class Cluster:
 
     @property
     def is_own(self) -> bool:
-        """Whether we have started it, so we may scale it."""
+        """True if we started it, so that we may scale it."""
         return self.address is None
 
     @property
     def is_started(self) -> bool:
-        """Whether it was started, or found."""
+        """True once it is started or found."""
         return self._client is not None
 
     async def start(self) -> None:
@@ -104,7 +104,7 @@ class Cluster:
         await self._ask(lambda: self._anchors.pop(address, None))
 
     async def grow(self, workers: int) -> None:
-        """See to it that there are so many workers, if they are ours."""
+        """Start workers up to this number, if they are ours."""
         if self.is_own:
             await self._ask(lambda: self._local.scale(max(workers, len(self._local.worker_spec))))
 
@@ -127,11 +127,11 @@ class Cluster:
 
     @property
     def missing(self) -> int:
-        """How many workers of our own are being started, for the first time or again after a loss."""
+        """Number of workers of our own are being started, for the first time or again after a loss."""
         return 0 if self._local is None else max(0, len(self._local.worker_spec) - len(self.start_now()))
 
     def resize_now(self, workers: int) -> None:
-        """Have so many workers of our own, none of which has a stream."""
+        """Set the number of our workers, none of which has a stream."""
         self._wanted = workers
         self._start()
         self._local.scale(workers)
@@ -148,7 +148,7 @@ class Cluster:
     # on a thread
 
     async def _ask(self, work: Callable[[], T]) -> T:
-        """Ask Dask on a thread. Whatever it raises means that its scheduler does not answer."""
+        """Ask Dask on a thread. Any error means that its scheduler does not answer."""
 
         def asked() -> T:
             try:
@@ -185,7 +185,7 @@ class Cluster:
             self._client = client
 
     def _why(self, error: Exception) -> str:
-        """Say why there is no cluster."""
+        """Return in words why there is no cluster."""
         if not self.is_own:
             return f"The Dask scheduler at {self.address!r} does not answer ({type(error).__name__}). Does it run?"
         if getattr(sys.modules["__main__"], "__file__", None):  # each new process imports the script
@@ -259,5 +259,5 @@ def check_address(address: str) -> None:
     except ValueError:
         near = False
     if parts.scheme != "tls" and not near:
-        hint = "Whoever reaches such a port reads prompts and gives orders. Use tls:// and security=, or a tunnel."
+        hint = "Anyone who reaches such a port can read prompts and give orders. Use tls:// and security=, or a tunnel."
         raise DeclarationError(f"The Dask address {address!r} is neither encrypted nor on this machine.", hint=hint)

@@ -1,4 +1,4 @@
-"""The workers as one event loop sees them: who is there, who is free, who has gone silent."""
+"""The workers of one event loop: connected, free or silent."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ TICK_S = 0.5
 LOOK_S = 2.0
 """How often to look whether workers have come."""
 GREET_S = 60.0
-"""How long a worker may take to import what it needs, on a machine with much to do."""
+"""Maximum seconds of a worker's imports on a busy machine."""
 TOGETHER_S = 1.0
 """How long a run waits for other workers when one is connected: the first one would get all that begins at once."""
 PATIENCE_S = 60.0
-"""How long a run waits for a worker where none is left: one that was killed is started again meanwhile."""
+"""Seconds a run waits for a worker if none is left; a killed one is restarted meanwhile."""
 UNANSWERED_S = 10.0
-"""How long it waits where the scheduler does not answer either: Dask looks for it for so long."""
+"""Seconds it waits if the scheduler does not answer either, as long as Dask looks for it."""
 
 
 def _streams(link: Link) -> int:
@@ -53,7 +53,7 @@ def _jobs(link: Link) -> tuple[int, int]:
 
 
 class Hub(Protocol):
-    """Whoever has the workers. What is asked of it raises `OSError` where it does not answer."""
+    """The source of workers. Its methods raise `OSError` if it does not answer."""
 
     async def start(self) -> None:
         """Start it, or find it."""
@@ -76,25 +76,25 @@ class Hub(Protocol):
         ...
 
     async def grow(self, workers: int) -> None:
-        """See to it that there are so many workers, if they are ours."""
+        """Start workers up to this number, if they are ours."""
         ...
 
 
 class Fleet:
-    """The workers of one event loop, from the first run that uses them to the end of the last.
+    """The workers of one event loop, from its first run to the end of its last.
 
     Args:
-        hub: Has the workers.
-        settings: How a worker makes its provider.
-        environ: Returns variables of the environment for the workers.
-        autoscale: How many workers there should be; `None` leaves that to the user.
-        tally: Gets the answers and failures of workers that have gone, by name, from its start on.
+        hub: The source of workers.
+        settings: Arguments of a worker's provider.
+        environ: Returns environment variables for the workers.
+        autoscale: Decides the number of workers; `None` leaves that to the user.
+        tally: Receives answers and failures of departed workers, by name.
 
     Attributes:
-        links: The workers that are connected, by address.
-        users: How many runs use them.
-        lock: Held while they are connected, or left.
-        waiting: How many requests wait for a worker.
+        links: Connected workers, by address.
+        users: Number of runs that use them.
+        lock: Held while connecting or leaving.
+        waiting: Number of requests that wait for a worker.
     """
 
     def __init__(
@@ -247,9 +247,9 @@ class Fleet:
     # how many there are
 
     def scale(self, workers: int) -> None:
-        """Have so many workers from now on. Those that are too many finish their streams first.
+        """Set the number of workers. Removed ones finish their streams first.
 
-        Automatic scaling goes on from there.
+        Automatic scaling continues from this number.
         """
         if self._autoscale is not None:
             self._agents = self._autoscale.within(workers * self._autoscale.pool_size)
@@ -297,7 +297,7 @@ class Fleet:
     # who is there
 
     def _lost(self, link: Link) -> None:
-        """Forget a worker that is lost, but for what it did."""
+        """Remove a lost worker, keeping its counts."""
         answered, failed = self._tally.get(link.name, (0, 0))
         self._tally[link.name] = answered + link.answered, failed + link.failed
         self.links = {address: one for address, one in self.links.items() if one is not link}
@@ -306,7 +306,7 @@ class Fleet:
         self._look.set()
 
     async def _watch(self) -> None:
-        """Look whether workers are alive. Time in which the loop was held up does not count: nobody was heard in it."""
+        """Check that workers are alive. Time in which the loop was blocked does not count."""
         then = time.monotonic()
         while True:
             await asyncio.sleep(TICK_S)

@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
 LOG = logging.getLogger("agent_magic")
 SILENT_S = 3.0
-"""A worker that has given no sign for so long gets no new requests."""
+"""Seconds without a sign of life before a worker gets no new requests."""
 LOST_S = 10.0
-"""After so long it is given up. Only time in which the kernel's loop was awake counts."""
+"""Seconds before it is given up. Only time in which the kernel's loop was awake counts."""
 
 
 ENDS = frozenset({"answer", "error", "ended"})
@@ -39,14 +39,14 @@ ENDS = frozenset({"answer", "error", "ended"})
 
 
 class _Flight:
-    """One request that a worker makes, or one job that it runs.
+    """A request or job on a worker.
 
     Attributes:
-        stream: Is told what arrives of a request; `None` for a job.
-        request: What is asked; `None` for a job.
-        tell: Is told what a job prints.
-        sent: Whether the worker may have it.
-        answer: What comes of it: an answer, or the result of a job.
+        stream: Receives a request's response; `None` for a job.
+        request: The request; `None` for a job.
+        tell: Receives a job's prints.
+        sent: True if the worker may have received it.
+        answer: The future answer or result.
     """
 
     __slots__ = "answer", "request", "sent", "stream", "tell"
@@ -63,7 +63,7 @@ class _Flight:
 
     @property
     def is_awaited(self) -> bool:
-        """Whether its answer would still be of use, now that its worker was given up."""
+        """True if its answer would still be useful after its worker was given up."""
         stream, request = self.stream, self.request
         if not self.sent or stream is None or request is None or stream.taker is None:
             return False
@@ -77,7 +77,7 @@ class _Flight:
             stream.taker.take_late(stream, request, answer_in(line))
 
     def hear(self, kind: str, rest: tuple[Any, ...]) -> None:
-        """Pass on what the worker said."""
+        """Forward a message of the worker."""
         if self.stream is not None:
             _tell(self.stream, kind, rest)
         elif self.tell is not None and kind == "text":
@@ -87,22 +87,22 @@ class _Flight:
 class Link:
     """One worker, as the kernel sees it.
 
-    A worker that is given up for its silence may only be cut off, or held up. What had reached it has failed, for the
-    run must go on; but it is paid for, so the connection is kept while an answer could still be of use.
+    A worker given up for its silence may only be disconnected or blocked. Its requests have failed, so that the run can
+    go on, but they are paid for: the connection is kept while an answer could still be useful.
 
     Args:
         name: The worker's name.
-        channel: The connection to it. The worker has been greeted.
+        channel: The connection, after the greeting.
         on_lost: Called when it is lost.
 
     Attributes:
         name: The worker's name.
-        draining: Whether it gets no new requests.
-        lost: Whether it is given up, or its connection has ended.
-        over: Whether its connection has ended.
-        silent_s: Since when it has given no sign of life, in seconds that the kernel's loop was awake.
-        answered: How many answers it has given.
-        failed: How many of its requests failed.
+        draining: True if it gets no new requests.
+        lost: True if it is given up, or its connection has ended.
+        over: True if its connection has ended.
+        silent_s: Seconds without a sign of life while the kernel's loop was awake.
+        answered: Number of its answers.
+        failed: Number of its failed requests.
     """
 
     def __init__(self, name: str, channel: Channel, on_lost: Callable[[Link], None]) -> None:
@@ -118,17 +118,17 @@ class Link:
 
     @property
     def streams(self) -> int:
-        """How many requests and jobs it has now."""
+        """Number of requests and jobs it has now."""
         return len(self._flights)
 
     @property
     def jobs(self) -> int:
-        """How many jobs it runs now."""
+        """Number of jobs it runs now."""
         return sum(one.stream is None for one in self._flights.values())
 
     @property
     def is_free(self) -> bool:
-        """Whether it takes new requests."""
+        """True if it accepts new requests."""
         return not self.draining and not self.lost and self.silent_s < SILENT_S
 
     async def send(self, request: Request, stream: Stream) -> Answer:
@@ -162,7 +162,7 @@ class Link:
                 self._say("cancel", number)
 
     def tick(self, awake_s: float) -> None:
-        """Record that the kernel's loop was awake for so long: a worker that stays silent meanwhile may be gone."""
+        """Record that the kernel's loop was awake for this long, which counts as silence of the worker."""
         self.silent_s += awake_s
         if self.silent_s >= LOST_S and not self.lost:
             self._give_up(f"has given no sign of life for {LOST_S:g} s")
@@ -186,7 +186,7 @@ class Link:
             self._wake.set()
 
     def _give_up(self, why: str) -> None:
-        """Have all fail that the worker makes. What is paid for is taken if it comes while the run can use it."""
+        """Fail all requests of the worker. A paid answer is taken if it arrives while the run can use it."""
         self._late = {number: one for number, one in self._flights.items() if one.is_awaited}
         unneeded = [("cancel", number) for number in self._flights if number not in self._late]
         self._pending = [one for one in self._pending if one[0] == "cancel"] + unneeded
@@ -213,7 +213,7 @@ class Link:
         self._on_lost(self)
 
     async def close(self) -> None:
-        """End the connection; the worker ends what it still makes."""
+        """End the connection; the worker aborts its requests."""
         self.lose("was let go")
         await end(self._tasks)
 
@@ -250,7 +250,7 @@ class Link:
             self.lose("was lost")
 
     def _take(self, flight: _Flight, kind: str, number: int, *rest: Any) -> None:
-        """Tell a stream what its worker said. Whatever the stream raises is raised where its answer is awaited."""
+        """Forward a message to a stream. Errors of the stream are raised to the one awaiting its answer."""
         try:
             flight.hear(kind, rest)
             if kind == "answer" and flight.stream is not None:
@@ -273,7 +273,7 @@ class Link:
             del self._flights[number]
 
     def _take_late(self, flight: _Flight, kind: str, number: int, *rest: Any) -> None:
-        """Hand on an answer of a request that has failed meanwhile. Whatever else comes of it is no news."""
+        """Forward an answer of a request that has failed; other messages are dropped."""
         LOG.debug("Worker %r, which was given up, says: %s %d.", self.name, kind, number)
         if kind == "answer":
             with suppress(ValueError):
@@ -281,7 +281,7 @@ class Link:
 
 
 def _settle(future: asyncio.Future[Any], found: Answer | bytes | Exception) -> None:
-    """Give a future its result, unless nobody waits any more."""
+    """Set the result of a future, unless it was cancelled."""
     if future.done():
         return
     if isinstance(found, Exception):
@@ -302,13 +302,14 @@ def _tell(stream: Stream, kind: str, rest: tuple[Any, ...]) -> None:
         case "began":
             stream.began()
         case "usage":
-            stream.usage = usage_in(rest[0])
+            line, stream.unseen, stream.model = rest
+            stream.usage = usage_in(line)
         case _:
             pass
 
 
 async def greet(channel: Channel, name: str, settings: Mapping[str, Any], environ: Mapping[str, str]) -> None:
-    """Tell a worker how its provider is made.
+    """Send a worker the arguments of its provider.
 
     Raises:
         AgentMagicError: It cannot answer.

@@ -21,8 +21,7 @@ class Serves(WorkerPlugin):
     """Makes a worker serve kernels.
 
     Args:
-        ignores_interrupts: Whether an interrupt leaves the worker alone. That of a notebook goes to all processes that
-            its kernel has started.
+        ignores_interrupts: True to ignore interrupts, which a notebook sends to all processes started by its kernel.
     """
 
     name = OPERATION
@@ -41,8 +40,7 @@ class Serves(WorkerPlugin):
 class Anchor:
     """An actor that does nothing.
 
-    Dask takes a worker without tasks for idle, and stops it whatever streams it has. It does not retire one that holds
-    an actor.
+    Dask stops a worker without tasks as idle, despite its streams. It does not retire one with an actor.
     """
 
 

@@ -12,38 +12,38 @@ from agent_magic.declare.validation import check_integer, check_positive, must_b
 from agent_magic.engine.policy import Policy
 
 STREAMS_PER_KERNEL = 200
-"""So many streams of 50 events a second one kernel reads with its loop less than 50 ms late (measured on one core)."""
+"""Streams of 50 events a second that one kernel reads with its loop less than 50 ms late (measured on one core)."""
 
 
 def useful_workers(streams: int) -> int:
-    """Return how many workers help with so many streams at once; 0 where they would only add ways to fail."""
+    """Return how many workers help with this many concurrent streams; 0 if none would."""
     return math.ceil(streams / STREAMS_PER_KERNEL) if streams > STREAMS_PER_KERNEL else 0
 
 
 @dataclass(frozen=True, slots=True)
 class Autoscale:
-    """How many agents at once there should be room for, and so how many workers.
+    """Automatic scaling of workers by the number of concurrent agents.
 
-    An agent at once is a request under way. A worker has room for `pool_size` of them and takes no more: what exceeds
-    all rooms waits. Workers that are let go finish their streams first.
+    A concurrent agent is a request under way. A worker takes up to `pool_size` of them; further ones wait. Removed
+    workers finish their streams first.
 
     Args:
-        min_agents: There is room for so many, always.
-        max_agents: There is never room for more.
-        scale_up_percent: Of the room in use; above it `scale_up_step` more get room.
-        scale_down_percent: Of the room in use; below it `scale_down_step` fewer have room, unless `scale_up_percent` of
-            what is left would be in use.
-        scale_up_step: How many more get room at a time.
-        scale_down_step: How many fewer have room at a time.
-        pool_size: How many a worker has room for.
-        queue_size: How many may wait. Where more do, there is room for `max_agents` at once, and what comes beyond
-            that is told to come back later, as by an overloaded server.
-        max_retries: How often a request is repeated: of `policy`.
-        timeout_s: Seconds that an agent may take: of `policy`.
+        min_agents: Minimum capacity in agents.
+        max_agents: Maximum capacity.
+        scale_up_percent: Above this percentage of use, capacity grows by `scale_up_step`.
+        scale_down_percent: Below this percentage of use, capacity shrinks by `scale_down_step`, unless the rest would
+            be used above `scale_up_percent`.
+        scale_up_step: Growth in agents.
+        scale_down_step: Shrinkage in agents.
+        pool_size: Capacity of one worker.
+        queue_size: Maximum waiting agents. Beyond it, capacity is `max_agents`, and further requests are told to come
+            back later, as by an overloaded server.
+        max_retries: Retries per request, for `policy`.
+        timeout_s: Seconds per agent, for `policy`.
         interval_s: Seconds between two decisions.
 
     Raises:
-        DeclarationError: A value is not what it must be.
+        DeclarationError: A value is invalid.
     """
 
     min_agents: int = 10
@@ -89,24 +89,24 @@ class Autoscale:
         return self.within(agents)
 
     def within(self, agents: int) -> int:
-        """Return the number of agents next to this one that there may be room for.
+        """Return the nearest allowed capacity.
 
         Args:
-            agents: How many.
+            agents: A number of agents.
         """
         return min(self.max_agents, max(self.min_agents, agents))
 
     def workers(self, agents: int) -> int:
-        """Return how many workers have room for so many agents.
+        """Return the number of workers for this many agents.
 
         Args:
-            agents: How many.
+            agents: A number of agents.
         """
         return math.ceil(agents / self.pool_size)
 
     @property
     def room(self) -> int:
-        """How many requests all workers take at once when there are most of them."""
+        """Number of requests all workers take at once when there are most of them."""
         return self.workers(self.max_agents) * self.pool_size
 
     @property

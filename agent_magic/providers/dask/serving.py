@@ -47,7 +47,7 @@ async def serve(channel: Channel, make: Callable[..., Provider] = Claude) -> Non
     """Serve one kernel, until its connection ends.
 
     Args:
-        channel: The connection. The kernel says first how its provider is made.
+        channel: The connection. The kernel first sends the arguments of the provider.
         make: Makes the provider.
     """
     with suppress(OSError):
@@ -72,7 +72,7 @@ class Serving:
 
     Args:
         channel: The connection.
-        provider: Who answers. It is open.
+        provider: The provider. It is open.
     """
 
     def __init__(self, channel: Channel, provider: Provider) -> None:
@@ -134,7 +134,7 @@ class _Call:
         self._serving, self._number = serving, number
         self._stream = Stream(self)
         self._told = 0
-        self._usage: Usage | None = None
+        self._usage: tuple[Usage, int, str] | None = None
         self.task = asyncio.ensure_future(self._make(line, files))
 
     async def _make(self, line: str, files: dict[str, bytes]) -> None:
@@ -156,28 +156,28 @@ class _Call:
         serving.say(*last)
 
     def news(self) -> Iterable[Message]:
-        """Return what has arrived since the last time."""
-        parts, usage = self._stream.parts, self._stream.usage
-        if usage is not None and usage is not self._usage:
-            self._usage = usage
-            yield "usage", self._number, usage_out(usage)
+        """Return what has arrived since the last call."""
+        stream, parts = self._stream, self._stream.parts
+        if stream.usage is not None and (told := (stream.usage, stream.unseen, stream.model)) != self._usage:
+            self._usage = told
+            yield "usage", self._number, usage_out(stream.usage), stream.unseen, stream.model
         if len(parts) > self._told:
             text = "".join(parts[self._told :])
             self._told = len(parts)
             yield "text", self._number, text_out(text)
 
     def replied(self, stream: Stream) -> None:
-        """Tell that the response has begun, an error too."""
+        """Report that the response has begun, an error too."""
         status, readings = stream.status_code, readings_out(stream.readings)
         self._serving.say("replied", self._number, status, readings, stream.simulated)
 
     def opened(self, stream: Stream) -> None:
-        """Tell that the answer has begun."""
+        """Report that the answer has begun."""
         del stream
         self._serving.say("opened", self._number)
 
     def first_token(self, stream: Stream) -> None:
-        """Tell that the first token came."""
+        """Report the first token."""
         del stream
         self._serving.say("began", self._number)
 
@@ -207,14 +207,14 @@ class _Job:
         serving.say(*last)
 
     def news(self) -> Iterable[Message]:
-        """Return what was printed since the last time."""
+        """Return prints since the last call."""
         if self._prints:
             prints, self._prints = self._prints, []
             yield "text", self._number, text_out("".join(prints))
 
 
 async def end(tasks: Iterable[asyncio.Future[None]]) -> None:
-    """End tasks, and raise what a bug left in one of them. A broken connection is none."""
+    """Cancel tasks, and raise unexpected errors of theirs. A broken connection is expected."""
     waiting = list(tasks)
     for task in waiting:
         task.cancel()

@@ -1,15 +1,16 @@
-"""The messages between a kernel and a worker.
+"""Messages between a kernel and a worker.
 
 ```
 down   call id request files      run id job      cancel id
-up     replied id status readings simulated      opened id      began id      usage id usage      text id bytes
+up     replied id status readings simulated      opened id      began id      text id bytes
+       usage id usage unseen model
        answer id answer           error id kind message facts      ended id result
 ```
 
-They travel in batches, lists of messages; an empty batch is a sign of life. A request and an answer cross in the form
-in which they are kept (`agent_magic.record.codec`), so nothing in such a message chooses a class or is called. A job
-is a function of the user's, pickled, and is called: whoever reaches this port may run code anyway, by Dask. Text is
-bytes, because a text may hold what no encoding holds.
+They are sent in lists; an empty list is a sign of life. Requests and answers have their stored form
+(`agent_magic.record.codec`), so nothing in such a message chooses a class or is called. A job is a pickled function of
+the user and is called: a process that reaches this port may run code through Dask anyway. Text is sent as bytes, since
+it may contain lone surrogates.
 """
 
 from __future__ import annotations
@@ -29,16 +30,16 @@ if TYPE_CHECKING:
 
     from agent_magic.engine.pacing.limits import Readings
 
-WIRE: Final = 2
+WIRE: Final = 4
 """The form of these messages. It counts up with every change, so that both ends know whether they fit."""
 OPERATION: Final = "agent_magic"
-"""What a Dask worker is asked for to begin."""
+"""Name of the operation on a Dask worker."""
 ANCHOR: Final = "agent_magic-anchor"
 """How the names of the objects begin that hold Dask workers in their place."""
 BEAT_S: Final = 1.0
 """How often a worker that has nothing to say gives a sign of life."""
 TEXT_S: Final = 0.1
-"""How often text is sent on: at 10 Hz a stream costs its kernel half of what it does at 30 Hz (measured)."""
+"""Seconds between texts: at 10 Hz a stream costs its kernel half as much as at 30 Hz (measured)."""
 URGENT_S: Final = 0.005
 """How long anything else waits for more to go with it."""
 PLAIN = (str, int, float, bool, type(None))
@@ -119,17 +120,17 @@ def text_in(data: bytes) -> str:
 
 
 def readings_out(readings: Readings) -> dict[str, tuple[float, float | None]]:
-    """Write what a response says of limits."""
+    """Return rate limit readings as plain data."""
     return {name: (one.limit, one.remaining) for name, one in readings.items()}
 
 
 def readings_in(data: Mapping[Any, Any]) -> Readings:
-    """Read what a response says of limits."""
+    """Parse rate limit readings."""
     return {name: Reading(*one) for name, one in data.items()}
 
 
 def error_out(error: Exception) -> Message:
-    """Write an error: its kind, its message, and what it holds that is plain."""
+    """Return an error as plain data: kind, message and plain attributes."""
     if not isinstance(error, CallError):  # not of the provider's: its message may be anything
         return "", reason_of(error), {}
     facts = {name: value for name, value in vars(error).items() if isinstance(value, PLAIN)}
@@ -137,7 +138,7 @@ def error_out(error: Exception) -> Message:
 
 
 def error_in(kind: str, message: str, facts: Mapping[str, Any]) -> Exception:
-    """Read an error. Of a kind that is not an attempt's failure only the message is kept."""
+    """Parse an error. Unknown kinds keep only the message."""
     if kind not in CALL_ERRORS:
         return AgentMagicError(message)
     error = CALL_ERRORS[kind].__new__(CALL_ERRORS[kind], message)

@@ -10,22 +10,22 @@
 
 Lines
 -----
-The first line says what wrote the file. Then each run has a line, each of its agents a line with what happened before
-its first request, and each request a line with what happened until the next. A picture or document that requests name
-by its sha256 has one line, however many send it. There are no headers, keys or endpoints.
+The first line describes the writer. Then each run has a line, each agent a line with its events before its first
+request, and each request a line with the events until the next. A picture or document named by its sha256 has one
+line, however many requests send it. There are no headers, keys or endpoints.
 
-A line holds everything it needs and a checksum of itself. A damaged line costs only itself, a line that somebody edited
-counts as damaged, and lines that are gone are counted. A line with a right checksum is still from a stranger: its
-values are read into the classes the reader names, its times must be in order, its numbers such as a run can have.
+A line is complete in itself and has a checksum. A damaged line costs only itself, an edited line counts as damaged, and
+missing lines are counted. A valid checksum does not make a line trustworthy: values are read into classes chosen by the
+reader, times must be in order, and numbers must be possible in a run.
 
-Requests are matched by what was asked, never by a key in the file. If texts were left out or replaced when the file was
-written, only the agents' names are left to go by.
+Requests are matched by their content, never by a key in the file. If texts were removed or replaced at writing, only
+the agents' names can be matched.
 
 Compatibility
 -------------
-The same runs make the same bytes. Fields that a reader does not know are skipped, fields that a file does not have take
-their defaults, so older files open and newer ones of the same format do too. `FORMAT` is raised only for a change that
-an old reader would misread; it then says "update agent-magic". Files of every release are kept in the tests.
+The same runs make the same bytes. Readers skip unknown fields and use defaults for missing ones, so files of other
+versions with the same format can be opened. `FORMAT` is raised only for changes that an old reader would
+misread; it then asks to update agent-magic. The tests keep files of every release.
 
 `reading` has the values and the reader, `writing` the writer.
 """

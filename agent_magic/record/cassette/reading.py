@@ -1,4 +1,4 @@
-"""Reading a cassette: what a file holds, as values. Nothing but a `CassetteError` comes of a bad one."""
+"""Reading a cassette into values. A bad file raises only `CassetteError`."""
 
 from __future__ import annotations
 
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
+    from agent_magic.declare.plan import Plan
     from agent_magic.record.answer import Source
     from agent_magic.record.events import Event
 
@@ -38,7 +39,7 @@ FORMAT = 1
 ENDING = ".cassette.jsonl"
 """How the names of cassettes end that are found by themselves."""
 TEXT_ENDING = ".cassette.txt"
-"""The same in JupyterLite, whose drive takes every file with `.json` in its name for one JSON value."""
+"""The ending in JupyterLite, whose drive parses every file with `.json` in its name as one JSON value."""
 ANYWHERE = ""
 """The endpoint in the keys of a cassette: the same call is the same wherever it was answered."""
 MOST_BYTES = 4 << 30
@@ -56,14 +57,14 @@ class Call(NamedTuple):
     """One recorded request.
 
     Attributes:
-        agent: The agent it was for.
-        number: 1 for the agent's first.
-        key: The fingerprint of what was asked, whatever the endpoint.
-        ready_s: When the agent was ready; `None` if it never was.
-        started: How it began, with the request.
-        first_token_s: When its first token came, or `None`.
-        ended: How it ended; `None` if the run was over before.
-        then: What happened to the agent after it and before its next.
+        agent: The agent.
+        number: 1 for the agent's first request.
+        key: Fingerprint of the request, without the endpoint.
+        ready_s: When the agent was ready, if ever.
+        started: The start event, with the request.
+        first_token_s: Time of the first token, if any.
+        ended: The end event, if the run did not end before.
+        then: Events of the agent until its next request.
     """
 
     agent: str
@@ -83,23 +84,25 @@ class Call(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RecordedAgent:
-    """What was recorded of one agent.
+    """The recording of one agent.
 
     Attributes:
         name: Its name then.
         calls: Its requests, in order.
-        events: What happened to it before the first of them; `None` if that line is damaged.
-        expected: How many calls it had made; `None` if that line is damaged.
+        events: Its events before the first request; `None` if that line is damaged.
+        expected: Number of requests it made; `None` if that line is damaged.
+        like: First identical agent, itself or one before it; empty if it shared nothing.
     """
 
     name: str
     calls: tuple[Call, ...]
     events: tuple[Event, ...] | None
     expected: int | None
+    like: str = ""
 
     @property
     def whole(self) -> bool:
-        """Whether no line about it is missing."""
+        """True if no line about it is missing."""
         numbers = [call.number for call in self.calls]
         return numbers == list(range(1, len(numbers) + 1)) and len(numbers) == (
             self.expected if self.expected is not None else len(numbers) if self._has_end else -1
@@ -115,16 +118,16 @@ class RecordedRun:
     """One recorded run.
 
     Attributes:
-        plan: The name of the plan.
-        recorded: When it began, in UTC, as ISO 8601.
-        simulated: Whether any attempt was simulated.
-        ended_s: When it ended; `None` if that line is damaged.
-        cut: Whether it had been stopped.
-        agents: The agents, in the order of the plan.
-        gaps: Whether lines about agents are missing.
-        terms: What it ran under; `None` if the file does not say.
-        bases: What it had been measured against.
-        redacted: Whether texts were left out or replaced.
+        plan: Name of the plan.
+        recorded: Its start, in UTC, as ISO 8601.
+        simulated: True if any attempt was simulated.
+        ended_s: Its end; `None` if that line is damaged.
+        cut: True if it was stopped.
+        agents: The agents, in plan order.
+        gaps: True if lines about agents are missing.
+        terms: Its terms, if the file has them.
+        bases: Its baselines.
+        redacted: True if texts were removed or replaced.
     """
 
     plan: str
@@ -138,18 +141,28 @@ class RecordedRun:
     bases: Mapping[Kind, Base] = field(default_factory=dict[Kind, Base])
     redacted: bool = False
 
+    def same(self, plan: Plan) -> tuple[int | None, ...] | None:
+        """Return per step of a plan the first one that asked the same; `None` where the recording does not say.
+
+        Args:
+            plan: A plan with the same names, or some of them.
+        """
+        like = {one.name: one.like for one in self.agents if one.like}
+        numbers = {name: number for number, name in enumerate(plan.names)}
+        return tuple(numbers.get(like.get(name, "")) for name in plan.names) if like else None
+
 
 @dataclass(frozen=True, slots=True)
 class Cassette:
-    """What a file holds.
+    """The content of a file.
 
     Attributes:
         name: The file's name.
-        sha256: The fingerprint of its bytes.
-        made_with: The versions of what wrote it, by package.
+        sha256: Fingerprint of its bytes.
+        made_with: Versions of the packages that wrote it.
         runs: The recorded runs.
-        damaged: Numbers of lines that could not be read, or were changed.
-        missing: How many lines are missing, as from a file that was cut.
+        damaged: Numbers of unreadable or changed lines.
+        missing: Number of missing lines, as in a truncated file.
     """
 
     name: str
@@ -181,12 +194,12 @@ class Cassette:
 
     @property
     def simulated(self) -> bool:
-        """Whether any attempt was simulated."""
+        """True if any attempt was simulated."""
         return any(run.simulated for run in self.runs)
 
     @property
     def redacted(self) -> bool:
-        """Whether texts were left out or replaced."""
+        """True if texts were removed or replaced."""
         return any(run.redacted for run in self.runs)
 
 
@@ -346,11 +359,11 @@ def _call(line: dict[str, Any], earlier: Sequence[Call]) -> Call:
 
     Args:
         line: Its line.
-        earlier: The calls of its agent that have been read: a line says only what is new in its conversation.
+        earlier: Calls of its agent read so far; a line has only the new part of a conversation.
 
     Raises:
-        ValueError: It is none, or one that no run can have made.
-        StopIteration: The call from which it goes on is damaged.
+        ValueError: Not a call, or one that is impossible in a run.
+        StopIteration: The call it continues is damaged.
     """
     place = {"agent": NO_AGENT, "number": line["call"]}
     started = from_json(AttemptStarted, {**line, **place, "at_s": line["started_s"]})
@@ -381,13 +394,13 @@ def _call(line: dict[str, Any], earlier: Sequence[Call]) -> Call:
 def _events(data: list[dict[str, Any]]) -> tuple[Event, ...]:
     events = tuple(event_from_json({**one, "agent": NO_AGENT}) for one in data)
     if not all(isinstance(event, BESIDES_CALLS) for event in events):
-        raise ValueError("an event that stands nowhere alone")
+        raise ValueError("an event that cannot stand alone")
     _check_times(*(event.at_s for event in events))
     return events
 
 
 def _check_times(*times_s: float | None) -> None:
-    """Raise `ValueError` unless these times are those of a run, in this order. `None` is unknown."""
+    """Raise `ValueError` unless these times are possible in a run and in order. `None` means unknown."""
     known = [0.0, *(one for one in times_s if one is not None), MOST_S]
     if known != sorted(known):
         raise ValueError("times that no run has")
@@ -397,4 +410,5 @@ def _agent(name: str, line: dict[str, Any] | None, calls: list[Call]) -> Recorde
     calls.sort(key=lambda call: call.number)
     if line is None:
         return RecordedAgent(name, tuple(calls), None, None)
-    return RecordedAgent(name, tuple(calls), _events(line["events"]), _count(line, "calls"))
+    like = str(line.get("like") or "")
+    return RecordedAgent(name, tuple(calls), _events(line["events"]), _count(line, "calls"), like)

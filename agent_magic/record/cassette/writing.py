@@ -15,6 +15,7 @@ from agent_magic.record.cassette.reading import ANYWHERE, FORMAT, NO_AGENT, chec
 from agent_magic.record.codec import event_to_json, line_of, to_json
 from agent_magic.record.events import AttemptEnded, AttemptStarted, CallEnded, FirstToken, RunEnded
 from agent_magic.record.files import check_folder, check_regular, real_path, write_whole
+from agent_magic.record.identical import sharers_of
 from agent_magic.record.results import RunRecord
 
 if TYPE_CHECKING:
@@ -26,14 +27,14 @@ if TYPE_CHECKING:
     from agent_magic.record.results import AgentResult
 
 STAMPED = ("agent-magic", "anthropic", "genai-prices")
-"""The packages whose versions a cassette names."""
+"""Packages whose versions a cassette names."""
 ELSEWHERE = frozenset({"at_s", "agent", "number"})
 """Fields of events that stand in a line under other names."""
 TEXTS = frozenset(
     "prompt system context tools schema text content partial error why arguments result value prints trace takes "
-    "title cited_text where".split()
+    "title cited_text where original".split()
 )
-"""The fields that hold what people and models wrote, and what an error said. All else is numbers, names, our words."""
+"""Fields with texts by people or models, or error messages. All others are numbers, names or fixed words."""
 
 
 def only_hash(text: str) -> str:
@@ -62,21 +63,21 @@ def filler(characters: int, size: int) -> str:
 def write_cassette(
     records: RunRecord | Sequence[RunRecord], path: str | Path, *, redact: Callable[[str], str] | None = None
 ) -> int:
-    """Write runs to a file, whole or not at all. The same runs make the same bytes.
+    """Write runs to a file atomically. The same runs make the same bytes.
 
     Args:
         records: The runs.
         path: The file, links followed.
-        redact: Returns what is written in place of a text: of each prompt, system prompt, context, answer and error.
-            `only_hash` leaves all of them out. Pictures and documents are left out then, but for their sha256.
+        redact: Returns the replacement of a text: prompt, system prompt, context, answer or error. `only_hash` removes
+            all of them, and the bytes of pictures and documents.
 
     Returns:
         The number of calls.
 
     Raises:
-        CassetteError: What is there under that name is no cassette; there is no such folder; a run is a replay whose
-            texts are not there; or `redact` is no function, or fails. Nothing was changed.
-        OSError: The file cannot be written; an older one is unchanged.
+        CassetteError: The existing file is no cassette; the folder is missing; a run is a replay without its
+            texts; or `redact` is not callable, or fails. Nothing was changed.
+        OSError: The file cannot be written; an existing one is unchanged.
     """
     if redact is not None and not callable(redact):
         raise CassetteError(
@@ -145,9 +146,9 @@ def _lines_of(runs: Sequence[RunRecord]) -> Iterator[dict[str, Any]]:
             if one.sha256 not in written:
                 written.add(one.sha256)
                 yield {"run": number, "file": one.sha256, "data": base64.b64encode(one.data).decode()}
-        events = _events_by_agent(record)
-        for result, happened in zip(record.results, events, strict=True):
-            for line in _agent_lines(record, result, happened):
+        for result, happened, leader in zip(record.results, _events_by_agent(record), sharers_of(record), strict=True):
+            like = None if leader is None else record.results[leader].name
+            for line in _agent_lines(record, result, happened, like):
                 yield {"run": number, **line}
 
 
@@ -194,8 +195,17 @@ def _events_by_agent(record: RunRecord) -> list[list[Event]]:
     return events
 
 
-def _agent_lines(record: RunRecord, result: AgentResult, events: list[Event]) -> Iterator[dict[str, Any]]:
-    """Write what happened before an agent's first call, then each call with what happened after it."""
+def _agent_lines(
+    record: RunRecord, result: AgentResult, events: list[Event], like: str | None
+) -> Iterator[dict[str, Any]]:
+    """Write what happened before an agent's first call, then each call with what happened after it.
+
+    Args:
+        record: The run.
+        result: The agent.
+        events: What happened to it.
+        like: The first agent that asked the same; `None` where it shares nothing.
+    """
     starts = [place for place, event in enumerate(events) if isinstance(event, AttemptStarted)]
     before = events[: starts[0]] if starts else events
     yield {
@@ -205,6 +215,7 @@ def _agent_lines(record: RunRecord, result: AgentResult, events: list[Event]) ->
         "ready_s": result.ready_s,
         "finished_s": result.finished_s,
         "error": result.error,
+        **({} if like is None else {"like": like}),
         "events": [_plain(event) for event in before],
     }
     last: AttemptStarted | None = None

@@ -1,17 +1,17 @@
-"""What a run needs of a ledger: the contract between the live driver and whatever keeps answers.
+"""The contract between the live driver and a store of answers.
 
-A *ledger* keeps answers and runs; a *journal* records one run in it. Each attempt goes this way:
+A *ledger* keeps answers and runs; a *journal* records one run in it. Each attempt has these states:
 
 ```
 planned -> started -> finished | failed | cancelled | unknown
 ```
 
-`planned` is every agent of the run's plan without an attempt. `started` is stored before a request is sent, `finished`
-before its answer is shown, priced or passed on. `unknown` is what was under way when its kernel was killed: it may have
-been billed.
+`planned` is every agent of the plan without an attempt. `started` is stored before a request is sent, `finished`
+before its answer is shown, priced or passed on. `unknown` was under way when its kernel was killed and may have been
+billed.
 
-Answers are kept by the fingerprint of their request, which the endpoint is part of, in order for repeated identical
-requests. Refusals are never served again, simulated answers only if the user asked for it.
+Answers are kept by the fingerprint of their request, endpoint included, in order for repeated identical requests.
+Refusals are never served again, simulated answers only on demand.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from agent_magic.record.answer import Answer
     from agent_magic.record.events import CallEnded
     from agent_magic.record.ledger.batches import BatchBook
+    from agent_magic.record.ledger.edits import EditRows
+    from agent_magic.record.prices import Prices
     from agent_magic.record.results import RunRecord
 
 NOT_REUSED = frozenset({"refusal", PAUSED})
@@ -34,31 +36,31 @@ IN_DOUBT = "CallInDoubt"
 
 
 class Busy(NamedTuple):
-    """The answer cannot be served or bought now. Ask again a little later.
+    """The answer cannot be served or bought now. Ask again later.
 
     Attributes:
-        by: Whoever is buying it, or has locked the ledger.
+        by: The run that is buying it, or the process that has locked the ledger.
     """
 
     by: str
 
 
 class Done(NamedTuple):
-    """A call has a result that will be used.
+    """A call has a reusable result.
 
     Attributes:
-        arguments: What it was called with; `None` in older ledgers.
+        arguments: Its arguments; `None` in older ledgers.
     """
 
     arguments: str | None
 
 
 class Doubt(NamedTuple):
-    """A call was begun, and its end is not known: its kernel was killed, or nobody waited for it.
+    """A call was begun and its end is unknown, because its kernel was killed or its end was not awaited.
 
     Attributes:
-        began_at: When, in seconds since the epoch.
-        arguments: What it was called with; `None` in older ledgers.
+        began_at: Its start, in seconds since the epoch.
+        arguments: Its arguments; `None` in older ledgers.
     """
 
     began_at: float
@@ -66,14 +68,15 @@ class Doubt(NamedTuple):
 
 
 class CallKey(NamedTuple):
-    """What a call of a function is known by.
+    """The identity of a function call.
 
     Attributes:
-        key: The fingerprint: of the response that asked for it and its id there; of a pure one, of what it computes.
-        tool: The name of the function.
-        pure: Whether its result may be served whenever the same is computed.
-        repeats: Whether it may run again where nobody knows whether it has run.
-        arguments: What it is called with, as JSON text. A person may have changed what the response asks for.
+        key: Fingerprint of the response that requested it and its id there; of a pure call, of its computation.
+        tool: Name of the function.
+        pure: True if its result may be reused for every equal call.
+        repeats: True if it may run again after a doubt.
+        arguments: Its arguments as JSON text, possibly edited by a person.
+        shared: True if a run may use, or wait for, the result of a concurrent one.
     """
 
     key: str
@@ -81,27 +84,37 @@ class CallKey(NamedTuple):
     pure: bool = False
     repeats: bool = False
     arguments: str = ""
+    shared: bool = True
 
 
 class Journal(Protocol):
     """Records one run in a ledger. Every method is called on the event loop of the run, and none blocks it for long."""
 
     def ask(self, agent: int, number: int, key: str, ordinal: int, *, fresh: bool) -> Answer | Busy | None:
-        """Look an answer up, or record that the agent's request is sent now.
+        """Look up an answer, or record that the agent's request is sent now.
 
         Args:
             agent: The agent's number.
-            number: The number of its attempt, from 1.
-            key: The fingerprint of the request.
-            ordinal: How many equal requests of this run came before.
-            fresh: Buy it even if it was bought before.
+            number: Number of its attempt, from 1.
+            key: Fingerprint of the request.
+            ordinal: Number of equal requests in this run before it.
+            fresh: True to buy it again.
 
         Returns:
-            The answer, marked as from the ledger; `Busy` if another run is buying it, or another process has the
-            ledger locked; `None` to send the request, whose start is stored.
+            The answer, marked as from the ledger; `Busy` if another run is buying it, or another process has locked the
+            ledger; `None` to send the request, whose start is stored.
 
         Raises:
             LedgerError: The start cannot be stored, so nothing may be sent.
+        """
+        ...
+
+    def is_held(self, key: str, ordinal: int) -> bool:
+        """Return whether another run is buying this answer.
+
+        Args:
+            key: The fingerprint of the request.
+            ordinal: How many equal requests of this run came before.
         """
         ...
 
@@ -118,33 +131,36 @@ class Journal(Protocol):
         ...
 
     def begin_call(self, agent: int, number: int, key: CallKey, *, fresh: bool) -> CallEnded | Doubt | Busy | None:
-        """Look a call of a function up, or record that it begins now.
+        """Look up a function call, or record that it begins now.
 
-        A call is begun here before it runs, and done once its end is written. The result of one that is done is used
-        as long as its conversation goes on; when the agent has its answer, the next run calls again. That of a pure
-        one is always used.
+        A call is stored before it runs, and done once its end is stored. Until its run is complete, the result is
+        reused by any run that continues it; later runs call again. Results of pure calls are always reused.
 
         Args:
             agent: The agent's number.
-            number: The number of its call, from 1.
-            key: What it is known by.
-            fresh: Call it whatever the ledger has.
+            number: Number of its call, from 1.
+            key: Its identity.
+            fresh: True to call it again.
 
         Returns:
-            Its end; `Doubt` where it may have run, and may not be repeated; `Busy` if another run is making it, or
-            another process has the ledger locked; `None` to call it: that it begins is stored.
+            Its end; `Doubt` if it may have run, even if it may be repeated; `Busy` if another run is making it, or
+            another process has locked the ledger; `None` to call it, since its start is stored.
 
         Raises:
-            LedgerError: That cannot be stored, so nothing may be called.
+            LedgerError: The start cannot be stored, so nothing may be called.
         """
         ...
 
+    def made_by(self, key: CallKey) -> int | None:
+        """Return the number of the complete run that made a call, which would be made again; `None` for no run."""
+        ...
+
     def end_late(self, key: CallKey, end: CallEnded) -> None:
-        """Store how a call ended that was cut: its thread went on, and nobody need wonder any more. In any thread."""
+        """Store the end of an aborted call whose thread went on, which resolves a doubt. Thread-safe."""
         ...
 
     def saved(self, place: str) -> str | None:
-        """Return the fingerprint of the answer that was written to a file last; `None` where nobody knows."""
+        """Return the fingerprint of the answer last written to a file, if known."""
         ...
 
     def keep_saved(self, place: str, sha256: str) -> None:
@@ -152,11 +168,11 @@ class Journal(Protocol):
         ...
 
     def done_call(self, key: CallKey) -> Done | None:
-        """Return what is known of a call of a function whose result will be used; `None` where it has none."""
+        """Return a reusable call, if there is one."""
         ...
 
     def write(self) -> None:
-        """Store what the run's record says by now."""
+        """Store new events of the run's record."""
         ...
 
     def close(self) -> None:
@@ -165,24 +181,27 @@ class Journal(Protocol):
 
 
 class Ledger(Protocol):
-    """Where answers and runs are kept.
+    """A store of answers and runs.
 
     Attributes:
-        notes: What the user should know: a damaged file, a full disk. Whoever shows a note removes it.
-        batches: Which requests are at the provider in batches.
+        notes: Messages for the user: a damaged file, a full disk. Showing a note removes it.
+        batches: Requests at the provider in batches.
+        edits: Answers edited by the user.
     """
 
     @property
     def notes(self) -> list[str]: ...  # noqa: D102
     @property
     def batches(self) -> BatchBook: ...  # noqa: D102
+    @property
+    def edits(self) -> EditRows: ...  # noqa: D102
 
     def find(self, key: str, ordinal: int) -> Answer | None:
         """Return the answer to the `ordinal`-th request (from 0) with this key, marked as from the ledger."""
         ...
 
-    def begin(self, record: RunRecord) -> Journal:
-        """Record a run that is about to begin."""
+    def begin(self, record: RunRecord, prices: Prices | None = None) -> Journal:
+        """Record a run that is about to begin; by `prices` it is known what reused answers save."""
         ...
 
 

@@ -1,13 +1,13 @@
-"""The batches of a ledger: which requests are at the provider, so that whoever asks them again finds them there.
+"""Batches in a ledger: requests at the provider, so that later runs find their answers.
 
 ```
 planned ──created──> sent ──────> over       its answers are in the ledger, the rest failed or was not billed
    |                  └─────────> lost       the provider does not know it any more
-   └── the process was killed in between: the provider's list of recent batches tells whether it was created
+   └── killed in between: the provider's list of recent batches shows if it was created
 ```
 
-A row is on the disk before the batch is created, and its id at once after. Each request is named by its fingerprint and
-its ordinal, so an answer finds its place in the ledger although nobody waits for it any more.
+A row is on disk before the batch is created, and its id right after. Each request is named by its fingerprint and
+ordinal, so an answer finds its place in the ledger without its run.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from agent_magic.record.ledger.store import Store
 
 KEY_BYTES = 32
-COLUMNS = "id, endpoint, batch, owner, planned_at, names"
+COLUMNS = "id, endpoint, batch, owner, planned_at, names, coalesce(home, '')"
 MOST_TIMES = 200
 
 
@@ -57,11 +57,12 @@ class KeptBatch(NamedTuple):
 
     Attributes:
         row: Its row in the ledger.
-        endpoint: Where it is.
-        id: The provider's name of it; `None` where its process was killed before it could be written.
+        endpoint: Its address.
+        id: The provider's id; `None` if its process was killed before storing it.
         owner: The process that sent it.
-        planned_at: When it was about to be sent, in seconds since the epoch.
-        names: Those of its requests.
+        planned_at: When it was planned, in seconds since the epoch.
+        names: Names of its requests.
+        home: Its notebook or script; see `agent_magic.record.home`. Empty in older ledgers.
     """
 
     row: int
@@ -70,10 +71,11 @@ class KeptBatch(NamedTuple):
     owner: str
     planned_at: float
     names: frozenset[str]
+    home: str = ""
 
     @property
     def may_be_under_creation(self) -> bool:
-        """Whether another process is about to create it, as far as anybody can know."""
+        """True if another process may be about to create it."""
         owner = Owner.parse(self.owner)
         return self.id is None and owner != Owner.me() and owner.is_alive() is not False
 
@@ -100,9 +102,10 @@ class BatchBook:
         Raises:
             LedgerError: It could not be written, so nothing may be sent.
         """
-        sql = "INSERT INTO batches (endpoint, owner, planned_at, state, names) VALUES (?, ?, ?, 'planned', ?)"
+        sql = "INSERT INTO batches (endpoint, owner, home, planned_at, state, names) VALUES (?, ?, ?, ?, 'planned', ?)"
+        head = endpoint, self._store.owner, self._store.home, time.time()
         try:
-            return self._store.insert(sql, endpoint, self._store.owner, time.time(), json.dumps(list(names)))
+            return self._store.insert(sql, *head, json.dumps(list(names)))
         except FAILURES as error:
             raise LedgerError(
                 f"No batch was sent, because the ledger {self._store.file.name!r} cannot be written ({error}) and its "
@@ -114,21 +117,21 @@ class BatchBook:
         self._write("UPDATE batches SET batch = ?, state = 'sent' WHERE id = ?", batch, row)
 
     def over(self, row: int, state: str = "over", took_s: float | None = None) -> None:
-        """Record that nothing more is to be had of a batch.
+        """Record that a batch has no more answers to come.
 
         Args:
             row: Its row.
-            state: `over`; `lost` where the provider does not know it; `refused` where it was never created.
-            took_s: Seconds from its creation to its end; `None` where it has not ended by itself.
+            state: `over`; `lost` if the provider does not know it; `refused` if it was never created.
+            took_s: Seconds from creation to end; `None` if it was cancelled.
         """
         self._write("UPDATE batches SET state = ?, took_s = ? WHERE id = ?", state, took_s, row)
 
     def keep(self, answers: Iterable[tuple[str, Answer]], planned_at: float) -> None:
-        """Store answers for which nobody waits, each under its name in the batch. Those that are there stay.
+        """Store answers that no run waits for, each under its name in the batch. Existing ones stay.
 
         Args:
             answers: Each with its name.
-            planned_at: When the batch was planned: an answer from before is one that it was to replace.
+            planned_at: When the batch was planned; it replaces older answers.
         """
         rows: list[tuple[object, ...]] = []
         for name, answer in answers:
@@ -142,7 +145,7 @@ class BatchBook:
             self._store.insert_many(INSERT_ANSWER, rows)
 
     def has_all(self, names: Iterable[str], planned_at: float) -> bool:
-        """Tell whether the ledger has an answer to each of these requests, bought since the batch was planned."""
+        """Return True if the ledger has an answer to each of these requests since the batch was planned."""
         return all(self._has(*place_of(name), planned_at) for name in names)
 
     def _has(self, key: str, ordinal: int, since: float) -> bool:
@@ -150,17 +153,21 @@ class BatchBook:
         return bool(self._store.patiently(lambda: self._store.file.read(sql, key, ordinal, since)))
 
     def note(self, text: str) -> None:
-        """Tell the user something."""
+        """Add a message for the user."""
         self._store.notes.append(text)
 
     def open(self, endpoint: str | None = None) -> list[KeptBatch]:
-        """Return the batches that may have answers to come, the newest first.
+        """Return the batches that may have answers to come, newest first.
 
         Args:
-            endpoint: Those at this address only; `None` is all.
+            endpoint: Only those at this address; `None` for all.
         """
         found = self._store.patiently(lambda: open_batches(self._store.file))
         return [one for one in found if endpoint in {None, one.endpoint}]
+
+    def own(self, endpoint: str | None = None) -> list[KeptBatch]:
+        """Return the `open` batches of this notebook or script, and those without a home."""
+        return [one for one in self.open(endpoint) if one.home in {"", self._store.home}]
 
     def known(self) -> set[str]:
         """Return the provider's names of all batches that were ever written."""
@@ -174,7 +181,7 @@ class BatchBook:
         return [took_s for (took_s,) in reversed(rows)]
 
     def _write(self, sql: str, *values: object) -> None:
-        """Write what can be found out again: of the provider, in the worst case."""
+        """Write data that could be recovered from the provider."""
         try:
             self._store.insert(sql, *values)
         except FAILURES as error:
@@ -182,5 +189,5 @@ class BatchBook:
 
 
 def _kept(row: Row) -> KeptBatch:
-    number, endpoint, batch, owner, planned_at, names = row
-    return KeptBatch(number, endpoint, batch, owner, planned_at, frozenset(json.loads(names)))
+    number, endpoint, batch, owner, planned_at, names, home = row
+    return KeptBatch(number, endpoint, batch, owner, planned_at, frozenset(json.loads(names)), home)

@@ -42,15 +42,17 @@ LONG_LOG = 4 << 20
 """From how many bytes on the log is checkpointed, 1,000 pages."""
 MOST_PAGES = 50_000
 """From how many pages on a commit checkpoints by itself and waits for the disk: 200 MB, if no thread has come to it."""
+MOST_NAME = 200
+"""Maximum bytes of a file name. Files beside it have longer names, up to the usual limit of 255."""
 PARTS = ("", "-wal", "-journal", "-shm")
 Row = tuple[Any, ...]
 
 
 def default_path(choice: str = "") -> str:
-    """Return the path of the ledger, `:memory:`, or `off` for none.
+    """Return the path of the ledger, `:memory:`, or `off`.
 
     Args:
-        choice: What the user has said. If empty, `AGENT_MAGIC_LEDGER` counts, then the file in `data_folder`.
+        choice: The user's choice; if empty, `AGENT_MAGIC_LEDGER`, or else the file in `data_folder`.
     """
     return choice or os.environ.get(ENVIRONMENT, "") or str(data_folder() / NAME)
 
@@ -75,6 +77,13 @@ def is_damage(error: BaseException) -> bool:
     return isinstance(error, sqlite3.DatabaseError) and _code(error) in DAMAGED
 
 
+def damage(error: UnicodeDecodeError) -> sqlite3.DatabaseError:
+    """Return the error of a damaged file for one of its texts, or of SQLite's own words, that is no UTF-8."""
+    found = sqlite3.DatabaseError(f"a text in it is damaged ({error.reason})")
+    found.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
+    return found
+
+
 def is_locked(error: BaseException) -> bool:
     """Return whether an error says that another process has the file locked."""
     return isinstance(error, sqlite3.OperationalError) and _code(error) == sqlite3.SQLITE_BUSY
@@ -85,14 +94,14 @@ def _code(error: sqlite3.Error) -> int:
 
 
 class LedgerFile:
-    """An open file, or one in memory.
+    """An open SQLite file, or a database in memory.
 
     Args:
-        path: Where, links followed; `None` is in memory.
-        options: Added to the URI under which SQLite opens it.
+        path: The file, links followed; `None` for memory.
+        options: Appended to SQLite's URI.
 
     Attributes:
-        is_logged: Whether it has a write-ahead log, so that the caller has to `sync`.
+        is_logged: True if it has a write-ahead log, so that the caller must `sync`.
 
     Raises:
         LedgerError: It cannot be opened, is of a later version, or is no ledger. It is unchanged.
@@ -118,6 +127,9 @@ class LedgerFile:
             self._db = self._connect()
             try:
                 self._prepare()
+            except UnicodeDecodeError as error:
+                self._db.close()
+                raise damage(error) from error
             except BaseException:
                 self._db.close()
                 raise
@@ -145,6 +157,11 @@ class LedgerFile:
     def _prepare(self) -> None:
         """Check that it is a ledger, create or migrate its tables, and choose how it is written."""
         version = self._version()
+        if version < 0:
+            raise LedgerError(
+                f"The ledger {self.name!r} says that its format is {version}, which no version uses. It is damaged, or "
+                "another program wrote to it. Choose another file: %config AgentMagics.ledger = 'FILE'."
+            )
         if version > VERSION:
             raise LedgerError(
                 f"The ledger {self.name!r} was written by a later version (format {version}; this one reads up to "
@@ -226,6 +243,8 @@ class LedgerFile:
         with self._lock:
             try:
                 yield self._db
+            except UnicodeDecodeError as error:
+                raise damage(error) from error
             except sqlite3.OperationalError as error:
                 if is_locked(error):
                     self._set_patience(patient=False)
@@ -266,7 +285,7 @@ class LedgerFile:
         return sum(_size(f"{self.path}{end}") for end in PARTS[:3])
 
     def compact(self) -> None:
-        """Give back the space of what was deleted."""
+        """Reclaim the space of deleted rows."""
         with self._using() as db:
             db.execute("VACUUM")
             if self.is_logged:
@@ -285,7 +304,7 @@ class LedgerFile:
             self._db.close()
 
     def replace(self) -> Path:
-        """Quarantine the damaged file and begin a new one. Returns where the old one is."""
+        """Quarantine the damaged file and start a new one. Return the path of the old one."""
         assert self.path is not None  # noqa: S101 - memory is not damaged
         with self._lock:
             self.close()
@@ -323,7 +342,7 @@ def quarantine(path: Path) -> Path:
 
 
 def was_ledger(path: Path) -> bool:
-    """Return whether a file that SQLite cannot read was a ledger: nobody else's file may be renamed."""
+    """Return True if an unreadable file was a ledger: other files may not be renamed."""
     try:
         with path.open("rb") as file:
             part = file.read(1 << 20)
@@ -360,14 +379,19 @@ def carries_a_log(path: Path, options: str = "") -> bool:
 
 
 def _make(path: Path) -> None:
-    """Create the folder and the file for their owner alone, if they are missing.
+    """Create missing folder and file, readable for their owner only.
 
-    A file that is there is not opened here: closing it would drop the locks that another connection of this process
-    has on it. Source: https://sqlite.org/howtocorrupt.html, 2.2.
+    An existing file is not opened here: closing it would drop the locks of another connection of this process. Source:
+    https://sqlite.org/howtocorrupt.html, 2.2.
 
     Raises:
-        LedgerError: That is not possible, or the file cannot be a ledger of this user.
+        LedgerError: That is impossible, or the file cannot be a ledger of this user.
     """
+    if len(os.fsencode(path.name)) > MOST_NAME:
+        raise LedgerError(
+            f"The name of the ledger has {len(path.name)} letters. Files beside it have longer names: "
+            f"choose one of at most {MOST_NAME}."
+        )
     check_regular(
         path, LedgerError, "For no ledger: %config AgentMagics.ledger = 'off'; in a script leave ledger= out."
     )
@@ -388,7 +412,7 @@ def _make(path: Path) -> None:
 
 
 def _make_private(path: Path) -> None:
-    """Let nobody but the owner read the file and its log."""
+    """Make the file and its log readable for their owner only."""
     if sys.platform == "win32":
         return
     for part in (Path(f"{path}{end}") for end in PARTS):

@@ -1,7 +1,7 @@
-"""The grades of a ledger: what answers were found to be worth, so that a later session can choose a model by them.
+"""Grades of answers in a ledger, so that later sessions can choose a model by them.
 
-A row is one grade of one answer: what was asked whatever the model (the job), the model that answered, who graded. It
-has no text of an answer. A grade that is given again takes the place of the first.
+A row is one grade of one answer: the job (the request without model and row), the model, the grader. It has no text of
+an answer. A repeated grade replaces the first.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ class Graded(NamedTuple):
     """One grade of one answer.
 
     Attributes:
-        job: The fingerprint of what was asked, whatever the model and the row; see `agent_magic.declare.models.job_of`.
-        endpoint: Who answered.
+        job: Fingerprint of the request without model and row; see `agent_magic.declare.models.job_of`.
+        endpoint: The server that answered.
         model: The model that answered.
-        target: What was graded, such as `label.sentiment`.
-        grader: Who graded.
-        answer: The fingerprint of the answer.
-        measure: What `score` is: `share`, `mean`, or `error`, of which less is better.
+        target: The graded value, such as `label.sentiment`.
+        grader: The grader.
+        answer: Fingerprint of the answer for its row.
+        measure: Meaning of `score`: `share`, `mean`, or `error`, where less is better.
         score: The grade.
-        cost_usd: Dollars of the answer; `None` where it was not bought by the run that was graded.
+        cost_usd: Dollars of the answer; `None` if the graded run did not buy it.
     """
 
     job: str

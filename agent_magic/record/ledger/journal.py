@@ -17,7 +17,7 @@ from agent_magic.errors import LedgerError
 from agent_magic.machine import in_browser
 from agent_magic.record.answer import PAID_BEFORE
 from agent_magic.record.codec import data_of, from_json, line_of, to_json
-from agent_magic.record.events import AgentEnded, AttemptEnded, AttemptStarted, CallEnded
+from agent_magic.record.events import AttemptEnded, AttemptStarted, CallEnded
 from agent_magic.record.ledger.base import IN_DOUBT, Busy, Done, Doubt
 from agent_magic.record.ledger.file import FAILURES, is_locked
 from agent_magic.record.ledger.lease import BEAT_S, LEASE_S, TICK_S, Owner
@@ -50,16 +50,23 @@ LOCKED_S = 30.0
 LOOK_S = 0.05
 """How often it looks."""
 KNOWN_CALL = (
-    "SELECT t.state, t.began_at, t.data, CASE WHEN r.state = 'running' AND r.id != ? THEN r.owner END "
+    "SELECT t.run, t.state, t.began_at, t.data, CASE WHEN r.state = 'running' AND r.id != ? THEN r.owner END "
     "FROM tool_calls t LEFT JOIN runs r ON r.id = t.run WHERE t.key = ?"
 )
-PASSED_ON = frozenset({"succeeded", "capped"})
+CLOSE_CALLS = "UPDATE tool_calls SET state = 'over', data = NULL WHERE run = ? AND state = 'done' AND NOT pure"
+"""Later runs repeat a finished call. Its result stays in the events of its run."""
+INHERIT_CALLS = (
+    "UPDATE tool_calls SET run = ?, agent = ?, number = -abs(number) WHERE state = 'done' AND NOT pure AND EXISTS "
+    "(SELECT 1 FROM runs r JOIN calls c ON c.run = r.id WHERE r.uid = ? AND c.name = ? "
+    "AND r.id = tool_calls.run AND c.agent = tool_calls.agent)"
+)
+"""Assigns the calls of an agent whose answer is taken over to the run, with negative numbers, unlike its own calls."""
 ARGUMENTS = "arguments"
-"""The field of a call's data that says what it was called with, beside those of its end."""
+"""The field with the arguments in a call's data, beside the fields of its end."""
 
 
 class _Kept(NamedTuple):
-    """An answer, and where it is for.
+    """An answer and its place.
 
     Attributes:
         row: Its row in the file; `None` if it has none yet.
@@ -94,11 +101,11 @@ class _Stored(NamedTuple):
 class SqliteJournal:
     """Records one run in a `SqliteLedger`; see `agent_magic.record.ledger.base.Journal`."""
 
-    def __init__(self, store: Store, record: RunRecord) -> None:
+    def __init__(self, store: Store, record: RunRecord, prices: Prices | None = None) -> None:
         self._ledger, self._record = store, record
         self._uid = record.uid
         record.keeper = partial(store.keep_bases, self._uid)
-        self._prices = Prices(tell=lambda _: None)
+        self._prices = prices or Prices(tell=lambda _: None)
         self._keys: dict[int, tuple[str, int]] = {}
         self._kept: dict[tuple[int, int], _Kept] = {}
         self._new: list[_Kept] = []
@@ -122,7 +129,7 @@ class SqliteJournal:
         """Look an answer up, or record that the request is sent now; see `Journal.ask`."""
         self._keys[agent] = key, ordinal
         try:
-            known = None if fresh else self._serve(agent, number) or self._holder(agent)
+            known = None if fresh else self._serve(agent, number) or self._holder(*self._keys[agent])
             return known or self._ledger.attempt(lambda: self._start(agent, number, fresh=fresh))
         except FAILURES as error:
             if self._may_wait(error):
@@ -151,11 +158,17 @@ class SqliteJournal:
         self._record.replays_simulation |= answer.source == "simulated"
         return replace(answer, source="ledger")
 
-    def _holder(self, agent: int) -> Busy | None:
-        """Return which other run is buying the answer."""
+    def is_held(self, key: str, ordinal: int) -> bool:
+        """Return whether another run is buying this answer; see `Journal.is_held`."""
+        with suppress(*FAILURES):  # `ask` meets what is wrong with the file
+            return self._holder(key, ordinal) is not None and self._ledger.lookup(key, ordinal) is None
+        return False
+
+    def _holder(self, key: str, ordinal: int) -> Busy | None:
+        """Return which other run is buying an answer."""
         sql = "SELECT run, owner, until FROM leases WHERE key = ? AND ordinal = ?"
-        for run, owner, until in self._ledger.file.read(sql, *self._keys[agent]):
-            lease = (*self._keys[agent], run)
+        for run, owner, until in self._ledger.file.read(sql, key, ordinal):
+            lease = (key, ordinal, run)
             if run != self._stored.run and self._ledger.leases.holds(lease, owner, until, time.time()):
                 return Busy(owner)
         return None
@@ -164,7 +177,7 @@ class SqliteJournal:
         """Take the lease and record the start, unless another run was quicker."""
         now = time.time()
         with self._writing() as (db, run):
-            known = None if fresh else self._serve(agent, number) or self._holder(agent)
+            known = None if fresh else self._serve(agent, number) or self._holder(*self._keys[agent])
             if known is not None:
                 return known
             key, ordinal = self._keys[agent]
@@ -208,16 +221,27 @@ class SqliteJournal:
     def _known_call(
         self, db: sqlite3.Connection, run: int, agent: int, number: int, key: CallKey
     ) -> CallEnded | Doubt | Busy | None:
-        """Return what the file says of a call, if that is to be used."""
-        for state, began_at, data, owner in db.execute(KNOWN_CALL, (run, key.key)):
+        """Return a reusable row of a call."""
+        for begun_by, state, began_at, data, owner in db.execute(KNOWN_CALL, (run, key.key)):
+            if owner is not None and not key.shared and Owner.parse(owner).is_alive():
+                return None
             if state == "begun":
                 if owner is not None and Owner.parse(owner).is_alive():  # another run is making it
                     return Busy(owner)
-                return None if key.repeats or key.pure else Doubt(began_at, _arguments(data))
+                if key.pure or (key.repeats and begun_by == run):  # it is tried once more, as its run knows
+                    return None
+                return Doubt(began_at, _arguments(data))
             if state == "done":
                 end = from_json(CallEnded, {**data_of(data), "agent": agent, "number": number})
                 end = end.with_files(lambda sha: file_in(db.execute(READ_FILE, (bytes.fromhex(sha),)).fetchall(), sha))
                 return end._replace(source="ledger") if end.status == "succeeded" or not key.pure else None
+        return None
+
+    def made_by(self, key: CallKey) -> int | None:
+        """Return the number of the complete run that made a call; see `Journal.made_by`."""
+        with suppress(*FAILURES):  # the call itself meets what is wrong with the file
+            rows = self._ledger.file.read("SELECT run FROM tool_calls WHERE key = ? AND state = 'over'", key.key)
+            return rows[0][0] if rows else None
         return None
 
     def end_late(self, key: CallKey, end: CallEnded) -> None:
@@ -231,19 +255,19 @@ class SqliteJournal:
             db.execute(sql, (data, key.key, self._stored.run, end.agent, end.number))
 
     def saved(self, place: str) -> str | None:
-        """Return what was written to a file last; see `Journal.saved`."""
+        """Return the fingerprint last written to a file; see `Journal.saved`."""
         with suppress(*FAILURES):  # then nobody knows
             rows = self._ledger.file.read("SELECT value FROM settings WHERE name = ?", f"saved {place}")
             return str(rows[0][0]) if rows else None
         return None
 
     def keep_saved(self, place: str, sha256: str) -> None:
-        """Store what was written to a file; see `Journal.keep_saved`."""
+        """Store the fingerprint written to a file; see `Journal.keep_saved`."""
         with suppress(*FAILURES), self._ledger.file.writing() as db:
             db.execute("INSERT OR REPLACE INTO settings VALUES (?, ?)", (f"saved {place}", sha256))
 
     def done_call(self, key: CallKey) -> Done | None:
-        """Return what is known of a call whose result will be used; see `Journal.done_call`."""
+        """Return a reusable call; see `Journal.done_call`."""
         rows = self._ledger.file.read("SELECT data FROM tool_calls WHERE key = ? AND state = 'done'", key.key)
         return Done(_arguments(rows[0][0])) if rows else None
 
@@ -327,7 +351,7 @@ class SqliteJournal:
             self._sync(self._commits)
 
     def write(self) -> None:
-        """Store what is new. What fails stays in memory, and is tried again with the next."""
+        """Store new events. Failed writes stay in memory and are tried again with the next."""
         try:
             self._ledger.attempt(self._store)
         except FAILURES as error:
@@ -370,6 +394,9 @@ class SqliteJournal:
                 (state, record.simulated, len(record.rows), succeeded, wall_s, terms, run),
             )
             db.execute("DELETE FROM leases WHERE run = ?", (run,))
+            if record.is_complete:  # until then the next run goes on with this one, and uses what its calls returned
+                db.execute(CLOSE_CALLS, (run,))
+        self._ledger.under_way.discard(run)
 
     def _store(self) -> None:
         with self._writing():
@@ -377,7 +404,7 @@ class SqliteJournal:
 
     @contextmanager
     def _writing(self) -> Generator[tuple[sqlite3.Connection, int]]:
-        """Write what is new, and more, in one transaction. Only its commit makes this run count it as stored."""
+        """Write new events and more in one transaction. Only its commit counts them as stored."""
         if self._generation != self._ledger.generation:
             self._start_over()
         before, new = self._stored, list(self._new)
@@ -390,6 +417,8 @@ class SqliteJournal:
                 self._store_finished(db, run, one, rows[one.agent, one.number])
             yield db, run
         before.rows.update(rows)
+        if before.run is None:
+            self._ledger.under_way.add(run)
         self._stored = _Stored(run, before.events + len(events), before.chunks + bool(events), before.rows)
         self._texts.stored()
         self._new = [one for one in self._new if one not in new]
@@ -409,15 +438,16 @@ class SqliteJournal:
         where = urlsplit(record.origin)  # kept without credentials, whatever a client says
         origin = where._replace(netloc=where.netloc.rpartition("@")[2], query="", fragment="").geturl()
         began, models = record.began_at.isoformat(), "\n".join(one.model for one in record.results)
-        head = (self._uid, self._ledger.owner, began, record.plan.name, len(record.plan), origin, plan)
+        home = record.home or self._ledger.home
+        head = (self._uid, self._ledger.owner, home, began, record.plan.name, len(record.plan), origin, plan)
         sql = (
-            "INSERT INTO runs (uid, owner, began_at, plan_name, agents, origin, plan, models, terms, state) "
-            "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 'running')"
+            "INSERT INTO runs (uid, owner, home, began_at, plan_name, agents, origin, plan, models, terms, state) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'running')"
         )
         return db.execute(sql, (*head, models, self._terms())).lastrowid or 0
 
     def _terms(self) -> str | None:
-        """Write what the run runs under."""
+        """Return the terms of the run as text."""
         return None if self._record.terms is None else line_of(to_json(self._record.terms))
 
     def _store_events(
@@ -440,12 +470,6 @@ class SqliteJournal:
                 done = (data, run, event.agent, event.number)
                 sql = "UPDATE tool_calls SET state = 'done', data = ? WHERE run = ? AND agent = ? AND number = ?"
                 db.execute(sql, done)
-            elif isinstance(event, AgentEnded) and event.status in PASSED_ON and self._calls_of(event.agent):
-                sql = "UPDATE tool_calls SET state = 'over' WHERE run = ? AND agent = ? AND NOT pure"
-                db.execute(sql, (run, event.agent))
-
-    def _calls_of(self, agent: int) -> bool:
-        return bool(self._record.results[agent].calls)
 
     def _store_planned(self, db: sqlite3.Connection, run: int, event: AttemptStarted) -> None:
         """Write the row of an attempt that is about to be made."""
@@ -480,10 +504,13 @@ class SqliteJournal:
                 *(rows.get((event.agent, event.number)), run, event.agent, event.number),
             ),
         )
+        if answer and self._record.resumes and event.price == PAID_BEFORE:
+            name = self._record.results[event.agent].name
+            db.execute(INHERIT_CALLS, (run, event.agent, self._record.resumes, name))
         self._release(db, run, event.agent)
 
     def _store_finished(self, db: sqlite3.Connection, run: int, one: _Kept, row: int) -> None:
-        """Write that an attempt has its answer, before anybody has seen it."""
+        """Write the answer of an attempt, before it is shown."""
         usage = one.answer.usage
         db.execute(
             "UPDATE calls SET state = 'finished', source = ?, stop_reason = ?, at_s = ?, input_tokens = ?, "
@@ -502,7 +529,7 @@ class SqliteJournal:
 
 
 def _arguments(data: str | None) -> str | None:
-    """Return what a call was called with; `None` where its row does not say."""
+    """Return the arguments of a call, if its row has them."""
     return None if data is None else data_of(data).get(ARGUMENTS)
 
 

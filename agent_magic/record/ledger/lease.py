@@ -1,12 +1,12 @@
-"""Leases: who is buying an answer, and whether that process is still there.
+"""Leases: which process is buying an answer, and if it is still alive.
 
 The journal of a run takes a lease on each answer before it sends the request, so that two kernels do not buy the same
-answer. A thread renews the leases every few seconds; user code that blocks the event loop does not lose them. A lease
-ends with its process. Clocks cannot be trusted, so whoever waits goes by three things:
+answer. A thread renews the leases every few seconds, even if user code blocks the event loop. A lease ends with its
+process. Clocks cannot be trusted, so a waiting process checks three things:
 
-* whether the process exists, which is known at once on the same machine;
-* whether the lease was renewed within `LEASE_S` of the waiter's own monotonic clock;
-* for a process on another machine, the time that is written in the lease.
+* if the process exists, which is known at once on the same machine;
+* if the lease was renewed within `LEASE_S` of the waiter's own monotonic clock;
+* for a process on another machine, the time written in the lease.
 """
 
 from __future__ import annotations

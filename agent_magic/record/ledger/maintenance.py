@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
 DAY_S = 86400.0
 _SHA256 = re.compile(r'"sha256": "([0-9a-f]{64})"')
+TORN = (sqlite3.DatabaseError, UnicodeDecodeError)
+"""What reading a damaged file raises: SQLite repeats words of it in its errors, which need not be UTF-8."""
 RUN_TABLES = ("runs", "calls", "events", "texts", "tool_calls", "files", "batches")
 STATES = ("begun", "done", "over")
 _KEY = re.compile("[0-9a-f]{64}")
@@ -46,13 +48,13 @@ PAGE = 4096
 
 
 class Check(NamedTuple):
-    """What a check of a file found.
+    """Result of checking a file.
 
     Attributes:
-        answers: How many answers are undamaged.
-        damaged: How many are damaged; they are never served.
-        runs: How many runs there are.
-        problems: What SQLite says of the file itself; empty if it is sound.
+        answers: Number of undamaged answers.
+        damaged: Number of damaged answers, which are never served.
+        runs: Number of runs.
+        problems: SQLite's messages about the file; empty if sound.
     """
 
     answers: int
@@ -62,20 +64,20 @@ class Check(NamedTuple):
 
     @property
     def ok(self) -> bool:
-        """Whether all of it is sound."""
+        """True if everything is sound."""
         return not self.damaged and not self.problems
 
 
 class Size(NamedTuple):
-    """What a file holds.
+    """Content of a file.
 
     Attributes:
-        bytes: Its size on the disk.
-        answers: How many answers.
-        simulated: How many of them are simulated.
-        runs: How many runs.
-        cost_usd: Dollars of all requests whose price is known, without simulated ones; `None` if there are none.
-        saved_usd: What answers that were served again would have cost at list price, without simulated ones.
+        bytes: Size on disk.
+        answers: Number of answers.
+        simulated: Number of simulated answers.
+        runs: Number of runs.
+        cost_usd: Dollars of requests with known prices, without simulated ones; `None` if there are none.
+        saved_usd: Dollars saved by serving answers again, without simulated ones.
         unknown: Requests that were under way when a kernel was killed.
     """
 
@@ -89,7 +91,7 @@ class Size(NamedTuple):
 
 
 def size_of(file: LedgerFile) -> Size:
-    """Count what a file holds."""
+    """Return the content of a file in numbers."""
     answers, simulated = file.read("SELECT count(*), coalesce(sum(source = 'simulated'), 0) FROM answers")[0]
     runs = file.read("SELECT count(*) FROM runs")[0][0]
     cost, saved, unknown = file.read(
@@ -115,15 +117,15 @@ def verify(file: LedgerFile) -> Check:
 
 
 def prune(file: LedgerFile, *, days: float | None = None, simulated: bool = False) -> int:
-    """Delete runs and answers, and give the space back. Returns the number of answers deleted.
+    """Delete runs and answers, and reclaim the space. Return the number of deleted answers.
 
     Args:
         file: The file.
-        days: Those that are older than this; `None` is any age.
-        simulated: Only simulated ones.
+        days: Only those older than this; `None` for any age.
+        simulated: True for simulated ones only.
 
     Raises:
-        LedgerError: Neither was given, or `days` is no number from 0; nothing was deleted.
+        LedgerError: Neither was given, or `days` is not a number >= 0; nothing was deleted.
     """
     if days is None and not simulated:
         raise LedgerError("Nothing was deleted. Say what to delete: days=N, simulated=True or both; days=0 is all.")
@@ -164,7 +166,7 @@ def _names_of_texts(db: sqlite3.Connection) -> Iterator[str]:
 
 
 def _names_of_files(db: sqlite3.Connection) -> set[str]:
-    """Return all that may be the sha256 of a picture or document in what is left of events and plans."""
+    """Return all possible sha256 names of pictures and documents in the remaining events and plans."""
     rows = itertools.chain(db.execute("SELECT data FROM events"), db.execute("SELECT text FROM texts"))
     texts = (row[0] if isinstance(row[0], str) else decode(row[0]) for row in rows)
     return {name for text in texts for name in _SHA256.findall(text)}
@@ -258,7 +260,7 @@ def _put_answer(db: sqlite3.Connection, row: Row, *, keep_id: bool) -> None:
 def _tables_in(path: Path) -> dict[str, list[Row]]:
     """Read the tables of runs, as far as SQLite gets from their beginning and from their end."""
     found: dict[str, list[Row]] = {}
-    with suppress(sqlite3.DatabaseError), closing(sqlite3.connect(path, isolation_level=None)) as db:
+    with suppress(*TORN), closing(sqlite3.connect(path, isolation_level=None)) as db:
         for table in RUN_TABLES:
             found[table] = [row[1:] for row in _rows_of(db, f"SELECT rowid, * FROM {table}")]  # noqa: S608 - ours
     return found
@@ -268,7 +270,7 @@ def _rows_of(db: sqlite3.Connection, sql: str) -> list[Row]:
     """Read from the beginning to the first damage, and from the end back to the last."""
     found: dict[int, Row] = {}
     for order in ("ASC", "DESC"):
-        with suppress(sqlite3.DatabaseError):
+        with suppress(*TORN):
             for row in db.execute(f"{sql} ORDER BY rowid {order}"):
                 if row[0] in found:
                     break
@@ -291,7 +293,7 @@ def _calls_in(path: Path) -> list[Row]:
 
 
 def _is_call(row: Row) -> bool:
-    """Tell whether a row is one of `tool_calls`: other tables are read as if they were that one."""
+    """Return True if a row is from `tool_calls`; other tables are read with its columns."""
     key, run, agent, number, tool, state, pure, began_at, data = row
     numbers = all(isinstance(one, int) for one in (run, agent, number, pure)) and isinstance(began_at, float)
     texts = isinstance(key, str) and isinstance(tool, str) and isinstance(data, str | None)
@@ -299,16 +301,16 @@ def _is_call(row: Row) -> bool:
 
 
 def _rows_by_page(path: Path, table: str, sql: str, holds: Callable[[bytes], bool]) -> Iterator[Row]:
-    """Read the rows of a table page by page, whatever is left of the tree above the pages.
+    """Read the rows of a table page by page, even if the tree above the pages is lost.
 
-    A leaf of a table's tree can be its root too. So the first page is replaced by the one of a file with this table
-    only; each page that may hold such rows is copied to the place of the table's root, and SQLite reads the table.
+    A leaf page can also be a table's root. So the first page is replaced by that of a file with this table only; each
+    page that may have such rows is copied to the table's root, and SQLite reads the table.
 
     Args:
-        path: A copy, which this overwrites.
-        table: How the table is created.
-        sql: Reads it.
-        holds: Tells whether a page may hold such rows.
+        path: A copy, which is overwritten.
+        table: SQL that creates the table.
+        sql: SQL that reads it.
+        holds: Returns True if a page may have such rows.
     """
     with closing(sqlite3.connect(":memory:")) as db:
         db.execute(table)
@@ -318,7 +320,7 @@ def _rows_by_page(path: Path, table: str, sql: str, holds: Callable[[bytes], boo
     head = page[:24] + bytes([1] * 4) + page[28:92] + bytes(4) + page[96:]
     with path.open("r+b") as file:
         _put_page(file, 1, head)
-        with suppress(sqlite3.DatabaseError), closing(sqlite3.connect(path, isolation_level=None)) as db:
+        with suppress(*TORN), closing(sqlite3.connect(path, isolation_level=None)) as db:
             db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()  # brings what is in the log into the file
         Path(f"{path}-wal").unlink(missing_ok=True)
         _put_page(file, 1, head)
@@ -327,7 +329,7 @@ def _rows_by_page(path: Path, table: str, sql: str, holds: Callable[[bytes], boo
             page = file.read(PAGE)
             if holds(page):
                 _put_page(file, root, page)
-                with suppress(sqlite3.DatabaseError), closing(sqlite3.connect(path, isolation_level=None)) as db:
+                with suppress(*TORN), closing(sqlite3.connect(path, isolation_level=None)) as db:
                     yield from _rows_of(db, sql)
 
 

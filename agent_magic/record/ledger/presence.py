@@ -1,8 +1,8 @@
-"""Which kernels use the same key now: a row for each in the ledger's file.
+"""Kernels that use the same key now: one row each in the ledger's file.
 
-A row is there while a run of its kernel is under way. It is forgotten when its process is gone, or when it was looked
-at ten times and had not changed: its kernel hangs, or is on another machine and gone. Looks count and not seconds: a
-locked file, a laptop that slept or a wrong clock makes nobody forgotten.
+A row exists while its kernel has a run under way. It is removed when its process is gone, or after ten looks without
+a change: its kernel hangs, or was on another machine and is gone. Looks count instead of seconds, because of locked
+files, sleeping laptops and wrong clocks.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ if TYPE_CHECKING:
     from agent_magic.record.ledger.store import Store
 
 LOOKS: Final = 10
-"""After so many looks at a row that has not changed its kernel is forgotten."""
+"""Number of looks at an unchanged row before its kernel is forgotten."""
 OTHERS: Final = "SELECT session, owner, beat, data FROM presence WHERE client = ? AND session != ?"
 
 
 class Presence:
-    """One kernel's row among those of the kernels that use the same key.
+    """One kernel's row among those with the same key.
 
     Args:
         store: The ledger's open file.
         client: The key and its address, as a salted hash.
-        name: Names this kernel's session.
+        name: Name of this kernel's session.
 
     Attributes:
-        name: What the others call it.
+        name: The name others see.
     """
 
     def __init__(self, store: Store, client: str, name: str) -> None:
@@ -52,14 +52,14 @@ class Presence:
             return {}
 
     def look(self, decide: Callable[[Mapping[str, Any]], Any], *, beat: bool = True) -> bool:
-        """Read the rows of the others and write our own, in one transaction. May be called on any thread.
+        """Read the other rows and write our own, in one transaction. Thread-safe.
 
         Args:
-            decide: Returns what our row says, as plain data, by the rows of the others.
-            beat: Whether it counts as one of the looks after which a row that has not changed is forgotten.
+            decide: Returns our row as plain data, from the other rows.
+            beat: True to count this as a look, after which unchanged rows are forgotten.
 
         Returns:
-            Whether that was possible. Another process may have the file locked: then nothing was decided.
+            False if another process has locked the file, so that nothing was decided.
         """
         try:
             with self._store.file.writing() as db:

@@ -1,10 +1,9 @@
-"""The tables of a ledger's file by version, and values as rows of them.
+"""Tables of a ledger's file by version, and values as rows.
 
-A migration that was released is never changed; a new one follows it. Long texts stand outside the events: each prompt,
-system prompt and context once under its digest, each picture and document as well, each answer in a row of its own.
-Such a row stands for itself: with its mark, its key and a checksum it can be recognised in a damaged file and served
-without the rest. It is never changed. Texts are UTF-8 that lets lone surrogates and NUL pass, so every text comes back
-as it was.
+A released migration is never changed; a new one follows it. Long texts are kept outside of events: each prompt, system
+prompt and context once under its digest, each picture and document as well, each answer in its own row. With its mark,
+key and checksum, such a row can be recognised in a damaged file and served without the rest. It is never changed. Texts
+are UTF-8 that permits lone surrogates and NUL, so every text survives.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from agent_magic.record.request import Request
 
 APPLICATION_ID = 0x414D4C31
-"""Says in the header of the file that it is a ledger: `AML1`."""
+"""SQLite's application id of a ledger: `AML1`."""
 MARK = "am:answer"
 """Begins every row of `answers`."""
 SUM_BYTES = 16
@@ -83,6 +82,11 @@ GRADES = """CREATE TABLE grades (
     PRIMARY KEY (job, endpoint, model, target, grader, answer)
 )"""
 
+EDITS = """CREATE TABLE edits (
+    home TEXT NOT NULL, agent TEXT NOT NULL, key TEXT NOT NULL, at REAL NOT NULL, data TEXT NOT NULL,
+    PRIMARY KEY (home, agent, key)
+)"""
+
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
     (
         ANSWERS,
@@ -106,12 +110,14 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
     (PRESENCE,),
     (BATCHES,),
     (GRADES,),
+    ("ALTER TABLE runs ADD COLUMN home TEXT", "ALTER TABLE batches ADD COLUMN home TEXT"),
+    (EDITS,),
 )
 """What leads from each version to the next."""
 VERSION = len(MIGRATIONS)
 TABLES = (
     *("answers", "runs", "calls", "events", "texts", "leases", "limits", "settings", "tool_calls", "files"),
-    *("presence", "batches", "grades"),
+    *("presence", "batches", "grades", "edits"),
 )
 ANSWER_COLUMNS = "id, mark, sum, key, ordinal, source, stop_reason, bought_at, data, text"
 INSERT_ANSWER = f"INSERT INTO answers ({ANSWER_COLUMNS[4:]}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"  # noqa: S608 - ours
@@ -173,11 +179,11 @@ def file_in(rows: Sequence[tuple[Any, ...]], name: str) -> bytes:
     """Return the bytes of a picture or document.
 
     Args:
-        rows: What `READ_FILE` found.
+        rows: Result of `READ_FILE`.
         name: The sha256 of the bytes.
 
     Returns:
-        None where they are lost or damaged.
+        `None` if they are lost or damaged.
     """
     return rows[0][0] if rows and hashlib.sha256(rows[0][0]).hexdigest() == name else b""
 
@@ -265,13 +271,13 @@ def events_of(
     answer_at: Callable[[int], Answer | None],
     file_of: Callable[[str], bytes],
 ) -> Iterator[Event]:
-    """Read what `chunk_of` wrote. Events of kinds this version does not know are left out.
+    """Read a chunk written by `chunk_of`, skipping kinds of events unknown to this version.
 
     Args:
         chunk: The text.
         text_of: Returns a text by its digest.
         answer_at: Returns an answer by its row.
-        file_of: Returns the bytes of a picture or document by its sha256; none where they are lost.
+        file_of: Returns the bytes of a picture or document by its sha256, if they exist.
     """
     for row in cast("list[dict[str, Any]]", json.loads(chunk)):
         try:

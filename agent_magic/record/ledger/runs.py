@@ -14,11 +14,13 @@ from agent_magic.declare.plan import Plan
 from agent_magic.declare.plan_json import plan_from_dict
 from agent_magic.declare.units import dollars
 from agent_magic.errors import LedgerError
-from agent_magic.record.answer import NOTHING_USED, TOOL_USE, TURNS, Answer, Price, Usage
+from agent_magic.record.answer import ESCALATED, NOTHING_USED, TOOL_USE, TURNS, Answer, Price, Usage
 from agent_magic.record.base import Base, Kind
 from agent_magic.record.codec import data_of, from_json
 from agent_magic.record.events import AgentEnded, AttemptEnded, CallEnded, RunEnded
-from agent_magic.record.history import MEASURED, Past
+from agent_magic.record.exchanges import Exchange, SeenRun
+from agent_magic.record.history import MEASURED, MOST_RUNS, Past
+from agent_magic.record.home import shown_home
 from agent_magic.record.ledger.batches import name_of, open_batches
 from agent_magic.record.ledger.lease import Owner
 from agent_magic.record.ledger.rows import ANSWER_OF_ID, READ_FILE, answer_of, decode, events_of, file_in
@@ -40,6 +42,11 @@ MOST_RUN = 1 << 63
 KILLED = "the kernel was killed while this was under way"
 MAYBE = "the kernel was killed while this ran: it may have finished"
 NEVER = "the kernel was killed before this could run"
+SEEN_CALLS = f"""SELECT model, at_s, api_s, ttft_s, input_tokens, output_tokens,
+    state = 'finished' AND (kind IS NULL OR kind = '{ESCALATED}'), source = 'simulated' FROM calls
+    WHERE run = ? AND key IS NOT NULL AND at_s IS NOT NULL AND api_s IS NOT NULL
+    AND (answer IS NOT NULL OR ttft_s IS NOT NULL OR kind IN ('cancelled', 'Late'))"""  # noqa: S608 - ours
+"""The requests of a run that a server worked on, as `agent_magic.record.exchanges.exchange_of` has them."""
 UNDER_WAY = frozenset({"started", "unknown"})
 
 
@@ -48,20 +55,21 @@ class PastRun(NamedTuple):
 
     Attributes:
         run: Its number, for `open`.
-        began_at: When, in UTC, as ISO text.
-        plan: The plan's name.
+        began_at: Its start, in UTC, as ISO text.
+        plan: Name of the plan.
         state: `running`, `finished`, `cut`, or `lost` if its kernel was killed.
-        agents: How many the plan has; of a run that is over those that were used, as in its frames.
-        succeeded: How many of them have a complete answer that was not refused.
-        calls: Requests that were sent; answers served from the ledger are none.
-        served: Answers that had been bought before.
-        unknown: Requests that were under way when the kernel was killed: they may have been billed.
+        agents: Number of agents; after the run, of those that were used, as in its frames.
+        succeeded: Number of agents with a complete answer that was not refused.
+        calls: Requests sent, without answers from the ledger.
+        served: Answers bought before.
+        unknown: Requests that were under way when the kernel was killed, and may have been billed.
         wall_s: First ready to last finished; `None` if the run was lost.
-        tokens: All tokens of the requests sent, as far as known; 0 where all answers were there before.
-        cost_usd: Dollars of the requests sent whose price is known; `None` if there are none, 0 where all answers
-            were there before.
-        saved_usd: What the answers that were served would have cost at list price; `None` if there are none.
-        simulated: Whether any attempt was simulated; `None` where it was stopped before anybody answered.
+        tokens: Known tokens of the requests sent; 0 if all answers were bought before.
+        cost_usd: Dollars of the requests sent with known prices; `None` if there are none, 0 if all answers were
+            bought before.
+        saved_usd: Dollars saved by serving answers again; `None` if there are none.
+        simulated: True if any attempt was simulated; `None` if it was stopped before any answer.
+        home: Its notebook or script; see `agent_magic.record.home`. Empty in older ledgers.
     """
 
     run: int
@@ -78,10 +86,16 @@ class PastRun(NamedTuple):
     cost_usd: float | None
     saved_usd: float | None
     simulated: bool | None
+    home: str = ""
+
+    @property
+    def notebook(self) -> str:
+        """Its notebook or script, as displayed."""
+        return shown_home(self.home)
 
 
-def past_runs(file: LedgerFile) -> list[PastRun]:
-    """Return every run, the newest first."""
+def past_runs(file: LedgerFile, newest_of: str | None = None) -> list[PastRun]:
+    """Return every run, the newest first; or the newest of a home only, if it has one."""
     rows = file.read(
         "SELECT r.owner, r.id, r.began_at, r.plan_name, r.state, r.agents, "
         "coalesce(r.succeeded, "
@@ -91,8 +105,10 @@ def past_runs(file: LedgerFile) -> list[PastRun]:
         "coalesce(sum(c.state IN ('unknown', 'started')), 0), r.wall_s, "
         "sum(CASE WHEN c.key IS NOT NULL THEN c.input_tokens + c.output_tokens END), "
         "sum(CASE WHEN c.key IS NOT NULL THEN c.cost_usd END), "
-        "sum(c.saved_usd), max(c.source = 'simulated') "
-        "FROM runs r LEFT JOIN calls c ON c.run = r.id GROUP BY r.id ORDER BY r.id DESC"
+        "sum(c.saved_usd), max(c.source = 'simulated'), coalesce(r.home, '') "
+        "FROM runs r LEFT JOIN calls c ON c.run = r.id "
+        "WHERE ?1 IS NULL OR r.id = (SELECT max(id) FROM runs WHERE home = ?1) GROUP BY r.id ORDER BY r.id DESC",
+        newest_of,
     )
     return [_past_run(owner, PastRun(*row)) for owner, *row in rows]
 
@@ -110,10 +126,10 @@ def _past_run(owner: str, row: PastRun) -> PastRun:
 
 
 def mark_lost_runs(file: LedgerFile) -> list[str]:
-    """Mark the runs whose process is gone as lost, and their open requests as unknown.
+    """Mark runs of dead processes as lost, and their open requests as unknown.
 
     Returns:
-        A note for each that had requests under way: how many may have been billed, and what for at most.
+        A note for each with open requests: how many may have been billed, and their maximum cost.
     """
     if not file.read("SELECT 1 FROM runs WHERE state = 'running' LIMIT 1"):
         return []
@@ -172,17 +188,56 @@ def _is_gone(owner: str, began_at: str, until: float | None) -> bool:
 
 
 def history_of(file: LedgerFile, most: int) -> list[Past]:
-    """Return what the latest answers took, oldest first, without refusals."""
+    """Return the latest answers, oldest first, without refusals, and those shared in their runs."""
     marks = ", ".join("?" * len(MEASURED))
     rows = file.read(
-        "SELECT name, model, effort, input_tokens, output_tokens, ttft_s, api_s, source = 'simulated', "  # noqa: S608 - ours
-        f"stop_reason = '{TOOL_USE}' FROM calls "
-        "WHERE state = 'finished' AND key IS NOT NULL AND stop_reason != 'refusal' AND api_s IS NOT NULL "
-        f"AND source IN ({marks}) ORDER BY id DESC LIMIT ?",
+        "SELECT c.name, c.model, c.effort, c.input_tokens, c.output_tokens, c.ttft_s, c.api_s, "  # noqa: S608 - ours
+        f"c.source = 'simulated', c.stop_reason = '{TOOL_USE}', r.uid, c.at_s, c.run "
+        "FROM calls c JOIN runs r ON r.id = c.run "
+        "WHERE c.state = 'finished' AND c.key IS NOT NULL AND c.stop_reason != 'refusal' AND c.api_s IS NOT NULL "
+        f"AND c.source IN ({marks}) ORDER BY c.id DESC LIMIT ?",
         *sorted(MEASURED),
         most,
     )
-    return [Past(*row[:7], simulated=bool(row[7]), calls=bool(row[8])) for row in reversed(rows)]
+    found = [
+        Past(*row[:7], simulated=bool(row[7]), calls=bool(row[8]), run=row[9], ended_s=row[10] or 0.0)
+        for row in reversed(rows)
+    ]
+    simulated = {row[11]: bool(row[7]) for row in rows}
+    if simulated:
+        sql = (
+            "SELECT name, model, effort, run FROM calls WHERE source = 'shared' AND state = 'finished' "
+            "AND run >= ? ORDER BY id DESC LIMIT ?"
+        )
+        found += [
+            Past(name, model, effort, None, None, None, 0.0, simulated=simulated[run], shared=True)
+            for name, model, effort, run in reversed(file.read(sql, min(simulated), most))
+            if run in simulated
+        ]
+    return found
+
+
+def seen_runs(file: LedgerFile, origin: str, most: int) -> list[SeenRun]:
+    """Return server timing of the latest runs at an origin, oldest first, up to about this many requests."""
+    runs = file.read(
+        "SELECT id, uid, agents FROM runs WHERE origin = ? AND state != 'running' ORDER BY id DESC LIMIT ?",
+        origin,
+        MOST_RUNS,
+    )
+    found: list[SeenRun] = []
+    for run, uid, agents in runs:
+        if (most := most - agents) < 0 and found:
+            break
+        rows = file.read(SEEN_CALLS, run)
+        exchanges: dict[tuple[str, str], list[Exchange]] = {}
+        for model, at_s, api_s, ttft_s, given, made, whole, _ in rows:
+            sent_s = at_s - api_s
+            first_s = None if ttft_s is None else sent_s + ttft_s
+            one = Exchange(sent_s, first_s, at_s, given or 0, made or 0, whole=bool(whole))
+            exchanges.setdefault(("", model), []).append(one)
+        if exchanges:
+            found.append(SeenRun(uid, origin, any(row[-1] for row in rows), exchanges))
+    return found[::-1]
 
 
 def open_run(file: LedgerFile, run: int, kind: type[P]) -> tuple[RunRecord, P, str]:
@@ -194,11 +249,8 @@ def open_run(file: LedgerFile, run: int, kind: type[P]) -> tuple[RunRecord, P, s
     Raises:
         LedgerError: There is none of this number.
     """
-    sql = "SELECT began_at, plan, models, origin, state, owner, simulated, terms, bases, uid FROM runs WHERE id = ?"
-    rows = file.read(sql, run) if type(run) is int and abs(run) < MOST_RUN else []
-    if not rows:
-        raise LedgerError(f"There is no run {run!r} in the ledger. %agents runs lists them.")
-    began, plan_sha, models, origin, state, owner, simulated, terms, bases, uid = rows[0]
+    columns = "began_at, plan, models, origin, state, owner, simulated, terms, bases, uid, coalesce(home, '')"
+    began, plan_sha, models, origin, state, owner, simulated, terms, bases, uid, home = _row_of(file, run, columns)
     texts: dict[bytes, str] = {}
 
     def text_of(name: bytes) -> str:
@@ -225,9 +277,29 @@ def open_run(file: LedgerFile, run: int, kind: type[P]) -> tuple[RunRecord, P, s
         record.terms = None if terms is None else checked_terms(from_json(Terms, data_of(terms)))
     with suppress(ValueError):
         record.bases = {} if bases is None else from_json(dict[Kind, Base], data_of(bases))
-    record.uid = uid
+    record.uid, record.home = uid, home
     record.replays_simulation = bool(simulated) and not record.simulated
     return record, plan, uid
+
+
+def plan_of(file: LedgerFile, run: int, kind: type[P]) -> P:
+    """Return the plan of a past run, without the bytes of its attachments.
+
+    Raises:
+        LedgerError: There is no run of this number, or its plan cannot be read.
+    """
+    (sha,) = _row_of(file, run, "plan")
+    found = file.read("SELECT text FROM texts WHERE sha = ?", sha)
+    return _plan(decode(found[0][0]) if found else "", run, kind, lambda _: b"")
+
+
+def _row_of(file: LedgerFile, run: int, columns: str) -> Row:
+    """Return columns of a run's row."""
+    sql = f"SELECT {columns} FROM runs WHERE id = ?"  # noqa: S608 - columns of ours
+    rows = file.read(sql, run) if type(run) is int and abs(run) < MOST_RUN else []
+    if not rows:
+        raise LedgerError(f"There is no run {run!r} in the ledger. %agents runs lists them.")
+    return rows[0]
 
 
 def _plan(text: str, run: int, kind: type[P], file_of: Callable[[str], bytes]) -> P:
@@ -248,7 +320,7 @@ def _answer_at(file: LedgerFile, row: int) -> Answer | None:
 
 
 class _Call(NamedTuple):
-    """What the file says of an attempt whose end it does not have."""
+    """An attempt without an end in the file."""
 
     state: str = "unknown"
     row: int | None = None
@@ -282,7 +354,7 @@ def _complete(record: RunRecord, file: LedgerFile, run: int) -> None:
 def _end_of(agent: int, attempt: Attempt, at_s: float, answer: Answer | None, *, sent: bool) -> AttemptEnded:
     """Return the end of an attempt whose process was killed."""
     if answer is not None:
-        price = Prices(tell=lambda _: None).of(attempt.model, answer.usage)
+        price = Prices(tell=lambda _: None).of_answer(attempt.model, answer.model, answer.usage)
         price = of_batch(price, answer.usage) if answer.batch else price
         refused = answer.stop_reason == "refusal"
         error, kind = ("Refused: The model declined to answer.", "Refused") if refused else (None, None)

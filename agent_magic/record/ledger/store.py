@@ -1,8 +1,8 @@
-"""The ledger in a file: every answer and every run, in one SQLite database that belongs to the user alone.
+"""The ledger in a file: every answer and every run, in one private SQLite database.
 
-What was bought is stored before it is shown, priced or passed on. Two kernels share one file: each answer is bought by
-one of them, the other waits for it. If the file fails, what was bought stays in memory and is served from there, and
-nothing more is bought until the file can be written again.
+Answers are stored before they are shown, priced or passed on. When two kernels share a file, one buys each answer and
+the other waits for it. If the file fails, answers stay in memory and are served from there, and nothing more is bought
+until the file can be written again.
 """
 
 from __future__ import annotations
@@ -23,8 +23,10 @@ from agent_magic.errors import LedgerError
 from agent_magic.record.answer import NOT_BILLED, PAID_BEFORE
 from agent_magic.record.codec import line_of, to_json
 from agent_magic.record.files import real_path
+from agent_magic.record.home import home_of
 from agent_magic.record.ledger.base import NOT_REUSED, is_reusable
 from agent_magic.record.ledger.batches import BatchBook
+from agent_magic.record.ledger.edits import EditRows
 from agent_magic.record.ledger.file import FAILURES, LedgerFile, is_damage, is_locked, quarantine, was_ledger
 from agent_magic.record.ledger.grades import GradeRows
 from agent_magic.record.ledger.journal import SqliteJournal
@@ -32,55 +34,62 @@ from agent_magic.record.ledger.lease import Heartbeat, LeaseWatch, Owner
 from agent_magic.record.ledger.maintenance import Check, Size, export, prune, recover, size_of, verify
 from agent_magic.record.ledger.presence import Presence
 from agent_magic.record.ledger.rows import ANSWER_COLUMNS, INSERT_ANSWER, answer_of, answer_row
-from agent_magic.record.ledger.runs import history_of, mark_lost_runs, open_run, past_runs
+from agent_magic.record.ledger.runs import history_of, mark_lost_runs, open_run, past_runs, plan_of, seen_runs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from agent_magic.record.answer import Answer
     from agent_magic.record.base import Base, Kind
+    from agent_magic.record.exchanges import SeenRun
     from agent_magic.record.history import Past
     from agent_magic.record.ledger.runs import P, PastRun
+    from agent_magic.record.prices import Prices
     from agent_magic.record.results import RunRecord
 
 T = TypeVar("T")
 MEMORY = ":memory:"
 MOST_HISTORY = 2000
-"""How many earlier answers the expectations of a session are based on."""
+"""Number of earlier answers the expectations of a session are based on."""
 PATIENCE_S = 5.0
-"""How long what a user asks of a ledger waits for another process."""
+"""Seconds that a user's command waits for another process."""
 STEP_S = 0.02
+UNREADABLE = (ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError, OverflowError)
+"""Errors raised by reading a value that was not written by a ledger."""
 LIMITS_AGE_S = 30 * 86_400.0
 """Rate limits that were learned longer ago are forgotten: by then an account may be on another tier."""
 
 
 class Store:
-    """The open file of a ledger, shared by its runs, and what could not be written to it.
+    """The open file of a ledger, shared by its runs, with data that could not be written to it.
 
     Args:
-        path: The file, links followed; `None` is in memory.
-        reuse_simulated: Serve simulated answers again too.
+        path: The file, links followed; `None` for memory.
+        reuse_simulated: True to serve simulated answers again.
 
     Attributes:
         file: The file. A damaged one is replaced.
-        generation: How often it was replaced.
-        held: Answers that could not be written, by key and ordinal: in memory only.
-        notes: What the user should know.
-        owner: This process, as it signs its leases.
-        leases: Remembers the leases of others.
+        generation: Number of replacements.
+        held: Answers that could not be written, by key and ordinal.
+        notes: Messages for the user.
+        under_way: Open runs of this process.
+        owner: This process, as named in its leases.
+        leases: Leases of other processes.
         heartbeat: Renews the leases of this process.
+        home: Home of new runs; see `agent_magic.record.home`.
     """
 
     def __init__(self, path: Path | None, *, reuse_simulated: bool) -> None:
-        self.path, self.reuse_simulated = path, reuse_simulated
+        self.path, self.reuse_simulated, self.home = path, reuse_simulated, home_of()
         self.held: dict[tuple[str, int], Answer] = {}
+        self.under_way: set[int] = set()
         self.notes: list[str] = []
         self.generation = 0
         self.owner, self.leases, self.heartbeat = str(Owner.me()), LeaseWatch(), Heartbeat()
         self.file = self._opened()
 
     def _opened(self) -> LedgerFile:
-        """Open the file. A damaged one is quarantined, and what can be read of it goes into a new one."""
+        """Open the file. A damaged one is quarantined, and its readable content copied to a new one."""
         try:
             return LedgerFile(self.path)
         except sqlite3.DatabaseError as error:
@@ -119,9 +128,28 @@ class Store:
             LedgerError: It could not be done.
         """
         try:
-            return self._unlocked(do)
-        except FAILURES as error:
-            raise LedgerError(f"The ledger {self.file.name!r} could not be read or written: {error}.") from error
+            return self.in_words(lambda: self._unlocked(do))
+        except OSError as error:
+            raise self._unusable(error) from error
+
+    def in_words(self, do: Callable[[], T]) -> T:
+        """Do something with what the file says.
+
+        Raises:
+            LedgerError: It is damaged, or the file is.
+        """
+        try:
+            return do()
+        except sqlite3.Error as error:
+            raise self._unusable(error) from error
+        except UNREADABLE as error:
+            raise LedgerError(
+                f"What the ledger {self.file.name!r} says is damaged ({type(error).__name__}). %agents ledger verify "
+                "looks through it; answers that are intact stay in use."
+            ) from error
+
+    def _unusable(self, error: Exception) -> LedgerError:
+        return LedgerError(f"The ledger {self.file.name!r} could not be read or written: {error}.")
 
     def _unlocked(self, do: Callable[[], T]) -> T:
         """Do something with the file. While another process has it locked, try again for a while."""
@@ -193,7 +221,7 @@ class Store:
             self.notes.append(note)
 
     def keep_bases(self, uid: str, bases: Mapping[Kind, Base]) -> None:
-        """Store what a run is measured against. One that is not in the file any more has nothing to store."""
+        """Store the baselines of a run, if it is in the file."""
         try:
             self.insert("UPDATE runs SET bases = ? WHERE uid = ?", line_of(to_json(dict(bases))), uid)
         except FAILURES as error:
@@ -205,19 +233,30 @@ class Store:
         return ThreadPoolExecutor(1, "ledger")
 
     def close(self) -> None:
-        """Write what is left, and close the file."""
+        """Write pending data, and close the file."""
         if "writer" in vars(self):
             self.writer.shutdown()
         self.heartbeat.finish()
+        if self.under_way:
+            self._leave()
         self.file.close()
+
+    def _leave(self) -> None:
+        """Mark open runs as lost, since their end will not be stored."""
+        with suppress(*FAILURES), self.file.writing() as db:
+            for run in self.under_way:
+                db.execute("UPDATE calls SET state = 'unknown' WHERE run = ? AND state = 'started'", (run,))
+                db.execute("UPDATE runs SET state = 'lost' WHERE id = ?", (run,))
+                db.execute("DELETE FROM leases WHERE run = ?", (run,))
+        self.under_way.clear()
 
 
 class Remembered(NamedTuple):
-    """Rate limits that an earlier session learned.
+    """Rate limits learned by an earlier session.
 
     Attributes:
-        limits: What was stored.
-        age_s: How long ago.
+        limits: The stored data.
+        age_s: Its age.
     """
 
     limits: Any
@@ -226,7 +265,7 @@ class Remembered(NamedTuple):
 
 MARK_SENT = """UPDATE calls SET key = ?, ordinal = 0
     WHERE agent = ? AND number = ? AND run = (SELECT id FROM runs WHERE uid = ?)"""
-"""A call with a key is one that was sent."""
+"""A call with a key was sent."""
 
 
 def sent_of(record: RunRecord) -> Iterator[tuple[str, int, int]]:
@@ -234,7 +273,7 @@ def sent_of(record: RunRecord) -> Iterator[tuple[str, int, int]]:
     for agent, result in enumerate(record.results):
         for attempt in result.attempts:
             never = attempt.kind == "cancelled" and attempt.price == NOT_BILLED and attempt.status_code is None
-            if attempt.price != PAID_BEFORE and not never:
+            if not (attempt.price == PAID_BEFORE or attempt.is_shared or never):
                 yield attempt.request.key(record.origin), agent, attempt.number
 
 
@@ -243,7 +282,7 @@ def answers_of(record: RunRecord) -> Iterator[tuple[str, int, Answer]]:
     asked: dict[str, list[int]] = {}
     for agent, result in enumerate(record.results):
         for attempt in result.attempts:
-            if attempt.answer is None or attempt.status != "succeeded":
+            if attempt.answer is None or attempt.status != "succeeded" or attempt.is_shared or attempt.answer.edited:
                 continue
             key = attempt.request.key(record.origin)
             agents = asked.setdefault(key, [])
@@ -284,13 +323,27 @@ class SqliteLedger:
         return int(store.patiently(lambda: store.file.read(sql, *NOT_REUSED, simulated))[0][0]) + len(store.held)
 
     @property
+    def is_in_use(self) -> bool:
+        """True if an open run of this process stores its answers here."""
+        return bool(self._store.under_way)
+
+    @property
     def path(self) -> Path | None:
         """The file; `None` in memory."""
         return self._store.path
 
     @property
+    def home(self) -> str:
+        """Home of new runs: the path of a notebook or script, or of a folder, which ends with a slash."""
+        return self._store.home
+
+    @home.setter
+    def home(self, home: str) -> None:
+        self._store.home = home
+
+    @property
     def notes(self) -> list[str]:
-        """What the user should know: a damaged file that was set aside, a full disk. Read and clear it."""
+        """Messages for the user: a quarantined file, a full disk. Reading clears them."""
         return self._store.notes
 
     def find(self, key: str, ordinal: int) -> Answer | None:
@@ -322,15 +375,16 @@ class SqliteLedger:
             self._store.warn(error)
             self._store.hold(key, ordinal, answer)
 
-    def begin(self, record: RunRecord) -> SqliteJournal:
+    def begin(self, record: RunRecord, prices: Prices | None = None) -> SqliteJournal:
         """Return the journal of a run that is about to begin. Runs that a kill cut are found now, and noted.
 
         Args:
             record: The run's record, which grows while it runs.
+            prices: Token prices, to say what reused answers save; `None` are list prices.
         """
         with suppress(*FAILURES):  # a file that fails will say so with the first request
             self._find_lost_runs()
-        return SqliteJournal(self._store, record)
+        return SqliteJournal(self._store, record, prices)
 
     @property
     def batches(self) -> BatchBook:
@@ -338,15 +392,20 @@ class SqliteLedger:
         return BatchBook(self._store)
 
     @property
+    def edits(self) -> EditRows:
+        """The answers that this notebook or script has put in place of models'."""
+        return EditRows(self._store)
+
+    @property
     def grades(self) -> GradeRows:
         """What answers were found to be worth."""
         return GradeRows(self._store)
 
     def copy(self, record: RunRecord) -> int:
-        """Store a run of another ledger, and its answers. Returns its number here; the one it has, if it is here.
+        """Store a run of another ledger with its answers. Return its number here, or the existing one.
 
         Args:
-            record: The run, which is over.
+            record: The run, which has ended.
 
         Raises:
             LedgerError: It could not be stored.
@@ -390,12 +449,12 @@ class SqliteLedger:
         return rows[0][0] if rows else None
 
     def _find_lost_runs(self) -> None:
-        """Mark the runs whose process was killed as lost. A note says how many requests may have been billed."""
+        """Mark runs of killed processes as lost. A note counts requests that may have been billed."""
         self.notes.extend(self._store.attempt(lambda: mark_lost_runs(self._store.file)))
 
-    def _past_runs(self) -> list[PastRun]:
-        """Return every run, the newest first."""
-        return self._store.patiently(lambda: past_runs(self._store.file))
+    def _past_runs(self, newest_of: str | None = None) -> list[PastRun]:
+        """Return every run, the newest first; or the newest of a home only, if it has one."""
+        return self._store.patiently(lambda: past_runs(self._store.file, newest_of))
 
     def _open_run(self, run: int, kind: type[P]) -> tuple[RunRecord, P]:
         """Return the record of a past run, and its plan as this kind of plan."""
@@ -403,21 +462,36 @@ class SqliteLedger:
         record.keeper = partial(self._store.keep_bases, uid)
         return record, plan
 
+    def _plan_of(self, run: int, kind: type[P]) -> P:
+        """Return the plan of a past run."""
+        return self._store.patiently(lambda: plan_of(self._store.file, run, kind))
+
     def history(self, most: int = MOST_HISTORY) -> list[Past]:
-        """Return what the latest answers took, oldest first.
+        """Return the latest answers, oldest first.
 
         Args:
-            most: How many.
+            most: Maximum number.
         """
         return self._store.patiently(lambda: history_of(self._store.file, most))
 
-    def remember_limits(self, key: str, endpoint: str, limits: Mapping[str, Any]) -> None:
-        """Store the rate limits that were learned, for a later session. The key is stored as a salted hash only.
+    def seen_runs(self, origin: str, most: int = MOST_HISTORY) -> list[SeenRun]:
+        """Return server timing of the latest runs at an origin, oldest first; empty if it cannot be read.
 
         Args:
-            key: The API key, or whatever stands for the account.
-            endpoint: Where requests went.
-            limits: Plain data by model class. Each replaces what was stored of its class.
+            origin: The server, as in records.
+            most: Approximate maximum of requests.
+        """
+        with suppress(LedgerError):  # a forecast can do without
+            return self._store.patiently(lambda: seen_runs(self._store.file, origin, most))
+        return []
+
+    def remember_limits(self, key: str, endpoint: str, limits: Mapping[str, Any]) -> None:
+        """Store learned rate limits for later sessions. The key is stored as a salted hash only.
+
+        Args:
+            key: The API key, or another id of the account.
+            endpoint: Address of the requests.
+            limits: Plain data by model class, replacing the class's stored data.
         """
         now = time.time()
 
@@ -432,11 +506,11 @@ class SqliteLedger:
             self._store.attempt(store)
 
     def remembered_limits(self, key: str, endpoint: str) -> dict[str, Remembered]:
-        """Return the rate limits that were stored for a key at an endpoint, by model class. Old ones are left out.
+        """Return the stored rate limits of a key at an endpoint, by model class, without outdated ones.
 
         Args:
-            key: The API key, or whatever stands for the account.
-            endpoint: Where requests go.
+            key: The API key, or another id of the account.
+            endpoint: Address of the requests.
         """
         now, sql = time.time(), "SELECT model_class, data, at FROM limits WHERE client = ? AND at >= ?"
         try:
@@ -447,11 +521,11 @@ class SqliteLedger:
             return {}
 
     def presence(self, key: str, endpoint: str) -> Presence | None:
-        """Return the row of a session among those that use the same key; `None` in memory, where nobody else is.
+        """Return a session's row among those with the same key; `None` for a ledger in memory.
 
         Args:
-            key: The API key, or whatever stands for the account.
-            endpoint: Where requests go.
+            key: The API key, or another id of the account.
+            endpoint: Address of the requests.
         """
         if self.path is None:
             return None
@@ -465,22 +539,22 @@ class SqliteLedger:
         return hashlib.sha256(f"{salt}\0{endpoint}\0{key}".encode("utf-8", "surrogatepass")).hexdigest()
 
     def size(self) -> Size:
-        """Count what the ledger holds."""
+        """Return the ledger's content in numbers."""
         return self._store.patiently(lambda: size_of(self._store.file))
 
     def verify(self) -> Check:
-        """Read every page and every answer, and say what is damaged. Nothing is changed."""
-        return verify(self._store.file)
+        """Check every page and every answer. Nothing is changed."""
+        return self._store.in_words(lambda: verify(self._store.file))
 
     def prune(self, *, days: float | None = None, simulated: bool = False) -> int:
-        """Delete runs and answers, and give their space back. Returns the number of answers deleted.
+        """Delete runs and answers, and reclaim their space. Return the number of deleted answers.
 
         Args:
-            days: Those that are older than this; `None` is any age.
-            simulated: Only simulated ones.
+            days: Only those older than this; `None` for any age.
+            simulated: True for simulated ones only.
 
         Raises:
-            LedgerError: Neither was given, or `days` is no number from 0; nothing was deleted.
+            LedgerError: Neither was given, or `days` is not a number >= 0; nothing was deleted.
         """
         return self._store.patiently(lambda: prune(self._store.file, days=days, simulated=simulated))
 
@@ -494,10 +568,10 @@ class SqliteLedger:
             LedgerError: There is a file of that name that no export wrote, or no folder for it; nothing was changed.
             OSError: The file cannot be written; an older one is unchanged.
         """
-        return export(self._store.file, real_path(path, LedgerError))
+        return self._store.in_words(lambda: export(self._store.file, real_path(path, LedgerError)))
 
     def salvage(self) -> int:
-        """Copy what can be read of damaged files that were set aside. Returns the number of answers found."""
+        """Copy the readable content of quarantined files. Return the number of answers found."""
         path = self._store.path
         if path is None:
             return 0

@@ -1,14 +1,13 @@
-"""A page that answers what-ifs by itself: the run and the engine are in it, and Python comes when it is asked for.
+"""A page that answers what-ifs by itself: it contains the run and the engine, and loads Python on demand.
 
-**What is in it.** The recording, an outline of its plan, prices (`packing.pack_run`), and the modules of this package
-that forecast (`packing.pack_engine`): the page answers with the engine that wrote it, whatever is released later. Texts
-are there by their length only, so what is left out of the page is not in what answers either.
+**Contents.** The recording, an outline of its plan, prices (`packing.pack_run`), and the forecasting modules of this
+package (`packing.pack_engine`): the page answers with the engine that wrote it, whatever is released later. Texts are
+replaced by their lengths, so texts removed from the page are not in the what-ifs either.
 
-**What is not.** Python itself: Pyodide, from a folder beside the page or by its address. Its core is enough: nothing is
-installed, since the modules that are packed need neither pandas nor pydantic nor a list of prices, and Jinja2, which
-conditions of a plan need, is packed with them where there are any.
+**Not included.** Python itself: Pyodide, from a folder beside the page or an address. Its core suffices, since the
+packed modules need neither pandas nor pydantic nor a price list; Jinja2, for conditions of a plan, is packed if needed.
 
-**How it runs.** `widgets/src/ask.js` starts Pyodide in a worker, so that the page stays alive meanwhile, and hands the
-answers of `answering` to the panel that a notebook shows. The page's policy lets nothing run but that script, by its
-hash, and what it loads from that one place.
+**Operation.** `widgets/src/ask.js` starts Pyodide in a worker, so that the page stays responsive, and passes the
+answers of `answering` to the same panel as in a notebook. The page's policy permits only that script, by its hash, and
+loading from that one place.
 """

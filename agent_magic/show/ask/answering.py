@@ -46,8 +46,8 @@ def answering(packed: str) -> Callable[[str], str]:
     """Open a packed run.
 
     Returns:
-        What answers: it takes a choice of the page as JSON, and returns what to show as JSON. An empty text asks for
-        the controls, with what they show first.
+        A function from a choice of the page as JSON to the displayed data as JSON. An empty text asks for the controls
+        with their first state.
     """
     controls = Controls(Explorer(open_packed(packed)))
 

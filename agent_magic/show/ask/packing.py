@@ -15,6 +15,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Final
 
+from agent_magic.declare.options import option
 from agent_magic.declare.outline import outline_of
 from agent_magic.declare.plan import Plan
 from agent_magic.declare.plan_json import plan_from_dict
@@ -46,7 +47,7 @@ def pack_run(record: RunRecord, prices: Prices | None = None) -> str:
 
     Args:
         record: The run.
-        prices: What tokens cost; `None` is the list.
+        prices: Token prices; `None` means the list.
 
     Raises:
         CassetteError: It cannot be recorded.
@@ -66,7 +67,7 @@ def pack_run(record: RunRecord, prices: Prices | None = None) -> str:
 
 
 def _outline(record: RunRecord) -> Any:
-    """Return the outline of a plan. The prompts of agents that never were asked are as long as what they would send."""
+    """Return the outline of a plan. Prompts of agents that were never asked have the length they would have."""
     plain, ahead = outline_of(record.plan, only_length), dict[int, str]()
     outline = plan_from_dict(plain, Plan)
     for number, result in enumerate(record.results):
@@ -90,7 +91,7 @@ def pack_engine(*, templates: bool = False) -> str:
     """Return the modules that answer as base64 text: an archive (`tar.xz`) to unpack where Python imports from.
 
     Args:
-        templates: Whether Jinja2 is in it.
+        templates: True if Jinja2 is in it.
     """
     files = dict(_modules(*([ENTRY, SANDBOX] if templates else [ENTRY])))
     for name in TEMPLATES if templates else ():
@@ -122,6 +123,11 @@ class _Lean(ast.NodeTransformer):
         if not self._in_function:
             return node
         return ast.copy_location(ast.Assign([node.target], node.value), node) if node.value else ast.Pass()
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        if isinstance(node.func, ast.Name) and node.func.id == option.__name__:
+            node.keywords = [one for one in node.keywords if one.arg not in {"doc", "help", "unit", "note"}]
+        return self.generic_visit(node)
 
     def visit_Expr(self, node: ast.Expr) -> ast.AST:
         if isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):

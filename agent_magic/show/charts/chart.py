@@ -1,7 +1,7 @@
 """A chart: panels with marks, as SVG, as Vega-Lite, and as text.
 
-Shown is the SVG, which has the colours of its page, also in another theme or in a notebook that is opened again.
-Vega-Lite is drawn once with the colours of its specification, so it is shown only where it is asked for.
+The SVG is displayed; it has the colours of its page, also in another theme or a reopened notebook. Vega-Lite has fixed
+colours, so it is displayed on demand only.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from agent_magic.show.theme import Theme
 
 ADVISE: Final = "run.advise() says what would be faster or cheaper"
-"""What to do next, where a chart shows a run as it was."""
+"""The next step below a chart of a run."""
 MIME: Final = "application/vnd.vegalite.v5+json"
 
 
@@ -42,10 +42,10 @@ class Interactive:
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """What a chart function returns. A notebook shows it as a picture in the colours of its page.
+    """The result of a chart function. A notebook displays it as a picture in the colours of its page.
 
     Attributes:
-        title: What it shows.
+        title: Its title.
         svg: The picture.
         spec: The Vega-Lite v5 specification, with its data.
         text: The text.
@@ -80,11 +80,11 @@ def compose(
     """Make a chart of panels.
 
     Args:
-        title: What it shows.
+        title: Its title.
         line: Its numbers, in one line.
         panels: Top down.
         legend: The looks that the legend explains.
-        caption: Phrases below it, such as where its numbers come from; empty ones are left out.
+        caption: Phrases below it, such as the source of its numbers; empty ones are omitted.
         theme: Its colours.
     """
     title, line = single_line(title), single_line(line)  # names of models and plans of strangers are among the words
@@ -129,6 +129,6 @@ def _sums(panel: Panel, rows: Rows) -> Iterator[str]:
 
 
 def provenance(*, simulated: bool, forecast: str = "") -> list[str]:
-    """Return where the numbers of a chart come from; empty if they were measured on the real API."""
+    """Return the source of a chart's numbers; empty if measured on the real API."""
     words = [f"forecast: {forecast}"] if forecast else []
     return [*words, "simulated responses"] if simulated else words

@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from agent_magic.show.theme import Theme
 
 MOST_ROWS: Final = 40
-"""Of more agents, those whose seconds differ most are drawn."""
+"""Maximum agents drawn: those whose seconds differ most."""
 LEAST_S: Final = 0.05
 LEAST_SHARE: Final = 0.1
-"""An agent is slower or faster from so much of its time on; less is chance."""
+"""Minimum change of an agent's time, as a share, that is not chance."""
 LEAST_USD: Final = 0.00005
 BAR_H: Final = 6.0
 LABEL_W: Final = 250.0
@@ -62,7 +62,7 @@ def comparison_chart(a: RunRecord, b: RunRecord, rows: Sequence[Mapping[str, obj
 
 
 def _line(a: RunRecord, b: RunRecord, rows: Sequence[Mapping[str, object]]) -> str:
-    """Say in a line what changed: seconds, dollars, how many are slower or dearer, how many answers are others."""
+    """Return a line about the changes: seconds, dollars, slower and more expensive agents, other answers."""
     one, other = summarize(a), summarize(b)
     counts = {
         "slower": sum(_is_slower(row) for row in rows),
@@ -80,7 +80,7 @@ def _line(a: RunRecord, b: RunRecord, rows: Sequence[Mapping[str, object]]) -> s
 
 
 def _step(b: RunRecord, rows: Sequence[Mapping[str, object]]) -> str:
-    """Say what to do next: only graded answers tell which are better, and only a timeline why one was slower."""
+    """Return the next step: only grades tell which answers are better, and only a timeline why one was slower."""
     changed = next((str(row["agent"]) for row in reversed(rows) if row["text_changed"] is True), "")
     if changed:
         return f"b.judge({single_line(changed)!r}, judge, against=a) tells whose answer is better"
@@ -116,7 +116,7 @@ def _look(row: Mapping[str, object], b: AgentResult | None) -> Look:
 
 
 def _words(row: Mapping[str, object], a: AgentResult | None, b: AgentResult | None) -> str:
-    """Say what is different about an agent."""
+    """Return the differences of an agent in words."""
     if a is None or b is None:
         return "only in b" if a is None else "only in a"
     took, cost = _number(row["diff_s"]), _number(row["diff_usd"])
@@ -139,7 +139,7 @@ def _is_slower(row: Mapping[str, object]) -> bool:
 
 
 def _span(result: AgentResult | None) -> tuple[float, float] | None:
-    """Return when an agent was ready and finished; `None` where it was not both."""
+    """Return when an agent was ready and finished; `None` if it was not both."""
     if result is None or result.ready_s is None or result.finished_s is None:
         return None
     return result.ready_s, result.finished_s

@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from agent_magic.declare.units import count, seconds
 from agent_magic.engine.alerts import METRICS, SHARES, Gauges, slots_of
-from agent_magic.measure.metrics import summarize
 from agent_magic.record.events import AttemptEnded
 from agent_magic.record.plaintext import single_line
 from agent_magic.show.charts.chart import compose, provenance
 from agent_magic.show.charts.limits import evenly, percent, shares_of
 from agent_magic.show.charts.marks import MARGIN, WIDTH, Area, Line, Look, Panel, Scale, numbers, times
-from agent_magic.show.text import one_line
+from agent_magic.show.text import run_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     from agent_magic.show.theme import Theme
 
 BINS: Final = 60
-"""A run is cut into so many stretches; each is drawn as what it was at its end, or as its mean rate."""
+"""Number of bins of a run; each shows its end, or its mean rate."""
 LEFT: Final = 52.0
 GAP: Final = 28.0
 HALF: Final = (WIDTH - 2 * MARGIN + GAP) / 2
@@ -34,7 +33,7 @@ HALF: Final = (WIDTH - 2 * MARGIN + GAP) / 2
 HEIGHT: Final = 84.0
 ERROR_INKS: Final = ("fail", "wait", "tape", "kept", "soft")
 WORKER_INKS: Final = ("done", "kept", "tape", "wait", "soft")
-"""Of the most frequent of several; the last one is of all others."""
+"""Colours of the most frequent workers; the last one is of all others."""
 T = TypeVar("T")
 LIMIT_INKS: Final = ("kept", "tape", "tool", "idle")
 
@@ -44,7 +43,7 @@ class Moment(NamedTuple):
 
     Attributes:
         at_s: The end of the stretch.
-        values: By metric of alerts, and what else is counted; `None` where too little is known.
+        values: By metric of alerts, and what else is counted; `None` if too little is known.
     """
 
     at_s: float
@@ -54,12 +53,12 @@ class Moment(NamedTuple):
 def run_dashboard(
     record: RunRecord, samples: Sequence[Sample] = (), episodes: Iterable[Episode] = (), *, theme: Theme = "auto"
 ) -> Chart:
-    """Draw how a run went, or how far it is, over time.
+    """Draw the course of a run over time.
 
     Args:
         record: The run.
-        samples: The kernel meanwhile; none of a run that was read from a file.
-        episodes: Its alerts, marked where they were.
+        samples: Measurements of the kernel; empty for a run read from a file.
+        episodes: Its alerts, drawn as marks.
         theme: Its colours.
     """
     until_s = max((event.at_s for event in record.events), default=0.0)
@@ -80,7 +79,7 @@ def run_dashboard(
     placed = [panel if place % 2 == 0 else panel.moved(HALF) for place, panel in enumerate(panels)]
     legend = [*LINES, *looks, *limit_looks, *more_looks]
     title = f"{single_line(record.plan.name)}: dashboard"
-    return compose(title, one_line(summarize(record, until_s)), placed, legend=legend, caption=caption, theme=theme)
+    return compose(title, run_line(record, until_s), placed, legend=legend, caption=caption, theme=theme)
 
 
 def moments_of(record: RunRecord, until_s: float) -> list[Moment]:
@@ -175,7 +174,7 @@ def _errors(record: RunRecord, x: Scale, until_s: float) -> tuple[Panel, list[Lo
 
 
 def _ranked(by: Mapping[str, list[T]], inks: Sequence[str], others: str) -> list[tuple[Look, list[T]]]:
-    """Return what is most frequent first, each with its colour; what is left over together."""
+    """Return the most frequent first, each with its colour, and the rest together."""
     ordered = sorted(by, key=lambda name: -len(by[name]))
     kept = ordered if len(ordered) <= len(inks) else ordered[: len(inks) - 1]
     found = [(name, by[name]) for name in kept]
@@ -185,7 +184,7 @@ def _ranked(by: Mapping[str, list[T]], inks: Sequence[str], others: str) -> list
 
 
 def _workers(record: RunRecord, x: Scale, until_s: float) -> tuple[list[Panel], list[Look]]:
-    """Draw the requests under way at each worker; nothing where the kernel made them itself."""
+    """Draw the requests under way at each worker; nothing if the kernel made them itself."""
     by: dict[str, list[tuple[float, float]]] = {}
     for one in record.attempts:
         if one.worker:
@@ -226,7 +225,7 @@ def _dollars(moments: Sequence[Moment], x: Scale) -> Panel:
 
 
 def _limits(record: RunRecord, x: Scale, until_s: float) -> tuple[Panel, list[Look]]:
-    """Draw the share of each known limit that is used. Returns the panel, and its looks where they are several."""
+    """Draw the used share of each known limit. Return the panel, and its looks if there are several."""
     curves = list(shares_of(record).values())
     marks: list[Mark] = []
     looks: list[Look] = []
@@ -243,7 +242,7 @@ def _limits(record: RunRecord, x: Scale, until_s: float) -> tuple[Panel, list[Lo
 
 
 def _kernel(samples: Sequence[Sample], x: Scale) -> list[Panel]:
-    """Draw CPU and memory of the kernel; nothing where nobody sampled them."""
+    """Draw CPU and memory of the kernel, if measured."""
     inside = [one for one in samples if one.at_s <= x.most]
     if not inside:
         return []

@@ -1,4 +1,4 @@
-"""A chart of a run under way: where it is displayed it is drawn again, until the run is over."""
+"""A chart of a run under way, redrawn until the run is over."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ LEAST_PAUSE_S: Final = 1.0
 DRAWING: Final = 0.05
 """Drawing takes no more than this share of the kernel's time."""
 _GOING: Final[set[asyncio.Task[None]]] = set()
-"""Charts that are drawn again: nobody else holds their tasks."""
+"""Tasks of redrawn charts, which have no other reference."""
 
 
 def following(draw: Callable[[], Chart], is_over: Callable[[], bool]) -> Chart:
-    """Draw a chart that is drawn again where a notebook displays it."""
+    """Return a chart that is redrawn while a notebook displays it."""
     now = draw()
     return _Following(now.title, now.svg, now.spec, now.text, draw, is_over)
 
 
 @dataclass(frozen=True, slots=True)
 class _Following(Chart):
-    """Where a notebook displays it, it follows its run. Elsewhere it is the chart of the moment it was made."""
+    """A chart that follows its run if displayed by a notebook; otherwise a static one."""
 
     again: Callable[[], Chart] = field(repr=False)
     is_over: Callable[[], bool] = field(repr=False)

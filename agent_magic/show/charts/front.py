@@ -1,8 +1,8 @@
-"""Dollars against score: what was measured, with whiskers, and the settings that no other one beats on both.
+"""Dollars against score: measurements with whiskers, and the settings that no other one beats on both.
 
-A filled point is a setting of a trial: its score and its dollars per answer were measured, and its run is the rows at
-that rate. A ring is a scenario of a what-if whose models were tried: its dollars are forecast, its score is that of the
-trial. A scenario whose models nobody has graded has no score and no place here; the caption counts them.
+A filled point is a setting of a trial: its score and dollars per answer were measured, and its run is the rows at that
+rate. A ring is a scenario of a what-if with tried models: its dollars are forecast, its score is that of the trial.
+Scenarios of models without grades have no place here; the caption counts them.
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ class Scored(NamedTuple):
     """A point of the chart.
 
     Attributes:
-        label: What it is.
+        label: Its name.
         model: Its model.
         cost_usd: Dollars of the whole run.
         score: Its score.
-        low: The lower end of its score.
-        high: The upper end.
-        n: How many answers were graded.
-        cost_range_usd: Where the dollars may lie; `None` is unknown.
-        is_forecast: Whether its dollars are forecast.
-        verdict: What the trial says of it.
+        low: Lower end of its score.
+        high: Upper end.
+        n: Number of graded answers.
+        cost_range_usd: Range of the dollars; `None` if unknown.
+        is_forecast: True if its dollars are forecast.
+        verdict: The trial's verdict.
     """
 
     label: str
@@ -62,11 +62,11 @@ class Scored(NamedTuple):
 
 
 def front_chart(trial: Trial, frame: Any = None, *, chosen: Setting | None = None, theme: Theme = "auto") -> Chart:
-    """Draw what a trial found as dollars against score.
+    """Draw a trial as dollars against score.
 
     Args:
         trial: The trial.
-        frame: What `run.whatif(...)` returned of the same run, with scores (`with_scores`); `None` is the trial alone.
+        frame: A what-if of the same run, with scores (`with_scores`); `None` for the trial alone.
         chosen: A setting to mark, such as `trial.chosen`.
         theme: Its colours.
 
@@ -129,7 +129,7 @@ def _measured(trial: Trial) -> list[Scored]:
 
 
 def _forecast(frame: Any, measured: Sequence[Scored]) -> list[Scored]:
-    """Return the scenarios that have a score: at that of the trial, with the dollars of the forecast."""
+    """Return the scenarios with a score from the trial and dollars from the forecast."""
     by_label = {one.label: one for one in measured}
     known = frame.dropna(subset=["wall_s", "cost_usd", "score"])
     return [
@@ -176,7 +176,7 @@ def _chosen(measured: Sequence[Scored], chosen: Setting | None) -> list[Mark]:
 
 
 def _labels(known: Sequence[Scored], line: Sequence[tuple[float, float]], plot: Panel) -> list[Mark]:
-    """Label what was measured, beside its point or at an end of its whisker; points and lines are kept free."""
+    """Label measured points, beside the point or at an end of its whisker, without covering points and lines."""
     taken: list[Box] = [(plot.at_x(one.cost_usd) - 6, plot.at_y(one.score) - 6, 12.0, 12.0) for one in known]
     shown = [one for one in known if not one.is_forecast]
     uprights = [(one.cost_usd, one.low, one.high) for one in shown]

@@ -45,11 +45,11 @@ def place_label(
     Args:
         x: Its point, in units of the data.
         y: The same.
-        words: What it says.
-        offers: Where it may stand, in px from its point.
+        words: Its text.
+        offers: Possible positions, in px from its point.
         plot: The plot.
-        taken: What is taken; the label is added.
-        is_bold: Whether it is bold.
+        taken: Occupied areas; the label is added.
+        is_bold: True if it is bold.
         ink: Its colour.
     """
     at_x, at_y = plot.at_x(x), plot.at_y(y)

@@ -14,7 +14,7 @@ from agent_magic.measure.metrics import summarize
 from agent_magic.record.plaintext import single_line
 from agent_magic.show.charts.chart import ADVISE, compose, provenance
 from agent_magic.show.charts.marks import Area, Line, Look, Panel, Scale, numbers, times
-from agent_magic.show.text import one_line
+from agent_magic.show.text import run_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 WINDOW_S: Final = 60.0
 """Rate limits are per minute."""
 BINS: Final = 240
-"""The run is cut into so many stretches; each is drawn at its peak."""
+"""Number of bins of a run; each shows its peak."""
 NEAR: Final = 0.25
 """A limit is drawn if the run used this share of it; otherwise it would flatten the curve."""
 CONCURRENT, REQUESTS = "requests under way", "requests"
@@ -42,9 +42,9 @@ class Curve(NamedTuple):
     """A number over time, constant between its steps.
 
     Attributes:
-        name: What is counted.
+        name: Its name.
         steps: (second, value), in order.
-        limit: The limit; `None` where it is unknown.
+        limit: The limit; `None` if unknown.
     """
 
     name: str
@@ -80,11 +80,11 @@ def run_limits(record: RunRecord, limits: object = None, *, theme: Theme = "auto
     refused = f"red ticks: {len(refused_s):,} requests refused (429)" if refused_s else ""
     title = f"{single_line(record.plan.name)}: limits over time"
     caption = [refused, *evenly(record), *provenance(simulated=record.simulated)]
-    return compose(title, one_line(summarize(record)), panels, caption=caption, theme=theme)
+    return compose(title, run_line(record), panels, caption=caption, theme=theme)
 
 
 def evenly(record: RunRecord) -> list[str]:
-    """Say how a limit held a run although its minute was not full, and what to do next."""
+    """Return in words how a limit held a run below its rate per minute, and the next step."""
     by = KINDS.get(cast("Any", summarize(record).limited_by))
     limit = None if by is None else known_limits(record).get(by.unit)
     if by is None or not limit:
@@ -97,9 +97,9 @@ def evenly(record: RunRecord) -> list[str]:
 
 
 def shares_of(record: RunRecord) -> dict[str, Curve]:
-    """Return how much of each known limit was used, by its unit: of several models' limits the one used the most.
+    """Return the used share of each known limit, by its unit; of several models' limits the most used one.
 
-    Limits are per model class. A curve has the class in its name where there are several.
+    Limits are per model class. A curve has the class in its name if there are several.
     """
     classes = {} if record.terms is None else record.terms.after or record.terms.before
     found: dict[str, Curve] = {}

@@ -30,7 +30,7 @@ class Look(NamedTuple):
         size: In px: the height of a bar, the width of a line, the radius of a point.
         word: Its name in legend and text; empty leaves it out.
         dash: Its dashes, as SVG has them.
-        hollow: Whether a point is a ring.
+        hollow: True if a point is a ring.
     """
 
     ink: str
@@ -67,7 +67,7 @@ class Line(NamedTuple):
 
 
 class Point(NamedTuple):
-    """A point. Labelled points are in the text, too. In the picture a `Label` writes the name, where there is room.
+    """A point. Labelled points are in the text, too. In the picture, a `Label` writes the name if there is room.
 
     Attributes:
         label: Its name.
@@ -100,7 +100,7 @@ Mark: TypeAlias = Bar | Area | Line | Point | Label
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """A numeric axis, from 0 where nothing else is said.
+    """A numeric axis, from 0 if nothing else is said.
 
     Attributes:
         most: Where it ends.
@@ -117,7 +117,7 @@ class Scale:
     write: Callable[[float], str] = field(default=seconds, kw_only=True)
 
     def share(self, value: float) -> float:
-        """Return where a value lies, from 0 at the beginning to 1 at the end."""
+        """Return the position of a value, from 0 at the beginning to 1 at the end."""
         return (value - self.least) / (self.most - self.least)
 
 

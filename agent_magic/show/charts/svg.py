@@ -130,7 +130,7 @@ class _Pen:
         self.parts.append(element("path", title, d=way, fill=self.inks[look.ink], opacity=_fade(look)))
 
     def legend(self, looks: Sequence[Look], y: float) -> float:
-        """Explain the colours, in as many lines as that takes. Returns where the last one is."""
+        """Draw the legend, in several lines if needed. Return the position of the last one."""
         x = MARGIN
         for look in looks:
             if x > MARGIN and x + 21 + width_px(look.word, 11) > WIDTH - MARGIN:
@@ -141,7 +141,7 @@ class _Pen:
         return y
 
     def panel(self, panel: Panel, x: float, y: float) -> None:
-        """Draw a panel whose plot has its left upper corner at `x`, `y`."""
+        """Draw a panel whose plot has its upper left corner at `x`, `y`."""
         if panel.title:
             self.text(x - panel.left, y - 12, panel.title, "ink", size=12, bold=True)
         if panel.note:

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Final
 
 from agent_magic.declare.units import plural, seconds
 from agent_magic.measure.frames import next_step
-from agent_magic.measure.metrics import critical_path, summarize
+from agent_magic.measure.metrics import critical_path
 from agent_magic.measure.spans import spans_of
 from agent_magic.record.plaintext import single_line
 from agent_magic.show.charts.chart import ADVISE, compose, provenance
 from agent_magic.show.charts.marks import ROW_H, Area, Bar, Label, Line, Look, Panel, Rows, Scale, numbers, times
 from agent_magic.show.states import LOST, OF_STATUS, STATES
-from agent_magic.show.text import one_line
+from agent_magic.show.text import run_line
 from agent_magic.show.theme import PHASES
 
 if TYPE_CHECKING:
@@ -41,18 +41,18 @@ def run_timeline(
     caption: Sequence[str] | None = None,
     theme: Theme = "auto",
 ) -> Chart:
-    """Draw when each agent of a run waited and worked, its critical path in bold.
+    """Draw the waits and work of each agent, with the critical path in bold.
 
     Args:
         record: The run, or a forecast.
         title: Its title; empty for the plan's name.
         line: Its numbers, in one line; `None` for those of the run, empty for none.
-        caption: Where the numbers come from; `None` is whether responses were simulated.
+        caption: Source of the numbers; `None` for a mark of simulated responses.
         theme: Its colours.
     """
     plan = record.plan
     title = title or f"{single_line(plan.name)}: timeline"
-    line = one_line(summarize(record)) if line is None else line
+    line = run_line(record) if line is None else line
     caption = [next_step(record, ADVISE), *provenance(simulated=record.simulated)] if caption is None else caption
     spans = spans_of(record)
     on_path = {plan.names[agent] for agent in critical_path(record)}
@@ -84,7 +84,7 @@ def run_timeline(
 
 
 def look_of(kind: Kind, outcome: str = "succeeded") -> Look:
-    """Return the look of a phase of an attempt: its own colour, or that of the attempt's outcome."""
+    """Return the look of an attempt's phase: its own colour, or the outcome's."""
     phase, state = PHASES[kind], OF_STATUS.get(outcome, "s")
     if phase.ink:
         return Look(phase.ink, phase.opacity, phase.height, phase.word, phase.dash)

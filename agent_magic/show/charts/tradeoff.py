@@ -31,15 +31,15 @@ HEIGHT: Final = 340.0
 MOST_POINTS: Final = 1500
 """Of more points only the front and an even sample of the rest are drawn."""
 OFF_SCALE: Final = 20.0
-"""A scenario so many times slower than the median, such as a batch, is drawn at the top edge."""
+"""Scenarios this many times slower than the median, such as a batch, are drawn at the top edge."""
 MODEL_INKS: Final = ("run", "kept", "tape", "wait", "done")
 """The colours of models in order of appearance; with more models all points have the first."""
 FAMILY_INKS: Final = {"haiku": "tape", "sonnet": "kept", "opus": "run"}
 """So that a model keeps its colour from one picture to the next, whichever others are in it."""
 MOST_AVOIDED: Final = 150
-"""With at most so many points labels avoid every point, otherwise only the front."""
+"""Maximum points that labels avoid entirely; with more, they avoid the front only."""
 MOST_LABELLED: Final = 24
-"""Of so many scenarios every one is labelled where there is room, otherwise only the best."""
+"""Maximum scenarios that are all labelled, if there is room; with more, only the best are."""
 HINT: Final = "Give what run.whatif(...) returned."
 NONE: Final = frozenset({"<NA>", "None", "nan"})
 
@@ -51,8 +51,8 @@ class Scenario(NamedTuple):
         label: What differs from the other scenarios.
         wall_s: Its wall time.
         cost_usd: Its cost.
-        model: Its models; empty where all scenarios have the same.
-        is_front: Whether it is on the Pareto front.
+        model: Its models; empty if all scenarios have the same.
+        is_front: True if it is on the Pareto front.
         wall_range_s: The range of its wall time, if known.
         basis: The basis of the forecast.
     """
@@ -90,13 +90,13 @@ def tradeoff(frame: Any, *, theme: Theme = "auto") -> Chart:
 
 
 def run_tradeoff(record: RunRecord, frame: Any, *, chosen: Any = None, step: str = "", theme: Theme = "auto") -> Chart:
-    """Draw a frame of scenarios as cost against time, with the run itself, and say which one to take.
+    """Draw a frame of scenarios as cost against time, with the run itself, and name the best.
 
     Args:
         record: The run.
-        frame: What `run.whatif(...)` returned.
-        chosen: The label of a row to mark, such as `frame["cost_usd"].idxmin()`; `None` marks none.
-        step: What to do next where none is chosen, a phrase.
+        frame: A frame of `run.whatif(...)`.
+        chosen: Label of a row to mark, such as `frame["cost_usd"].idxmin()`; `None` for none.
+        step: The next step if none is chosen, a phrase.
         theme: Its colours.
 
     Raises:
@@ -171,7 +171,7 @@ def tradeoff_chart(
 
 
 def _best(front: Sequence[Scenario], known: int) -> str:
-    """Say which scenarios are best: none of the others is both cheaper and faster than one of them."""
+    """Return the best scenarios in words: those that no other beats in both cost and time."""
     if len(front) == 1 and known > 1:
         return f"the cheapest and fastest of {known:,} scenarios: {single_line(front[0].label)}"
     best = f"the best {len(front):,} of {plural(known, 'scenario')}"
@@ -242,7 +242,7 @@ def _word(name: str, value: object) -> str:
 
 
 def is_number(value: Any) -> bool:
-    """Tell whether a cell of a frame is a finite number; `None` and `NA` are none."""
+    """Return True if a cell of a frame is a finite number; `None` and `NA` are none."""
     try:
         return math.isfinite(float(value))
     except (TypeError, ValueError):  # `None`, and pandas' `NA`
@@ -353,7 +353,7 @@ def _diamonds(marked: Sequence[Marked], plot: Panel) -> list[Mark]:
 def _labels(
     scenarios: Sequence[Scenario], front: Sequence[Scenario], marked: Sequence[Marked], plot: Panel
 ) -> list[Mark]:
-    """Write labels where there is room. Every point has a tooltip, and is in the text."""
+    """Write labels if there is room. Every point has a tooltip, and is in the text."""
     top = _top_s(plot)
     kept = [one for one in scenarios if one.is_front or len(scenarios) <= MOST_AVOIDED]
     spots = [(plot.at_x(one.cost_usd), plot.at_y(min(one.wall_s, top))) for one in kept]

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 SCHEMA: Final = "https://vega.github.io/schema/vega-lite/v5.json"
 SPARED_W: Final = 50.0
-"""So much narrower than the SVG: it does not shrink with its page, and needs room for its menu."""
+"""Width in px less than the SVG's: it does not shrink with its page, and needs room for its menu."""
 _X: Final = {"field": "x", "type": "quantitative"}
 _Y: Final = {"field": "y", "type": "quantitative"}
 _STEP: Final = {
@@ -36,8 +36,9 @@ def spec_of(
 ) -> dict[str, Any]:
     """Write panels one under the other."""
     inks = INKS_ON_EITHER if theme == "auto" else inks_of(theme)
-    views = [_view(panel, inks) for panel in panels]
-    if legend:
+    # A view without layers is no Vega-Lite: a panel with nothing in it is left out, as of a run without errors.
+    views = [_view(panel, inks) for panel in panels if panel.marks]
+    if legend and views:
         views[0]["layer"].insert(0, _legend(legend, inks))
     words = {"color": inks["ink"], "subtitleColor": inks["soft"], "fontSize": 16, "subtitleFontSize": 12}
     axis = {"labelColor": inks["soft"], "titleColor": inks["soft"], "gridColor": inks["line"], "domain": False}

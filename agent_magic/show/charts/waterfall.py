@@ -40,7 +40,7 @@ class Step(NamedTuple):
 
 
 def run_waterfall(record: RunRecord, *, theme: Theme = "auto") -> Chart:
-    """Draw where the seconds and the dollars of a run went."""
+    """Draw the seconds and dollars of a run by cause."""
     totals = summarize(record)
     wall_s = totals.wall_s or 0.0
     chain = {record.results[agent].name for agent in chain_of(record)}
@@ -93,7 +93,7 @@ def _plain(look: Look) -> Look:
 
 
 def _panel(title: str, steps: Sequence[Step], whole: tuple[str, float], write: Callable[[float], str]) -> Panel:
-    """Draw the steps one under the other, each from where the last one ended, then the total."""
+    """Draw the steps one below the other, each from the end of the last, then the total."""
     marks: list[Mark] = []
     done = 0.0
     for row, step in enumerate([*steps, Step(*whole, Look("ink", size=BAR_H))]):

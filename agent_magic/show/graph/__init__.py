@@ -1,7 +1,7 @@
 """The static picture of a plan or a run, and its text.
 
-`layout` places cards and edges, `scene` works out what the picture says, `svg` draws it. `timeline` has the bars under
-the graph, `groups` and `faces` what replaces the cards of large plans, `dot` the plan as a `graphviz.Digraph`.
+`layout` places cards and edges, `scene` computes the content, `svg` draws it. `timeline` has the bars under the graph,
+`groups` and `faces` the cards of large plans, `dot` the plan as a `graphviz.Digraph`.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def static_bundle(
         plan: The plan.
         record: Its run; `None` shows the plan itself.
         theme: The colours of the picture.
-        timings: Whether the text has seconds, tokens and dollars.
+        timings: True if the text has seconds, tokens and dollars.
         layout: The layout of the cards, if it exists already.
     """
     text = plan_text(plan) if record is None else run_text(record, timings=timings)
@@ -63,7 +63,7 @@ def picture(
 
 
 def cards_layout(plan: Plan) -> Layout | None:
-    """Lay a plan out as cards; `None` where its agents are groups."""
+    """Lay a plan out as cards; `None` if its agents are groups."""
     if is_large(plan):
         return None
     return fold(plan.dag) or lay_out(plan)

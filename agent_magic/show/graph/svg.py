@@ -39,7 +39,7 @@ SCROLLED_W = 1100.0
 """A picture that is wider than this is scrolled in a window of 1280 px, without JupyterLab's sidebar too."""
 ROW_H = 19.0
 FULL_ROWS = 40
-"""More rows are thinner, and take as much height as so many."""
+"""Maximum rows of full height; more rows share the same total height."""
 NAME_H = 12.0
 """The least distance between names. With thinner rows not every row has its name."""
 LABEL_W = 132.0
@@ -86,7 +86,7 @@ def draw(scene: Scene, plan: Plan, layout: Layout | None, *, theme: Theme | None
     """Draw a picture as well-formed SVG, without scripts, links or external resources.
 
     Args:
-        scene: What it says.
+        scene: Its content.
         plan: The plan.
         layout: The layout of the cards; `None` draws groups, and a cell per agent.
         theme: Its colours. `None` is the live view: no style, no background, no header.
@@ -133,7 +133,7 @@ def plot_of(width: float, graph_h: float, rows: int) -> Plot:
 
 
 def _on_page(width: float) -> float:
-    """Return the width of what is above and below a graph. Where the graph is scrolled, all of that is on the page."""
+    """Return the width of the parts above and below a graph, which stay on the page if the graph is scrolled."""
     return width if width <= SCROLLED_W else PAGE_W
 
 
@@ -268,7 +268,7 @@ def _band(depth: int, box: Box) -> str:
 
 
 def passes(plan: Plan, edge: EdgePath) -> bool:
-    """Tell whether the child reads what its parent wrote, or only waits for it."""
+    """Return True if the child reads what its parent wrote, or only waits for it."""
     return plan.agents[edge.parent].name in plan.inputs[edge.child]
 
 

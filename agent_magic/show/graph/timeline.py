@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 LEAST_WAIT_S = 0.05  # a shorter wait would be a dot
 MOST_WHAT = 60
-"""Characters of what a bar says of its tools."""
+"""Maximum characters of the tools on a bar."""
 Kind = Literal["q", "b", "f", "s", "t", "1", "2", "3", "4"]
 """Initials of the phases of `agent_magic.record.phases`: queued, backoff, first, stream, tool.
 
@@ -35,14 +35,14 @@ Kind = Literal["q", "b", "f", "s", "t", "1", "2", "3", "4"]
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """A stretch of one agent's time.
+    """A span of one agent's time.
 
     Attributes:
         kind: The phase; see `Kind`.
-        tone: The character of the state whose colour it has.
+        tone: The state whose colour it has.
         from_s: Its start, in seconds since the run began.
-        to_s: Its end; `None` while it goes on.
-        what: Which tools were called, or what was waited for between two turns; empty for the phase alone.
+        to_s: Its end; `None` while it lasts.
+        what: Called tools, or the reason of a wait between two turns; empty for the phase alone.
     """
 
     kind: Kind
@@ -113,7 +113,7 @@ def axis_for(until_s: float, *, over: bool = False) -> Axis:
 
     Args:
         until_s: The present, or the end of the run.
-        over: Whether the run has ended, and the axis ends with it. Before, it ends at a tick, to change rarely.
+        over: True if the run has ended, and the axis ends with it. Before, it ends at a tick, to change rarely.
     """
     wanted = max(until_s, 0.1)
     step = time_step(wanted)
@@ -198,7 +198,7 @@ class Shades:
 
         Args:
             group: Its number.
-            tone: The character of the state whose colour its bars have.
+            tone: The state whose colour its bars have.
             now_s: The present, or the end of the run.
         """
         ready, first = self._ready_s[group], self._first_s[group]
@@ -265,11 +265,10 @@ class Shades:
 
 def tone_of_row(counts: Sequence[int]) -> str:
     """Return the colour of a group's row, by its counts: running until all are done, then done or failed."""
-    done, failed, *rest = counts
-    running, queued, never, todo = rest
-    if running or queued or (todo and done + failed + never):
+    done, capped, failed, running, queued, *never, todo = counts
+    if running or queued or (todo and done + capped + failed + sum(never)):
         return "r"
-    return "s" if done else "f" if failed else "c"
+    return "m" if capped else "s" if done else "f" if failed else "c"
 
 
 def grouped_timeline(
@@ -282,7 +281,7 @@ def grouped_timeline(
         record: The run.
         tallies: The counts of each group by the parts of its ring; see `agent_magic.show.graph.groups`.
         until_s: The present, or the end of the run.
-        over: Whether the run has ended.
+        over: True if the run has ended.
     """
     shades = Shades(sheet.group_of(), len(sheet.groups))
     for event in record.events:

@@ -32,6 +32,8 @@ The laws:
    viewer shows the notebook. A page that can write its notebook (`keeps`: JupyterLab, Notebook 7) does that itself, and
    the view stays alive in it: a click is answered as before. Elsewhere the kernel replaces the output.
 7. A view that stays alive becomes its static picture when the kernel ends, and when the session closes it.
+8. Updates of a display do not reach what an `Output` widget has captured, nor what a button's callback displays: there
+   the widget stays open, muted, as its static picture.
 
 Tried and lost:
 
@@ -65,7 +67,7 @@ from agent_magic.show.progress import is_looked_at
 from agent_magic.show.states import OF_SOURCE, STATES, meaning_of
 from agent_magic.show.text import steps_of
 from agent_magic.show.theme import PHASES, built
-from agent_magic.show.widgets import view_of
+from agent_magic.show.widgets import is_captured, view_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -81,7 +83,7 @@ if TYPE_CHECKING:
 
 LEAST_STEP_S = 0.09  # at most ten frames a second
 PATIENCE_S = 10.0
-"""How long a run that is over waits for a page: the first view of a page takes seconds to load."""
+"""Seconds a finished run waits for a page: the first view of a page takes seconds to load."""
 SESSION = "JPY_SESSION_NAME"
 """The variable that Jupyter servers give their kernels. Elsewhere no page can save a notebook itself."""
 LEGEND = (
@@ -90,7 +92,7 @@ LEGEND = (
     "dashed line: waits for it, reads nothing",
     "dashed arrow back: the next round of a loop",
 )
-"""What the legend says of borders and lines."""
+"""Legend of borders and lines."""
 VERBS = ("stop", "pause", "resume", "retry", "skip")
 """The commands of buttons. `retry` and `skip` take one agent."""
 
@@ -106,7 +108,7 @@ class Face(Protocol):
         ...
 
     def settle(self, still: dict[str, str]) -> None:
-        """Give the pages the static picture, by MIME type, to save or to show."""
+        """Send the pages the static picture, by MIME type, to save or show."""
         ...
 
     def close(self) -> None:
@@ -115,20 +117,20 @@ class Face(Protocol):
 
 
 class LiveView:
-    """Shows a run while it goes on. `make_live_view` makes one.
+    """Shows a run under way. Use `make_live_view`.
 
     Args:
         record: The run, which grows.
         face: The widget.
-        layout: The positions of the cards; `None` where agents are groups.
-        feed: Works out what has changed.
+        layout: The positions of the cards; `None` for groups.
+        feed: Computes changes.
 
     Attributes:
         theme: The colours of the static picture: those of the page that showed the view.
-        watched: Whether a page has reported that it shows the view. A page that is reloaded while the cell runs misses
-            the static picture, and asks the widget for its state once the kernel is free.
-        keeps: Whether that page writes the static picture into its notebook itself.
-        mute: Called when nobody shows the view any more; from then on clicks do nothing.
+        watched: True if a page has reported that it shows the view. A page reloaded while the cell runs misses the
+            static picture, and asks the widget for its state once the kernel is free.
+        keeps: True if that page writes the static picture into its notebook itself.
+        mute: Called when no page shows the view any more; from then on clicks do nothing.
     """
 
     def __init__(self, record: RunRecord, face: Face, *, layout: Layout | None, feed: Feed) -> None:
@@ -140,17 +142,17 @@ class LiveView:
         self.watched = self.keeps = False
         self.mute: Callable[[], object] = bool
         self._still: dict[str, str] = {}
-        self._is_patient = False
+        self._is_patient = self._is_captured = False
         self._asked: tuple[int, ...] = ()
 
     @property
     def is_open(self) -> bool:
-        """Whether a page may ask for it, now or when it is reloaded."""
+        """True while a page may request it, now or after a reload."""
         return self.watched or self._handle is not None
 
     @property
     def is_over(self) -> bool:
-        """Whether the run has ended: from then on buttons do nothing."""
+        """True if the run has ended: buttons then do nothing."""
         return bool(self._still)
 
     def show(self) -> None:
@@ -159,6 +161,7 @@ class LiveView:
 
         self._handle = DisplayHandle()
         self._is_patient = SESSION in os.environ and is_looked_at()
+        self._is_captured = is_captured()
         data, metadata = view_of(self.face)
         if data is None:
             self._handle.display(self.face)
@@ -168,12 +171,12 @@ class LiveView:
     def tick(
         self, now_s: float, tails: Mapping[int, str] | None = None, around: Around = ALONE, *, at_once: bool = False
     ) -> None:
-        """Send what has changed.
+        """Send changes.
 
         Args:
             now_s: Seconds since the run began.
-            tails: The end of the text of running agents; the reason why queued agents wait.
-            around: What is not in the record, such as the health of the provider.
+            tails: The end of the text of running agents; the reason to wait of queued ones.
+            around: Data outside of the record, such as the health of the provider.
             at_once: Send even if the last step was a moment ago.
         """
         if not at_once and now_s - self._stepped_s < LEAST_STEP_S:
@@ -187,17 +190,17 @@ class LiveView:
             self.face.send({"delta": delta})
 
     def ask(self, questions: Mapping[int, Question]) -> None:
-        """Show the questions that are open, and no others: all pages show the same."""
+        """Show exactly the open questions, the same on all pages."""
         if (numbers := tuple(questions)) != self._asked:
             self._asked = numbers
             self.face.questions = asked(questions)
 
     def finish(self) -> None:
-        """Save the static picture in place of the view, so that any viewer shows the saved notebook.
+        """Replace the view by the static picture, so that any viewer shows the saved notebook.
 
-        A page that keeps its notebook does it, and the view stays alive there. Elsewhere the output is replaced; a
-        widget that a page has shown then stays open until `close`, for a page that is reloaded. A page that has not
-        drawn the view of a short run yet is waited for.
+        A page that keeps its notebook does so itself, and the view stays alive there. Elsewhere the output is replaced;
+        a widget that a page has shown stays open until `close`, for reloads. A page that has not drawn a short run's
+        view yet is waited for.
         """
         if self._handle is None or self.is_over:
             return
@@ -212,10 +215,14 @@ class LiveView:
             self._give_up()
 
     def close(self) -> None:
-        """Close the widget. A page that still shows the view gets its static picture."""
+        """Close the widget. A page that still shows the view gets its static picture.
+
+        Where the output cannot be replaced, the widget is that picture, and stays.
+        """
         self._replace()
         self.mute()
-        self.face.close()
+        if not (self._is_captured and self.is_over):
+            self.face.close()
 
     def _give_up(self) -> None:
         """Replace the output, unless a page keeps it."""
@@ -243,12 +250,12 @@ def make_live_view(
     """Make the live view of a run. It loads ipywidgets and anywidget.
 
     Args:
-        record: The run, before it begins or while it goes on.
-        press: Called with a verb of `VERBS` and an agent's name or `None` when a button is pressed. It runs on the
-            thread of the message, which need not be that of the run.
-        arriving: Returns the text that has arrived so far, by an agent's number.
-        verbs: The verbs that have a button.
-        decide: Called with the number of a question and what a person says; returns why that is of no use, if it is.
+        record: The run, before or after its start.
+        press: Called with a verb of `VERBS` and an agent's name or `None` when a button is pressed, on the thread of
+            the message, which may differ from the run's.
+        arriving: Returns the received text by an agent's number.
+        verbs: The verbs with a button.
+        decide: Called with the number of a question and the person's decision; returns why it has no effect, if so.
     """
     plan = record.plan
     layout = cards_layout(plan)
@@ -269,6 +276,7 @@ def make_live_view(
             case {"cmd": "page", "dark": bool(dark), "system": bool(system), "keeps": bool(keeps)}:
                 view.theme = "auto" if dark == system else "dark" if dark else "light"
                 view.watched, view.keeps = True, keeps or (view.is_over and view.keeps)
+                widget.is_shown = True
             case {"cmd": "detail", "agent": int(agent)} if 0 <= agent < len(plan):
                 widget.send({"detail": details_of(record, agent, arriving(agent) if arriving else "")})
             case _ if view.is_over:
@@ -291,7 +299,7 @@ def make_live_view(
 
 
 def fixed_parts(record: RunRecord, layout: Layout, feed: Feed) -> dict[str, Any]:
-    """Return what the page is told once of cards: icons, edges, and where bars go."""
+    """Return the constant parts of cards: icons, edges, and where bars go."""
     plan = record.plan
     return {
         **_fixed(plan),
@@ -302,7 +310,7 @@ def fixed_parts(record: RunRecord, layout: Layout, feed: Feed) -> dict[str, Any]
 
 
 def fixed_groups(record: RunRecord, sheet: Sheet) -> dict[str, Any]:
-    """Return what the page is told once of groups: their names and their agents."""
+    """Return the constant parts of groups: their names and agents."""
     groups = [
         {"label": group.label, "where": group.where, "agents": _stretches(group.agents)} for group in sheet.groups
     ]
@@ -340,13 +348,13 @@ def _stretches(agents: Sequence[int]) -> list[list[int]]:
 
 
 def _whole(_value: object, widget: Any) -> dict[str, Any]:
-    """Return the whole state. A page asks for it when it opens the view and when it is reloaded."""
+    """Return the whole state, which a page requests when it opens or reloads the view."""
     return widget.feed.whole()
 
 
 @functools.cache
 def _widget_class() -> Any:
-    """Build the widget's class. Until the first view is made nothing of ipywidgets is loaded."""
+    """Build the widget's class. ipywidgets is loaded only for the first view."""
     import anywidget
     import traitlets  # noqa: PLC0415
 
@@ -364,14 +372,22 @@ def _widget_class() -> Any:
         feed = traitlets.Any()
         line = traitlets.Unicode("")
         top = traitlets.Unicode("").tag(sync=True)
+        is_shown = traitlets.Bool(default_value=False)
 
         def settle(self, still: dict[str, str]) -> None:
             """Give the pages the static picture."""
             self.still = still
 
         def close(self) -> None:
-            """Close the widget, and the model of its layout, which ipywidgets leaves open."""
+            """Close the widget, and the model of its layout, which ipywidgets leaves open.
+
+            A notebook that is executed without a page keeps the state of closed widgets, too: it is emptied first.
+            """
             mother: Any = super()
+            if cast("Any", self).comm is not None and not self.is_shown:
+                self.set_trait("_esm", "")
+                self.set_trait("_css", "")
+                self.svg, self.states, self.fixed, self.still = "", "", {}, {}
             mother.close()
             layout = cast("Any", self).layout
             if layout is not None:

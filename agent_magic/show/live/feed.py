@@ -1,22 +1,24 @@
-"""Works out what the live view is sent: everything once, then only what has changed. See `agent_magic.show.live`."""
+"""Computes the updates of the live view: everything once, then only changes. See `agent_magic.show.live`."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 from agent_magic.declare.units import count, dollars, plural
-from agent_magic.measure.metrics import summarize
+from agent_magic.forecast.one_by_one import MOST_AT_ONCE, totals_of
+from agent_magic.measure.metrics import joined
 from agent_magic.record.events import AgentEnded, AttemptEnded, RunEnded
 from agent_magic.record.plaintext import single_line
+from agent_magic.record.returned import capped_steps
 from agent_magic.show.graph.faces import Faces, face_of_one
 from agent_magic.show.graph.groups import TODO, Sheet, line_room, rest_room
-from agent_magic.show.graph.scene import counted_header, flow_of, joined, moment_of, node_view, worked_path
+from agent_magic.show.graph.scene import counted_header, flow_of, moment_of, node_view, worked_path
 from agent_magic.show.graph.svg import card_texts, fact_runs, tail_room
 from agent_magic.show.graph.timeline import Shades, axis_entry, bar_entry, bars_of, rows_of, tone_of_row
 from agent_magic.show.live.status import ALONE, strip_of
 from agent_magic.show.markup import fit, fit_end
-from agent_magic.show.states import STATES, state_of
-from agent_magic.show.text import facts
+from agent_magic.show.states import STATES, state_at, states_of
+from agent_magic.show.text import facts, sped
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -35,7 +37,7 @@ AGAIN = 12
 
 
 class Sum:
-    """Adds up what all attempts so far have used.
+    """Adds up the usage of all attempts so far.
 
     Args:
         sources: Sources that are known in advance.
@@ -74,7 +76,8 @@ class Feed:
 
     def __init__(self, record: RunRecord, placed: Layout | Sheet) -> None:
         self._record = record
-        self._states = bytearray("".join(map(state_of, record.results)), "ascii")
+        self._states = bytearray(states_of(record), "ascii")
+        self._capped = capped_steps(record)
         self._seen = 0
         self._moving: set[int] = set()
         self._body: CardFeed | GroupFeed = (
@@ -98,12 +101,12 @@ class Feed:
         return self._body.rows if isinstance(self._body, CardFeed) else {}
 
     def step(self, now_s: float, tails: Mapping[int, str], around: Around = ALONE) -> dict[str, Any]:
-        """Return what has changed since the last step; empty where nothing has.
+        """Return the changes since the last step; empty if there are none.
 
         Args:
             now_s: Seconds since the run began.
             tails: The end of the text of running agents; the reason why queued agents wait.
-            around: What is not in the record.
+            around: State that is not in the record.
         """
         over = self._record.ended_s is not None
         now_s = moment_of(self._record, now_s)
@@ -118,7 +121,7 @@ class Feed:
         for key, value in self._body.values(now_s, ended=ended or first, over=over).items():
             self._set(delta, key, value)
         self._set(delta, "head", self._head(now_s, around))
-        self._set(delta, "strip", strip_of(around.health, paused=around.paused))
+        self._set(delta, "strip", strip_of(around.health, paused=around.paused, asked=self._only_asks(around.asked)))
         if around.alerts or self.full.get("alerts"):
             self._set(delta, "alerts", [single_line(one) for one in around.alerts])
         if not over:
@@ -147,9 +150,18 @@ class Feed:
                 self._sum.take(event)
             elif isinstance(event, AgentEnded):
                 ended = True
+                fresh |= self._cap(event.agent)
                 if self._body.each:
                     fresh.update(children[event.agent])
         return fresh, ended
+
+    def _cap(self, agent: int) -> set[int]:
+        """Return the steps whose loop may have ended at its cap with this agent."""
+        part = self._record.plan.agents[agent].part
+        if part is None or not part.rounds or part.number < part.rounds:
+            return set()
+        before, self._capped = self._capped, capped_steps(self._record)
+        return before ^ self._capped  # both ways: an answer that was asked for again may be good
 
     def _take_states(self, look: set[int]) -> dict[int, str]:
         """Update the states; return those that have changed, by agent.
@@ -159,7 +171,7 @@ class Feed:
         changed: dict[int, str] = {}
         for agent in look:
             result = self._record.results[agent]
-            state = state_of(result)
+            state = state_at(result, capped=agent in self._capped)
             if self._states[agent] != ord(state):
                 self._states[agent] = ord(state)
                 changed[agent] = state
@@ -171,12 +183,16 @@ class Feed:
                 self._moving.discard(agent)
         return changed
 
+    def _only_asks(self, asked: int) -> bool:
+        """Return True if only questions to a person are under way."""
+        return bool(asked) and "r" not in self.states and self.states.count("q") <= asked
+
     def _head(self, now_s: float, around: Around) -> dict[str, Any]:
         source = joined(self._sum.sources)
         phrases = self._phrases(now_s, source)
         if around.budget_usd is not None:
             phrases = [_of_budget(phrase, around.budget_usd) for phrase in phrases]
-        header = counted_header(self.states, now_s, phrases=phrases, source=source)
+        header = counted_header(self.states, now_s, phrases=phrases, source=source, asked=around.asked)
         counts = header.counts
         if around.cap is not None:
             counts = counts.replace(" running", f" running, {plural(around.cap, 'slot')}")
@@ -184,7 +200,7 @@ class Feed:
             "counts": counts,
             "progress": [[state, round(share, 4)] for state, share in header.progress],
             "facts": [list(run) for run in fact_runs(header)],
-            "left": "" if around.paused else _left(around.left_s),
+            "left": "" if around.paused or around.asked else _left(around.left_s),  # a person may take any time
             "paused": around.paused,
             "took": "" if self._record.ended_s is None else header.time,
         }
@@ -194,11 +210,11 @@ class Feed:
             return [*self._sum.phrases(), *([source] if source else [])]
         late = now_s - self._numbers_at >= SUMMARY_EVERY_S * max(1.0, len(self._states) / 100)
         if self._numbers is None or late or self._record.ended_s is not None:
-            self._numbers, self._numbers_at = summarize(self._record, now_s), now_s
-        return facts(self._numbers, source)
+            self._numbers, self._numbers_at = totals_of(self._record, now_s, most=MOST_AT_ONCE), now_s
+        return [*sped(self._numbers), *facts(self._numbers, source)]
 
     def _put_late(self, delta: dict[str, Any], *, all_: bool) -> None:
-        """Send the entries that differ from what was sent before, as many as fit; keep the rest for the next step."""
+        """Send as many changed entries as fit; keep the rest for the next step."""
         room = MOST_CHARS
         for key, entries in self._late.items():
             said: dict[str, Any] = self.full[key]
@@ -248,7 +264,7 @@ def _of_budget(phrase: str, budget_usd: float) -> str:
 
 
 def _left(left_s: tuple[float, float] | None) -> str:
-    """Write the remaining time as an interval: `ends in 4–6 s`; empty where it is unknown."""
+    """Format the remaining time as an interval: `ends in 4–6 s`; empty if unknown."""
     if left_s is None:
         return ""
     low, high = (max(1, round(one)) for one in left_s)
@@ -270,7 +286,7 @@ class CardFeed:
 
     Attributes:
         keyed: The keys that are sent entry by entry.
-        each: Whether entries are of single agents.
+        each: True if entries are of single agents.
         rows: The timeline row of each agent that has one.
     """
 
@@ -306,7 +322,7 @@ class CardFeed:
         }
 
     def values(self, now_s: float, *, ended: bool, over: bool) -> dict[str, Any]:
-        """Return what is sent as a whole. The path is sent less often, since it looks at every agent."""
+        """Return the values sent as a whole. The path is sent less often, since it reads every agent."""
         self._ended = self._ended or ended
         late = now_s - self._path_s >= PATH_EVERY_S or self._record.ended_s is not None
         if not (self._ended and late):
@@ -321,7 +337,7 @@ class CardFeed:
             agent: Its number.
             now_s: Seconds since the run began.
             tails: The end of the arriving text.
-            grown: Whether no event came, so that at most its text has changed.
+            grown: True if no event came, so that at most its text has changed.
         """
         wide = self._layout.nodes[agent].w
         before = self._said.get(agent)
@@ -350,7 +366,7 @@ class GroupFeed:
 
     Attributes:
         keyed: The keys that are sent entry by entry.
-        each: Whether entries are of single agents.
+        each: True if entries are of single agents.
     """
 
     keyed = ("groups", "bars")
@@ -391,7 +407,7 @@ class GroupFeed:
         return {"groups": groups, "bars": {**self._rows(now_s), **self._bars(fresh)}}
 
     def values(self, now_s: float, *, ended: bool, over: bool) -> dict[str, Any]:  # noqa: ARG002 - as `CardFeed`
-        """Return what is sent as a whole."""
+        """Return the values sent as a whole."""
         return {"axis": axis_entry(now_s, over=over)}
 
     def _is_under_way(self, agent: int) -> bool:

@@ -9,7 +9,7 @@ from agent_magic.declare.units import UNKNOWN, count, dollars, seconds
 from agent_magic.record.answer import TOOL_USE
 from agent_magic.record.plaintext import clean, single_line
 from agent_magic.show.attachments import thumbnails
-from agent_magic.show.states import STATES, state_of
+from agent_magic.show.states import STATES, states_of
 from agent_magic.show.text import result_facts
 from agent_magic.show.values import markdown_html
 
@@ -24,7 +24,7 @@ MOST_ANSWER = 100_000
 """The characters of an answer that is complete, which is sent once."""
 MOST_ATTEMPTS = 20
 MOST_CALLS = 30
-"""The last calls are shown, with so many characters of a result and of an argument."""
+"""Maximum number of calls, and of characters of results and arguments."""
 MOST_RESULT = 2_000
 MOST_ARGUMENT = 600
 HEADINGS = ("", "sent at", "took", "first token", "tokens in", "tokens out", "cost")
@@ -36,12 +36,12 @@ def details_of(record: RunRecord, agent: int, text: str = "") -> dict[str, Any]:
 
     Returns:
         Plain data: name, state, `facts` as one line, `attempts` as rows of a table, and `texts` by heading, the answer
-        first. Long texts are cut and marked. `rendered` is a complete answer as safe HTML, empty where it is a value.
-        `pictures` are small ones of what was sent.
-        `turns` is the conversation as far as functions were called: per turn what the model said, and the calls.
+        first. Long texts are cut and marked. `rendered` is a complete answer as safe HTML, empty if it is a value.
+        `pictures` are thumbnails of sent pictures.
+        `turns` is the conversation up to the last calls: per turn the model's text, and the calls.
     """
     result = record.results[agent]
-    state = state_of(result)
+    state = states_of(record)[agent]
     return {
         "agent": agent,
         "name": single_line(result.name),
@@ -59,7 +59,7 @@ def details_of(record: RunRecord, agent: int, text: str = "") -> dict[str, Any]:
 
 
 def _is_turn(result: AgentResult) -> bool:
-    """Tell whether the last response asks for calls, so that it is no answer yet."""
+    """Return True if the last response asks for calls, so that it is no answer yet."""
     return result.stop_reason == TOOL_USE
 
 
@@ -83,7 +83,7 @@ def _row(attempt: Attempt) -> list[str]:
 
 
 def _turns(result: AgentResult) -> list[dict[str, Any]]:
-    """Return what was said and called, turn by turn. A task that was called once says all of it in its texts."""
+    """Return texts and calls turn by turn. A task with one call has all of it in its texts."""
     calls = result.calls[-MOST_CALLS:] if len(result.calls) > result.is_task else ()
     found: list[dict[str, Any]] = []
     for turn in dict.fromkeys(one.turn for one in calls):
@@ -100,7 +100,7 @@ def _turns(result: AgentResult) -> list[dict[str, Any]]:
 
 
 def _call(call: ToolCall, name: str) -> dict[str, Any]:
-    """Return a call: its arguments as rows, what came of it, what it printed."""
+    """Return a call: its arguments as rows, its result and prints."""
     took = "…" if call.duration_s is None else seconds(call.duration_s)
     trace = "" if call.ended is None else call.ended.trace
     texts = {"result": _shown_result(call), "printed": call.prints, "traceback": trace}
@@ -116,7 +116,7 @@ def _call(call: ToolCall, name: str) -> dict[str, Any]:
 
 
 def _arguments(text: str, name: str) -> list[list[str]]:
-    """Return the arguments of a call as rows; what is no object, as it came."""
+    """Return the arguments of a call as rows; other JSON than an object unchanged."""
     try:
         given: Any = json.loads(text or "{}")
     except ValueError:
@@ -127,7 +127,7 @@ def _arguments(text: str, name: str) -> list[list[str]]:
 
 
 def _shown_result(call: ToolCall) -> str:
-    """Return the result of a call as text; of content blocks the texts, and what the others are."""
+    """Return the result of a call as text; for content blocks their texts, and the kinds of the others."""
     if call.ended is None or not call.ended.blocks:
         return call.result
     try:
@@ -161,13 +161,13 @@ def _citation(one: Citation) -> str:
 
 
 def _pictures(record: RunRecord, agent: int) -> list[dict[str, str]]:
-    """Return thumbnails of what the agent sent."""
+    """Return thumbnails of the pictures sent by the agent."""
     attempts = record.results[agent].attempts
     return thumbnails(attempts[-1].request.files) if attempts else []
 
 
 def _task_texts(result: AgentResult) -> dict[str, str]:
-    """Return what a task returned, what it printed, and its traceback, of its last call."""
+    """Return result, prints and traceback of a task's last call."""
     if not result.calls:
         return {}
     last = result.calls[-1]

@@ -1,4 +1,4 @@
-"""What the live view shows besides the record: slots, budget, pause, health of the provider, remaining time."""
+"""Data in the live view besides the record: slots, budget, pause, health of the provider, remaining time."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 GOOD = "API healthy"
 HELD = "nothing new is sent"
+ASKED = "waits for your answer"
 TREND_S = 0.1
 """A smaller change of the first-token latency has no arrow."""
 _MOST_REASON = 90
@@ -28,10 +29,11 @@ class Around(NamedTuple):
     Attributes:
         cap: The number of slots.
         budget_usd: The budget.
-        paused: Whether new requests are held.
-        health: The health of the provider; `None` where it is not watched.
+        paused: True if new requests are held.
+        health: The health of the provider; `None` if it is not watched.
         left_s: The remaining seconds, low and high; `None` while unknown.
         alerts: The alerts that go on, in words.
+        asked: The number of steps that wait for a person.
     """
 
     cap: int | None = None
@@ -40,20 +42,22 @@ class Around(NamedTuple):
     health: Health | None = None
     left_s: tuple[float, float] | None = None
     alerts: tuple[str, ...] = ()
+    asked: int = 0
 
 
 ALONE = Around()
 
 
 def strip_of(
-    health: Health | None, thresholds: Thresholds | None = None, *, paused: bool = False
+    health: Health | None, thresholds: Thresholds | None = None, *, paused: bool = False, asked: bool = False
 ) -> dict[str, Any] | None:
     """Return the health strip: a meter per kind of limit, one of latency, and a verdict with its reason.
 
     Args:
-        health: The health of the provider; `None` where it is not watched.
+        health: The health of the provider; `None` if it is not watched.
         thresholds: The values from which a meter warns.
-        paused: Whether new requests are held, so that good health says nothing.
+        paused: True if new requests are held, so that good health says nothing.
+        asked: True if all that is under way waits for a person: the same.
     """
     if health is None:
         return None
@@ -63,8 +67,8 @@ def strip_of(
     meters = [_meter(kind, [one for one in health.limits if one.kind == kind], thresholds) for kind in DIMENSIONS]
     reason = single_line(health.reason)[:_MOST_REASON]
     return {
-        "level": "none" if paused and not reason else health.level,
-        "word": reason or (HELD if paused else GOOD),
+        "level": "none" if (paused or asked) and not reason else health.level,
+        "word": reason or (HELD if paused else ASKED if asked else GOOD),
         "notes": " · ".join(notes),
         "meters": [*meters, _latency(health, thresholds)],
     }

@@ -1,0 +1,96 @@
+"""`run.edit("writer", text)`: an answer of the user's in place of a model's, and what depends on it asked again."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from agent_magic.declare.expansion import declared_names
+from agent_magic.declare.grouping import taken_apart
+from agent_magic.declare.values import as_json
+from agent_magic.errors import DeclarationError, InvalidAnswer
+from agent_magic.record.answer import Answer, Usage
+from agent_magic.record.ledger.edits import edited
+
+if TYPE_CHECKING:
+    from agent_magic.api.run import Run
+    from agent_magic.api.session import Session
+    from agent_magic.declare.step import Step
+    from agent_magic.record.ledger.store import SqliteLedger
+    from agent_magic.record.results import AgentResult
+
+
+def edit(run: Run, name: str, text: Any, session: Session | None = None) -> list[str]:
+    """Put an answer in place of an agent's; see `Run.edit`."""
+    result = editable(run, name)
+    number = run.plan.index[result.name]
+    agent = run.plan.agents[number]
+    said = text if isinstance(text, str) else as_json(text)
+    try:
+        check(agent, said)
+    except InvalidAnswer as error:
+        raise DeclarationError(f"The edited answer of {name!r} does not fit: {error}", agent=name) from None
+    first = result.attempts[0].request
+    before = result.answer or Answer("", "end_turn", usage=Usage(), model=result.model)
+    answer, key = edited(before, said), first.key(run.record.origin)
+    run.record.edits[result.name, key] = answer
+    if (ledger := _ledger_of(run, session)) is not None:
+        ledger.edits.keep(result.name, key, answer)
+    names = declared_names(run.plan)
+    return list(dict.fromkeys(names[one] for one in sorted(run.plan.dag.descendants([number]))))
+
+
+def unedit(run: Run, name: str, session: Session | None = None) -> None:
+    """Take the edit of an agent's answer back; see `Run.unedit`."""
+    result = editable(run, name)
+    kept = {place: one for place, one in run.record.edits.items() if place[0] != result.name}
+    run.record.edits.clear()
+    run.record.edits.update(kept)
+    if (ledger := _ledger_of(run, session)) is not None:
+        ledger.edits.drop(result.name, result.attempts[0].request.key(run.record.origin))
+
+
+def editable(run: Run, name: str) -> AgentResult:
+    """Return the result with an editable answer.
+
+    Raises:
+        UnknownAgent: There is no such agent.
+        DeclarationError: It is no single agent, or was not asked.
+    """
+    members = [run.plan.agents[one] for one in run.plan.groups.get(name, {}).values()]
+    if any(one.part is not None and not one.part.rounds for one in members):
+        hint = f"Name one, such as {members[0].name}."
+        raise DeclarationError(f"{name!r} is {len(members):,} answers.", agent=name, hint=hint)
+    result = run.record[name]
+    if result.is_task:
+        hint = "Edit an agent before it, or change the function."
+        raise DeclarationError(f"{name!r} is a function, and its result no answer of a model.", agent=name, hint=hint)
+    if not result.attempts:
+        hint = "%agents run asks it first; to do without the model, make it a variable of that name."
+        raise DeclarationError(
+            f"{name!r} was not asked in this run, so it has no answer to edit.", agent=name, hint=hint
+        )
+    return result
+
+
+def check(agent: Step, text: str) -> None:
+    """Raise if a text is no valid answer of an agent.
+
+    Raises:
+        InvalidAnswer: It does not fit the agent's type, or its check.
+    """
+    if not text.strip():
+        raise InvalidAnswer("it is empty")
+    if agent.part is not None and agent.part.asks:
+        fault = taken_apart(agent, text)[1]
+        if fault is not None:
+            raise fault
+        return
+    value = text if agent.returns is None else agent.returns.value(text)
+    if agent.check is not None:
+        agent.check.run(value)
+
+
+def _ledger_of(run: Run, session: Session | None) -> SqliteLedger | None:
+    """Return the ledger in which the next run of the session looks."""
+    found = session or run.session
+    return None if found is None else found.ledger

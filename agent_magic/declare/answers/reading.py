@@ -1,0 +1,295 @@
+"""Typed answers as values, read by pydantic: by the user's class, or else by the schema that was sent.
+
+`first_fit` takes a check of a JSON text: a class, or `by_schema`. Records, replays and prompts with
+`{{ label.sentiment }}` need no class and trust none: `as_written` gives the same value even if the class has changed
+since. It refuses nothing that the class has accepted, which may be more than its schema.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import re
+from contextlib import suppress
+from datetime import date, datetime
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
+
+from agent_magic.declare.answers.lenient import documents, readings, sent_decimals, written
+from agent_magic.declare.answers.schema import (
+    alternatives_of,
+    brief,
+    choices_of,
+    fields_of,
+    items_of,
+    of_item,
+    schema_of,
+    unwrapped,
+)
+from agent_magic.errors import InvalidAnswer, shown_value
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from agent_magic.declare.answers.schema import Schema
+
+_MOST_WRONG = 5
+_ROWS = re.compile(r'\{\s*"answers"\s*:')
+_DATES: dict[str, Callable[[str], object]] = {"date": date.fromisoformat, "date-time": datetime.fromisoformat}
+
+
+class Fields(SimpleNamespace):
+    """An object of an answer: `label.sentiment`, or `label["sentiment"]`. As text it is JSON.
+
+    It has no public methods, so a field may have any name.
+    """
+
+    def __str__(self) -> str:
+        return as_json(self)
+
+    def __getitem__(self, name: str) -> Any:
+        return vars(self)[name]
+
+
+class Items(list[Any]):
+    """A list of an answer. As text it is JSON."""
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        return as_json(self)
+
+
+def as_json(value: object) -> str:
+    """Write a value as JSON, letters as they are, and `null` for a number that JSON has not."""
+    data = plain(value)
+    try:
+        return json.dumps(data, ensure_ascii=False, allow_nan=False)
+    except ValueError:
+        finite = json.loads(json.dumps(data), parse_constant=lambda _: None)
+        return json.dumps(finite, ensure_ascii=False)
+
+
+def plain(value: object) -> Any:
+    """Return a value as plain data: dicts and lists."""
+    if isinstance(value, Fields):
+        return {name: plain(each) for name, each in vars(value).items()}
+    return [plain(each) for each in cast("list[Any]", value)] if isinstance(value, list) else value
+
+
+def first_fit(schema: Schema, text: str, check: Callable[[str], Any], decimals: str = "") -> Any:
+    """Return the value of an answer, read as leniently as `agent_magic.declare.answers.lenient` describes.
+
+    Args:
+        schema: The schema that was sent, or of a place in it.
+        text: The answer.
+        check: Returns the value of a JSON text, or raises `InvalidAnswer`.
+        decimals: The schema of its value with decimals marked; empty without any.
+
+    Raises:
+        InvalidAnswer: It does not fit; the message names the field.
+    """
+    fits: dict[int, tuple[str, Any]] = {}
+    failure = InvalidAnswer("it does not fit")
+    for number, one in readings(schema, text, decimals):
+        if number not in fits:
+            try:
+                fits[number] = one, check(one)
+            except InvalidAnswer as error:
+                failure = error
+        if -1 in fits:
+            break
+    if len({one for one, _ in fits.values()}) > 1:
+        raise InvalidAnswer(f"it holds {len(fits)} different answers")
+    for _, value in fits.values():
+        return value
+    raise failure
+
+
+def read(schema: str, text: str) -> Any:
+    """Return the value of an answer by the schema that was sent; a field that was left out has its default, or `None`.
+
+    Raises:
+        InvalidAnswer: It does not fit; the message names the field.
+    """
+    whole = schema_of(schema)
+    if (one := of_item(whole)) is not None:
+        return _read_by_item(one, text)
+    return first_fit(whole, text, by_schema(schema), sent_decimals(schema))
+
+
+def as_written(schema: str, text: str) -> Any:
+    """Return the value of an answer accepted by its class: by the schema, or unchanged if the schema does not fit.
+
+    Raises:
+        InvalidAnswer: It is no JSON, such as a removed text of a recording.
+    """
+    try:
+        return read(schema, text)
+    except InvalidAnswer:
+        whole = schema_of(schema)
+        *_, (_, one) = readings(whole, text)
+        data = json.loads(one)
+        fields = fields_of(unwrapped(whole)) if isinstance(data, dict) else {}
+        return _as_value({name: each.get("default") for name, each in fields.items()} | data if fields else data)
+
+
+@functools.lru_cache(maxsize=256)
+def by_schema(schema: str) -> Callable[[str], Any]:
+    """Return what reads JSON texts by a schema that was sent.
+
+    Raises:
+        InvalidAnswer: The schema is damaged.
+    """
+    from pydantic_core import SchemaError, SchemaValidator, ValidationError
+
+    try:
+        validator = SchemaValidator(_core(unwrapped(schema_of(schema))))
+    except (SchemaError, KeyError, TypeError, ValueError, RecursionError):
+        raise InvalidAnswer("its schema is damaged") from None
+
+    def check(text: str) -> Any:
+        try:
+            return _as_value(validator.validate_json(text))
+        except ValidationError as error:
+            raise InvalidAnswer(wrong_fields(error, got=True)) from None
+
+    return check
+
+
+def _core(schema: Schema) -> Any:
+    """Return what pydantic reads values of a schema by."""
+    from pydantic_core import core_schema as core
+
+    if (choices := choices_of(schema)) is not None:
+        return core.literal_schema(choices)
+    if "anyOf" in schema:
+        return core.union_schema([(_core(one), brief(one)) for one in alternatives_of(schema)])
+    match schema.get("type"):
+        case "object":
+            required: Any = schema.get("required") or ()
+            fields: dict[str, Any] = {}
+            for name, each in fields_of(schema).items():
+                one = _core(each)
+                left_out = core.with_default_schema(one, default=each.get("default"))
+                fields[name] = core.typed_dict_field(one if name in required else left_out)
+            return core.typed_dict_schema(fields)
+        case "array":
+            return core.list_schema(_core(items_of(schema)))
+        case "number":
+            return core.no_info_wrap_validator_function(_exact, core.float_schema(allow_inf_nan=False))
+        case "string" if schema.get("format") in _DATES:
+            is_date = functools.partial(_checked_date, _DATES[schema["format"]])
+            return core.no_info_after_validator_function(is_date, core.str_schema())
+        case kind:
+            plain: dict[Any, Any] = {"integer": core.int_schema, "boolean": core.bool_schema, "null": core.none_schema}
+            return {**plain, "string": core.str_schema}[kind]()
+
+
+def _exact(number: Any, as_float: Callable[[Any], float]) -> float:
+    """Return a number as a float, unless that would lose digits."""
+    return number if type(number) is int and abs(number) > 2**53 else as_float(number)
+
+
+def _checked_date(parse: Callable[[str], object], text: str) -> str:
+    parse(text)
+    return text
+
+
+def _as_value(data: Any) -> Any:
+    if isinstance(data, dict):
+        return Fields(**{name: _as_value(each) for name, each in cast("dict[str, Any]", data).items()})
+    return Items(map(_as_value, cast("list[Any]", data))) if isinstance(data, list) else data
+
+
+def wrong_fields(error: BaseException, *, got: bool = False) -> str:
+    """Return the fields refused by pydantic, with reasons: `a: Field required; b.x: ...`. Empty for another error.
+
+    Args:
+        error: The error.
+        got: True to include the values.
+    """
+    wrong: Any = getattr(error, "errors", None)
+    if type(error).__name__ != "ValidationError" or not callable(wrong):
+        return ""
+    found = cast("list[dict[str, Any]]", wrong(include_url=False, include_context=False))
+    said = [f"{'.'.join(map(str, one['loc']))}: {one['msg']}".removeprefix(": ") for one in found[:_MOST_WRONG]]
+    if got:
+        given = [f", got {shown_value(one['input'])}" if one["type"] != "missing" else "" for one in found]
+        said = [f"{text}{what}" for text, what in zip(said, given, strict=False)]
+    more = [f"and {len(found) - _MOST_WRONG} more"] if len(found) > _MOST_WRONG else []
+    return "; ".join([*said, *more])
+
+
+# answers for several items
+
+
+class Rows(Items):
+    """The answers for several items, each with its number.
+
+    Attributes:
+        text: The replies that hold them.
+    """
+
+    __slots__ = ("text",)
+
+    def __init__(self, rows: list[Fields], text: str) -> None:
+        super().__init__(rows)
+        self.text = text
+
+
+@functools.lru_cache(maxsize=64)  # each item of a request looks for its answer in the same text
+def numbered(text: str) -> Sequence[Sequence[tuple[int | None, str]]]:
+    """Return the answers for several items that a text holds: per reply the number of each, and its JSON.
+
+    A number that is none is `None`.
+
+    Raises:
+        InvalidAnswer: It holds no JSON.
+    """
+    found: list[list[tuple[int | None, str]]] = []
+    replies, wrong = documents(text.strip("\ufeff \t\r\n"), _ROWS)
+    if not replies:
+        raise InvalidAnswer(wrong)
+    for data in replies:
+        rows: Any = cast("dict[str, Any]", data).get("answers") if isinstance(data, dict) else data
+        if isinstance(rows, list):
+            found.append([_row(one) for one in cast("list[Any]", rows)])
+    return found
+
+
+def _row(data: Any) -> tuple[int | None, str]:
+    row = cast("dict[str, Any]", data) if isinstance(data, dict) else {}
+    number = row.get("item")
+    digits = number if isinstance(number, str) and number.isdecimal() and len(number) < 10 else ""
+    return int(digits) if digits and "answer" in row else None, written(row.get("answer"))
+
+
+def _read_by_item(schema: Schema, text: str) -> Rows:
+    """Return the answers for several items, in the items' order, without those of another type."""
+    check, found = by_schema(json.dumps(schema)), list[Fields]()
+    for number, one in (row for reply in numbered(text) for row in reply):
+        if number is not None:
+            with suppress(InvalidAnswer):
+                found.append(Fields(item=number, answer=first_fit(schema, one, check)))
+    return Rows(sorted(found, key=lambda one: one.item), text)
+
+
+def placeholder(schema: Schema, text: str) -> Any:
+    """Return a value of this schema with this text in it, for prompts rendered before the answer exists."""
+    choices = choices_of(schema)
+    if choices:
+        return text if isinstance(choices[0], str) else choices[0]
+    if "anyOf" in schema:
+        return placeholder((alternatives_of(schema) or [{"type": "null"}])[0], text)
+    match schema.get("type"):
+        case "object":
+            return Fields(**{name: placeholder(each, text) for name, each in fields_of(schema).items()})
+        case "array":
+            return Items([placeholder(items_of(schema), text)])
+        case "integer" | "number":
+            return 1
+        case "boolean":
+            return True
+        case _:
+            return text

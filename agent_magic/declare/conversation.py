@@ -1,0 +1,157 @@
+"""Agents that continue the conversation of another: `%%agent more --continues analyst`.
+
+Such an agent sends the other's requests byte for byte: system prompt, tools, messages, thinking, tool results and the
+answer, followed by its own prompt. So the provider's cache has all but the end. It inherits the tools, and by default
+model and effort: with others the cache would have nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, cast
+
+from agent_magic.declare.alike import firsts
+from agent_magic.declare.each import groups_of, view_of
+from agent_magic.errors import DeclarationError, PlanError
+
+if TYPE_CHECKING:
+    from collections.abc import Container, Mapping, Sequence
+
+    from agent_magic.declare.agent import Agent
+    from agent_magic.declare.plan import Plan
+    from agent_magic.declare.step import Step
+
+OF_THE_FIRST = ("system", "role", "context", "cite", "group")
+"""Options that belong to the first agent of a conversation."""
+
+
+def check_continues(agent: Agent) -> None:
+    """Raise `DeclarationError` if an agent that continues a conversation would change its beginning."""
+    if agent.continues is None:
+        return
+    if agent.continues == agent.name:
+        raise DeclarationError(f"Agent {agent.name!r} continues itself.", agent=agent.name, hint="Name another agent.")
+    own = [option for option in OF_THE_FIRST if getattr(agent, option)]
+    if own:
+        message = f"Agent {agent.name!r} continues {agent.continues!r} and has {own[0]}."
+        hint = f"A conversation has that of its first agent. Give {own[0]} to it, or leave continues out."
+        raise DeclarationError(message, agent=agent.name, hint=hint)
+
+
+def with_conversations(agents: Sequence[Step], places: Sequence[range], values: Container[str]) -> Sequence[Step]:
+    """Return the agents with options inherited from continued conversations.
+
+    Args:
+        agents: All agents of a plan, by number.
+        places: The numbers of places for the items of one answer.
+        values: The names of values.
+
+    Raises:
+        PlanError: The continued step is no agent, or one of several for one.
+    """
+    if all(one.continues is None for one in firsts(agents, places)):
+        return agents
+    groups = groups_of(agents, places)
+    index = {one.name: number for number, one in enumerate(agents)}
+    found: dict[int, Step] = {}
+
+    def whole(number: int, through: frozenset[int]) -> Step:
+        agent = agents[number]
+        before = None if agent.continues is None else _continued(agents, index, groups, values, agent)
+        if before is None or number in through:  # a name that is missing, or a cycle, is told as for any edge
+            return agent
+        if number not in found:
+            found[number] = _inheriting(cast("Agent", agent), whole(before, through | {number}))
+        return found[number]
+
+    return [whole(number, frozenset()) for number in range(len(agents))]
+
+
+def _continued(
+    agents: Sequence[Step],
+    index: Mapping[str, int],
+    groups: Mapping[str, Mapping[int, int]],
+    values: Container[str],
+    agent: Step,
+) -> int | None:
+    """Return the number of the agent whose conversation is continued, if any."""
+    name = str(agent.continues)
+    if name not in groups:
+        if name in values and name not in index:
+            hint = "Name an agent; a value goes into the prompt."
+            raise PlanError(f"Agent {agent.name!r} continues {name!r}, which is a value and no agent. {hint}")
+        return index.get(name)
+    view = view_of(agents, groups[name], agent)
+    if view.kind == "all" and len(view.members) > 1:
+        first = agents[view.members[0]].name
+        raise PlanError(
+            f"Agent {agent.name!r} continues {name!r}, which is {len(view.members):,} conversations. Name one, such as "
+            f"{first}, or declare it for each of the same items."
+        )
+    return view.members[-1] if view.members else None
+
+
+def _inheriting(agent: Agent, before: Step) -> Agent:
+    """Return an agent with inherited tools, and by default inherited model and effort."""
+    if before.is_task:
+        raise PlanError(f"Agent {agent.name!r} continues {before.name!r}, which is a function and has no conversation.")
+    first = cast("Agent", before)
+    if agent.tools and agent.tools_text != first.tools_text:
+        raise PlanError(
+            f"Agent {agent.name!r} continues {first.name!r} and has other tools. A conversation has the tools of its "
+            "first agent: give them to it."
+        )
+    model = agent.cascade[0] if agent.cascade else agent.model or first.model
+    given: dict[str, Any] = {
+        "tools": agent.tools or first.tools,
+        "model": model,
+        "effort": agent.effort or first.effort,
+    }
+    return agent if all(getattr(agent, option) == one for option, one in given.items()) else replace(agent, **given)
+
+
+def continued_by(plan: Plan, number: int, answers: Mapping[str, Any]) -> str | None:
+    """Return the agent whose conversation is continued: for a loop, its last answered round.
+
+    Args:
+        plan: The plan.
+        number: The continuing agent.
+        answers: Answers so far, by name.
+    """
+    name = plan.agents[number].continues
+    if name is None:
+        return None
+    if name not in plan.groups:
+        return name if name in plan.index else None
+    members = [plan.agents[one].name for one in view_of(plan.agents, plan.groups[name], plan.agents[number]).members]
+    return next((one for one in reversed(members) if one in answers), members[-1] if members else None)
+
+
+def continued_steps(plan: Plan) -> frozenset[int]:
+    """Return the agents in continued conversations: those that are continued, and those that continue.
+
+    Their requests are cached up to the end, even if nothing continues them yet, for a later cell.
+    """
+    own = {number for number, one in enumerate(plan.firsts) if one.continues is not None}
+    if not own:
+        return frozenset()
+    own = {number for number, one in enumerate(plan.agents) if one.continues is not None}
+    names = {str(plan.agents[number].continues) for number in own}
+    before = {number for name in names if name in plan.index or name in plan.groups for number in plan.numbers(name)}
+    return frozenset(own | before)
+
+
+def conversation_notes(plan: Plan) -> list[str]:
+    """Return notes on agents that ask another model than the conversation had, which does not see its thinking."""
+    found: dict[str, None] = {}
+    for number, agent in enumerate(plan.agents):
+        before = continued_by(plan, number, {}) if agent.continues is not None else None
+        if before is None or plan.models[number] == plan.models[plan.index[before]]:
+            continue
+        had = plan.models[plan.index[before]]
+        told = agent.name if agent.part is None else agent.part.group
+        found[
+            f"{told}: {plan.models[number]} goes on in a conversation of {had}; it cannot read what that has thought, "
+            "which is left out, and finds nothing of it in the cache"
+        ] = None
+    return list(found)

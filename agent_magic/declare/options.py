@@ -1,0 +1,818 @@
+"""The options of steps: one row each, used by all code that reads or writes options.
+
+A row is a field of `StepOptions`, `AgentOptions` or `TaskOptions`. Type checkers and editors see its type in
+`am.Agent(...)`; its `Option` is used by everything else: the `%%agent` line with help and completion, headings and
+cells, plans as JSON, outlines, scripts, changes, the documentation of `Agent`, and the request. An option that only
+passes through to the request is one row:
+
+```
+temperature: float | None = option(
+    None, doc="...", help="...", read=float, check=check_temperature, sent=True, capability="sampling"
+)
+```
+
+The effect of an option is implemented elsewhere.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from functools import cache, partial, wraps
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypeVar, cast
+
+from agent_magic.declare.alike import Copied
+from agent_magic.declare.units import duration
+from agent_magic.declare.validation import (
+    check_integer,
+    check_positive,
+    check_text,
+    check_word,
+    is_number,
+    listed,
+    must_be,
+)
+from agent_magic.errors import DeclarationError, did_you_mean
+
+if TYPE_CHECKING:
+    from agent_magic.declare.each import Part
+
+T = TypeVar("T")
+Form = Literal["value", "names", "switch", "texts", "pairs", "notebook", "none"]
+"""The written form of an option: one value; names, as a list or `a,b`; a switch; texts, each with its own flag; pairs
+of `NAME=JSON`, likewise; the name of a value in the notebook; or none, if set by plans.
+"""
+EFFORTS: Final = ("low", "medium", "high", "xhigh", "max")
+NEEDS: Final = ("reasoning", "vision")
+"""Needs of an agent in the choice of its model."""
+AUTO: Final = "auto"
+ROW: Final = "option"
+ESCAPES: Final = {"\\n": "\n", "\\t": "\t", "\\\\": "\\"}
+"""Escape sequences in a line's texts."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Option:
+    """The row of one option.
+
+    Attributes:
+        doc: Its effect, for the documentation of its class.
+        help: The same in one line, for the `%%agent` line; empty for an option that no line has.
+        form: Its written form.
+        flag: Its name on a line; default the Python name.
+        unit: Name of the value in the help of a line.
+        read: Parses the value on a line.
+        check: Raises if a value is invalid; see `check_text`.
+        words: Allowed words.
+        apart: Options that conflict with it.
+        outlined: True if the outline of a plan has it unchanged.
+        changes: True if a changed plan may have another value of it: see `agent_magic.declare.changes`.
+        sent: True if it passes through to the provider, in `Request.options`.
+        note: The text on a card of an agent that has it, `saved to {}`; default none.
+        capability: The feature it needs of provider and model; see `Capabilities`.
+        name: Its name in Python.
+        default: Its default.
+    """
+
+    doc: str = ""
+    help: str = ""
+    form: Form = "value"
+    flag: str = ""
+    unit: str = "N"
+    read: Callable[[str], Any] = str
+    check: Callable[..., None] | None = None
+    words: Sequence[str] = ()
+    apart: Sequence[str] = ()
+    outlined: bool = False
+    changes: bool = False
+    sent: bool = False
+    note: str = ""
+    capability: str = ""
+    name: str = ""
+    default: Any = None
+
+
+def option(*, default: Any = None, of_field: Mapping[str, Any] | None = None, **row: Any) -> Any:
+    """Return the field of an option.
+
+    Args:
+        default: Its default.
+        of_field: Arguments of `dataclasses.field`.
+        **row: The arguments of `Option`.
+    """
+    return field(default=default, metadata={ROW: Option(default=default, **row)}, **(of_field or {}))
+
+
+# How values are read from a line, and checked.
+
+
+def group(text: str) -> str | int:
+    """Parse the number of items per request: a number, or `auto`.
+
+    Raises:
+        ValueError: It is neither.
+    """
+    return text if text == AUTO else int(text)
+
+
+def hedge(text: str) -> str | float:
+    """Parse the hedging threshold: seconds, or a percentile of answers, `p95`.
+
+    Raises:
+        ValueError: It is neither.
+    """
+    return text if text.startswith("p") else duration(text)
+
+
+def pair(text: str) -> tuple[str, Any]:
+    """Read a field of an API, `NAME=JSON`.
+
+    Raises:
+        ValueError: It is none.
+    """
+    quoted = text[:1] in {"'", '"'} and text[-1:] == text[:1]
+    name, _, value = (text[1:-1] if quoted else text).partition("=")
+    return name.strip(), json.loads(value)
+
+
+def unescaped(text: str) -> str:
+    """Escape a text so that `escaped` can read it."""
+    letters = {letter: written for written, letter in ESCAPES.items()}
+    return re.sub(r"[\n\t\\]", lambda found: letters[found[0]], text)
+
+
+def escaped(text: str) -> str:
+    r"""Parse a text that writes line breaks as `\n`."""
+    return re.sub(r"\\[nt\\]", lambda found: ESCAPES[found[0]], text)
+
+
+def _check_switch(what: str, value: object, **more: Any) -> None:
+    if not isinstance(value, bool):
+        raise must_be(what, "True or False", value, **more)
+
+
+def _check_names(what: str, value: object, **more: Any) -> None:
+    if not isinstance(value, Iterable | None):
+        raise must_be(what, "names: 'a,b', or a list", value, **more)
+
+
+def _check_texts(what: str, value: object, **more: Any) -> None:
+    given: Any = [value] if isinstance(value, str) else value or ()
+    if not isinstance(given, list | tuple) or not all(isinstance(one, str) and one for one in cast("list[Any]", given)):
+        raise must_be(what, "a text, or a list of texts that are not empty", value, **more)
+
+
+def _check_model(what: str, value: object, **more: Any) -> None:
+    check_text(what, value, **more)
+    if not str(value).strip():
+        raise must_be(what, "the id of a model", value, **more)
+
+
+def _check_whole(what: str, value: object, **more: Any) -> None:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise must_be(what, "an integer", value, **more)
+
+
+def _check_count(what: str, value: object, **more: Any) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise must_be(what, "an integer >= 0", value, **more)
+
+
+def _check_from_0(what: str, value: object, most: float = 1e9, **more: Any) -> None:
+    if not is_number(value) or not 0 <= cast("float", value) <= most:
+        raise must_be(what, "a number >= 0" if most > 1 else f"a number from 0 to {most:g}", value, **more)
+
+
+def _check_fields(what: str, value: object, *, error: Callable[..., Exception] = DeclarationError) -> None:
+    """Raise unless a value is a mapping of names to JSON and no name is already an option."""
+    if not isinstance(value, Mapping) or not all(
+        isinstance(one, str) and one for one in cast("Mapping[Any, Any]", value)
+    ):
+        raise must_be(what, "a mapping of names to JSON: {'service_tier': 'flex'}", cast("object", value), error=error)
+    for name, each in cast("Mapping[str, Any]", value).items():
+        if name in OWN_FIELDS:
+            raise error(f"{what} has {name!r}, {OWN_FIELDS[name]}.")
+        try:
+            json.dumps(each, allow_nan=False)
+        except (TypeError, ValueError):
+            raise must_be(f"{what}[{name!r}]", "plain JSON", each, error=error) from None
+
+
+# The table.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepOptions(Copied):
+    """The options of agents and tasks."""
+
+    each: str | None = option(
+        doc="The name of a list, dict, Series or DataFrame: a plan has one agent per item, whose prompt takes it as "
+        "`{{ item }}`; see `agent_magic.declare.each`. Or a step that returns a list, or such a field of its answer, "
+        "`planner.steps`: then `most` is a must.",
+        help="One agent per item of this variable or answer: {{ item }} in its prompt.",
+        unit="NAME",
+        check=check_text,
+    )
+    most: int | None = option(
+        doc="The most items that may have; more are an error.",
+        help="With --each of an answer: the most items it may have.",
+        read=int,
+        check=check_integer,
+    )
+    repeat: int | None = option(
+        doc="How often it is asked, each time anew: `{{ name }}` is then all its answers, `am.vote` what most say.",
+        help="Ask it N times; {{ NAME }} is all its answers. See am.vote.",
+        read=int,
+        check=check_integer,
+        apart=("group", "hedge"),
+    )
+    when: str | None = option(
+        doc='A condition on what is in the plan, `"review.score < 4"`. Where it is false, the agent is skipped, and so '
+        "is what cannot do without it; `{{ fix | default(draft) }}` can.",
+        help='Run it only if this holds: "review.score < 4".',
+        unit="EXPR",
+        check=check_text,
+        apart=("group",),
+    )
+    until: str | None = option(
+        doc="Run it, and all that leads from it to this condition, again until the condition holds. Prompts take what "
+        "was answered in the round before: `None` in the first.",
+        help='Run it, and what leads to this condition, again until it holds: "critic.ok".',
+        unit="EXPR",
+        check=check_text,
+        apart=("group", "hedge", "speculate"),
+    )
+    rounds: int | None = option(
+        doc="The most rounds that `until` makes.",
+        help="With --until: the most rounds.",
+        read=int,
+        check=check_integer,
+        outlined=True,
+    )
+    priority: int = option(
+        default=0,
+        doc="Those with more go first when something has to wait; then those with more work to come.",
+        help="Higher goes first where something has to wait.",
+        read=int,
+        check=_check_whole,
+        outlined=True,
+    )
+    expect: float | None = option(
+        doc="Seconds that its answer is expected to take, where no earlier answers of it are known.",
+        help="Seconds its answer is expected to take: 90, 90s, 2m.",
+        unit="S",
+        read=duration,
+        check=check_positive,
+        of_field={"compare": False},
+    )
+    after: Sequence[str] = option(
+        default=(),
+        doc='Agents that must have succeeded before, whose answers the prompt does not use: a list, or `"a,b"`.',
+        help="Wait for these agents without using their answers.",
+        form="names",
+        changes=True,
+    )
+    timeout_s: float | None = option(
+        doc="Seconds from the start of the first attempt to the end of the last, backoff included.",
+        help="Deadline in seconds.",
+        flag="--timeout",
+        unit="S",
+        read=float,
+        check=check_positive,
+        outlined=True,
+    )
+    uses_resources: Sequence[str] = option(
+        default=(),
+        doc='Names of resources that it holds while it runs, and paths that are read: a list, or `"a,b"`.',
+        help="Resources that it holds while it runs, and paths that are read.",
+        form="names",
+        flag="--uses",
+    )
+    writes: Sequence[str] = option(
+        default=(),
+        doc="Names and paths that are changed while it runs.",
+        help="What is changed while it runs: nobody else writes or uses it.",
+        form="names",
+        apart=("speculate",),
+    )
+    part: Part | None = option(
+        doc="Which one of those it is. Plans set it.", form="none", of_field={"repr": False, "hash": False}
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentOptions(StepOptions):
+    """The options of agents beside those of every step."""
+
+    model: str | None = option(
+        doc="The id of the model. `None`: the default of the session, or the cheapest current one. `auto` has one "
+        "chosen when the plan is frozen, `auto:A,B` among these, from cheap to dear; see `agent_magic.api.choosing`.",
+        help="The model's id; auto, or auto:A,B, has one chosen by score, price and need.",
+        unit="M",
+        check=_check_model,
+        outlined=True,
+        changes=True,
+    )
+    needs: Sequence[str] = option(
+        default=(),
+        doc='With `auto`, what the model needs: `reasoning`, `vision`; a list, or `"a,b"`.',
+        help="With --model auto: reasoning, vision.",
+        form="names",
+        words=NEEDS,
+    )
+    fallback: Sequence[str] = option(
+        default=(),
+        doc="Models that are asked in its place, in this order, where it is overloaded, gone or its breaker is open: a "
+        'list, or `"a,b"`. Each row says which model answered.',
+        help="Models asked in its place when it is overloaded or gone.",
+        form="names",
+        outlined=True,
+        changes=True,
+    )
+    cascade: Sequence[str] = option(
+        default=(),
+        doc="Models from cheap to dear, in place of `model`. The first is asked; the next one, where `escalate` holds "
+        "or the answer does not fit its type or its check. All are on the bill.",
+        help="Models from cheap to dear, in place of --model: see --escalate.",
+        form="names",
+        apart=("group", "hedge"),
+        outlined=True,
+        changes=True,
+    )
+    escalate: str | None = option(
+        doc='A condition on the answer, `"answer.confidence < 0.7"`, with which the next model of the cascade is '
+        "asked. The last one's answer is passed on as it is.",
+        help='Ask the next model of the cascade: "answer.confidence < 0.7".',
+        unit="EXPR",
+        apart=("group",),
+        changes=True,
+    )
+    max_tokens: int | None = option(
+        doc="The most output tokens. `None`: 2,048.",
+        help="The most output tokens.",
+        read=int,
+        check=check_integer,
+        outlined=True,
+        changes=True,
+    )
+    system: str | None = option(
+        doc="The system prompt, sent as it is (not a template).",
+        help="The system prompt, in quotes.",
+        unit="TEXT",
+        check=check_text,
+    )
+    role: str | None = option(
+        doc="The name of a ready system prompt, or of one of your own; see `agent_magic.declare.roles`.",
+        help="A ready system prompt: researcher, planner, writer, critic, ...",
+        note="role {}",
+        unit="NAME",
+    )
+    context: str | None = option(
+        doc="The name of a context or a value that is sent first, byte for byte the same for every agent that shares "
+        "it, so that the provider can cache it: a text, a picture or a document.",
+        help="The %%context or variable sent first: text, pictures, documents, a list.",
+        note="context {}",
+        unit="NAME",
+        check=check_text,
+        outlined=True,
+        changes=True,
+    )
+    continues: str | None = option(
+        doc="The agent in whose conversation it goes on: what that one was told and has answered, its tools and what "
+        "they returned, byte for byte, then this prompt; see `agent_magic.declare.conversation`.",
+        help="Go on in the conversation of this agent: all it was told and said, then this.",
+        note="continues {}",
+        unit="NAME",
+        check=check_text,
+    )
+    group: int | str | None = option(
+        doc="With `each` of a value and `returns`: so many items are asked for in one request, with `auto` as many as "
+        "fit, and the answers are taken apart again. What is missing is asked for once more; see "
+        "`agent_magic.declare.grouping`.",
+        help="With --each and --returns: N items in one request, or auto.",
+        read=group,
+        apart=("hedge", "speculate"),
+    )
+    hedge: str | float | None = option(
+        doc="Ask it a second time where its answer is overdue; the first answer counts. Overdue after so many seconds, "
+        "or with `p95` after what 95 of 100 answers of this run took; see `agent_magic.declare.hedge`.",
+        help="Ask it again when its answer is overdue, the first answer counts: p95 of this run's answers, or 20s.",
+        unit="WHEN",
+        read=hedge,
+        apart=("speculate",),
+        outlined=True,
+    )
+    hedges: str | None = option(
+        doc="The name of the step beside which it may be asked a second time. Plans set it.",
+        form="none",
+        outlined=True,
+        of_field={"repr": False},
+    )
+    speculate: bool = option(
+        default=False,
+        doc="Whether it begins before `when` can be decided, as if that held. Where it does not, it ends as skipped, "
+        "and what was spent is on the bill.",
+        help="Begin before --when is known; thrown away, and paid, where it is false.",
+        form="switch",
+        outlined=True,
+    )
+    expect_out: int | None = option(
+        doc="Output tokens that an answer is expected to use, likewise; with `group`, that for one item.",
+        help="Output tokens it is expected to use.",
+        read=int,
+        check=check_integer,
+        of_field={"compare": False},
+    )
+    returns: Any = option(
+        doc="The type of its answers: a pydantic model, dataclass, TypedDict, Enum, `Literal`, `int`, `list[...]` and "
+        "the like; see `agent_magic.declare.answers.returns`; or a JSON schema. `None`: text.",
+        help="The type of its answers: a class of the notebook, Literal[...], int, ...",
+        form="notebook",
+        unit="TYPE",
+    )
+    check: Any = option(
+        doc="A function that takes an answer's value, or its text, and returns `None` or what is wrong with it. Then "
+        "the agent is asked once more.",
+        help="Takes an answer; returns None, or a text that says what is wrong.",
+        form="notebook",
+        unit="FUNCTION",
+        of_field={"repr": False, "hash": False},
+    )
+    tools: Any = option(
+        default=(),
+        doc="The functions that the model may have called: functions, `Tool`s, and names of tools that the provider "
+        "runs, such as `web_search`.",
+        help="Functions of the notebook that the model may call; web_search, ...",
+        form="notebook",
+        unit="A,B",
+        apart=("group", "hedge", "speculate"),
+        of_field={"repr": False},
+    )
+    max_turns: int | None = option(
+        doc="The most requests for one answer, with those after calls of tools. In the last one the model may ask for "
+        "no call, so with 1 it makes none. `None`: the policy's.",
+        help="The most requests for one answer, those after tool calls too.",
+        read=int,
+        check=check_integer,
+    )
+    ask: bool = option(
+        default=False,
+        doc="Whether a person has to agree to the answer before it is passed on.",
+        help="You approve its answer before others use it.",
+        note="you approve its answer",
+        form="switch",
+        apart=("group", "hedge", "speculate"),
+    )
+    attach: Sequence[str] = option(
+        default=(),
+        doc='Names of pictures and documents, values or answers, that are sent before the text: a list, or `"a,b"`. '
+        "What is neither picture nor document goes out as a document of its text.",
+        help="Pictures and documents (am.image, am.pdf, figures, server:resource of MCP) to send first.",
+        form="names",
+        changes=True,
+    )
+    cite: bool = option(
+        default=False,
+        doc='Whether the model says which places of the documents it quotes; see `run["name"].citations`.',
+        help="Cite the places in the documents that the answer quotes.",
+        note="cites its documents",
+        capability="citations",
+        form="switch",
+        apart=("group", "hedge"),
+    )
+    save: str | None = option(
+        doc="The file its answer is written to, relative to the folder of the notebook: the text, or JSON where it "
+        "`returns` a type. With `each`, a template of `{{ item }}`, `{{ key }}` and `{{ name }}`.",
+        help="Write its answer to this file beside the notebook, if it succeeds.",
+        note="saved to {}",
+        unit="FILE",
+        check=check_text,
+        apart=("group", "hedge", "speculate"),
+    )
+    batch: str | bool | None = option(
+        doc="`on` sends its requests as batches, `off` never; `True` and `False` mean the same. `None`: as the policy "
+        "says. With tools of yours, `on` waits for a batch in each turn.",
+        help="on: half the price, within hours. off: never by batch. See %%agents run --batch.",
+        unit="WORD",
+        words=("on", "off"),
+    )
+    effort: str | None = option(
+        doc="`low`, `medium`, `high`, `xhigh` or `max`. `None` leaves it to the model.",
+        help="low, medium, high, xhigh or max.",
+        capability="effort",
+        unit="E",
+        words=EFFORTS,
+        outlined=True,
+        changes=True,
+    )
+    temperature: float | None = option(
+        doc="How random the choice of words is, from 0 on. Newer models take none; `None` sends none.",
+        help="How random the choice of words is, from 0 on.",
+        note="temperature {}",
+        read=float,
+        check=_check_from_0,
+        sent=True,
+        capability="sampling",
+        changes=True,
+    )
+    top_p: float | None = option(
+        doc="Words are drawn from the most likely ones, whose chances add up to this, 0 to 1.",
+        help="Draw from the most likely words, whose chances add up to this: 0.9.",
+        note="top_p {}",
+        read=float,
+        check=partial(_check_from_0, most=1),
+        sent=True,
+        capability="sampling",
+        changes=True,
+    )
+    top_k: int | None = option(
+        doc="Words are drawn from so many of the most likely ones.",
+        help="Draw from so many of the most likely words.",
+        note="top_k {}",
+        read=int,
+        check=_check_count,
+        sent=True,
+        capability="sampling",
+        changes=True,
+    )
+    stop: Sequence[str] = option(
+        default=(),
+        doc="Texts at which an answer ends, without them: a text, or a list.",
+        help="End the answer before this text; may be given several times.",
+        note="stops at {}",
+        form="texts",
+        unit="TEXT",
+        read=escaped,
+        sent=True,
+        capability="stop",
+        changes=True,
+    )
+    extra: Mapping[str, Any] | None = option(
+        doc="Fields of the API that this package does not know, sent as they are: `{'service_tier': 'flex'}`.",
+        help="A field of the API that is sent as it is: service_tier='\"flex\"'; may be given several times.",
+        note="extra {}",
+        form="pairs",
+        unit="NAME=JSON",
+        read=pair,
+        sent=True,
+        capability="extra",
+        changes=True,
+        of_field={"hash": False},
+    )
+    chosen: str = option(
+        default="",
+        doc="Why its model was chosen, where it was to be. Plans set it.",
+        form="none",
+        of_field={"repr": False, "compare": False},
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskOptions(StepOptions):
+    """The options of tasks beside those of every step."""
+
+    retries: int = option(default=0, doc="How often a call that failed is made again.", check=_check_count)
+    concurrency: int | None = option(
+        doc="How many of the tasks of one `each` run at once; `None` is the run's.", check=check_integer
+    )
+    pure: bool = option(
+        default=False, doc="Whether its result depends on its arguments only: it may be served again.", form="switch"
+    )
+    main: bool = option(
+        default=False,
+        doc="Whether it runs on the main thread, one call at a time: sqlite3, pyplot, widgets.",
+        form="switch",
+    )
+    process: bool = option(
+        default=False,
+        doc="Whether it runs in a process of its own, for long computing: at a Dask worker where requests go to "
+        "workers, else here, where it has to be importable.",
+        form="switch",
+    )
+    race: bool = option(
+        default=False, doc="Whether it takes the first of what its parameters name; see `first_of`.", form="none"
+    )
+
+
+class NothingOfAgents:
+    """The options of agents that steps of both kinds are asked for, as a task has them: empty."""
+
+    __slots__ = ()
+    model: ClassVar[None] = None
+    needs: ClassVar[tuple[str, ...]] = ()
+    fallback: ClassVar[tuple[str, ...]] = ()
+    cascade: ClassVar[tuple[str, ...]] = ()
+    escalate: ClassVar[None] = None
+    max_tokens: ClassVar[None] = None
+    system: ClassVar[None] = None
+    role: ClassVar[None] = None
+    context: ClassVar[None] = None
+    continues: ClassVar[None] = None
+    effort: ClassVar[None] = None
+    group: ClassVar[None] = None
+    hedge: ClassVar[None] = None
+    hedges: ClassVar[None] = None
+    speculate: ClassVar[bool] = False
+    expect_out: ClassVar[None] = None
+    check: ClassVar[None] = None
+    max_turns: ClassVar[None] = None
+    ask: ClassVar[bool] = False
+    attach: ClassVar[tuple[str, ...]] = ()
+    cite: ClassVar[bool] = False
+    save: ClassVar[None] = None
+    batch: ClassVar[None] = None
+    chosen: ClassVar[str] = ""
+
+
+# The readers of the table.
+
+
+AFTER_WHEN: Final = "group"
+"""The first option of agents that stands behind those of every step, in headings and in help."""
+
+
+@cache
+def options_of(kind: type) -> Mapping[str, Option]:
+    """Return the rows of a class of steps by name: whom it asks, then when and how often, then how."""
+    of_all = [one.name for one in fields(StepOptions)]
+    rows = {one.name: replace(one.metadata[ROW], name=one.name) for one in fields(kind) if ROW in one.metadata}
+    own = [name for name in rows if name not in of_all]
+    place = own.index(AFTER_WHEN) if AFTER_WHEN in own else 0
+    return {name: rows[name] for name in (*own[:place], *of_all, *own[place:])}
+
+
+AGENT: Final = options_of(AgentOptions)
+"""The options of agents."""
+TASK: Final = options_of(TaskOptions)
+"""The options of tasks."""
+SENT: Final = tuple(row.name for row in AGENT.values() if row.sent)
+"""The options that pass through to the provider."""
+OWN_FIELDS: Final[Mapping[str, str]] = {
+    **{name: f"which has an option of its own, {name}=" for name in AGENT},
+    **dict.fromkeys(("messages", "stream"), "which agent_magic sets itself"),
+}
+"""What `extra` cannot say, and why."""
+
+
+def rows_of(step: Any) -> Iterable[Option]:
+    """Return the rows of a step."""
+    return options_of(step.__class__).values()
+
+
+def flag_of(row: Option) -> str:
+    """Return the flag of an option; empty if no line has it."""
+    return row.flag or f"--{row.name.replace('_', '-')}" if row.help else ""
+
+
+CHECKS: Final[Mapping[str, Callable[..., None]]] = {
+    "names": _check_names,
+    "switch": _check_switch,
+    "texts": _check_texts,
+    "pairs": _check_fields,
+}
+"""How an option is checked by its form."""
+
+
+@cache
+def _checks_of(kind: type) -> Sequence[tuple[str, Any, Callable[..., None]]]:
+    """Return name, default and check of the options that are checked by themselves."""
+    found: list[tuple[str, Any, Callable[..., None]]] = []
+    for row in options_of(kind).values():
+        words = partial(check_word, words=row.words) if row.words and row.form == "value" else None
+        if check := words or CHECKS.get(row.form, row.check):
+            found.append((row.name, row.default, check))
+    return found
+
+
+def check_options(step: Any, what: str) -> None:
+    """Raise `DeclarationError` for the first invalid option of a step.
+
+    Args:
+        step: The agent or task, with its options as given.
+        what: The name to use in errors.
+    """
+    for name, default, check in _checks_of(step.__class__):
+        value = getattr(step, name)
+        if value is not default:
+            check(f"{name} of {what}", value, error=partial(DeclarationError, agent=step.name))
+
+
+def check_option(name: str, value: Any) -> Any:
+    """Return the normalized value of an agent's option.
+
+    Raises:
+        DeclarationError: The value is invalid.
+    """
+    row, found = AGENT[name], value.item() if hasattr(value, "item") else value
+    if row.read is int and isinstance(found, float) and found.is_integer():  # a cell of a frame
+        found: Any = int(found)
+    for one, _, check in _checks_of(AgentOptions):
+        if one == name:
+            check(name, found)
+    if row.form != "texts":
+        return found
+    return (found,) if isinstance(found, str) else tuple(cast("Sequence[str]", found))
+
+
+def settle_options(step: Any) -> None:
+    """Normalize the checked options of a step: lists become tuples."""
+    for row in rows_of(step):
+        value = getattr(step, row.name)
+        if row.form == "names":
+            object.__setattr__(step, row.name, listed(value))
+        elif row.form == "texts":
+            object.__setattr__(step, row.name, (value,) if isinstance(value, str) else tuple(value or ()))
+        elif row.form == "pairs" and value is not None:
+            object.__setattr__(step, row.name, json.loads(json.dumps(dict(value))) or None)
+
+
+def beside(step: Any, name: str) -> str:
+    """Return the option of a step that conflicts with the named one; empty if none does."""
+    rows = rows_of(step)
+    return next((row.name for row in rows if name in row.apart and getattr(step, row.name)), "")
+
+
+def to_plain(step: Any) -> dict[str, Any]:
+    """Return the options of a step that are set as plain data; `from_plain` reads them.
+
+    Types, checks and tools of the notebook are left out, and so is which one of a group it is.
+    """
+    found: dict[str, Any] = {}
+    for row in rows_of(step):
+        value = getattr(step, row.name)
+        if row.form == "notebook" or row.name == "part" or value is None or value == row.default:
+            continue
+        found[row.name] = list(value) if row.form in {"names", "texts"} else value
+    return found
+
+
+def from_plain(kind: type, data: Mapping[str, Any], wrong: Callable[[str, str, object], Exception]) -> dict[str, Any]:
+    """Return the options of a class of steps in plain data, as arguments.
+
+    Args:
+        kind: The class.
+        data: The result of `to_plain`, or a model's data.
+        wrong: Makes the error from the option, its requirement, and the value.
+    """
+    found: dict[str, Any] = {}
+    for row in options_of(kind).values():
+        value = data.get(row.name)
+        if value is None or row.form == "notebook" or row.name == "part":
+            continue
+        if row.form == "switch":
+            found[row.name] = value is True
+        elif row.form == "names":
+            if not isinstance(value, str | list):
+                raise wrong(row.name, "a list", value)
+            found[row.name] = value
+        else:
+            found[row.name] = value
+    return found
+
+
+def sent_text(agent: Any) -> str:
+    """Return the agent's provider options as a JSON object; empty if none is set."""
+    found = {name: value for name in SENT if (value := getattr(agent, name)) is not None and value != ()}
+    return json.dumps(found, sort_keys=True) if found else ""
+
+
+def note_of(step: Any, name: str) -> str:
+    """Return the card's note on an option of a step; empty if it is unset or has no note."""
+    row, value = options_of(step.__class__)[name], getattr(step, name)
+    if not row.note or value is None or value == row.default:
+        return ""
+    return row.note.format(json.dumps(value, ensure_ascii=False) if row.form in {"texts", "pairs"} else value)
+
+
+def step_text(step: Any) -> str:
+    """Write a step as Python does, with the options that are set."""
+    rows = [one for one in fields(step) if one.repr and ROW in one.metadata]
+    given = [(one.name, value) for one in rows if (value := getattr(step, one.name)) != one.default]
+    return f"{type(step).__name__}({', '.join([repr(step.name), *(f'{name}={value!r}' for name, value in given)])})"
+
+
+def known_keywords(kind: type[T]) -> type[T]:
+    """Make a class suggest a similar name for an unknown keyword."""
+    made: Any = kind.__init__
+    known = {one.name for one in fields(cast("Any", kind)) if one.init}
+
+    @wraps(made)
+    def checked(self: Any, *args: Any, **given: Any) -> None:
+        if not given.keys() <= known:
+            wrong = next(name for name in given if name not in known)
+            hint = did_you_mean(wrong, known).strip() or f"It has {', '.join(sorted(known))}."
+            raise DeclarationError(f"{kind.__name__} has no option {wrong!r}.", hint=hint)
+        made(self, *args, **given)
+
+    cast("Any", kind).__init__ = checked
+    return kind
+
+
+def documented(kind: type[T]) -> type[T]:
+    """Add the options of a class of steps to what its docstring says of its arguments."""
+    lines = [f"    {row.name}: {row.doc}" for row in options_of(kind).values()]
+    head, _, rest = (kind.__doc__ or "").partition("\n\n    Raises:")
+    kind.__doc__ = f"{head}\n" + "\n".join(f"    {line}" for line in lines) + (f"\n\n    Raises:{rest}" if rest else "")
+    return kind

@@ -1,0 +1,114 @@
+"""Values in prompts, items, tasks, tool results, JSON and keys: the one module that reads them.
+
+One rule: a value is asked for its abilities, not its module, and is used whole or refused. Nothing is cut, nothing is
+consumed by being read, and two different values never become one.
+
+| question | function | table | array | iterator |
+| --- | --- | --- | --- | --- |
+| its text | `as_text`, `value_text` | CSV | a list | refused |
+| its items | `read_items` | its rows, with its index | its items | refused |
+| its JSON | `as_json` | a list of rows | a list | refused |
+| its identity | `fingerprint` | class, columns, cells | class, items | nothing |
+| its stored form | `pack` | frames and series of pandas | arrays of numpy | none |
+
+`check_values` refuses single-use values when a plan is made; `frozen` reads pictures, and computes queries, at that
+time. A refusal names the value, its type, and an alternative.
+"""
+
+from agent_magic.declare.names import find_name, same_name, with_same_names
+from agent_magic.declare.values.freezing import frozen, holds_content, is_frozen
+from agent_magic.declare.values.inside import is_too_deep, single_use_in, text_size
+from agent_magic.declare.values.items import Row, as_item, count_items, first_item, read_items
+from agent_magic.declare.values.jsons import as_json, as_plain
+from agent_magic.declare.values.packing import DIGITS, SCALARS, digest, fingerprint, pack, packed_key, unpack, unpacked
+from agent_magic.declare.values.pictures import (
+    PDF,
+    as_attachment,
+    image,
+    is_content,
+    is_one,
+    pdf,
+    picture_of,
+    text_document,
+    text_file,
+)
+from agent_magic.declare.values.tables import (
+    MOST_CHARS,
+    TOO_LONG,
+    check_size,
+    count_cells,
+    is_array,
+    is_lazy,
+    is_table,
+    read_table,
+)
+from agent_magic.declare.values.text import (
+    HOLDS_ITSELF,
+    TOO_DEEP,
+    RaisedError,
+    RenderError,
+    as_text,
+    check_values,
+    plain_reason,
+    reader_of,
+    sendable,
+    value_notes,
+    value_text,
+    whole,
+)
+
+__all__ = [
+    "DIGITS",
+    "HOLDS_ITSELF",
+    "MOST_CHARS",
+    "PDF",
+    "SCALARS",
+    "TOO_DEEP",
+    "TOO_LONG",
+    "RaisedError",
+    "RenderError",
+    "Row",
+    "as_attachment",
+    "as_item",
+    "as_json",
+    "as_plain",
+    "as_text",
+    "check_size",
+    "check_values",
+    "count_cells",
+    "count_items",
+    "digest",
+    "find_name",
+    "fingerprint",
+    "first_item",
+    "frozen",
+    "holds_content",
+    "image",
+    "is_array",
+    "is_content",
+    "is_frozen",
+    "is_lazy",
+    "is_one",
+    "is_table",
+    "is_too_deep",
+    "pack",
+    "packed_key",
+    "pdf",
+    "picture_of",
+    "plain_reason",
+    "read_items",
+    "read_table",
+    "reader_of",
+    "same_name",
+    "sendable",
+    "single_use_in",
+    "text_document",
+    "text_file",
+    "text_size",
+    "unpack",
+    "unpacked",
+    "value_notes",
+    "value_text",
+    "whole",
+    "with_same_names",
+]

@@ -1,0 +1,155 @@
+"""Contents of a value, the length of its text, and whether it is single-use, without reading it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import UserList, deque
+from collections.abc import Collection, Iterator, Mapping, ValuesView
+from collections.abc import Set as AbstractSet
+from types import SimpleNamespace
+from typing import Any, Final, cast
+
+from agent_magic.declare.values.tables import MOST_CHARS, cells_of, is_table
+
+NUMBERS: Final = frozenset({int, float, bool, type(None)})
+PLAIN: Final = NUMBERS | {str, bytes}
+"""Types without contents."""
+CONTAINERS: Final = frozenset({list, tuple, set, frozenset, dict})
+DEEPEST: Final = 300
+"""Maximum depth. Python itself supports little more."""
+MOST_FOLLOWED: Final = 1_000_000
+"""How many values inside one are looked at."""
+
+
+def record_fields(value: Any) -> Mapping[str, Any] | None:
+    """Return the fields of a dataclass, a class of attrs, a model of pydantic or a namespace; `None` for others."""
+    kind = cast("type[Any]", type(value))
+    if kind.__module__ == "builtins":
+        return None
+    if isinstance(value, SimpleNamespace) or hasattr(kind, "model_fields"):
+        return vars(value)
+    own = dataclasses.fields(kind) if dataclasses.is_dataclass(kind) else getattr(kind, "__attrs_attrs__", None)
+    return None if own is None else {one.name: getattr(value, one.name, None) for one in own}
+
+
+def is_mapping(value: object) -> bool:
+    """Return whether `dict` takes a value, such as a row of sqlite, which has keys and is no `Mapping`."""
+    return isinstance(value, Mapping) or (hasattr(type(value), "keys") and hasattr(type(value), "__getitem__"))
+
+
+def pairs_of(value: Any) -> list[tuple[Any, Any]]:
+    """Return the items of a mapping (`is_mapping`)."""
+    if isinstance(value, Mapping):
+        return list(cast("Mapping[Any, Any]", value).items())
+    return [(name, value[name]) for name in value.keys()]  # noqa: SIM118 - what sqlite's rows give are their values
+
+
+def parts_of(value: Any) -> Collection[Any]:
+    """Return the direct contents of a value: items, dict values, fields, cells with objects."""
+    if isinstance(value, Mapping):
+        return cast("Collection[Any]", value.values())
+    if isinstance(value, list | tuple | AbstractSet | ValuesView | deque | UserList):
+        return cast("Collection[Any]", value)
+    fields = record_fields(value)
+    return cells_of(value) if fields is None else fields.values()
+
+
+def everything_in(value: object) -> Iterator[object]:
+    """Yield a value and its contents at any depth, each once, without plain ones."""
+    todo, seen = [value], {id(value): value}
+    while todo and len(seen) < MOST_FOLLOWED:
+        yield (one := todo.pop())
+        parts = parts_of(one)
+        if not {*map(type, parts)} <= PLAIN:
+            new = {id(part): part for part in parts if type(part) not in PLAIN and id(part) not in seen}
+            seen |= new  # which keeps what was made for this look, so that no other gets its id
+            todo += new.values()
+
+
+def is_too_deep(value: object) -> bool:
+    """Return whether a value is inside itself, or is nested about as deep as Python can write, or deeper."""
+    path, done, todo = [id(value)], dict[int, object](), [iter(parts_of(value))]
+    while todo and len(done) < MOST_FOLLOWED:
+        for part in todo[-1]:
+            if type(part) in PLAIN or id(part) in done:
+                continue
+            if id(part) in path or len(todo) >= DEEPEST:
+                return True
+            path.append(id(part))
+            todo.append(iter(parts_of(part)))
+            done[id(part)] = part
+            break
+        else:
+            todo.pop()
+            path.pop()
+    return False
+
+
+def text_size(value: object) -> int:
+    """Return roughly how many characters a value has as text. It stops counting above `MOST_CHARS`."""
+    known: dict[int, int] = {}  # of lists and dicts that are counted: one may be there many times
+    sizes, path, todo = [0], [0], [iter(cast("Collection[Any]", (value,)))]
+    while True:
+        part: Any
+        for part in todo[-1] if sizes[-1] <= MOST_CHARS else ():
+            key = id(part)
+            if isinstance(part, str | bytes | bytearray):
+                sizes[-1] += len(part)
+            elif key in known:
+                sizes[-1] += known[key]
+            elif type(part) not in CONTAINERS or key in path or len(path) > DEEPEST:
+                sizes[-1] += 1
+            else:
+                found: Collection[Any] = [*part, *part.values()] if isinstance(part, dict) else part
+                sizes.append(len(found))
+                path.append(key)
+                todo.append(iter(() if {*map(type, found)} <= NUMBERS else found))
+                break
+        else:
+            todo.pop()
+            size = known[path.pop()] = sizes.pop()
+            if not todo:
+                return size
+            sizes[-1] += size
+
+
+def is_single_use(value: object) -> bool:
+    """Return whether reading a value uses it up: an iterator, an open file, a cursor, a reader.
+
+    What makes its next item itself is an iterator. Files and cursors may have no such method, and are known by those
+    that they have. A file that is open for writing only has nothing to read.
+    """
+    kind = cast("type[Any]", type(value))
+    if hasattr(kind, "__next__") or hasattr(kind, "__anext__"):
+        return not _is_for_writing(value)
+    if kind.__module__ == "builtins" or isinstance(value, Collection | type) or is_table(value):
+        return False
+    if hasattr(kind, "fetchone") and hasattr(kind, "fetchall"):
+        return not hasattr(kind, "cursor")  # a connection makes as many cursors as one likes
+    is_file = hasattr(kind, "read") and hasattr(kind, "readline")
+    if is_file or (hasattr(kind, "__iter__") and hasattr(value, "read")):
+        return not _is_for_writing(value)
+    return hasattr(kind, "__iter__") and not hasattr(kind, "__len__") and _gives_itself_once(value)
+
+
+def _gives_itself_once(value: Any) -> bool:
+    """Return whether a value gives the same iterator each time, as who wraps a reader does. Nothing is read of it."""
+    try:
+        return iter(value) is iter(value)
+    except Exception:  # noqa: BLE001 - it cannot be iterated now: who does that is told
+        return False
+
+
+def _is_for_writing(value: Any) -> bool:
+    readable = getattr(value, "readable", None) if hasattr(value, "write") else None
+    try:
+        return callable(readable) and not readable()
+    except ValueError:  # it is closed
+        return False
+
+
+def single_use_in(value: object) -> object | None:
+    """Return the part of a value that can be read only once: itself, or something inside it; `None` without any."""
+    if type(value) in PLAIN:
+        return None
+    return next((one for one in everything_in(value) if is_single_use(one)), None)

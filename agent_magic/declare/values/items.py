@@ -1,0 +1,159 @@
+"""Items of a value, for `--each`: rows of a table with its index, elements of a list, dict or array."""
+
+from __future__ import annotations
+
+from collections import UserString
+from collections.abc import Collection
+from typing import Any, NamedTuple, cast
+
+from agent_magic.declare.names import find_name
+from agent_magic.declare.user_code import run_user_code
+from agent_magic.declare.values.inside import is_mapping, pairs_of, single_use_in
+from agent_magic.declare.values.tables import is_lazy, is_table, read_array, read_table
+from agent_magic.declare.values.text import plain_reason, whole
+from agent_magic.errors import DeclarationError, did_you_mean
+
+_NO_ITEMS = (str, UserString, bytes, bytearray, set, frozenset)
+"""A text is one thing, and a set has no order."""
+_HINT = "Give it a list, a dict, a Series or a DataFrame."
+
+
+class Row(dict[str, Any]):
+    """A row of a table. As text it has a line per column; `item.column` and `item["column"]` are one cell."""
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self[name]
+        except KeyError:
+            meant = did_you_mean(name, self) or f" It has {', '.join(self)}."
+            raise AttributeError(f"the row has no column {name!r}.{meant}") from None
+
+    def __missing__(self, name: object) -> Any:
+        """Return a column by its number, which a frame without names has, or by a name that Python writes the same."""
+        if type(name) is int and str(name) in self:
+            return self[str(name)]
+        if isinstance(name, str) and (known := find_name(name, self)) is not None:
+            return self[known]
+        raise KeyError(name)
+
+    def __str__(self) -> str:
+        return "\n".join(f"{name}: {whole(value)}" for name, value in self.items())
+
+
+class Items(NamedTuple):
+    """The items of a value.
+
+    Attributes:
+        found: Keys and items.
+        levels: Names of the levels of a table's index, if it has several; a key is then a tuple.
+        labels: Number of distinct labels of a table's rows; fewer than items if some are equal.
+    """
+
+    found: list[tuple[Any, Any]]
+    levels: tuple[Any, ...]
+    labels: int
+
+
+def read_items(value: object, name: str, agent: str, *, may_be_empty: bool = False) -> Items:
+    """Return the keys and items of a value.
+
+    Raises:
+        DeclarationError: It has none and has to, cannot be read twice in the same order, or raises something.
+    """
+
+    def failed(error: BaseException) -> DeclarationError:
+        message = f"Agent {agent!r} cannot be run for each of {name!r}: reading it raised {plain_reason(error)}."
+        return DeclarationError(message, agent=agent, hint=_HINT)
+
+    found = run_user_code(lambda: _read(value, name, agent), failed)
+    if not found.found and not may_be_empty:
+        message = f"Agent {agent!r} is declared for each of {name!r}, which is empty."
+        raise DeclarationError(message, agent=agent, hint="Fill it, or take the agent out.")
+    return found
+
+
+def _read(value: Any, name: str, agent: str) -> Items:
+    table = read_table(value)
+    _check_single_use(value if table is None else table, name, agent)
+    if table is not None:
+        index, rows = table.index, table.tolist() if table.ndim == 1 else _rows(table, name, agent)
+        levels = tuple(index.names) if index.nlevels > 1 else ()
+        labels = len(rows) if index.is_unique else index.nunique(dropna=False)
+        return Items([(key, as_item(one)) for key, one in zip(index.tolist(), rows, strict=True)], levels, labels)
+    listed: Any = read_array(value)
+    given: Any = value if listed is None else listed
+    if is_mapping(given):
+        found = pairs_of(given)
+    elif isinstance(given, Collection) and not isinstance(given, _NO_ITEMS):
+        found = list(enumerate(cast("Collection[Any]", given)))
+    else:
+        message = f"Agent {agent!r} cannot be run for each of {name!r}, whose type is {type(value).__name__}."
+        raise DeclarationError(message, agent=agent, hint=_HINT)
+    return Items([(key, _item_at(key, one, name, agent)) for key, one in found], (), len(found))
+
+
+def _check_single_use(value: Any, name: str, agent: str) -> None:
+    once = single_use_in(value)
+    if once is value:
+        message = f"Agent {agent!r} cannot be run for each of {name!r}, whose type is {type(once).__name__}."
+        raise DeclarationError(message, agent=agent, hint=f"It can be read only once: {name} = list({name}) keeps it.")
+    if once is not None:
+        message = f"Agent {agent!r} cannot be run for each of {name!r}, which has a {type(once).__name__} in it."
+        raise DeclarationError(message, agent=agent, hint="It can be read only once: write list(...) around it.")
+
+
+def _item_at(key: Any, item: Any, name: str, agent: str) -> Any:
+    try:
+        return as_item(item)
+    except (TypeError, ValueError) as error:
+        message = f"Agent {agent!r} cannot be run for each of {name!r}: of its item {key!r} {error}."
+        raise DeclarationError(message, agent=agent) from None
+
+
+def _rows(table: Any, name: str, agent: str) -> list[dict[str, Any]]:
+    """Return the rows of a frame. A row has its cells by name, so no two columns may have one."""
+    columns = [_column(one) for one in table.columns]
+    if len(set(columns)) < len(columns):
+        twice = next(column for column in columns if columns.count(column) > 1)
+        message = f"Agent {agent!r} is declared for each of {name!r}, which has the column {twice!r} more than once."
+        raise DeclarationError(message, agent=agent, hint="Rename one, or leave it out.")
+    return table.set_axis(columns, axis=1).to_dict("records")
+
+
+def count_items(value: object) -> int | None:
+    """Return the number of items that a value has for `each`; `None` if it cannot be used, or is a query."""
+    try:
+        return None if is_lazy(value) else len(read_items(value, "", "").found)
+    except DeclarationError:
+        return None
+
+
+def first_item(value: object) -> object:
+    """Return the first item that a value has for `each`; `None` if it has none, or is a query."""
+    try:
+        return None if is_lazy(value) else read_items(value, "", "").found[0][1]
+    except DeclarationError:
+        return None
+
+
+def as_item(value: Any) -> Any:
+    """Return a dict as a `Row`, anything else as it is.
+
+    Raises:
+        ValueError: Two of its keys are one as text.
+    """
+    if isinstance(value, Row) or is_table(value) or not is_mapping(value):
+        return value
+    named = dict(pairs_of(value))
+    if all(type(name) is str for name in named):
+        return Row(named)
+    found = Row({_column(name): cell for name, cell in named.items()})
+    if len(found) < len(named):
+        names = [_column(name) for name in named]
+        twice = next(one for one in names if names.count(one) > 1)
+        raise ValueError(f"two keys are {twice!r} as text, such as {[one for one in named if _column(one) == twice]}")
+    return found
+
+
+def _column(name: Any) -> str:
+    return name if type(name) is str else str(name)

@@ -1,0 +1,237 @@
+"""The JSON of a value: one form per type, in `FORMS`; other types are refused by name.
+
+Nothing is guessed or merged: two keys of a dict, or two columns of a table, with one name in JSON are refused, as are
+values that JSON cannot represent.
+"""
+
+from __future__ import annotations
+
+import enum
+import json
+import math
+from collections import UserString, deque
+from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import suppress
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from fractions import Fraction
+from pathlib import PurePath
+from typing import Any, Final, cast
+from uuid import UUID
+
+from agent_magic.declare.values.inside import is_mapping, is_single_use, pairs_of, record_fields
+from agent_magic.declare.values.pictures import is_one
+from agent_magic.declare.values.tables import is_numbered, plain_scalar, read_array, read_table
+
+_INSTEAD: Final[tuple[tuple[Any, str], ...]] = (
+    (complex, "[x.real, x.imag]"),
+    (bytes | bytearray | memoryview, "bytes(x).decode()"),
+    (PurePath, "str(x)"),
+)
+"""What to write in the place of a value `x` that is refused."""
+
+
+def as_json(value: object, indent: int | None = None) -> str:
+    """Return a value as JSON: letters as they are, and no web page's escapes.
+
+    Raises:
+        TypeError: It has no form in JSON; the message says what to write instead.
+        ValueError: It holds itself, or two of its keys or columns would become one.
+    """
+    try:
+        return json.dumps(as_plain(value), indent=indent, ensure_ascii=False, allow_nan=False)
+    except RecursionError:
+        raise ValueError("it holds itself, or is nested too deeply for JSON") from None
+
+
+def as_plain(value: object) -> Any:
+    """Return a value as what JSON has: dicts with texts as keys, lists, texts, numbers, truth values and `None`.
+
+    Raises:
+        TypeError: It has no form in JSON.
+        ValueError: It holds itself, or two of its keys or columns would become one.
+    """
+    return _plain(value, ())
+
+
+def _plain(value: Any, around: tuple[int, ...]) -> Any:
+    kind = cast("type[Any]", type(value))
+    if kind is str or kind is int or kind is bool or value is None:
+        return value
+    if kind is float:
+        return value if math.isfinite(value) else None
+    if isinstance(value, enum.Enum):
+        return _plain(value.value, around)
+    for kinds, form in _SCALARS:
+        if isinstance(value, kinds):
+            return form(value)
+    if id(value) in around:
+        raise ValueError(f"this {kind.__name__} holds itself, and cannot be written as JSON")
+    inner = (*around, id(value))
+    if isinstance(value, Mapping):
+        return _mapping(value, inner)
+    if isinstance(value, list | tuple | deque | range):
+        return [_plain(one, inner) for one in cast("Iterable[Any]", value)]
+    return _other(value, inner)
+
+
+def _mapping(value: Any, inner: tuple[int, ...]) -> dict[str, Any]:
+    pairs = pairs_of(value)
+    return _object([key for key, _ in pairs], (_plain(one, inner) for _, one in pairs), "key")
+
+
+def _other(value: Any, inner: tuple[int, ...]) -> Any:
+    """Return the JSON of a value that is neither a dict, a list nor a scalar of Python."""
+    if is_one(value):
+        raise TypeError("a picture or document cannot be written as JSON; write it whole, {{ name }}")
+    if (table := read_table(value)) is not None:
+        has_labels = table.ndim > 1 or isinstance(value, type(table))  # a series of another library has none
+        return _table(table, inner) if has_labels else _cells(table, inner)
+    if (items := read_array(value)) is not None:
+        return [_plain(one, inner) for one in items]
+    return _of_a_class(value, inner)
+
+
+def _of_a_class(value: Any, inner: tuple[int, ...]) -> Any:
+    kind = cast("type[Any]", type(value))
+    if (plain := plain_scalar(value)) is not value:
+        return _plain(plain, inner)
+    if kind.__name__ in _BY_NAME:
+        return _BY_NAME[kind.__name__](value)
+    if isinstance(value, set | frozenset):
+        return sorted((_plain(one, inner) for one in cast("set[Any]", value)), key=json.dumps)  # the same each time
+    if (make := next((make for mark, make in _MADE_BY if hasattr(kind, mark)), None)) is not None:
+        return _plain(make(value), inner)
+    if (fields := record_fields(value)) is not None:
+        return {name: _plain(one, inner) for name, one in fields.items()}
+    if is_mapping(value):
+        return _mapping(value, inner)
+    if isinstance(value, Collection) and not isinstance(value, bytes | bytearray | memoryview):
+        return [_plain(one, inner) for one in cast("Collection[Any]", value)]
+    return _by_pydantic(value)
+
+
+def _by_pydantic(value: Any) -> Any:
+    """Return a form that only pydantic knows, such as for an IP address; refuse other values."""
+    from pydantic_core import PydanticSerializationError, to_jsonable_python
+
+    instead = "list(x)" if is_single_use(value) else ""
+    instead = instead or next((words for kinds, words in _INSTEAD if isinstance(value, kinds)), "")
+    if not instead:
+        with suppress(PydanticSerializationError):
+            return to_jsonable_python(value)
+    name, instead = type(value).__name__, instead or "an attribute of it"
+    raise TypeError(f"a {name} cannot be written as JSON; of such an x use {instead}")
+
+
+def _number(value: float) -> float | None:
+    return float(value) if math.isfinite(value) else None
+
+
+def _decimal(value: Decimal) -> str | None:
+    return str(value) if value.is_finite() else None  # a number of JSON would be read as a float
+
+
+def _moment(value: Any) -> str | None:
+    return None if type(value).__name__ == "NaTType" else value.isoformat()
+
+
+def _duration(value: Any) -> str:
+    """Write how long something takes as pandas does, in the form of ISO 8601."""
+    if hasattr(value, "isoformat"):
+        return value.isoformat()
+    minutes, seconds = divmod(value.seconds, 60)
+    part = f"{value.microseconds / 1e6:.6f}"[1:].rstrip("0").rstrip(".")
+    return f"P{value.days}DT{minutes // 60}H{minutes % 60}M{seconds}{part}S"
+
+
+_SCALARS: Final[tuple[tuple[Any, Callable[[Any], Any]], ...]] = (
+    (bool, bool),
+    (str | UserString, str),
+    (int, int),
+    (float, _number),
+    (Decimal, _decimal),
+    (UUID | Fraction, str),
+    (datetime | date | time, _moment),
+    (timedelta, _duration),
+)
+"""The form of values of Python's own, and of their subclasses."""
+
+
+_MADE_BY: Final[tuple[tuple[str, Callable[[Any], Any]], ...]] = (
+    ("model_dump", lambda value: value.model_dump()),
+    ("__geo_interface__", lambda value: value.__geo_interface__),
+)
+"""Methods by which classes return themselves as plain data."""
+_BY_NAME: Final[dict[str, Callable[[Any], Any]]] = {
+    "NAType": lambda _: None,
+    "Interval": str,
+    "Period": str,
+    "datetime64": str,  # these two count nanoseconds
+    "timedelta64": lambda value: _duration(value.astype("timedelta64[us]").item()),
+}
+"""The form of values of pandas and numpy that are nothing of Python's."""
+
+
+def key_text(key: Any) -> str:
+    """Return a key of a dict, or the name of a column, as JSON has it.
+
+    Raises:
+        TypeError: JSON has no form for it.
+    """
+    if isinstance(key, str) and not isinstance(key, enum.Enum):
+        return str(key)
+    if isinstance(key, tuple):
+        raise TypeError("a tuple cannot be a key in JSON; use a text, or nested dicts")
+    plain = as_plain(key)
+    if isinstance(plain, dict | list):
+        raise TypeError(f"a {type(key).__name__} cannot be a key in JSON; use a text")
+    return plain if isinstance(plain, str) else json.dumps(plain)
+
+
+def _object(
+    keys: Iterable[Any], values: Iterable[Any], what: str, name: Callable[[Any], str] = key_text
+) -> dict[str, Any]:
+    """Return a JSON object, refusing keys that would become equal."""
+    found: dict[str, Any] = {}
+    before: dict[str, Any] = {}
+    for key, one in zip(keys, values, strict=True):
+        text = name(key)
+        if text in found:
+            raise ValueError(f"the {what}s {before[text]!r} and {key!r} would both be {text!r} in JSON; rename one")
+        found[text], before[text] = one, key
+    return found
+
+
+# tables
+
+
+def column_text(name: Any) -> str:
+    """Return the name of a column as a text; one of several levels is written as Python writes it."""
+    return str(cast("Any", name)) if isinstance(name, tuple) else key_text(name)
+
+
+def _table(table: Any, inner: tuple[int, ...]) -> Any:
+    """Return the rows of a frame, each an object; of a series its values by their labels, or rows of both."""
+    if table.ndim == 1:
+        cells = _cells(table, inner)
+        if table.index.is_unique and table.index.nlevels == 1:
+            return _object(table.index.tolist(), cells, "label")
+        names, columns = [], [cells]
+        values = ["value" if table.name is None else table.name]
+    else:
+        names, values = [], list(table.columns)
+        columns = [_cells(table.iloc[:, place], inner) for place in range(table.shape[1])]
+    if not is_numbered(table.index):
+        levels = table.index.nlevels
+        names = [
+            one if one is not None else f"level_{at}" if levels > 1 else "index"
+            for at, one in enumerate(table.index.names)
+        ]
+        columns = [*(_cells(table.index.get_level_values(at).to_series(), inner) for at in range(levels)), *columns]
+    heads = [*_object([*names, *values], [None] * len(columns), "column", column_text)]
+    return [dict(zip(heads, row, strict=True)) for row in zip(*columns, strict=True)]
+
+
+def _cells(column: Any, inner: tuple[int, ...]) -> list[Any]:
+    return [None if one is None else _plain(one, inner) for one in column.tolist()]

@@ -1,0 +1,411 @@
+"""Values of tasks as JSON and back: plain data, frames, Series, arrays, dates. Nothing is ever unpickled.
+
+A packed value has a kind of ours, never the name of a class, so a file from a stranger can be wrong but not harmful. A
+value without a form is not kept, only its text, so that prompts with the whole value can be rendered again.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import math
+from collections import deque
+from collections.abc import Mapping
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from enum import Enum
+from fractions import Fraction
+from pathlib import PurePath
+from types import NoneType, SimpleNamespace
+from typing import TYPE_CHECKING, Any, Final, cast
+from uuid import UUID
+
+from agent_magic.declare.content import Attachment
+from agent_magic.declare.user_code import run_user_code
+from agent_magic.declare.values.inside import record_fields
+from agent_magic.declare.values.tables import (
+    count_cells,
+    is_array,
+    is_lazy,
+    is_numbered,
+    is_table,
+    read_array,
+    read_table,
+)
+from agent_magic.errors import AgentMagicError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+MOST_CHARS: Final = 10_000_000
+"""A longer value is not kept."""
+MOST_ITEMS: Final = 100_000
+"""Maximum cells or items of a value with a fingerprint: this many take about 20 ms."""
+DIGITS: Final = 16
+"""Digits of a fingerprint."""
+SCALARS: Final = (bool, int, str, type(None))
+_JSON: Final = json.JSONEncoder(allow_nan=False)
+_WORDS: Final = {None: "null", True: "true", False: "false"}
+KIND: Final = "$"
+"""The key of a packed object's kind. A user's dict with this key is packed as pairs."""
+
+
+class _NoFormError(Exception):
+    """The value has no form here."""
+
+
+def pack(value: object) -> str | None:
+    """Return a value as JSON; `None` if it has no form, or is too long."""
+    kind = type(value)
+    if kind is str or kind is NoneType or kind is bool:  # what most tasks return that return no table
+        text = _JSON.encode(value) if kind is str else _WORDS[value]  # pyright: ignore[reportArgumentType]
+        return text if len(text) <= MOST_CHARS else None
+    return _written(value, _refused)
+
+
+def packed_key(value: object) -> Any:
+    """Return the key of a row as plain data with its type; `None` without a form."""
+    text = _written(value, _refused)
+    return None if text is None else json.loads(text)
+
+
+def fingerprint(value: object) -> str:
+    """Return a text that identifies a value; empty if there is none, or the value is too large to read.
+
+    Values that `pack` cannot restore are identified by class and contents. A query is not computed.
+    """
+    found = _written(value, _known) if _count(value) <= MOST_ITEMS else None
+    return "" if found is None else digest(found)
+
+
+def digest(text: str) -> str:
+    """Return the fingerprint of a text."""
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:DIGITS]
+
+
+def _count(value: Any) -> int:
+    """Return how many items or cells a value has, without computing anything."""
+    if is_table(value) or is_array(value):
+        return 0 if is_lazy(value) else count_cells(value)
+    sized = isinstance(value, list | tuple | set | frozenset | dict | str | bytes)
+    return len(cast("Any", value)) if sized else 1
+
+
+def _written(value: object, other: Callable[[_Packer, Any], Any]) -> str | None:
+    """Return a value as JSON; `None` if it has no form, is too long, or its own methods raise."""
+    try:
+        text = run_user_code(lambda: _JSON.encode(_Packer(other).packed(value)), lambda _: AgentMagicError())
+    except AgentMagicError:
+        return None
+    return text if len(text) <= MOST_CHARS else None
+
+
+def unpack(text: str) -> Any:
+    """Read what `pack` wrote.
+
+    Raises:
+        ValueError: It is something else.
+    """
+    return unpacked(json.loads(text))
+
+
+def unpacked(data: Any) -> Any:
+    """Read plain data that `pack` or `packed_key` made.
+
+    Raises:
+        ValueError: It is something else.
+    """
+    try:
+        return _unpacked(data)
+    except (KeyError, TypeError, AttributeError, IndexError, RecursionError, OverflowError) as error:
+        raise ValueError(f"not a packed value ({type(error).__name__})") from None
+
+
+class _Packer:
+    """Packs a value as plain data.
+
+    Args:
+        other: Packs other values, or raises.
+    """
+
+    def __init__(self, other: Callable[[_Packer, Any], Any]) -> None:
+        self._other = other
+
+    def packed(self, value: Any) -> Any:
+        """Return a value as plain data."""
+        kind: Any = cast("type[Any]", type(value))
+        if kind in SCALARS or (kind is float and math.isfinite(value)):
+            return value
+        if kind is list:
+            return self.every(value)
+        if kind is dict and KIND not in value and all(type(name) is str for name in cast("dict[Any, Any]", value)):
+            return self.named(value)
+        write = _WRITERS.get(kind)
+        if write is not None:
+            return {KIND: kind.__name__, **write(self, value)}
+        if kind.__name__ == "Fields":
+            return {KIND: SimpleNamespace.__name__, **_WRITERS[SimpleNamespace](self, value)}
+        return self._of_a_library(value, kind.__module__.partition(".")[0], kind.__name__)
+
+    def named(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Return values with names as plain data."""
+        return {name: self.packed(one) for name, one in values.items()}
+
+    def every(self, values: Iterable[Any]) -> list[Any]:
+        """Return values as plain data."""
+        return [self.packed(one) for one in values]
+
+    def _of_a_library(self, value: Any, library: str, name: str) -> Any:
+        """Write what numpy and pandas make."""
+        dtype: Any = getattr(value, "dtype", None) if library == "numpy" else None
+        if library == "pandas" and (write := _OF_PANDAS.get(name)) is not None:
+            return write(self, value)
+        if name == "ndarray" and dtype is not None and dtype.kind in "biufUS":
+            items = self.packed(value.ravel().tolist())
+            return {KIND: "array", "dtype": str(dtype), "shape": list(value.shape), "items": items}
+        if dtype is not None and name != "ndarray" and dtype.kind in "biufU":
+            return {KIND: "scalar", "dtype": str(dtype), "value": self.packed(value.item())}
+        return self._other(self, value)
+
+    def frame(self, value: Any) -> dict[str, Any]:
+        """Write a frame of pandas'."""
+        columns = [self._column(value.iloc[:, place]) for place in range(value.shape[1])]
+        return {KIND: "frame", "names": self._index(value.columns), "columns": columns, **self._indexed(value.index)}
+
+    def series(self, value: Any) -> dict[str, Any]:
+        """Write a series of pandas'."""
+        column = {"name": self.packed(value.name), "column": self._column(value)}
+        return {KIND: "series", **column, **self._indexed(value.index)}
+
+    def _indexed(self, index: Any) -> dict[str, Any]:
+        names = self.every(index.names)
+        if is_numbered(index):
+            return {"range": [index.start, index.stop, index.step], "index_names": names}
+        return {"index": self._index(index), "index_names": names}
+
+    def _index(self, index: Any) -> Any:
+        if type(index).__name__ == "MultiIndex":
+            levels = [index.get_level_values(place).to_series() for place in range(index.nlevels)]
+            return {"levels": [self._column(one) for one in levels]}
+        return self._column(index.to_series())
+
+    def _column(self, series: Any) -> dict[str, Any]:
+        """Write a column: its dtype, and its values as plain data."""
+        dtype = str(series.dtype)
+        if dtype == "category":
+            categories = series.cat.categories
+            return {
+                "dtype": dtype,
+                "codes": series.cat.codes.tolist(),
+                "categories": self._column(categories.to_series()),
+                "ordered": bool(series.cat.ordered),
+            }
+        if dtype.startswith(("datetime64", "timedelta64")):
+            ticks = zip(series.astype("int64").tolist(), series.isna().tolist(), strict=True)
+            return {"dtype": dtype, "ticks": [None if lost else one for one, lost in ticks]}
+        found = zip(series.tolist(), series.isna().tolist(), strict=True)
+        kept: tuple[type, ...] = (float,) if dtype == "object" else ()  # there it is another thing than `None`
+        items = [None if lost and not isinstance(one, kept) else self.packed(one) for one, lost in found]
+        return {"dtype": dtype, "items": items}
+
+
+_WRITERS: Final[dict[Any, Callable[[_Packer, Any], dict[str, Any]]]] = {
+    float: lambda _, value: {"text": repr(value)},
+    tuple: lambda packer, value: {"items": packer.every(value)},
+    dict: lambda packer, value: {"items": [packer.every(pair) for pair in value.items()]},
+    date: lambda _, value: {"text": value.isoformat()},
+    datetime: lambda _, value: {"text": value.isoformat()},
+    bytes: lambda _, value: {"data": base64.b64encode(value).decode()},
+    SimpleNamespace: lambda packer, value: {"items": packer.named(cast("dict[str, Any]", vars(value)))},
+}
+"""Fields written beside the name of the type."""
+
+
+def _timestamp_of(_: _Packer, value: Any) -> dict[str, Any]:
+    zone = {} if value.tz is None else {"zone": str(value.tz)}
+    return {KIND: "timestamp", "text": value.isoformat(), **zone}
+
+
+def _interval_of(packer: _Packer, value: Any) -> dict[str, Any]:
+    return {KIND: "interval", "ends": packer.every((value.left, value.right)), "closed": value.closed}
+
+
+_OF_PANDAS: Final[dict[str, Callable[[_Packer, Any], dict[str, Any]]]] = {
+    "DataFrame": _Packer.frame,
+    "Series": _Packer.series,
+    "Timestamp": _timestamp_of,
+    "Period": lambda _, value: {KIND: "period", "text": str(value), "unit": value.freqstr},
+    "Timedelta": lambda _, value: {KIND: "timedelta", "text": value.isoformat()},
+    "Interval": _interval_of,
+}
+
+
+def _refused(_: _Packer, value: Any) -> Any:
+    raise _NoFormError(type(value).__name__)
+
+
+_BY_TEXT: Final = (complex, Decimal, Fraction, UUID, PurePath, time, timedelta, range, bytearray, str, int, float)
+"""Types identified by their `repr`."""
+
+
+def _known(packer: _Packer, value: Any) -> Any:
+    """Return class and contents of a value that cannot be restored from them, but is identified."""
+    kind: Any = cast("type[Any]", type(value))
+    if is_lazy(value):
+        raise _NoFormError(kind)
+    named = {KIND: f"{kind.__module__}.{kind.__qualname__}"}
+    if isinstance(value, Attachment | Enum):
+        return {**named, "text": value.sha256 if isinstance(value, Attachment) else value.name}
+    if isinstance(value, _BY_TEXT) or named[KIND] in _OF_NUMPY:
+        return {**named, "text": repr(value)}
+    return {**named, "items": _parts(packer, value)}
+
+
+def _parts(packer: _Packer, value: Any) -> Any:
+    if (table := read_table(value)) is not None:
+        return packer.packed(table)
+    if (items := read_array(value)) is not None:
+        return [str(getattr(value, "dtype", "")), packer.every(items)]
+    if isinstance(value, Mapping):
+        return [packer.every(pair) for pair in cast("Mapping[Any, Any]", value).items()]
+    if isinstance(value, set | frozenset):
+        return sorted(map(_JSON.encode, packer.every(cast("set[Any]", value))))
+    if isinstance(value, list | tuple | deque):
+        return packer.every(cast("Iterable[Any]", value))
+    if (fields := record_fields(value)) is not None:
+        return packer.named(fields)
+    raise _NoFormError(type(value).__name__)
+
+
+_OF_NUMPY: Final = {"numpy.datetime64", "numpy.timedelta64"}
+
+
+def _unpacked(data: Any) -> Any:
+    """Read plain data."""
+    if isinstance(data, list):
+        return [_unpacked(one) for one in cast("list[Any]", data)]
+    if not isinstance(data, dict):
+        return data
+    named = cast("dict[str, Any]", data)
+    if KIND not in named:
+        return {name: _unpacked(one) for name, one in named.items()}
+    read = _READERS.get(named[KIND])
+    if read is None:
+        raise ValueError("a packed value of an unknown kind")
+    return read(named)
+
+
+def _frame(data: dict[str, Any]) -> Any:
+    import pandas as pd
+
+    index = _index(data)
+    columns = {place: _series_of(one, index) for place, one in enumerate(data["columns"])}
+    frame = pd.DataFrame(columns, index=index)
+    frame.columns = _plain_index(data["names"])
+    return frame
+
+
+def _series(data: dict[str, Any]) -> Any:
+    return _series_of(data["column"], _index(data)).rename(_unpacked(data["name"]))
+
+
+def _index(data: dict[str, Any]) -> Any:
+    import pandas as pd
+
+    index = pd.RangeIndex(*data["range"]) if "range" in data else _plain_index(data["index"])
+    index.names = _unpacked(data["index_names"])
+    return index
+
+
+def _plain_index(data: dict[str, Any]) -> Any:
+    import pandas as pd
+
+    if "levels" in data:
+        return pd.MultiIndex.from_arrays([_series_of(one, None) for one in data["levels"]])
+    return pd.Index(_series_of(data, None))
+
+
+def _series_of(data: dict[str, Any], index: Any) -> Any:
+    """Read a column."""
+    import pandas as pd
+
+    if "codes" in data:
+        categories = _series_of(data["categories"], None)
+        made = pd.Categorical.from_codes(data["codes"], categories=categories, ordered=data["ordered"])
+        return pd.Series(made, index=index)
+    if "ticks" in data:
+        return _times(data["ticks"], index, data["dtype"])
+    return pd.Series(_unpacked(data["items"]), index=index, dtype=data["dtype"])
+
+
+def _times(ticks: Any, index: Any, dtype: str) -> Any:
+    """Return dates from numbers in the unit of their dtype."""
+    import numpy as np
+    import pandas as pd
+
+    plain = f"{dtype.partition(',')[0].rstrip(']')}]"
+    missing = np.iinfo("int64").min  # how numpy writes a date that is missing
+    numbers = np.array([missing if one is None else one for one in ticks], dtype="int64")
+    found: Any = pd.Series(numbers.view(plain), index=index)
+    return found if plain == dtype else found.dt.tz_localize("UTC").astype(dtype)
+
+
+def _array(data: dict[str, Any]) -> Any:
+    import numpy as np
+
+    return np.array(_unpacked(data["items"]), dtype=data["dtype"]).reshape(data["shape"])
+
+
+def _scalar(data: dict[str, Any]) -> Any:
+    import numpy as np
+
+    return np.dtype(data["dtype"]).type(_unpacked(data["value"]))
+
+
+def _timestamp(data: dict[str, Any]) -> Any:
+    import pandas as pd
+
+    found = pd.Timestamp(data["text"])
+    try:
+        return found.tz_convert(data["zone"]) if "zone" in data else found
+    except (KeyError, ValueError):  # a zone that is not known here; the offset is
+        return found
+
+
+def _period(data: dict[str, Any]) -> Any:
+    import pandas as pd
+
+    return pd.Period(data["text"], freq=data["unit"])
+
+
+def _timedelta(data: dict[str, Any]) -> Any:
+    import pandas as pd
+
+    return pd.Timedelta(data["text"])
+
+
+def _interval(data: dict[str, Any]) -> Any:
+    import pandas as pd
+
+    left, right = map(_unpacked, data["ends"])
+    return pd.Interval(left, right, closed=data["closed"])
+
+
+_READERS: Final[dict[str, Callable[[dict[str, Any]], Any]]] = {
+    "float": lambda data: float(data["text"]),
+    "tuple": lambda data: tuple(_unpacked(data["items"])),
+    "dict": lambda data: {_unpacked(name): _unpacked(one) for name, one in data["items"]},
+    "date": lambda data: date.fromisoformat(data["text"]),
+    "datetime": lambda data: datetime.fromisoformat(data["text"]),
+    "SimpleNamespace": lambda data: SimpleNamespace(**_unpacked(data["items"])),
+    "bytes": lambda data: base64.b64decode(data["data"], validate=True),
+    "frame": _frame,
+    "series": _series,
+    "array": _array,
+    "scalar": _scalar,
+    "timestamp": _timestamp,
+    "period": _period,
+    "timedelta": _timedelta,
+    "interval": _interval,
+}

@@ -1,0 +1,348 @@
+"""The text of a value, as a prompt sends it: tables as CSV, arrays as lists, all else as `str`. Whole, or refused."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections import UserDict, UserList
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import ExitStack
+from pathlib import PurePath
+from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType, SimpleNamespace
+from typing import Any, cast
+
+from agent_magic.declare.user_code import reason_of, run_user_code
+from agent_magic.declare.values.inside import (
+    CONTAINERS,
+    NUMBERS,
+    PLAIN,
+    everything_in,
+    is_mapping,
+    is_single_use,
+    pairs_of,
+    record_fields,
+    single_use_in,
+    text_size,
+)
+from agent_magic.declare.values.pictures import as_attachment, is_one
+from agent_magic.declare.values.tables import (
+    check_size,
+    is_array,
+    is_lazy,
+    is_numbered,
+    is_table,
+    plain_scalar,
+    read_array,
+    read_table,
+)
+from agent_magic.errors import AgentMagicError, DeclarationError
+
+_NO_TEXT = (FunctionType, BuiltinFunctionType, MethodType, ModuleType, type)
+_ADDRESS = re.compile(r"<.* at 0x[0-9a-fA-F]+>", re.DOTALL)
+"""Python's text of an object without its own."""
+HOLDS_ITSELF = "holds itself"
+_SHORT = 20
+"""Texts this short may occur in another text by chance."""
+TOO_DEEP = f"{HOLDS_ITSELF}, or is nested too deeply"
+
+
+class RenderError(AgentMagicError):
+    """A value or a prompt cannot be rendered. Callers that know the agent convert this to a `DeclarationError`."""
+
+
+class RaisedError(RenderError):
+    """A method of the value has raised something."""
+
+
+class NoTextError(ValueError):
+    """A value has no text that says anything."""
+
+
+def sendable(text: str) -> str:
+    """Replace lone surrogates, joining the halves that belong together."""
+    if text.isascii():
+        return text
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
+
+
+def plain_reason(error: BaseException) -> str:
+    """Return why a value has no text or JSON: this package's words, or the error of a user's method."""
+    if isinstance(error, RecursionError):
+        return f"it {TOO_DEEP}"
+    return (
+        str(error)
+        if type(error) in {NoTextError, ValueError, TypeError, OverflowError} and str(error)
+        else reason_of(error)
+    )
+
+
+def value_text(name: str, value: object) -> str:
+    """Return `as_text` of a value, outside a template.
+
+    Raises:
+        RenderError: It has none; the message names it.
+    """
+    if isinstance(value, str):
+        return value
+    if type(value) in NUMBERS:
+        return str(value)
+    if is_one(value):
+        return str(as_attachment(value, name))
+
+    def failed(error: BaseException) -> RenderError:
+        has_none = isinstance(error, NoTextError | OverflowError | RecursionError)
+        return (RenderError if has_none else RaisedError)(f"{{{{ {name} }}}}: {plain_reason(error)}")
+
+    return run_user_code(lambda: as_text(value), failed)
+
+
+def as_text(value: object) -> str:
+    """Return a value as a prompt shows it: tables as CSV and arrays as lists, whole; the rest as `str`.
+
+    Raises:
+        NoTextError: It is a function, a class or a module, its `str` is an address, or it is nested too deeply.
+        OverflowError: It is too long for a request.
+        BaseException: What its methods raise: they are the user's own code.
+    """
+    if isinstance(value, str):
+        return value
+    if is_one(value):
+        return str(as_attachment(value, type(value).__name__.lower()))
+    check_size(text_size(value))
+    try:
+        return _text(value)
+    except RecursionError:
+        raise NoTextError(f"it {TOO_DEEP}") from None
+
+
+def _text(value: Any) -> str:
+    kind = cast("type[Any]", type(value))
+    if (table := read_table(value)) is not None:
+        check_size(table.size)
+        return str(with_whole_cells(table).to_csv(index=not is_numbered(table.index)))
+    if (items := read_array(value)) is not None:
+        return str(whole(items))
+    if isinstance(value, _NO_TEXT) or kind.__module__.startswith("jinja2."):
+        raise NoTextError(_what_to_write(value))
+    if hasattr(kind, "is_task"):
+        raise NoTextError(f"an am.{kind.__name__} is a step, and has no text; put it among the steps of the plan")
+    shown = whole(value) if kind.__str__ is object.__str__ else value
+    text = str(shown) if kind in PLAIN or shown is not value else _long(value, str)
+    if is_single_use(value):
+        raise NoTextError(f"a {kind.__name__} can be read only once, and has no text; use list(...) of it")
+    unnamed = next(filter(_is_address, everything_in(value)), None) if " at 0x" in text or "id=" in text else None
+    if unnamed is not None:
+        what = f"this {kind.__name__}" if unnamed is value else f"the {type(unnamed).__name__} in this {kind.__name__}"
+        raise NoTextError(f"the text of {what} is an address in memory; use list(...) of it, or an attribute")
+    return text
+
+
+def _is_address(value: object) -> bool:
+    """Return True if the text of a value is its address, which differs in each session."""
+    text = repr(value).lower()
+    return f"{id(value):x}" in text or str(id(value)) in text or _ADDRESS.fullmatch(text) is not None
+
+
+def _what_to_write(value: Any) -> str:
+    """Return an alternative to a function, a class or a module."""
+    kind, name = type(value).__name__, str(getattr(value, "__name__", ""))
+    owner = getattr(value, "__self__", None)
+    if isinstance(owner, Mapping) and name in owner:
+        return f"this is a method of a {type(cast('Any', owner)).__name__}; its item of that name is ['{name}']"
+    if hasattr(value, "_agent_magic_task"):
+        return f'{name} is a task of another module: put am.Task("{name}", {name}) among the steps of the plan'
+    return f"a {kind} has no text; call it in a cell, and use what it returns"
+
+
+def _long(value: Any, write: Callable[[Any], str]) -> str:
+    """Return the `str` or `repr` of an object, with tables and arrays in it written whole.
+
+    Most classes write their contents by `repr`, of which libraries omit the middle, so those parts are replaced.
+    """
+    with ExitStack() as options:
+        # a library may be half imported by another thread
+        if (numpy := getattr(sys.modules.get("numpy"), "printoptions", None)) is not None:
+            options.enter_context(numpy(threshold=sys.maxsize, floatmode="unique"))
+        if (pandas := getattr(sys.modules.get("pandas"), "option_context", None)) is not None:
+            most = ("max_rows", "max_columns", "max_colwidth", "width", "max_seq_items")
+            options.enter_context(pandas(*(item for name in most for item in (f"display.{name}", None))))
+        text, found = write(value), dict[str, str]()
+        for one in _shown_in(value):
+            if one is not value and _is_read(one):
+                own = _text(one)
+                for cut in {repr(one), str(one)}:
+                    if found.setdefault(cut, own) != own:
+                        kind = type(one).__name__
+                        raise NoTextError(f"it holds several of {kind} that look alike; write each by its attribute")
+    for cut, own in sorted(found.items(), key=lambda pair: -len(pair[0])):  # one may begin another
+        text = text.replace(cut, own) if len(cut) > _SHORT else text
+    return text
+
+
+class _Text:
+    """Replaces a value in a list or dict by its whole text."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def __repr__(self) -> str:
+        return self._text
+
+
+def _shown_in(value: Any) -> Iterator[object]:
+    """Yield the contents and attributes that the text of a value may show, except plain containers."""
+    for one in everything_in(value):
+        if type(one) in CONTAINERS:
+            continue
+        yield one
+        attributes = getattr(one, "__dict__", None)
+        if attributes and record_fields(one) is None and not _is_read(one):
+            yield from everything_in([*attributes.values()])
+
+
+def _is_read(value: object) -> bool:
+    return is_table(value) or is_array(value)
+
+
+def whole(value: Any) -> Any:
+    """Return a value whose `str` omits nothing: tables and arrays at any depth have their whole text."""
+    return value if type(value) in PLAIN or not any(map(_is_foreign, _shown_in(value))) else _whole(value, ())
+
+
+def _is_foreign(value: object) -> bool:
+    """Return whether Python writes a value of a library otherwise than it is written alone, or not at all."""
+    return _is_read(value) or _is_unnamed(value) or plain_scalar(value) is not value
+
+
+def _is_unnamed(value: object) -> bool:
+    """Return True if a collection has no text of its own."""
+    return type(value).__repr__ is object.__repr__ and (is_mapping(value) or isinstance(value, Collection))
+
+
+def _whole(value: Any, around: tuple[int, ...]) -> Any:
+    if (plain := plain_scalar(value)) is not value:
+        return plain
+    kind = cast("type[Any]", type(value))
+    if id(value) in around or kind in PLAIN:
+        return value if kind in PLAIN else _Text("...")
+    if _is_read(value):
+        return _Text(_text(value))
+    if kind in {UserDict, UserList}:  # whose text is that of what they hold
+        return _whole(value.data, around)
+    inner = (*around, id(value))
+    same: Any
+    for same in (dict, list, tuple, set, frozenset):
+        if kind.__repr__ is same.__repr__:
+            return _rebuilt(same, value, inner)
+    has_text, same = not _is_unnamed(value), dict if is_mapping(value) else list
+    if not has_text or (kind.__module__ in {"collections", "builtins"} and isinstance(value, Collection)):
+        found = _rebuilt(same, value, inner)
+        return _Text(f"{kind.__name__}({found!r})") if has_text else found  # such as a `defaultdict`
+    is_named = isinstance(value, tuple) and hasattr(kind, "_fields")
+    fields: Mapping[str, Any] | None = kind._asdict(value) if is_named else record_fields(value)
+    if fields is None or not (is_named or isinstance(value, SimpleNamespace) or _has_made_repr(kind)):
+        return _Text(_long(value, repr if around else str))
+    name = "namespace" if kind is SimpleNamespace else kind.__qualname__
+    return _Text(f"{name}({', '.join(f'{one}={_whole(part, inner)!r}' for one, part in fields.items())})")
+
+
+def _rebuilt(same: Any, value: Any, inner: tuple[int, ...]) -> Any:
+    if same is dict:
+        return {_whole(name, inner): _whole(one, inner) for name, one in pairs_of(value)}
+    return same(_whole(one, inner) for one in value)
+
+
+def _has_made_repr(kind: Any) -> bool:
+    """Return True if the `repr` of a class was generated by `dataclass`."""
+    return bool(getattr(getattr(kind, "__dataclass_params__", None), "repr", False))
+
+
+def with_whole_cells(table: Any) -> Any:
+    """Return a frame or series of pandas with lists and arrays in its cells written whole."""
+    columns = [table.iloc[:, place] for place in range(table.shape[1])] if table.ndim > 1 else [table]
+    wide = [at for at, one in enumerate(columns) if one.dtype == object and not {*map(type, one.array)} <= PLAIN]
+    if not wide:
+        return table
+    if table.ndim == 1:
+        return table.map(whole)
+    named = table.set_axis(range(table.shape[1]), axis=1).copy()  # names may be there twice
+    for place in wide:
+        named[place] = named[place].map(whole)
+    return named.set_axis(table.columns, axis=1)
+
+
+# what people should know, or write instead
+
+
+def value_notes(names: Iterable[str], values: Mapping[str, Any]) -> list[str]:
+    """Return a note for each value that goes out in a form which few people mean.
+
+    Args:
+        names: Those that a prompt writes whole.
+        values: Their values. A name without one is left out.
+    """
+    return [note for name in names if name in values and (note := _note_on(name, values[name]))]
+
+
+_READERS = {
+    **dict.fromkeys((".png", ".jpg", ".jpeg", ".webp", ".gif"), "image"),
+    ".pdf": "pdf",
+}
+"""What reads a file, by the end of its name."""
+
+
+def reader_of(value: os.PathLike[str], name: str) -> str:
+    """Return what to write instead of a path."""
+    end = PurePath(os.fsdecode(value)).suffix.lower()
+    return f"{name} = am.{_READERS.get(end, 'text_file')}({name}) sends what is in it"
+
+
+def _note_on(name: str, value: Any) -> str:
+    kind = cast("type[Any]", type(value))
+    if isinstance(value, os.PathLike):
+        return f"{name} is a path: its name goes out, not the file. {reader_of(cast('os.PathLike[str]', value), name)}"
+    if issubclass(kind, bytes | bytearray):
+        return f"{name} is of {kind.__name__} and goes out as Python text, b'…': {name}.decode() is its own"
+    if is_single_use(value):
+        return f"{name} can be read only once, and a plan refuses it: {name} = list({name}) keeps what it gives"
+    if is_lazy(value):
+        return f"{name} is a query: it is computed when the plan is made, and goes out as CSV"
+    if kind.__str__ is not object.__str__ or not issubclass(kind, dict | list | tuple | set | frozenset):
+        return ""
+    if kind is list and {type(one) for one in value} <= {int, float}:
+        return ""  # the same in JSON
+    said = f"{name} is a {kind.__name__} and goes out as Python text"
+    return said if issubclass(kind, set | frozenset) else f"{said}: {{{{ {name} | tojson }}}} sends JSON"
+
+
+def check_values(names: Iterable[str], values: Mapping[str, Any], user: str) -> None:
+    """Raise for a value that can be read only once: to look at a plan, or to run it twice, would use it up.
+
+    Args:
+        names: The names that are used.
+        values: Their values. A name without one is left out.
+        user: Who uses them, as a message says it.
+
+    Raises:
+        DeclarationError: One of them is such a value, or has one inside.
+    """
+    for name in names:
+        if name not in values or type(values[name]) in PLAIN:
+            continue
+        value = values[name]
+
+        def failed(error: BaseException, name: str = name) -> DeclarationError:
+            return DeclarationError(f"{user} uses {name!r}, which cannot be read: {plain_reason(error)}.")
+
+        once = run_user_code(lambda value=value: single_use_in(value), failed)
+        if once is not None:
+            what, within = type(once).__name__, once is not value
+            owner = f"{type(value).__name__} with a {what} in it" if within else what
+            message = f"{user} uses {name!r}, a {owner}, which can be read only once."
+            keep = "put list(...) of it there" if within else f"{name} = list({name})"
+            raise DeclarationError(message, hint=f"Keep what it gives, and use that: {keep}.")

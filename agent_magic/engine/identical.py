@@ -1,0 +1,155 @@
+"""Identical requests of one run: one row asks, and the others share its answer.
+
+Between runs, the ledger serves answers that were bought before. Within a run, this module does. Among identical rows
+of one declaration, the first one admitted leads and the others wait for its end, retries and turns included. If the
+leader succeeds, all share its answer at no cost. If it fails, all fail, and are retried together. If it is stopped,
+the next one leads.
+
+Deliberate repetitions are not identical: separate declarations (several writers for one judge), `--repeat`, rounds of
+a loop, and hedges. Neither are rows whose tools may act, since each call is wanted, nor rows that start ahead of their
+condition, whose answer may be thrown away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import TYPE_CHECKING, Final
+
+from agent_magic.record.identical import same_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from agent_magic.declare.plan import Plan
+    from agent_magic.engine.policy import Equal
+    from agent_magic.record.request import Request
+    from agent_magic.record.results import RunRecord
+
+IDENTICAL: Final = "identical"
+
+
+def sharers_ahead(
+    plan: Plan, requests: Sequence[Request], held: Sequence[object], *, identical: Equal = "once"
+) -> list[int | None]:
+    """Return per step the first identical step, itself included; `None` if it shares nothing.
+
+    Missing answers are left empty in prompts. Such prompts are equal only if the steps they wait for are identical.
+
+    Args:
+        plan: The plan.
+        requests: Future request per step.
+        held: Available answer per step.
+        identical: True if identical requests share an answer.
+    """
+    found: list[int | None] = [None] * len(plan)
+    first: dict[Hashable, int] = {}
+    for step in plan.dag.order if identical == "once" else ():
+        if held[step] is not None or (same := same_of(plan, step, requests[step])) is None:
+            continue
+        if (part := plan.agents[step].part) is not None and part.source:
+            continue  # its item is in an answer that is not there yet, and most likely another one than the next
+        waits_for = [one for one in plan.dag.parents[step] if held[one] is None]
+        found[step] = first.setdefault((same, *(_first(found, one) for one in waits_for)), step)
+    return found
+
+
+def _first(found: Sequence[int | None], step: int) -> int:
+    first = found[step]
+    return step if first is None else first
+
+
+class Identical:
+    """Tracks identical steps of a run.
+
+    Args:
+        asks: Returns what a step asks: equal values share an answer, `None` shares none.
+        record: The run.
+
+    Attributes:
+        failures: Error and its kind per failed leader.
+        taken: Steps that took another one's answer.
+    """
+
+    def __init__(self, asks: Callable[[int], Hashable], record: RunRecord) -> None:
+        self._asks, self._record = asks, record
+        self._leaders: dict[Hashable, int] = {}
+        self._keys: dict[int, Hashable] = {}  # what those ask that were let go, or wait
+        self._waiting: dict[int, list[int]] = {}
+        self._waits: set[int] = set()
+        self.failures: dict[int, tuple[str, str]] = {}
+        self.taken: set[int] = set()
+
+    def leader(self, step: int) -> int | None:
+        """Return the step that asks, or has asked, the same; `None` if this one is to ask."""
+        if step in self._keys and self._leaders.get(self._keys[step]) == step:
+            return None  # another attempt, or another turn
+        key = self._asks(step)
+        if key is None:
+            self._keys.pop(step, None)
+            return None
+        self._keys[step] = key
+        return self._leaders.get(key)
+
+    def left(self, step: int) -> None:
+        """Record that a step was admitted. It becomes the leader if there is none."""
+        if step in self._keys:
+            self._leaders.setdefault(self._keys[step], step)
+
+    def wait(self, step: int, leader: int) -> None:
+        """Make a step wait for the end of another one."""
+        self._waits.add(step)
+        self._waiting.setdefault(leader, []).append(step)
+
+    def waits(self, step: int) -> bool:
+        """Return True if a step waits for the end of another one."""
+        return step in self._waits
+
+    def take(self, step: int) -> None:
+        """Record that a step takes the answer of another one."""
+        self._waits.discard(step)
+        self.taken.add(step)
+
+    def ended(self, step: int, *, passed_on: bool, failure: tuple[str, str] | None) -> tuple[list[int], bool]:
+        """Record the end of a step.
+
+        Args:
+            step: The step.
+            passed_on: True if others may use its answer.
+            failure: Error and its kind, if it failed.
+
+        Returns:
+            The steps that waited for it, and whether its outcome counts for them. If not, they ask themselves.
+        """
+        self._waits.discard(step)
+        key = self._keys.get(step)
+        if key is None or self._leaders.get(key) != step:
+            return [], False
+        counts = passed_on or self._has_answer(step)  # a person may have denied it, or its file was not written
+        if not counts and failure is not None:
+            self.failures[step] = failure
+            counts = True
+        if not counts:
+            del self._leaders[key]
+        waiting = self._waiting.pop(step, [])
+        self._waits.difference_update(waiting)
+        return waiting, counts
+
+    def _has_answer(self, step: int) -> bool:
+        attempts = self._record.results[step].attempts
+        return bool(attempts) and attempts[-1].status == "succeeded" and not attempts[-1].asks_for_more
+
+    def recorded(self, steps: Mapping[int, object]) -> None:
+        """Make steps that ended before the run leaders, in a completed recording."""
+        for step in steps:
+            if self._has_answer(step) and (key := self._asks(step)) is not None:
+                self._keys[step] = key
+                self._leaders.setdefault(key, step)
+
+    def reopened(self, step: int) -> None:
+        """Record that a step runs again, so that its earlier failure is not shared."""
+        self.taken.discard(step)
+        key = self._keys.pop(step, None)
+        leader = self._leaders.get(key)
+        if leader is not None and (leader == step or leader in self.failures):
+            del self._leaders[key]
+            self.failures.pop(leader, None)

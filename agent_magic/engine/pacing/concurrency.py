@@ -1,0 +1,165 @@
+"""The number of requests a server runs at once, if it silently refuses more."""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+from agent_magic.engine.admission.room import Hold
+
+AGREES: Final = math.log(0.9 / 0.1)
+"""A refusal with the full number under way: such a server refuses it nearly always, one with a limit of a rate has no
+reason to do so just then."""
+PASSES: Final = math.log(0.2 / 0.9)
+"""A request admitted beyond the number: only a slot freed on the way explains it."""
+PASSES_SURE: Final = PASSES / 5
+"""The same, once the limit is known: then it has more likely been raised, and one raise lets many in."""
+DIFFERS: Final = math.log(0.0005 / 0.05)
+"""A refusal with fewer under way: of a rate, of chance, or of a limit that was lowered."""
+SURE: Final = 6.0
+"""Three refusals that agree."""
+LEAST: Final = -1.0
+"""Below these odds it is no such limit."""
+MOST: Final = 9.0
+"""Maximum log odds, so that learned limits can be unlearned."""
+NEAR: Final = 1
+FEW: Final = 8
+"""Requests and answers overtake each other on the wire, so a count may be off by one, and one more per this number."""
+FIRST_PROBE_S: Final = 0.8
+LONGER: Final = 5.0
+LONGEST_PROBE_S: Final = 60.0
+"""One more than the limit is tried after the first time, then after ever longer ones: each costs a refusal."""
+EVERY: Final = 150
+"""Minimum requests between probes, once the limit is sure."""
+UNSURE_S: Final = 2.5
+"""A limit that nothing confirms, because it is not reached within this time, is none."""
+DOUBLE_S: Final = 0.5
+"""Meanwhile requests are sent at their earlier pace, doubled after each such time. This reaches the limit, and a
+rate limit shows itself by a refusal.
+"""
+SILENT_S: Final = 0.3
+"""Seconds without a refusal after which a request was admitted."""
+NEXT_S: Final = 0.05
+
+
+class Concurrency:
+    """Distinguishes a limit of concurrent requests from a rate limit by their odds, and keeps it.
+
+    Such a server refuses a request exactly if the full number is under way, at any rate. A rate limit refuses whenever
+    its bucket is empty, with any number under way. So refusals at the number left by the first refusal are evidence for
+    it, refusals below it and admissions above it are evidence against it. After a second agreeing refusal the limit is
+    kept, and one more request is tried, to be sure soon.
+
+    Attributes:
+        limit: The assumed limit; 0 if there is none.
+        kept: True if it is kept.
+    """
+
+    def __init__(self) -> None:
+        self.limit, self.kept = 0, False
+        self._odds = 0.0
+        self._sent, self._fresh = 0, False
+        self._lately = self._began_s = 0.0  # how fast requests were let in, and when the first pause is over
+        self._grown = 0
+        self._probe_s, self._step_s = 0.0, FIRST_PROBE_S
+        self._probed_s: float | None = None
+        self._cut_s = -1.0  # when a refusal last came
+
+    @property
+    def is_sure(self) -> bool:
+        """True if refusals agree on the limit."""
+        return self.limit > 0 and self._odds >= SURE
+
+    def hold(self, under_way: int, now: float) -> Hold | None:
+        """Return a hold for one more request, or `None`."""
+        if not self.kept:
+            return None
+        if not self.is_sure and now >= self._probe_s + UNSURE_S:
+            self._drop()
+            return None
+        if self._probed_s is not None and now - self._probed_s >= SILENT_S:
+            self.let_in(self.limit + 1, self._probed_s, now)
+        if not self.kept or under_way < self.limit:
+            return None
+        if self._probed_s is not None:
+            until_s = self._probed_s + SILENT_S
+        elif self.is_sure and self._sent < EVERY:
+            until_s = now + LONGEST_PROBE_S  # an answer makes room earlier
+        else:
+            until_s = self._probe_s
+        return Hold("concurrent", until_s) if now < until_s else None
+
+    def step_s(self, now: float) -> float:
+        """Return for how long nothing should follow a request."""
+        if self.is_sure or not self.kept or not self._lately:
+            return 0.0
+        return float(2 ** -max(0.0, (now - self._began_s) / DOUBLE_S) / self._lately)
+
+    def sent(self, under_way: int, now: float) -> None:
+        """Record that a request left, and how many are under way with it."""
+        self._sent += 1
+        if self.limit and under_way > self.limit:
+            self._probed_s = now
+
+    def let_in(self, under_way: int, sent_s: float, now: float) -> None:
+        """Record that a request was admitted.
+
+        Args:
+            under_way: Requests under way when it was sent, itself included.
+            sent_s: When it was sent. Requests sent before a refusal may have been counted with the refused one.
+            now: The time.
+        """
+        if not self.limit or under_way <= self.limit or sent_s <= self._cut_s:
+            return
+        self._grown += 1
+        if self._grown > self._slack:
+            self._weigh(PASSES_SURE if self.is_sure else PASSES)
+        self.limit += self.limit > 0
+        self._probed_s, self._probe_s, self._step_s = None, now + NEXT_S, FIRST_PROBE_S
+
+    def refused(self, before: int, left: int, now: float, *, first: bool, wait_s: float, lately: float) -> bool:
+        """Return True if a refusal is of this limit.
+
+        Args:
+            before: Other requests under way when it was sent.
+            left: Other requests under way now.
+            now: The time.
+            first: True for the first refusal of its episode.
+            wait_s: Seconds without requests after it.
+            lately: Recently admitted requests per second.
+        """
+        self._cut_s, there = now, max(before, left)
+        if not self.limit or (first and not self.kept and there > self.limit + NEAR + self.limit // FEW):
+            self.limit, self._odds, self._grown, self._fresh = left, 0.0, 0, True
+            self._step_s, self._probed_s = FIRST_PROBE_S, None
+            return False
+        if not first:
+            if self._fresh and left:
+                self.limit = min(self.limit, left)
+            return self.kept
+        at_least = self.limit - min(self._grown, self._slack)
+        if there >= max(1, at_least) and (self._grown or self._probed_s is not None):
+            self._weigh(AGREES)
+            if not self.kept:
+                self.kept, self._lately, self._began_s = True, lately, now + wait_s
+            self._sent, self._step_s = 0, min(LONGER * self._step_s, LONGEST_PROBE_S)
+        else:
+            is_near = self._odds <= 0 < there and there >= at_least - self._slack
+            self._weigh(DIFFERS / 6 if is_near else DIFFERS)
+            self._step_s = FIRST_PROBE_S
+        self.limit = self.limit and min(self.limit, max(1, there))
+        self._grown, self._fresh, self._probed_s, self._probe_s = 0, False, None, now + max(self._step_s, wait_s)
+        return self.kept
+
+    @property
+    def _slack(self) -> int:
+        """Number of more or fewer there may be: requests and answers overtake each other on the wire."""
+        return NEAR + self.limit // FEW if self.kept else 0
+
+    def _weigh(self, evidence: float) -> None:
+        self._odds = min(MOST, self._odds + evidence)
+        if self._odds < LEAST:
+            self._drop()
+
+    def _drop(self) -> None:
+        self.limit, self.kept, self._odds = 0, False, 0.0

@@ -1,0 +1,176 @@
+"""Server models from earlier runs, for plans that have not run.
+
+Agents are expected to need what their earlier answers needed alone, by the model of their server. The run on virtual
+time serves them beside each other by that model.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple
+
+from agent_magic.measure.server import NO_NEEDS, Needs, Observed, fit, shortest_s, words_of
+from agent_magic.record.exchanges import seen_run
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from agent_magic.measure.server import At, Fit, Server
+    from agent_magic.record.exchanges import Exchange, SeenRun
+    from agent_magic.record.history import History, Past
+    from agent_magic.record.results import RunRecord
+
+
+def open_s(
+    servers: Mapping[At, Fit], most: Mapping[At, int], wall_s: Callable[[At, Server, Server], float]
+) -> tuple[float, float]:
+    """Return by how many seconds less and more a run takes under the plausible models of its servers.
+
+    Args:
+        servers: Fit of each.
+        most: The run's maximum requests at once at each; servers without any are skipped.
+        wall_s: Returns the wall time of requests at a server under a model, with their needs by another model.
+    """
+    low = high = 0.0
+    for at, known in servers.items():
+        if at not in most:  # all goes by batch, or to another server
+            continue
+        likely_s = wall_s(at, known.likely, known.likely)
+        for model in known.open[1:]:
+            more_s = wall_s(at, model, model) - likely_s
+            low, high = max(low, -more_s), max(high, more_s)
+        if most[at] > known.most:  # it may be that it does no more at once than it was seen to do
+            for model in known.open:
+                capped = model._replace(slots=min(model.slots, max(1, known.most)))
+                high = max(high, wall_s(at, capped, model) - likely_s)
+    return low, high
+
+
+def server_words(servers: Mapping[At, Fit], most: Mapping[At, int]) -> list[str]:
+    """Return in words how servers behave under load, and if the forecast exceeds the load seen."""
+    known = {at: one for at, one in servers.items() if at in most}
+    found = list(dict.fromkeys(words_of(one.likely) for one in known.values() if not one.likely.is_constant))
+    for at, one in known.items():
+        if most[at] > one.most:
+            kept = "its speed" if one.likely.is_constant else "sharing it so"
+            found.append(f"more than {one.most} at once was never seen: forecast as if the server kept {kept}")
+    return found
+
+
+class Asked(NamedTuple):
+    """An agent's request: its model class, and the seconds it needs alone."""
+
+    pool: str
+    needs: Needs
+
+
+class KnownServers:
+    """What runs at an origin saw of its servers.
+
+    Args:
+        runs: The runs, oldest first.
+        class_of: Says the class of a model.
+    """
+
+    def __init__(self, runs: Sequence[SeenRun], class_of: Callable[[str], str]) -> None:
+        self._seen: dict[At, list[tuple[str, Observed]]] = {}
+        for run in reversed(runs):  # what is newer counts more
+            by_class: dict[At, list[Exchange]] = {}
+            for (endpoint, model), exchanges in run.exchanges.items():
+                by_class.setdefault((endpoint, class_of(model)), []).extend(exchanges)
+            for at, exchanges in by_class.items():
+                self._seen.setdefault(at, []).append((run.uid, Observed(exchanges)))
+        self._runs = {run.uid for run in runs}
+        found = {at: fit([one for _, one in some]) for at, some in self._seen.items()}
+        self.fits: Mapping[At, Fit] = {at: one for at, one in found.items() if one.pace is not None}
+        self._class_of = class_of
+
+    @classmethod
+    def of(cls, history: History, pilot: RunRecord | None, class_of: Callable[[str], str]) -> KnownServers:
+        """Return the server models from a history and a pilot, cached."""
+        runs = history.runs_at(history.origin)
+        if pilot is not None and pilot.uid not in {one.uid for one in runs}:
+            runs = [*runs, seen_run(pilot)]
+        key = (cls, *(one.uid for one in runs))
+        found = history.found.get(key)
+        if not isinstance(found, KnownServers):
+            found = history.found[key] = cls(runs, class_of)
+        return found
+
+    @cached_property
+    def models(self) -> Mapping[At, Server]:
+        """Model of each server; empty if load changes nothing at any of them."""
+        shared = any(not one.likely.is_constant for one in self.fits.values())
+        return {at: one.likely for at, one in self.fits.items()} if shared else {}
+
+    def is_beyond(self, most: Mapping[At, int]) -> bool:
+        """Return True if more requests would run at a server than ever seen."""
+        return any(most.get(at, 0) > one.most for at, one in self.fits.items())
+
+    def rows(self, earlier: Iterable[Past]) -> list[Past]:
+        """Return earlier answers with the seconds they needed alone.
+
+        If load matters and was unknown for an answer, its length counts and its seconds do not.
+        """
+        shared = {pool for (_, pool), one in self.models.items() if not one.is_constant}
+        found: list[Past] = []
+        for row in earlier:
+            needs = self._alone.get((row.run, row.ended_s, row.output_tokens))
+            if needs is not None:
+                first_s = None if row.ttft_s is None else needs.before_s
+                found.append(row._replace(ttft_s=first_s, api_s=needs.before_s + needs.after_s, elsewhere=False))
+            elif row.run in self._runs and row.elsewhere:
+                found.append(row._replace(elsewhere=False))
+            else:
+                found.append(row._replace(elsewhere=True) if self._class_of(row.model) in shared else row)
+        return found
+
+    @cached_property
+    def _alone(self) -> Mapping[tuple[str, float, int | None], Needs]:
+        """Needs of each answer alone, by run, end and length."""
+        found: dict[tuple[str, float, int | None], Needs] = {}
+        for at, model in self.models.items():
+            for uid, run in self._seen[at] if not model.is_constant else ():
+                for one, needs in zip(run.exchanges, run.needs(model), strict=True):
+                    found[uid, one.ended_s, one.output_tokens] = needs
+        return found
+
+    def _stretch(self, at: At, model: Server) -> tuple[float, float]:
+        """Return how much more requests need alone by a model than by the likely one, before and after the first."""
+        sums: list[tuple[float, float]] = []
+        for each in (model, self.fits[at].likely):
+            needs = [one for _, run in self._seen[at] for one in run.needs(each)]
+            sums.append((sum(one.before_s for one in needs), sum(one.after_s for one in needs)))
+        (before, after), (usual_before, usual_after) = sums
+        return (before / usual_before if usual_before else 1.0), (after / usual_after if usual_after else 1.0)
+
+    def open_s(
+        self,
+        asked: Sequence[Asked | None],
+        parents: Sequence[Sequence[int]],
+        concurrency: int,
+        most: Mapping[At, int],
+    ) -> tuple[float, float]:
+        """Return by how many seconds less and more a plan takes, as in `open_s`.
+
+        Args:
+            asked: Request per agent; `None` without one.
+            parents: Parents per agent.
+            concurrency: Maximum requests at once.
+            most: As in `open_s`.
+        """
+
+        def wall_s(at: At, model: Server, of: Server) -> float:
+            before, after = self._stretch(at, of)
+            needs = [
+                Needs(one.needs.before_s * before, one.needs.after_s * after)
+                if one is not None and one.pool == at[1]
+                else NO_NEEDS
+                for one in asked
+            ]
+            return shortest_s(needs, parents, concurrency, model)
+
+        return open_s(self.fits, most, wall_s)
+
+
+NOTHING_KNOWN = KnownServers((), str)

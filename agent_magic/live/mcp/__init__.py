@@ -1,0 +1,25 @@
+"""Tool servers that speak the Model Context Protocol: a process on this machine, or an address.
+
+```
+%agents mcp files npx -y @modelcontextprotocol/server-filesystem .
+%agents mcp --key-env CRM_KEY crm https://crm.example/mcp
+%%agent librarian --tools files.*,crm.find
+```
+
+A session must be closed by the task that opened it, from any cell or run. So each session has a task of its own, on a
+loop in a separate thread, that opens the session, waits for its end, and closes it. Calls come from other loops.
+
+| | `process` | `http` |
+| --- | --- | --- |
+| how messages travel | standard input and output | streamable HTTP |
+| the session is lost | the process has ended: the user starts it again | the next call opens another one |
+| a call was never received | cannot be known | it is repeated, once |
+| a call may have been received | it has failed, and says so | the same |
+
+All else is shared. If a server reports that its tools have changed, the next plan has the new ones; a frozen plan keeps
+its own.
+"""
+
+from agent_magic.live.mcp.server import CALL_S, McpError, McpServer
+
+__all__ = ["CALL_S", "McpError", "McpServer"]

@@ -1,0 +1,827 @@
+"""The server behind an endpoint, as its answers tell: how its speed depends on how much runs beside a request.
+
+A server that is one's own shares its speed. Its model here is egalitarian processor sharing with a limit, behind a
+queue:
+
+* At most `slots` requests run at once; more wait, first come, first served.
+* With `n` running, each goes at the speed `share(n) = min(1, full / n)` of one that runs alone: `full` is how many run
+  at full speed, so a server that gives one request at most `cap` tokens a second, and all together `rate`, has
+  `full = rate / cap`. With a `power`, `share(n) ** power`: below 1 more at once still gain some, above it they lose.
+* Reading the prompt is a part of that work (`reads_beside`), or takes its own time whatever runs.
+
+A *constant* server has neither slots nor `full`: every request has the speed that it would have alone.
+
+The work of a request is the time it would take alone. From a run it follows by what was served while it ran: between
+its start and its end, `work = integral of share(n(t)) dt`, where `n(t)` is recorded. A simulation turns this around,
+and counts with one clock of service for all (`Serving`), which goes at `share(n)`: a request ends when that has gone on
+by its work. So what is simulated as it was recorded takes as long as it was recorded, whatever the model.
+
+The model is fitted by likelihood. For each request `log(work / usual)` is taken to be normal, where `usual` is
+`a + b * input` until the first token, and `a + output * (b + c * input)` after it, in tokens; the density of its end is
+that of the work, times `share(n at its end) / work`. Each parameter has to earn `PENALTY`. What the data leave open is
+kept as `Fit.open`.
+
+Source: Kleinrock, "Time-shared Systems: a theoretical treatment", 1967 (processor sharing); Cohen, "The multiple phase
+service network with generalized processor sharing", 1979 (a speed per number of requests); Schwarz, "Estimating the
+dimension of a model", 1978 (what a parameter has to earn).
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from heapq import heappop, heappush
+from itertools import accumulate
+from operator import attrgetter, mul, sub
+from statistics import median
+from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
+
+from agent_magic.declare.units import plural
+from agent_magic.providers.anthropic import models as by_name
+from agent_magic.record.exchanges import exchange_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from agent_magic.record.attempt import Attempt
+    from agent_magic.record.exchanges import Exchange
+    from agent_magic.record.results import RunRecord
+
+K = TypeVar("K")
+NEVER: Final = math.inf
+BURST: Final = 0.03
+"""Ends come in bursts, as a loop reads them: how many ran is counted by this part of a request before its end."""
+JITTER_S: Final = 0.012
+"""How exactly the seconds of a request are known: a loaded client, buffers, frames that are sent together."""
+HANDED_OVER_S: Final = 0.05
+"""For so long a request may seem to run on when the next one has its slot: its last frame is on its way."""
+LEAST_SPREAD: Final = 0.03
+"""No server is more regular than that: a smaller spread would make a wrong model look certain."""
+PENALTY: Final = 3.0
+OPEN: Final = 3.0
+"""Models whose log likelihood is within this of the best one are open: about nine in ten for one parameter."""
+FEWEST: Final = 10
+"""Fewer requests than that say nothing: any model fits them."""
+MOST: Final = 60
+"""So many requests of a run are compared, evenly chosen: more cost time and say little more."""
+MOST_IN_ALL: Final = 240
+"""The same of several runs."""
+CHANGED: Final = 0.7
+"""Runs together that make each answer of one less likely than it is by itself by more than that in the logarithm are
+not of one server: a speed that doubled costs about 2."""
+CLIPPED: Final = 3.0
+IMPOSSIBLE: Final = 5.0
+"""What each answer costs a model that comes before it can by that model."""
+TOGETHER_S: Final = 0.06
+"""Requests that are sent within this may overtake each other on their way."""
+OURS: Final = frozenset({"slot", "dependencies", "barrier"})
+"""What seems to hold a run whose requests hold each other at their server."""
+HELD: Final = 0.1
+"""Where requests lose more than this share of their time to others, the server is what limits them."""
+AT_ONCE_S: Final = 0.015
+"""An answer whose last token comes so soon after the first one is not streamed."""
+COARSE, MIDDLE, FINE, ROUNDS = 2, 4, 8, 3
+FAR: Final = 12.0
+"""A shape whose best score on the coarse grid is that far behind is not looked at more closely."""
+POWERS: Final = (0.5, 1.5)
+
+
+class Server(NamedTuple):
+    """A model of a server.
+
+    Attributes:
+        slots: The most requests that run at once; infinite is no limit.
+        full: How many run at full speed; infinite for as many as there are.
+        reads_beside: True if prompts are read in the shared time.
+        power: How much of its speed each loses beyond that: with 1 they share one speed, below it they gain some.
+    """
+
+    slots: float = NEVER
+    full: float = NEVER
+    reads_beside: bool = True
+    power: float = 1.0
+
+    @property
+    def parameters(self) -> int:
+        """Number of numbers it has that a constant server has not."""
+        return (self.slots < NEVER) + (self.full < NEVER) + 2 * (self.power != 1.0)  # it is rarely otherwise
+
+    @property
+    def is_constant(self) -> bool:
+        """True if the load changes nothing."""
+        return self.slots == NEVER == self.full
+
+    def share(self, running: int) -> float:
+        """Return the speed of each of so many requests, of one that is alone."""
+        return 1.0 if running <= self.full else (self.full / running) ** self.power
+
+
+CONSTANT: Final = Server()
+
+
+class Needs(NamedTuple):
+    """What a request needs, in seconds alone: until its first token, and after it."""
+
+    before_s: float
+    after_s: float
+
+
+At = tuple[str, str]
+"""An endpoint, its name empty if there is one, and a model class."""
+NO_NEEDS: Final = Needs(0.0, 0.0)
+
+
+class Fit(NamedTuple):
+    """What the answers of an endpoint say of its server.
+
+    Attributes:
+        likely: The model that is the most likely.
+        open: All that the answers leave open, that one first.
+        most: The most requests that were under way at once.
+        pace: Tokens a second of a request alone; `None` means unknown.
+    """
+
+    likely: Server = CONSTANT
+    open: tuple[Server, ...] = (CONSTANT,)
+    most: int = 0
+    pace: float | None = None
+
+
+UNKNOWN: Final = Fit()
+
+
+class Held(NamedTuple):
+    """What requests lost to others at a server; the seconds are those of `Serving`."""
+
+    model: Server
+    queued_s: float
+    slowed_s: float
+    busy_s: float
+
+
+def limit_of(servers: Iterable[Held | Serving[Any]]) -> str:
+    """Say what of the busiest server held its requests; empty if that was little."""
+    busiest = max(servers, key=attrgetter("busy_s"), default=None)
+    if busiest is None or busiest.queued_s + busiest.slowed_s <= HELD * busiest.busy_s:
+        return ""
+    if busiest.queued_s >= busiest.slowed_s:
+        return f"the server ({plural(int(busiest.model.slots), 'slot')})"
+    return "the server's speed"
+
+
+def limit_of_run(record: RunRecord) -> str:
+    """Say what of its servers held the requests of a run, as it alone tells; empty if that was little.
+
+    It is found once for the events that there are. A forecast is no evidence of a server.
+    """
+    if record.forecast is not None:
+        return record.forecast.limited_by
+    if record.server_limit is None or record.server_limit[0] != len(record.events):
+        found = () if is_forecast(record) else asked_at(record).values()
+        runs = [Observed([each for _, each in some]) for some in found]
+        record.server_limit = len(record.events), limit_of([one.held(fit([one]).likely) for one in runs])
+    return record.server_limit[1]
+
+
+def is_forecast(record: RunRecord) -> bool:
+    """Return True if a run never happened: it is no evidence of a server."""
+    return record.forecast is not None or any(one.source == "forecast" for one in record.attempts)
+
+
+def at_of(record: RunRecord, endpoint: str, model: str) -> At:
+    """Return which server a model is asked at."""
+    known = None if record.terms is None else record.terms.models.get(model)
+    return endpoint, (known or by_name.facts_of(model)).limit_class
+
+
+def asked_at(record: RunRecord) -> dict[At, list[tuple[Attempt, Exchange]]]:
+    """Return the requests of a run by the server they were sent to."""
+    found: dict[At, list[tuple[Attempt, Exchange]]] = {}
+    for attempt in record.attempts:
+        if (exchange := exchange_of(attempt)) is not None:
+            found.setdefault(at_of(record, attempt.endpoint, attempt.model), []).append((attempt, exchange))
+    return found
+
+
+def words_of(model: Server) -> str:
+    """Say in words how a server bears load."""
+    slots = "" if model.slots == NEVER else plural(int(model.slots), "slot")
+    shared = "" if model.full == NEVER else f"one speed for all, full for {model.full:.2g} at once"
+    return f"the server has {' and '.join(filter(None, (slots, shared)))}" if slots or shared else ""
+
+
+class Observed:
+    """The requests of one run at one server, ready to be compared with models.
+
+    Args:
+        exchanges: The requests, in any order.
+    """
+
+    def __init__(self, exchanges: Iterable[Exchange]) -> None:
+        self.exchanges = sorted(exchanges, key=attrgetter("sent_s"))
+        self._timelines: dict[tuple[float, bool], _Timeline] = {}
+        whole = [number for number, one in enumerate(self.exchanges) if one.whole and one.ended_s > one.sent_s]
+        step = max(1.0, len(whole) / MOST)
+        self.compared = [whole[int(place * step)] for place in range(int(len(whole) / step))]
+        self.most = max(1, _most_at_once([(one.sent_s, one.ended_s) for one in self.exchanges]))
+        streamed = sorted(self.exchanges[one].ended_s - (self.exchanges[one].first_s or NEVER) for one in whole)
+        self.streams = bool(streamed) and streamed[len(streamed) // 2] > AT_ONCE_S
+        self.reads = self.streams
+        answering = [
+            (one.first_s, one.ended_s - _lag_s(one))
+            for one in self.exchanges
+            if one.first_s is not None and self.streams
+        ]
+        self.fewest = max(1, _most_at_once([(begin, end) for begin, end in answering if end > begin]))
+
+    def timeline(self, model: Server) -> _Timeline:
+        """Return what ran when, by a model."""
+        key = min(model.slots, self.most), model.reads_beside
+        found = self._timelines.get(key)
+        if found is None:
+            found = self._timelines[key] = _Timeline(self, *key)
+        return found
+
+    def needs(self, model: Server) -> list[Needs]:
+        """Return what each request needed alone, by a model; in the order of `exchanges`."""
+        return self.timeline(model).needs(model)
+
+    def held(self, model: Server) -> Held:
+        """Return what the requests lost to each other, by a model."""
+        busy_s = sum(one.ended_s - one.sent_s for one in self.exchanges)
+        return Held(model, 0.0, 0.0, busy_s) if model.is_constant else self.timeline(model).held(model, busy_s)
+
+
+def _lag_s(one: Exchange) -> float:
+    """Return how late the end of an answer may be seen: of a short one not all of its time can be that."""
+    return min(HANDED_OVER_S, (one.ended_s - (one.ended_s if one.first_s is None else one.first_s)) / 2)
+
+
+def _most_at_once(spans: Iterable[tuple[float, float]]) -> int:
+    ends = sorted([(at, change) for begin, end in spans for at, change in ((begin, 1), (end, -1))])
+    most = now = 0
+    for _, change in ends:
+        now += change
+        most = max(most, now)
+    return most
+
+
+class _Timeline:
+    """Who ran when, for a number of slots, as `share` counts it."""
+
+    def __init__(self, run: Observed, slots: float, reads_beside: bool) -> None:  # noqa: FBT001 - private
+        self.exchanges, self.reads_beside = run.exchanges, reads_beside
+        self.begun, self.impossible = _begins(run, slots)
+        self.firsts = [  # when each begins to answer; where nobody saw that, when it is begun
+            begun if one.first_s is None or not run.streams else min(max(one.first_s, begun), one.ended_s)
+            for one, begun in zip(run.exchanges, self.begun, strict=True)
+        ]
+        counted = self.begun if reads_beside else self.firsts
+        spans = [(begin, one.ended_s) for begin, one in zip(counted, run.exchanges, strict=True)]
+        changes = sorted([(at, change) for begin, end in spans for at, change in ((begin, 1), (end, -1))])
+        self.times, self.counts = [min(0.0, run.exchanges[0].sent_s)], [0]
+        running = 0
+        for at, change in changes:
+            running += change
+            if at > self.times[-1]:
+                self.times.append(at)
+                self.counts.append(running)
+            else:
+                self.counts[-1] = running
+        self.before, self.after = _Parts(self, apart=not reads_beside), _Parts(self, signed=True)
+        self._last: tuple[Server, list[float], list[float]] | None = None
+        for number in run.compared:
+            one, begun_s, first_s = run.exchanges[number], self.begun[number], self.firsts[number]
+            given, made = float(one.input_tokens), float(one.output_tokens or 1)
+            if run.streams and one.first_s is not None:
+                self.before.add(begun_s, first_s, (1.0, given))
+                self.after.add(first_s, one.ended_s, (1.0, made, made * given))
+            else:
+                self.after.add(begun_s, one.ended_s, (1.0, made, given))
+        self._begins = [self.place(one) for one in self.begun]
+        self._firsts = [self.place(one) for one in self.firsts]
+        self._ends = [self.place(one.ended_s) for one in run.exchanges]
+
+    def place(self, at_s: float) -> tuple[int, float]:
+        """Return the last change before a time, and the seconds since then."""
+        found = max(0, bisect_right(self.times, at_s) - 1)
+        return found, at_s - self.times[found]
+
+    def shares(self, model: Server) -> list[float]:
+        """Return the speed of a request by how many run."""
+        return self._of(model)[1]
+
+    def served(self, model: Server) -> list[float]:
+        """Return how far the clock of service has gone at each change."""
+        return self._of(model)[2]
+
+    def _of(self, model: Server) -> tuple[Server, list[float], list[float]]:
+        if self._last is None or self._last[0] != model:
+            shares = [1.0, *(model.share(count) for count in range(1, max(self.counts) + 1))]
+            steps = (
+                (after - before) * shares[count]
+                for before, after, count in zip(self.times, self.times[1:], self.counts, strict=False)
+            )
+            self._last = model, shares, [0.0, *accumulate(steps)]
+        return self._last
+
+    def held(self, model: Server, busy_s: float) -> Held:
+        """Return what the requests lost to each other."""
+        shares, spans = self.shares(model), zip(self.times, self.times[1:], self.counts, strict=False)
+        slowed_s = sum((after - before) * count * (1.0 - shares[count]) for before, after, count in spans)
+        queued_s = sum(begun - one.sent_s for begun, one in zip(self.begun, self.exchanges, strict=True))
+        return Held(model, queued_s, slowed_s, busy_s)
+
+    def needs(self, model: Server) -> list[Needs]:
+        """Return what each request needs alone."""
+        _, shares, served = self._of(model)
+
+        def at(place: tuple[int, float]) -> float:
+            return served[place[0]] + place[1] * shares[self.counts[place[0]]]
+
+        found: list[Needs] = []
+        for number, (begin, first, end) in enumerate(zip(self._begins, self._firsts, self._ends, strict=True)):
+            at_first = at(first)
+            before_s = at_first - at(begin) if self.reads_beside else self.firsts[number] - self.begun[number]
+            found.append(Needs(max(0.0, before_s), max(0.0, at(end) - at_first)))
+        return found
+
+
+def _begins(run: Observed, slots: float) -> tuple[list[float], int]:
+    """Return when each request gets a slot, and how many answers came before that: the model cannot be true of them.
+
+    It is at once, or when one before it has ended. Who begins to answer first was let in first. Where nobody saw that,
+    those that are sent together may come in another order: who ends first was let in first.
+    """
+    impossible = 0
+    exchanges, group, since_s = run.exchanges, 0, -NEVER
+    order: list[tuple[int, float, int]] = []
+    for number, one in enumerate(exchanges):
+        if one.sent_s - since_s > TOGETHER_S and not run.streams:
+            group, since_s = group + 1, one.sent_s
+        seen_s = one.ended_s if one.first_s is None or not run.streams else one.first_s
+        order.append((group, seen_s, number))
+    found = [0.0] * len(exchanges)
+    busy: list[tuple[float, float]] = []
+    for _, _, number in sorted(order):
+        one = exchanges[number]
+        begun_s, lag_s = one.sent_s, HANDED_OVER_S
+        while busy and busy[0][0] <= begun_s:
+            heappop(busy)
+        while len(busy) >= slots:
+            begun_s, lag_s = max((begun_s, lag_s), heappop(busy))
+        latest_s = one.ended_s if one.first_s is None else one.first_s
+        # No answer takes no time. Without this, rows that all end at once fit a slot that only the first one needs.
+        no_time = not run.streams and begun_s > max(one.sent_s, one.ended_s - JITTER_S / 2)
+        impossible += no_time or begun_s > latest_s + lag_s
+        found[number] = max(one.sent_s, min(begun_s, latest_s))
+        heappush(busy, (one.ended_s, _lag_s(one) if run.streams else HANDED_OVER_S))
+    return found, impossible
+
+
+class Serving(Generic[K]):
+    """A server at work: takes requests, and says when the next of them begins to answer, or ends.
+
+    Args:
+        model: How it shares its speed.
+
+    Attributes:
+        queued_s: How long requests waited for a slot, all of them together.
+        slowed_s: How much longer they took because others ran beside them.
+        busy_s: How long they were there.
+    """
+
+    def __init__(self, model: Server) -> None:
+        self.model = model
+        self.queued_s = self.slowed_s = self.busy_s = 0.0
+        self._at_s = self._served = 0.0
+        self._speed, self._running = 1.0, 0
+        self._waiting: dict[K, Needs] = {}
+        self._inside: dict[K, tuple[bool, float]] = {}  # whether it answers, and when that part of it is over
+        self._shared: list[tuple[float, int, K, bool]] = []  # ends by the clock of service
+        self._reading: list[tuple[float, int, K, bool]] = []  # ends by the time
+        self._after: dict[K, float] = {}
+        self._serial = 0
+
+    def join(self, key: K, work: Needs, now: float) -> None:
+        """Take a request."""
+        self._turn(now)
+        if len(self._inside) < self.model.slots:
+            self._begin(key, work)
+        else:
+            self._waiting[key] = work
+
+    def leave(self, key: K, now: float) -> None:
+        """Let a request go that was cut."""
+        self._turn(now)
+        if self._waiting.pop(key, None) is None and key in self._inside:
+            self._free(key)
+
+    def left(self, key: K, now: float) -> float:
+        """Return the share of an answer that has not come."""
+        self._turn(now)
+        answers, until = self._inside.get(key, (False, 0.0))
+        after_s = self._after.get(key, 0.0)
+        return min(1.0, max(0.0, (until - self._served) / after_s)) if answers and after_s > 0 else 1.0
+
+    def until_s(self, key: K, now: float) -> float:
+        """Return when an answer would end at the present speed."""
+        return now + self.left(key, now) * self._after.get(key, 0.0) / self._speed
+
+    def next_s(self) -> float:
+        """Return when the next thing happens; infinite for nothing."""
+        for heap in (self._shared, self._reading):
+            while heap and self._inside.get(heap[0][2]) != (heap[0][3], heap[0][0]):
+                heappop(heap)
+        reads_s = self._reading[0][0] if self._reading else NEVER
+        if not self._shared:
+            return reads_s
+        return min(reads_s, self._at_s + max(0.0, self._shared[0][0] - self._served) / self._speed)
+
+    def pop(self, now: float) -> tuple[K, bool]:
+        """Let the next thing happen, which is due: return which request it is of, and whether that is over."""
+        heap = self._shared
+        if self._reading and (not heap or self._reading[0][0] <= now):
+            heap = self._reading
+        self._turn(now)
+        until, _, key, answers = heappop(heap)
+        if heap is self._shared:
+            self._served = max(self._served, until)
+        if answers:
+            self._free(key)
+        else:
+            if heap is self._reading:
+                self._count(1)
+            self._go_on(key, self._served + self._after[key], answers=True)
+        return key, answers
+
+    def _turn(self, now: float) -> None:
+        if now > self._at_s:
+            passed_s = now - self._at_s
+            if self._running:
+                self._served += passed_s * self._speed
+                self.slowed_s += passed_s * self._running * (1.0 - self._speed)
+            self.queued_s += passed_s * len(self._waiting)
+            self.busy_s += passed_s * (len(self._inside) + len(self._waiting))
+            self._at_s = now
+
+    def _count(self, change: int) -> None:
+        self._running += change
+        self._speed = self.model.share(self._running)
+
+    def _begin(self, key: K, work: Needs) -> None:
+        self._after[key] = work.after_s
+        if work.before_s > 0 and not self.model.reads_beside:
+            self._serial += 1
+            until_s = self._at_s + work.before_s
+            self._inside[key] = False, until_s
+            heappush(self._reading, (until_s, self._serial, key, False))
+            return
+        self._count(1)
+        self._go_on(key, self._served + work.before_s, answers=False)
+
+    def _go_on(self, key: K, until: float, *, answers: bool) -> None:
+        self._serial += 1
+        self._inside[key] = answers, until
+        heappush(self._shared, (until, self._serial, key, answers))
+
+    def _free(self, key: K) -> None:
+        answers, _ = self._inside.pop(key)
+        if answers or self.model.reads_beside or not any(one[2] == key for one in self._reading):
+            self._count(-1)
+        del self._after[key]
+        if self._waiting and len(self._inside) < self.model.slots:
+            other = next(iter(self._waiting))
+            self._begin(other, self._waiting.pop(other))
+
+
+def shortest_s(works: Sequence[Needs], parents: Sequence[Sequence[int]], concurrency: int, model: Server) -> float:
+    """Return how long requests take that go as soon as their parents are over, and nothing else holds them.
+
+    Args:
+        works: What each needs alone.
+        parents: Per request, those it waits for.
+        concurrency: The most under way at once.
+        model: The server.
+    """
+    serving, now = Serving[int](model), 0.0
+    children: list[list[int]] = [[] for _ in works]
+    lacking = [len(each) for each in parents]
+    for child, each in enumerate(parents):
+        for parent in each:
+            children[parent].append(child)
+    ready = [number for number, count in enumerate(lacking) if not count]
+    under_way = 0
+    while ready or under_way:
+        while ready and under_way < concurrency:
+            number = heappop(ready)
+            serving.join(number, works[number], now)
+            under_way += 1
+        now = serving.next_s()
+        number, over = serving.pop(now)
+        if over:
+            under_way -= 1
+            for child in children[number]:
+                lacking[child] -= 1
+                if not lacking[child]:
+                    heappush(ready, child)
+    return now
+
+
+def fit(runs: Sequence[Observed]) -> Fit:
+    """Return what runs at one server say of it: the first one, and those that it does not contradict.
+
+    A server that was started again with other slots, or on another machine, has the same address: what was seen of it
+    before that is no evidence.
+
+    Args:
+        runs: What was seen, run by run, what counts most first.
+    """
+    runs = [one for one in runs if one.compared]
+    if sum(len(one.compared) for one in runs) < FEWEST:
+        return UNKNOWN._replace(most=max((one.most for one in runs), default=0))
+    search = _Search(_chosen(runs), max(one.most for one in runs))
+    found = search.fit()
+    if len(runs) == 1 or len(runs[0].compared) < FEWEST:
+        return found
+    alone = _Search(runs[:1], runs[0].most)
+    own = alone.fit()
+    return own if search.lost(found.likely, alone, own.likely) > CHANGED * len(runs[0].compared) else found
+
+
+def _chosen(runs: Sequence[Observed]) -> list[Observed]:
+    """Return the runs that are compared: of each load the first one, then others while there is time for them."""
+    first = {one.most: number for number, one in reversed([*enumerate(runs)])}
+    order = sorted(range(len(runs)), key=lambda number: (number and number != first[runs[number].most], number))
+    counts = [*accumulate(len(runs[number].compared) for number in order)]
+    return [runs[number] for number, count in zip(order, counts, strict=True) if not number or count <= MOST_IN_ALL]
+
+
+class _Search:
+    """Looks for the models that the requests of some runs are the most likely under."""
+
+    def __init__(self, runs: Sequence[Observed], most: int) -> None:
+        self.runs, self.most = runs, most
+        self.known: dict[Server, float] = {}
+        self.each: dict[Server, list[float]] = {}
+        self._designs: dict[tuple[float, bool], tuple[_Design, _Design]] = {}
+
+    def fit(self) -> Fit:
+        for shape in self.shapes():
+            self.score(shape)
+            for full in self.grid(shape, COARSE):
+                self.score(shape._replace(full=full))
+        best = max(self.known.values())
+        near = [one for one in self.shapes() if max(self.of(one).values()) > best - FAR]
+        for shape in near:
+            for full in self.grid(shape, FINE):
+                self.score(shape._replace(full=full))
+        if self.likely().full < NEVER:
+            self.look_closer()
+        likely = self.likely()
+        middle = self.middle(likely)
+        return Fit(middle, (middle, *self.open(middle)), self.most, _pace(self.runs, likely))
+
+    def lost(self, likely: Server, alone: _Search, own: Server) -> float:
+        """Return how much less likely the answers of the first run are by all runs together than by itself."""
+        count = len(self.runs[0].compared)
+        together, apart = (
+            search.designs(model)[1].scores(model)[:count] for search, model in ((self, likely), (alone, own))
+        )
+        return sum(apart) - sum(together)
+
+    def look_closer(self) -> None:
+        """Look at other powers of the likely shape, and between the values of `full`."""
+        likely = self.likely()
+        for power in POWERS:
+            for full in self.grid(likely, MIDDLE):
+                self.score(likely._replace(full=full, power=power))
+        for _ in range(ROUNDS):
+            self.refine(self.likely())
+
+    def open(self, apart: Server) -> list[Server]:
+        """Return the models that the requests leave open, of each shape those with the least and the most `full`."""
+        top = max(self.known.values())
+        left: dict[Server, list[float]] = {}
+        for one, score in self.known.items():
+            if score > top - OPEN:
+                left.setdefault(one._replace(full=NEVER), []).append(one.full)
+        ends = [one._replace(full=full) for one, fulls in left.items() for full in sorted({min(fulls), max(fulls)})]
+        return [one for one in ends if one != apart]
+
+    def shapes(self) -> list[Server]:
+        """Return the models without a value of `full` that are worth a look."""
+        fewest = max(one.fewest for one in self.runs)
+        return [
+            Server(float(slots) if slots < self.most else NEVER, reads_beside=reads_beside)
+            for slots in (*_some(fewest, self.most - 1), self.most)
+            for reads_beside in ((True, False) if any(one.reads for one in self.runs) else (True,))
+        ]
+
+    def score(self, model: Server) -> float:
+        found = self.known.get(model)
+        if found is None:
+            each = self.each[model] = [one for design in self.designs(model) for one in design.scores(model)]
+            impossible = IMPOSSIBLE * sum(one.timeline(model).impossible for one in self.runs)
+            found = self.known[model] = sum(each) - impossible
+        return found
+
+    def designs(self, model: Server) -> tuple[_Design, _Design]:
+        """Return both parts of the requests, until the first token and after it."""
+        key = model.slots, model.reads_beside
+        found = self._designs.get(key)
+        if found is None:
+            lines = [one.timeline(model) for one in self.runs]
+            found = _Design([one.before for one in lines]), _Design([one.after for one in lines])
+            self._designs[key] = found
+        return found
+
+    def grid(self, shape: Server, steps: int) -> list[float]:
+        """Return values of `full` from one to as many as ever ran."""
+        top = min(self.most, shape.slots)
+        return [top ** (step / steps) for step in range(steps)] if top > 1 else []
+
+    def of(self, shape: Server) -> dict[float, float]:
+        """Return what is known of models that differ in `full` alone."""
+        return {one.full: score for one, score in self.known.items() if one._replace(full=shape.full) == shape}
+
+    def likely(self) -> Server:
+        """Return the model that earns its parameters best; those of a single request are no evidence."""
+        constant, base = self.each[CONSTANT], self.known[CONSTANT]
+
+        def earned(model: Server) -> float:
+            most = max(map(sub, self.each[model], constant), default=0.0)
+            return self.known[model] - base - max(0.0, most) - PENALTY * model.parameters
+
+        return max(self.known, key=earned)
+
+    def refine(self, likely: Server) -> None:
+        """Look between the best value of `full` and those beside it."""
+        values = sorted(one for one in self.of(likely) if one < NEVER)
+        place = values.index(likely.full)
+        for other in values[max(0, place - 1) : place] + values[place + 1 : place + 2]:
+            self.score(likely._replace(full=math.sqrt(likely.full * other)))
+
+    def middle(self, likely: Server) -> Server:
+        """Return the model with the mean of `full` that the data leave, in place of the single best value."""
+        if likely.full == NEVER:
+            return likely
+        found = sorted((math.log(full), score) for full, score in self.of(likely).items() if full < NEVER)
+        top = max(score for _, score in found)
+        total = weights = 0.0
+        for place, (at, score) in enumerate(found):
+            left = found[place - 1][0] if place else at
+            right = found[place + 1][0] if place + 1 < len(found) else at
+            weight = math.exp(score - top) * ((right - left) or 1.0)
+            total, weights = total + weight * at, weights + weight
+        return likely._replace(full=math.exp(total / weights))
+
+
+def _pace(runs: Sequence[Observed], model: Server) -> float | None:
+    paces: list[float] = []
+    for run in runs:
+        needs = run.needs(model)
+        for number in run.compared:
+            tokens, after_s = run.exchanges[number].output_tokens, needs[number].after_s
+            if tokens and after_s > 0:
+                paces.append(tokens / after_s)
+    return median(paces) if paces else None
+
+
+def _some(low: int, high: int) -> list[int]:
+    """Return the numbers from one to another; of many the first ones, and every other then."""
+    found, step, one = list[int](), 1, low
+    while one <= high:
+        found.append(one)
+        if len(found) > 3:
+            step = max(1, one // 4)
+        one += step
+    return found
+
+
+class _Parts:
+    """One part of some requests, ready to be compared with models.
+
+    Attributes:
+        begins: Per request, when it began, as a place of the timeline and the seconds after that.
+        ends: The same of its end.
+        took_s: How long it took.
+        counts: How many ran shortly before it ended.
+        known: Per request, what its work may depend on.
+        signed: True if the first of those may make it less.
+        apart: True if it takes its time whatever runs.
+    """
+
+    def __init__(self, line: _Timeline, *, signed: bool = False, apart: bool = False) -> None:
+        self.line, self.signed, self.apart = line, signed, apart
+        self.begins: list[tuple[int, float]] = []
+        self.ends: list[tuple[int, float]] = []
+        self.took_s: list[float] = []
+        self.counts: list[int] = []
+        self.known: list[tuple[float, ...]] = []
+
+    def add(self, begin_s: float, end_s: float, known: tuple[float, ...]) -> None:
+        """Add a request. Every model is compared with all of them, or likelihoods would not be of the same data."""
+        begin, end = self.line.place(min(begin_s, end_s - JITTER_S / 2)), self.line.place(end_s)
+        self.begins.append(begin)
+        self.ends.append(end)
+        self.took_s.append(max(JITTER_S / 2, end_s - begin_s))
+        before_end = self.line.place(end_s - BURST * (end_s - begin_s))
+        self.counts.append(max(1, self.line.counts[before_end[0]]))
+        self.known.append(known)
+
+
+class _Design:
+    """One part of the requests of all runs, compared with models that agree on who ran when.
+
+    Args:
+        parts: That part, run by run.
+    """
+
+    def __init__(self, parts: Sequence[_Parts]) -> None:
+        self.parts = parts
+        self.known = [known for each in parts for known in each.known]
+        self._columns = list(zip(*self.known, strict=True))
+        took_s = [took for each in parts for took in each.took_s]
+        self.blur = [(JITTER_S / one) ** 2 for one in took_s]
+        self.weights = [1.0 / (one * one * (0.01 + each)) for one, each in zip(took_s, self.blur, strict=True)]
+        self._solutions: dict[tuple[int, ...], list[list[float]]] = {}
+
+    def scores(self, model: Server) -> list[float]:
+        """Return the log likelihood of a model by request, its parameters of work at their best, but for a constant."""
+        work: list[float] = []
+        ends: list[float] = []
+        for each in self.parts:
+            line = each.line
+            if each.apart:
+                work += each.took_s
+                ends += [1.0] * len(each.took_s)
+                continue
+            served, shares, counts = line.served(model), line.shares(model), line.counts
+            work += [
+                served[end] + more * shares[counts[end]] - served[begin] - less * shares[counts[begin]]
+                for (begin, less), (end, more) in zip(each.begins, each.ends, strict=True)
+            ]
+            ends += [shares[count] for count in each.counts]
+        if len(work) < FEWEST:
+            return []
+        logs = [math.log(max(one, 1e-9)) for one in work]
+        usual = self._usual(work)
+        off = [log - math.log(max(each, 0.1 * one, 1e-9)) for log, each, one in zip(logs, usual, work, strict=True)]
+        shift = median(off)
+        off = [(one - shift) ** 2 for one in off]
+        squares = sorted([max(0.0, one - each) for one, each in zip(off, self.blur, strict=True)])
+        kept = squares[: max(1, int(0.95 * len(squares)))]
+        spread = max(LEAST_SPREAD**2, sum(kept) / max(1, len(kept) - len(self._columns)))
+        found: list[float] = []
+        for one, each, log, share in zip(off, self.blur, logs, ends, strict=True):
+            variance = spread + each
+            away = one / variance
+            lost = away / 2 if away < CLIPPED**2 else CLIPPED * math.sqrt(away) - CLIPPED**2 / 2
+            found.append(math.log(share) - log - math.log(variance) / 2 - lost)
+        return found
+
+    def _usual(self, work: Sequence[float]) -> list[float]:
+        """Return the works that what is known of requests lets expect: the nearest sum of it, by least squares.
+
+        None of its parts may make it less, but for the first where that is so.
+        """
+        used = tuple(range(len(self._columns)))
+        while True:
+            factors = [sum(map(mul, row, work)) for row in self._solution(used)]
+            signed = self.parts[0].signed
+            wrong = [n for n, factor in enumerate(factors) if factor < 0 and not (signed and used[n] == 0)]
+            if not wrong or len(used) == 1:
+                break
+            worst = min(wrong, key=lambda n: factors[n])
+            used = (*used[:worst], *used[worst + 1 :])
+        parts = [[factor * one for one in self._columns[n]] for factor, n in zip(factors, used, strict=True)]
+        return list(map(sum, zip(*parts, strict=True)))
+
+    def _solution(self, used: tuple[int, ...]) -> list[list[float]]:
+        """Return the rows by which works give the factors of some of what is known."""
+        found = self._solutions.get(used)
+        if found is None:
+            rows = [[one[place] for place in used] for one in self.known]
+            found = self._solutions[used] = _solved(rows, self.weights)
+        return found
+
+
+def _solved(rows: Sequence[Sequence[float]], weights: Sequence[float]) -> list[list[float]]:
+    """Return `(X' W X)^-1 X' W` by elimination. A column without news of its own gets a factor of 0."""
+    size = len(rows[0])
+    weighted = [[w * row[a] for w, row in zip(weights, rows, strict=True)] for a in range(size)]
+    matrix = [
+        [*(sum(map(mul, weighted[a], (row[b] for row in rows))) for b in range(size)), *weighted[a]]
+        for a in range(size)
+    ]
+    scale = [matrix[a][a] for a in range(size)]
+    for a in range(size):
+        if matrix[a][a] <= 1e-9 * scale[a] or scale[a] <= 0:
+            matrix[a] = [0.0] * len(matrix[a])
+            continue
+        for b in range(size):
+            if b != a and matrix[b][a]:
+                by = matrix[b][a] / matrix[a][a]
+                matrix[b] = [x - by * y for x, y in zip(matrix[b], matrix[a], strict=True)]
+    return [[one / matrix[a][a] for one in matrix[a][size:]] if matrix[a][a] else matrix[a][size:] for a in range(size)]

@@ -1,0 +1,152 @@
+"""What-ifs: what the plan, or its last run, would cost and take if something were otherwise."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from IPython.core.error import UsageError
+
+from agent_magic.api import Run
+from agent_magic.api.choosing import with_models
+from agent_magic.declare.plan_json import plan_to_dict
+from agent_magic.forecast.whatif import ARGUMENTS, PASSING, whatif_frame
+from agent_magic.notebook.command import CommandContext, Parser, Verb
+from agent_magic.notebook.front_end import note
+from agent_magic.notebook.planning import estimated
+from agent_magic.notebook.verbs.runs import add_plan_options
+from agent_magic.show.explore import Explorer, explore
+from agent_magic.show.progress import Progress
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+
+    import pandas as pd
+
+    from agent_magic.api import Plan
+    from agent_magic.forecast.estimate.value import Estimate
+
+IN_PYTHON: Final = frozenset({"prices", "outage", *PASSING})
+"""What a line cannot say: values of several parts. `whatif` takes them in Python."""
+HELP: Final = {
+    "model": "Models, such as A,B; NAME=A changes one agent.",
+    "concurrency": "The most requests under way at once, such as 1,4,16.",
+    "schedule": "ready, layers, sequential.",
+    "limits": "Requests a minute, such as 50,200, or off.",
+    "cache": "auto, on, off.",
+    "batch": "on, off, auto.",
+    "effort": "Efforts, such as low,high; NAME=low changes one agent.",
+    "drop": "Agents left out, one for each row; a+b leaves out both.",
+    "cache_ttl": "auto, 5m, 1h.",
+    "rounds": "The most rounds of each loop.",
+    "most": "The most items of each map over an answer.",
+    "route": "How requests are given to several endpoints.",
+}
+"""The options, and what their values are: each is one value, or several with commas, a row for each combination."""
+
+
+def _add_which(parser: Parser) -> None:
+    add_plan_options(parser)
+    parser.add_argument("--next", action="store_true", help="Forecast the next run, even after a first one.")
+
+
+def _whatif_options(parser: Parser) -> None:
+    _add_which(parser)
+    for name in ARGUMENTS:
+        if name not in IN_PYTHON:
+            flag, dest = f"--{name.replace('_', '-')}", f"asked_{name}"  # the policy has fields of such names
+            parser.add_argument(flag, dest=dest, metavar="VALUES", help=HELP[name])
+
+
+async def _whatif(ctx: CommandContext, given: Namespace) -> pd.DataFrame:
+    asked = {name: _values(name, text) for name in HELP if (text := getattr(given, f"asked_{name}")) is not None}
+    found, words = await _asked(ctx, given)
+    if isinstance(found, Run):
+        note(words)
+        return found.whatif(**asked)
+    note(words)
+    ctx.session.planned = Run(found.likely)
+    with Progress("scenarios") as progress:
+        return whatif_frame(found.ahead(), asked, tell=progress.tell)
+
+
+async def _explore(ctx: CommandContext, given: Namespace) -> None:
+    found, words = await _asked(ctx, given)
+    note(words)
+    if isinstance(found, Run):
+        found.explore()
+    else:
+        ctx.session.planned = Run(found.likely)
+        explore(Explorer(found.ahead()))
+
+
+async def _asked(ctx: CommandContext, given: Namespace) -> tuple[Run | Estimate, str]:
+    """Return the last run of what is declared, or the estimate of its next one, and which of them that is.
+
+    A run answers for what is declared as long as that is what ran.
+    """
+    plan = ctx.freeze(given)
+    run = next((one for one in reversed(ctx.session.runs) if one.plan.name == plan.name), None)
+    if run is not None and not given.next and _is_same(plan, run, ctx):
+        return run, "forecast from the last run. --next forecasts the next run, from all earlier answers."
+    why = (
+        "it has not run yet" if run is None
+        else "--next" if given.next
+        else "it has changed since its last run; run.whatif(...) asks that run"
+    )  # fmt: skip
+    return await estimated(plan, ctx.session, ctx.policy(given)), f"forecast for the plan as declared: {why}."
+
+
+def _is_same(plan: Plan, run: Run, ctx: CommandContext) -> bool:
+    """Tell whether a run ran the plan that is declared."""
+    return plan_to_dict(with_models(plan, ctx.session.shared)) == plan_to_dict(run.plan)
+
+
+def _values(name: str, text: str) -> list[Any]:
+    """Read the values of an option.
+
+    Raises:
+        UsageError: One of them cannot be read.
+    """
+    words = [one.strip() for one in text.split(",")]
+    if not all(words):
+        raise UsageError(f"%agents whatif --{name} {text}: empty value. Write 1,4,16 without spaces.")
+    return [_value(name, one) for one in words]
+
+
+def _value(name: str, word: str) -> Any:
+    if name in {"concurrency", "rounds", "most"} or (name == "limits" and word not in {"off", "none"}):
+        try:
+            return int(word) if name != "limits" else float(word)
+        except ValueError:
+            form = "numbers such as 50,200, or off" if name == "limits" else "numbers such as 1,4,16"
+            raise UsageError(f"%agents whatif --{name} {word}: it takes {form}.") from None
+    if name == "drop":
+        return tuple(word.split("+"))
+    agent, is_of_one, value = word.partition("=")
+    if is_of_one and name in {"model", "effort"}:
+        return {agent: value}
+    return word
+
+
+VERBS = {
+    "whatif": Verb(
+        "Forecast cost and time with other models, concurrency, limits, ...: a row for each combination. It asks "
+        "the last run, or a plan that has not run. Nothing is sent.",
+        _whatif_options,
+        _whatif,
+        waits=True,
+        examples=(
+            "%agents whatif --concurrency 1,4,16",
+            "frame = %agents whatif --model claude-haiku-5-5,claude-opus-5-5 --schedule ready,sequential",
+            "%agents whatif --model writer=claude-opus-5-5 --batch off,on    # one agent, live and by batch",
+            "%agents whatif --limits 50,200 --next    # the next run, by all earlier answers",
+        ),
+    ),
+    "explore": Verb(
+        "Open a panel with controls, the forecast and its timeline, of the last run or of a plan that has not run.",
+        _add_which,
+        _explore,
+        waits=True,
+        examples=("%agents explore", "%agents explore --next    # of the plan, though a run is there"),
+    ),
+}

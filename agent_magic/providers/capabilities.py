@@ -1,0 +1,194 @@
+"""Features a request needs, and refusals if the provider lacks them.
+
+`REFUSALS` is the one table. A plan is checked when it meets a provider, before anything is spent. Each request is
+checked again before it is sent, since a task or tool may return an unforeseen picture.
+
+Typed answers are not refused: they are read by their type even if the schema was not sent. The user is only told that
+the model does not know the type.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from agent_magic.declare.agent import DEFAULT_MODEL
+from agent_magic.declare.alike import firsts
+from agent_magic.declare.attaching import shows_content
+from agent_magic.declare.options import AGENT
+from agent_magic.declare.task import Task
+from agent_magic.engine.batching import batching_of
+from agent_magic.errors import DeclarationError, Rejected, shown_value
+from agent_magic.providers.base import EVERYTHING, Capabilities
+from agent_magic.providers.batches import no_batches
+from agent_magic.record.request import Request, read_blocks
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from agent_magic.declare.agent import Agent
+    from agent_magic.declare.plan import Plan
+    from agent_magic.engine.policy import Policy
+    from agent_magic.providers.base import Provider
+
+
+class Refusal(NamedTuple):
+    """The refusal of a feature.
+
+    Attributes:
+        option: The agent's option that needs it, the first one of several.
+        words: Message about a provider without it.
+    """
+
+    option: str
+    words: str
+
+
+OPTIONS: Mapping[str, tuple[str, ...]] = {
+    row.capability: tuple(one.name for one in AGENT.values() if one.capability == row.capability)
+    for row in AGENT.values()
+    if row.capability
+}
+"""By capability, the options of agents that need it and are no more than passed on."""
+REFUSALS: Mapping[str, Refusal] = {
+    "tools": Refusal("tools", "takes no tools"),
+    "server_tools": Refusal("tools", "runs no tools itself"),
+    "images": Refusal("attach", "takes no pictures"),
+    "documents": Refusal("attach", "takes no documents"),
+    "citations": Refusal(OPTIONS["citations"][0], "gives no citations"),
+    "effort": Refusal(OPTIONS["effort"][0], "has no setting for effort"),
+    "sampling": Refusal(OPTIONS["sampling"][0], f"takes no {', '.join(OPTIONS['sampling'])}"),
+    "stop": Refusal(OPTIONS["stop"][0], "takes no texts to stop at"),
+    "extra": Refusal(OPTIONS["extra"][0], "takes no fields that agent_magic does not know"),
+}
+"""By the field of `Capabilities`."""
+
+
+def needed_by(request: Request) -> Capabilities:
+    """Return the features a provider needs to send a request."""
+    tools: list[dict[str, Any]] = read_blocks(request.tools) if request.tools.startswith("[") else []
+    kinds = {one.kind for one in request.files}
+    return Capabilities(
+        tools=any("input_schema" in one for one in tools),
+        server_tools=any("input_schema" not in one for one in tools),
+        images="image" in kinds,
+        documents="document" in kinds,
+        citations=request.cite,
+        effort=request.effort is not None,
+        **{AGENT[name].capability: True for name in request.sent},
+    )
+
+
+def check_plan(plan: Plan, policy: Policy, provider: Provider) -> None:
+    """Refuse a plan that asks for what its provider cannot do.
+
+    Args:
+        plan: The plan.
+        policy: How it runs: it may send requests as batches.
+        provider: Who would answer.
+
+    Raises:
+        DeclarationError: An agent has an option that the provider lacks.
+        PlanError: The policy asks for batches, and the provider has none.
+    """
+    if provider.batches is None and (batching := batching_of(plan, policy)) is not None:
+        agent = plan.agents[min(batching.steps)]
+        if agent.batch is None:
+            raise no_batches(provider.endpoint)
+        raise _refusal(agent.name, f"batch={agent.batch!r}", _name(provider), "has no batches")
+    everything = provider.capabilities == EVERYTHING
+    for number, agent in zip(firsts(range(len(plan)), plan.dag.alike), plan.firsts, strict=True):
+        if isinstance(agent, Task) or (everything and not agent.sent):
+            continue
+        needed = _needed_ahead(plan, number, agent, provider)
+        if lack := _lack(needed, provider.capabilities):
+            raise _refusal(agent.name, _option(plan, agent, lack), _name(provider), REFUSALS[lack].words, lack)
+        for model in (agent.model or DEFAULT_MODEL, *agent.other_models):
+            if lack := _lack(needed, provider.capabilities_of(model)):
+                raise DeclarationError(
+                    f"Agent {agent.name!r} has {_option(plan, agent, lack)}, and {model} {REFUSALS[lack].words}.",
+                    agent=agent.name,
+                    hint="Nothing was sent. Take the option out, or ask a model that takes it.",
+                )
+
+
+def unsent_schema(plan: Plan, provider: Provider) -> str:
+    """Return a sentence naming the agents whose type is not sent to the model; empty without any."""
+    typed = next((one.name for one in plan.firsts if not isinstance(one, Task) and one.returns is not None), "")
+    if not typed or provider.capabilities.schemas:
+        return ""
+    return (
+        f"{_name(provider)} sends no schemas: the answers of {typed!r} are read by its type, but the model is not told "
+        f"it. {_declare('schemas')}"
+    )
+
+
+def no_cheaper_model(plan: Plan, policy: Policy, provider: Provider) -> str:
+    """Return a sentence if the policy degrades to a cheaper model and nobody names one; else empty."""
+    names_one = bool(provider.choices) or any(not isinstance(one, Task) and one.fallback for one in plan.firsts)
+    if names_one or "model" not in (policy.degrade or ""):
+        return ""
+    return (
+        f"degrade={policy.degrade!r} has no cheaper model to ask: {_name(provider)} lists no models. Give agents a "
+        "fallback."
+    )
+
+
+def check_request(request: Request, provider: Provider) -> None:
+    """Refuse a request that needs what its provider cannot do.
+
+    Args:
+        request: What would be sent.
+        provider: Who would answer.
+
+    Raises:
+        Rejected: It does. Nothing was sent.
+    """
+    can = provider.capabilities_of(request.model)
+    if can != EVERYTHING and (lack := _lack(needed_by(request), can)):
+        who = request.model if getattr(provider.capabilities, lack) else _name(provider)
+        raise Rejected(f"The request has {lack}, and {who} {REFUSALS[lack].words}. It was not sent.", status=None)
+
+
+def _lack(needed: Capabilities, can: Capabilities) -> str:
+    """Name the first capability that is needed and not there; empty if all are."""
+    return next((one for one in REFUSALS if getattr(needed, one) and not getattr(can, one)), "")
+
+
+def _needed_ahead(plan: Plan, number: int, agent: Agent, provider: Provider) -> Capabilities:
+    """Return the features an agent needs, as far as known before the run."""
+    asked = Request("", "", 0, effort=agent.effort, tools=agent.tools_text, cite=agent.cite, options=agent.sent)
+    if not shows_content(agent, {**plan.values, **plan.shown}):
+        return needed_by(asked)
+    # The answer of an agent that is attached goes out as a document; what a task returns is not known yet.
+    answers = {name: "" if plan[name].is_task else "-" for name in plan.inputs[number]}
+    needed = needed_by(asked._replace(attachments=plan.prompt_ahead(number, answers).attachments))
+    unknown = bool(agent.attach) and not (needed.images or needed.documents)
+    return replace(needed, documents=True) if unknown and not provider.capabilities.images else needed
+
+
+def _option(plan: Plan, agent: Agent, lack: str) -> str:
+    """Return the option that asks for a capability, with its value."""
+    known = (name for name in OPTIONS.get(lack, ()) if getattr(agent, name) not in (None, ()))
+    option = next(known, REFUSALS[lack].option)
+    if option == "attach" and not agent.attach:
+        return f"context={agent.context!r}" if agent.context in plan.documents else f"{lack} in its prompt"
+    if option == "tools":
+        return f"{option}={shown_value([one.name for one in agent.tools])}"
+    value = getattr(agent, option)
+    return f"{option}={shown_value([*agent.attach] if option == 'attach' else value)}"
+
+
+def _refusal(agent: str, option: str, who: str, words: str, capability: str = "") -> DeclarationError:
+    hint = "Nothing was sent. Take the option out, or connect to a provider that can."
+    if capability:
+        hint += f" {_declare(capability)}"
+    return DeclarationError(f"Agent {agent!r} has {option}, and {who} {words}.", agent=agent, hint=hint)
+
+
+def _declare(capability: str) -> str:
+    return f"If this one can, its class says so: capabilities = Capabilities({capability}=True)."
+
+
+def _name(provider: Provider) -> str:
+    return f"{type(provider).__name__} ({provider.endpoint})"

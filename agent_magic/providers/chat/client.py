@@ -1,0 +1,299 @@
+"""Sends requests to a server that speaks the chat completions API."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import importlib
+import json
+from collections.abc import Mapping
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, cast
+from urllib.parse import urlsplit
+
+from agent_magic.declare.validation import listed, must_be
+from agent_magic.engine.admission.key import Key
+from agent_magic.engine.pacing.limits import NO_READINGS
+from agent_magic.errors import CallError, DeclarationError
+from agent_magic.providers.base import Capabilities, Provider
+from agent_magic.providers.chat.dialect import USUAL, Dialect
+from agent_magic.providers.chat.errors import CHECK, broken, error_of, raised_by_transport, read_body, read_error
+from agent_magic.providers.chat.limits import read_headers
+from agent_magic.providers.chat.stream import ErrorInside, collect
+from agent_magic.providers.chat.wire import body
+from agent_magic.providers.http.address import Hidden, check_key, checked_url, without_credentials
+from agent_magic.providers.http.excerpts import hide
+from agent_magic.providers.http.failures import no_connection
+from agent_magic.providers.http.headers import SIMULATED_HEADER, headers_of
+from agent_magic.providers.http.transport import PerLoop, http_client, timeout_of
+from agent_magic.providers.schemas import SchemaWatch
+from agent_magic.record.prices import NO_LIST, TokenPrice, seller_at
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Iterable, Sequence
+
+    from httpx2 import AsyncClient, Response
+
+    from agent_magic.providers.base import Stream
+    from agent_magic.record.answer import Answer
+    from agent_magic.record.request import Request
+
+PAIR = 2
+PATH = "/chat/completions"
+VERSION = "/v1"
+HINT = "Give one such as http://127.0.0.1:8000/v1."
+_JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
+
+
+class Chat(Provider):
+    """Sends requests to a server of the chat completions API: `am.Chat(base_url="http://127.0.0.1:8000/v1")`.
+
+    That is vLLM, llama.cpp, Ollama, LiteLLM and most gateways. It sends tools, pictures and the schemas of typed
+    answers. It has no documents, citations, effort, cache marks, batches and token counts: a plan that needs one is
+    refused by name before anything is sent. A server that ignores the schema of an answer is noticed after the first,
+    and asked in words from then on.
+
+    Args:
+        base_url: The address before `/chat/completions`; `/v1` is added if it has no path.
+        api_key: The key; default none, also if the environment has one.
+        prices: Dollars per million tokens by model: a `TokenPrice`, or a pair of input and output. Prices of a run or
+            session come first. Without any, costs are unknown unless the address is that of a seller on the list.
+        free: True if answers cost nothing, as on a machine of your own.
+        models: Its models, to offer them and refuse others before anything is sent; default any.
+        headers: More headers, such as a gateway's own key. Their values never appear in a message.
+        endpoint: The name under which answers are kept, for a server whose address changes; default the address.
+
+    Raises:
+        DeclarationError: The address, the key, a header or a price is invalid.
+    """
+
+    capabilities = Capabilities(tools=True, images=True, sampling=True, stop=True, extra=True, schemas=True)
+
+    def __init__(
+        self,
+        base_url: str,
+        *,
+        api_key: str | None = None,
+        prices: Mapping[str, TokenPrice | tuple[float, float]] | None = None,
+        free: bool = False,
+        models: str | Iterable[str] = (),
+        headers: Mapping[str, str] | None = None,
+        endpoint: str | None = None,
+    ) -> None:
+        self._base_url = _base_of(base_url)
+        check_key(api_key, "api_key")
+        if free and prices:
+            raise DeclarationError("Give either prices= or free=True.", hint="What is free has no price.")
+        given = _checked_headers(headers)
+        self._api_key, self._headers = Hidden(api_key), Hidden(_JSON.encode(given))
+        self.models: Sequence[str] = tuple(listed(models))
+        self.prices, self.is_free = _priced(prices), bool(free)
+        self.credentials = None if api_key is None and not given else Key()
+        self._endpoint = endpoint
+        self._open: PerLoop[AsyncClient] = PerLoop(functools.partial(http_client, self._base_url), _close)
+        self._dialects: dict[str, Dialect] = {}
+        self._schemas = SchemaWatch()
+        self._notes: list[str] = []
+        self._tells_limits = True
+
+    def __repr__(self) -> str:
+        return f"Chat({self.endpoint!r})"
+
+    @property
+    def endpoint(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride] - read only
+        """Where requests go, without credentials."""
+        return self._endpoint or without_credentials(self._base_url)
+
+    @property
+    def price_list(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride] - read only
+        """The seller on the list with this address; `none` for a server of one's own."""
+        return seller_at(self._base_url) or NO_LIST
+
+    @property
+    def account(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride] - read only
+        """The key and the address as a hash."""
+        named = f"{self._base_url}\0{self._api_key.reveal() or ''}\0{self._headers.reveal()}"
+        return hashlib.sha256(named.encode("utf-8", "surrogatepass")).hexdigest()
+
+    def lacks_model(self, model: str) -> bool:
+        """Return True if there is certainly no such model: only if models were given.
+
+        Args:
+            model: Its name.
+        """
+        return bool(self.models) and model not in self.models
+
+    @asynccontextmanager
+    async def open(self) -> AsyncGenerator[None]:
+        """Hold connections while a run lasts."""
+        async with self._open.held():
+            yield
+
+    def warm_up(self) -> None:
+        """Import the transport, and read the certificates. Nothing is opened."""
+        importlib.import_module("anthropic")  # its transport carries these requests, too
+        http_client(self._base_url)
+
+    async def send(self, request: Request, stream: Stream) -> Answer:
+        """Send one request and read its answer as a stream.
+
+        A server that refuses a field by name has refused the form, not the request, and bills nothing for that: the
+        request goes out once more without the field.
+
+        Args:
+            request: What to ask.
+            stream: Is told what arrives.
+
+        Raises:
+            CallError: The attempt failed. Its `partial` holds the text that had arrived.
+        """
+        try:
+            answer = None
+            while answer is None:
+                answer = await self._sent(request, stream)
+        except CallError as error:
+            error.partial = error.partial or stream.text
+            error.args = (hide(str(error), self._secrets),)
+            raise
+        if self._schemas.hears(request, answer):
+            self._note(f"does not hold {request.model!r} to the schema of an answer")
+        if stream.readings == NO_READINGS and self._tells_limits and not stream.simulated:
+            self._tells_limits = False
+            self._notes.append(f"{self.endpoint} tells no rate limits: they are learned from refusals.")
+        return answer
+
+    async def _sent(self, request: Request, stream: Stream) -> Answer | None:
+        """Send a request in the known dialect; return `None` if its refusal has taught another one."""
+        response = await self._begin(request, self._dialects.get(request.model, USUAL))
+        headers = headers_of(response)
+        failed = functools.partial(
+            error_of, headers=headers, request=request, secrets=self._secrets, has_key=self.credentials is not None
+        )
+        try:
+            if response.is_success:
+                stream.replied(response.status_code, read_headers(headers), simulated=SIMULATED_HEADER in headers)
+                return await collect(response, headers, request, stream)
+            told = read_body((await response.aread()).decode("utf-8", "replace"))
+            if self._learns(request, response.status_code, told.message):
+                return None
+            stream.replied(response.status_code, read_headers(headers), simulated=SIMULATED_HEADER in headers)
+            raise failed(told, response.status_code)
+        except ErrorInside as error:
+            raise failed(read_error(error.body), response.status_code) from None
+        except raised_by_transport() as error:
+            raise broken(error, self._secrets) from None
+        finally:
+            await response.aclose()
+
+    async def _begin(self, request: Request, dialect: Dialect) -> Response:
+        """Send a request, and return the response to read.
+
+        Raises:
+            Unreachable: There is no response.
+        """
+        http = self._open.here
+        content = _JSON.encode(body(self._schemas.in_words(request), dialect)).encode("utf-8", "replace")
+        timeout = timeout_of(request.timeout_s)
+        made = http.build_request(
+            "POST", f"{self._base_url}{PATH}", content=content, headers=self._sent_headers(), timeout=timeout
+        )
+        try:
+            return await http.send(made, stream=True)
+        except raised_by_transport() as error:
+            import httpx2
+
+            is_late = isinstance(error, httpx2.TimeoutException | TimeoutError)
+            raise no_connection(error, made, self._secrets, check=CHECK, is_late=is_late) from None
+
+    def _learns(self, request: Request, status: int, refusal: str) -> bool:
+        """Learn another dialect from a refusal; return whether there is one to try."""
+        before = self._dialects.get(request.model, USUAL)
+        found = before.without(status, refusal, typed=bool(request.schema))
+        if found is None:
+            return False
+        self._dialects[request.model] = found
+        if before.schemas and not found.schemas and self._schemas.loosen(request.model):
+            self._note(f"takes no schema of an answer for {request.model!r}")
+        if before.counts and not found.counts:
+            self._notes.append(f"{self.endpoint} does not count the tokens of a stream: costs may be unknown.")
+        return True
+
+    def _note(self, what: str) -> None:
+        self._notes.append(f"{self.endpoint} {what} (response_format). It is asked for in the prompt from now on.")
+
+    def take_notes(self) -> Sequence[str]:
+        """Return messages about options the server ignores, each once."""
+        notes, self._notes = tuple(self._notes), []
+        return notes
+
+    def _sent_headers(self) -> dict[str, str]:
+        key = self._api_key.reveal()
+        own = {"content-type": "application/json", "accept": "text/event-stream", "user-agent": "agent-magic"}
+        return own | ({"authorization": f"Bearer {key}"} if key else {}) | self._given_headers
+
+    @property
+    def _given_headers(self) -> dict[str, str]:
+        return json.loads(self._headers.reveal() or "{}")
+
+    @property
+    def _secrets(self) -> tuple[str, ...]:
+        given = self._given_headers.values()
+        return tuple(filter(None, (self._api_key.reveal(), *given, *(one.partition(" ")[2] for one in given))))
+
+
+async def _close(http: AsyncClient) -> None:
+    await http.aclose()
+
+
+def _base_of(base_url: object) -> str:
+    """Return the address that the path of a request is added to.
+
+    Raises:
+        DeclarationError: It is no address of a server.
+    """
+    url = checked_url(base_url, "base_url", HINT)
+    parts = urlsplit(url)
+    if parts.query or parts.fragment:
+        where = without_credentials(url).partition("?")[0].partition("#")[0]
+        raise DeclarationError(f"base_url={where!r} has more behind its path.", hint=HINT)
+    url = url.rstrip("/").removesuffix(PATH).rstrip("/")
+    return url if urlsplit(url).path else f"{url}{VERSION}"
+
+
+def _checked_headers(headers: object) -> dict[str, str]:
+    """Return headers by lower-case name.
+
+    Raises:
+        DeclarationError: One cannot be sent. Its value is not shown.
+    """
+    if headers is None:
+        return {}
+    if not isinstance(headers, Mapping):
+        raise must_be("headers", "a mapping of names to texts", type(headers).__name__)
+    found: dict[str, str] = {}
+    for name, value in cast("Mapping[Any, Any]", headers).items():
+        if not (isinstance(name, str) and isinstance(value, str) and value.isascii() and value.isprintable() and value):
+            hint = "A value is one line of plain characters."
+            raise DeclarationError(f"The header {str(name)!r} cannot be sent.", hint=hint)
+        found[name.lower()] = value
+    return found
+
+
+def _priced(prices: object) -> dict[str, TokenPrice]:
+    """Return prices by model. A pair prices cached input like other input.
+
+    Raises:
+        DeclarationError: A price is invalid.
+    """
+    found: dict[str, TokenPrice] = {}
+    given = cast("Mapping[str, Any]", prices) if isinstance(prices, Mapping) else {} if prices is None else {"": prices}
+    for model, one in given.items():
+        pair = cast("tuple[Any, ...]", one) if isinstance(one, tuple) else ()
+        if model and isinstance(one, TokenPrice):
+            found[model] = one
+        elif model and len(pair) == PAIR:
+            found[model] = TokenPrice(*pair, cache_read=pair[0], cache_write=pair[0], cache_write_1h=pair[0])
+        else:
+            words = "models with TokenPrice(input, output), or (input, output), in USD per million tokens"
+            raise must_be("prices", words, cast("object", prices))
+    return found

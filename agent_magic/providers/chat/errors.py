@@ -1,0 +1,195 @@
+"""Classification of failed responses by status, code and words, after a 200 too.
+
+Servers use forms and statuses of their own for errors: a prompt that is too long is a 400, a 413 or a 500. Failures
+that a retry cannot mend are `Rejected`, whatever the status. Messages never show a key.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+from agent_magic.errors import CallError, Overloaded, RateLimited, Refused, Rejected, Unreachable, Unreadable
+from agent_magic.providers.chat.limits import named_limit, wait_said_s
+from agent_magic.providers.http.excerpts import excerpt
+from agent_magic.providers.http.failures import of_aiohttp, root_of
+from agent_magic.providers.http.headers import is_worth_repeating, retry_after_s, should_retry
+from agent_magic.record.answer import CHARS_PER_TOKEN
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from agent_magic.record.request import Request
+
+TOO_MANY = 429
+HINTS = {
+    401: "Check the key: am.Chat(api_key=...), or --key-env of %agents connect chat.",
+    402: "Look at the account's billing.",
+    403: "This key may not do that: try another model, or ask the owner of the account.",
+    404: "Check the model's name, and that base_url is the address that /chat/completions is added to.",
+    405: "Check that base_url is the address that /chat/completions is added to.",
+    413: "Send a shorter prompt.",
+}
+"""What to do about a request that the server refuses."""
+NO_KEY = "No key was given; if the server wants one: am.Chat(api_key=...)."
+REDIRECTED = "The key was not sent there: check base_url, and the proxy if there is one."
+CHECK = "Check that the server runs, the network, the proxy if there is one, and base_url."
+SHORTER = "Send a shorter prompt, lower --max-tokens, or give the server a longer context."
+STATUS_OF_CODE = {
+    "invalid_api_key": 401,
+    "authentication_error": 401,
+    "insufficient_quota": 429,
+    "rate_limit_exceeded": 429,
+    "model_not_found": 404,
+    "invalid_request_error": 400,
+    "server_error": 500,
+    "overloaded_error": 503,
+}
+"""The status an error would have had, for errors that come after a 200."""
+SPENT = frozenset({"insufficient_quota", "billing_hard_limit_reached"})
+FILTERED = frozenset({"content_filter", "content_policy_violation"})
+_TOO_LONG = re.compile(r"context[ _](?:length|size|window)|prompt is too long|exceed_context_size", re.IGNORECASE)
+_N = r"(\d[\d,]*)"
+_CONTEXT = re.compile(
+    rf"context (?:length|size|window)[^.\d]{{0,30}}{_N}|{_N} (?:tokens? )?(?:context|maximum)", re.IGNORECASE
+)
+_PROMPT = re.compile(rf"{_N} (?:tokens? )?in the (?:messages|prompt)|{_N} input tokens", re.IGNORECASE)
+_WHOLE = re.compile(
+    rf"(?:resulted in|request \(|request has|prompt \(|prompt contains|prompt has|requested(?: about)?) ?{_N} ?tokens?",
+    re.IGNORECASE,
+)
+"""Tokens of the prompt; if not given, of prompt and answer."""
+
+
+class Told(NamedTuple):
+    """An error body.
+
+    Attributes:
+        message: Its message.
+        words: Its code and type.
+        status: Its own status, if any.
+        prompt: Tokens of the prompt, if given.
+        context: The model's context window, if given.
+    """
+
+    message: str
+    words: frozenset[str] = frozenset()
+    status: int | None = None
+    prompt: int | None = None
+    context: int | None = None
+
+    @property
+    def is_too_long(self) -> bool:
+        """True if the prompt exceeds the model's context."""
+        said = " ".join([self.message, *self.words])
+        return _TOO_LONG.search(said) is not None and "rate" not in said.lower().split()
+
+
+def read_error(body: Any) -> Told:
+    """Read the body of an error: `{"error": {...}}`, or one of the forms that other servers write.
+
+    Args:
+        body: Its JSON, or its text.
+    """
+    if isinstance(body, list) and body:
+        body = cast("list[Any]", body)[0]
+    outer = cast("dict[str, Any]", body) if isinstance(body, dict) else {}
+    found: Any = outer.get("error") or outer.get("detail") or outer
+    inner = cast("dict[str, Any]", found) if isinstance(found, dict) else {}
+    said = cast("object", inner.get("message") or inner.get("error") or outer.get("message") or found or body)
+    text = said if isinstance(said, str) else "" if not said else json.dumps(said, ensure_ascii=False, default=str)
+    text = "a web page came in place of an answer" if text.lstrip()[:1] == "<" else text
+    given = [one.get(name) for one in (inner, outer) for name in ("code", "type", "status")]
+    numbers = [int(one) for one in given if isinstance(one, int | str) and re.fullmatch(r"[345]\d\d", str(one))]
+    words = frozenset(one.lower() for one in given if isinstance(one, str) and not one.isdigit())
+    context = _count(inner.get("n_ctx")) or _first(_CONTEXT, text)
+    prompt = _count(inner.get("n_prompt_tokens")) or _first(_PROMPT, text) or _first(_WHOLE, text)
+    return Told(text or "The server gave no reason", words, next(iter(numbers), None), prompt, context)
+
+
+def read_body(text: str) -> Told:
+    """Read the body of an error as text."""
+    try:
+        return read_error(json.loads(text))
+    except (ValueError, RecursionError):
+        return read_error(text or {})
+
+
+def _count(value: Any) -> int | None:
+    return value if type(value) is int and value > 0 else None
+
+
+def _first(pattern: re.Pattern[str], text: str) -> int | None:
+    found = pattern.search(text)
+    return None if found is None else int(next(filter(None, found.groups())).replace(",", ""))
+
+
+def error_of(
+    told: Told, status: int, headers: Mapping[str, str], request: Request, secrets: tuple[str, ...], *, has_key: bool
+) -> CallError:
+    """Return the error of a response.
+
+    Args:
+        told: Its body.
+        status: HTTP status. After a 200 the body's own counts.
+        headers: Headers by lower-case name.
+        request: The request.
+        secrets: Texts that no message may show.
+        has_key: True if a key was sent.
+    """
+    message = excerpt(told.message, secrets)
+    if 300 <= status < 400:
+        return Rejected(f"The server redirects the request ({status}). {REDIRECTED}", status=status)
+    if status < 400:
+        known = (STATUS_OF_CODE[word] for word in sorted(told.words) if word in STATUS_OF_CODE)
+        status = told.status or next(known, 500)
+    if told.words & FILTERED:
+        return Refused(f"The server's filter refused this: {message} ({status}).", category="content_filter")
+    if told.is_too_long and status != TOO_MANY:
+        return Rejected(f"{_lengths(told, request)} {SHORTER} The server says: {message} ({status}).", status=status)
+    if status == TOO_MANY:
+        final, again = bool(told.words & SPENT), should_retry(headers)
+        hint = "The account's quota is used up" if final else "Lower --concurrency, or raise the limit"
+        wait_s = retry_after_s(headers)
+        return RateLimited(
+            f"{message} (429). {hint}.",
+            retry_after_s=wait_said_s(told.message) if wait_s is None else wait_s,
+            limit=named_limit(told.message, headers),
+            final=final,
+            again=again is not False,
+        )
+    if "invalid_api_key" in told.words or (status >= 400 and not has_key and "no_db_connection" in told.words):
+        status = 401
+    if is_worth_repeating(status, headers):
+        return Overloaded(f"{message} ({status})", status=status, retry_after_s=retry_after_s(headers))
+    hint = NO_KEY if status in {401, 403} and not has_key else HINTS.get(status, "")
+    return Rejected(f"{message} ({status}). {hint}".rstrip(), status=status)
+
+
+def _lengths(told: Told, request: Request) -> str:
+    """Return the lengths of the prompt and the context window in words."""
+    about = sum(map(len, request.texts())) // CHARS_PER_TOKEN
+    prompt = f"about {about:,}" if told.prompt is None else f"{told.prompt:,}"
+    takes = "fewer" if told.context is None else f"{told.context:,}"
+    return f"The prompt has {prompt} tokens, and the model's context {takes}, with the answer."
+
+
+def raised_by_transport() -> tuple[type[Exception], ...]:
+    """Return every kind of error that a failing call can raise out of the transport."""
+    import httpx2
+
+    return (httpx2.HTTPError, httpx2.StreamError, *of_aiohttp("ClientError"), OSError, ValueError, RecursionError)
+
+
+def broken(error: Exception, secrets: tuple[str, ...]) -> CallError:
+    """Classify an error that occurs while a response is read."""
+    import httpx2
+
+    match error:
+        case httpx2.TimeoutException() | TimeoutError():
+            return Unreachable("The connection went silent.")
+        case httpx2.DecodingError() | ValueError() | RecursionError():
+            return Unreadable(f"The response cannot be read: {excerpt(error, secrets)}.")
+        case _:
+            return Unreachable(f"The connection broke: {root_of(error, secrets)}.")

@@ -1,0 +1,321 @@
+"""Reads a response: the chunks of a stream, or a completion in one piece.
+
+The server is not trusted. A response with a `finish_reason` is an answer, complete and paid for; one without is not,
+even after `[DONE]`. Counts with or after the `finish_reason` are final, those before it are running. Thinking
+(`reasoning_content`, `reasoning`) is counted, and not part of the answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from contextlib import suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, cast
+
+from agent_magic.declare.answers.lenient import written
+from agent_magic.declare.arguments import as_input
+from agent_magic.declare.values import sendable
+from agent_magic.errors import Overloaded, Truncated, Unreadable
+from agent_magic.providers.chat.errors import raised_by_transport
+from agent_magic.providers.chat.events import DONE, events_of, json_of
+from agent_magic.providers.http.excerpts import excerpt, word
+from agent_magic.record.answer import TOOL_USE, Answer, Usage
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+
+    from httpx2 import Response
+
+    from agent_magic.providers.base import Stream
+    from agent_magic.providers.chat.events import Event
+    from agent_magic.record.request import Request
+
+Json = dict[str, Any]
+STOP_REASONS = {
+    "stop": "end_turn",
+    "length": "max_tokens",
+    "model_length": "max_tokens",
+    "tool_calls": TOOL_USE,
+    "function_call": TOOL_USE,
+    "content_filter": "refusal",
+    "eos": "end_turn",
+    "eos_token": "end_turn",
+    "stop_sequence": "stop_sequence",
+}
+"""By `finish_reason`; another word is passed on as it is."""
+FAILED = frozenset({"error", "abort"})
+"""The `finish_reason` of an answer that a server gave up."""
+THOUGHTS = ("reasoning_content", "reasoning")
+PAGE = "text/html"
+MOST_TOKENS = 10_000_000
+"""More than this is no count of tokens."""
+ENDING_S = 2.0
+"""How long to wait for the counts once the `finish_reason` is here."""
+DRAIN_S = 0.25
+"""Seconds to wait for the end of a complete response, so that its connection can be reused."""
+
+
+class ErrorInside(Exception):
+    """A body, or an event, that tells of an error after a 200."""
+
+    def __init__(self, body: Any) -> None:
+        super().__init__()
+        self.body = body
+
+
+async def collect(response: Response, headers: dict[str, str], request: Request, stream: Stream) -> Answer:
+    """Read a response to its end.
+
+    Raises:
+        Truncated: It ended without a `finish_reason`.
+        Unreadable: It is no stream, or its events are not the API's.
+        ErrorInside: It tells of an error.
+    """
+    completion = Completion(request, word(headers.get("x-request-id")))
+    kind = headers.get("content-type", "").partition(";")[0].strip().lower()
+    try:
+        if kind == PAGE:
+            raise Unreadable("A web page came in place of an answer. Check base_url.")
+        if kind == "application/json" or kind.endswith("+json"):
+            _read_whole(await response.aread(), kind, completion, stream)
+        else:
+            await _read_events(events_of(response.aiter_bytes()), completion, stream)
+            if not completion.begun:
+                raise Unreadable(f"Expected an event stream, got {excerpt(kind) or 'no content type'} without events.")
+    except (AttributeError, TypeError, KeyError) as error:  # nobody has checked the fields of a chunk before
+        if stream.answer is None:
+            raise Unreadable(f"A chunk of the stream is not the API's: {excerpt(error)}.") from None
+    return stream.answer or completion.answer(stream)
+
+
+def _read_whole(body: bytes, kind: str, completion: Completion, stream: Stream) -> None:
+    """Read a response that came in one piece although a stream was asked for."""
+    found = json.loads(body.decode("utf-8", "replace"))
+    if not (isinstance(found, dict) and cast("Json", found).get("choices")):
+        if _error_in(found):
+            raise ErrorInside(found)
+        raise Unreadable(f"Expected an event stream, got {kind}: {excerpt(body.decode('utf-8', 'replace'))!r}.")
+    completion.see(cast("Json", found), stream)
+
+
+async def _read_events(events: AsyncIterator[Event], completion: Completion, stream: Stream) -> None:
+    """Read the events. What goes wrong behind the `finish_reason` is ignored: the answer is complete and paid for."""
+    try:
+        if await _read_until_finished(events, completion, stream):
+            with suppress(TimeoutError):
+                async with asyncio.timeout(ENDING_S if stream.answer is not None else DRAIN_S):
+                    await _read_until_done(events, completion, stream)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(DRAIN_S):
+                    async for _ in events:
+                        pass
+    except (ErrorInside, Unreadable, *raised_by_transport()):
+        if stream.answer is None:
+            raise
+
+
+async def _read_until_finished(events: AsyncIterator[Event], completion: Completion, stream: Stream) -> bool:
+    """Read the answer; return whether more may follow."""
+    async for event in events:
+        if event.data == DONE:
+            return True
+        _see(event, completion, stream)
+        if stream.answer is not None:
+            return True
+    return False
+
+
+async def _read_until_done(events: AsyncIterator[Event], completion: Completion, stream: Stream) -> None:
+    """Read what follows the `finish_reason`: the counts, mostly."""
+    async for event in events:
+        if event.data == DONE:
+            return
+        _see(event, completion, stream)
+
+
+def _see(event: Event, completion: Completion, stream: Stream) -> None:
+    chunks = json_of(event.data)
+    if not chunks:
+        if event.name == "error":
+            raise ErrorInside(event.data)
+        raise Unreadable(f"An event of the stream is no JSON: {excerpt(event.data)!r}.")
+    for chunk in chunks:
+        if event.name == "error" or _error_in(chunk):
+            raise ErrorInside(chunk)
+        completion.see(chunk, stream)
+
+
+def _error_in(chunk: Any) -> bool:
+    """Return True if a chunk is an error."""
+    if isinstance(chunk, list):
+        return _error_in(next(iter(cast("list[Any]", chunk)), None))
+    found = cast("Json", chunk) if isinstance(chunk, dict) else {}
+    return not found.get("choices") and bool(found.get("error") or found.get("object") == "error" or "detail" in found)
+
+
+class Completion:
+    """The parts of a response besides its text.
+
+    Args:
+        request: The request.
+        request_id: The server's request id.
+    """
+
+    def __init__(self, request: Request, request_id: str | None) -> None:
+        self.begun = False
+        self._model, self._request_id, self._most = request.model, request_id, request.most_output_tokens
+        self._reason: str | None = None
+        self._refused = False
+        self._calls: dict[Any, _Call] = {}
+        self._is_final = False
+
+    def see(self, chunk: Json, stream: Stream) -> None:
+        """Read a chunk, or a whole completion.
+
+        Raises:
+            Overloaded: The server gave the answer up.
+        """
+        if not self.begun:
+            self.begun = True
+            stream.opened()
+        if isinstance(name := chunk.get("model"), str) and (said := word(name)):
+            self._model = stream.model = said
+        self._request_id = self._request_id or word(chunk.get("id"))
+        for choice in cast("list[Json]", chunk.get("choices") or ()):
+            if choice.get("index") in {0, None}:
+                self._choose(choice, stream)
+        if chunk.get("usage"):
+            self._count(chunk["usage"], stream)
+        if self._reason is not None:
+            stream.answer = self.answer(stream)
+
+    def _choose(self, choice: Json, stream: Stream) -> None:
+        delta: Json = choice.get("delta") or choice.get("message") or {}
+        for name in THOUGHTS:
+            if isinstance(thought := delta.get(name), str) and thought:
+                stream.began()
+                stream.add_unseen(thought)
+                break
+        for text, is_answer in _texts(delta.get("content")):
+            if is_answer:
+                stream.add(text)
+            else:
+                stream.began()
+                stream.add_unseen(text)
+        if isinstance(refusal := delta.get("refusal"), str) and refusal:
+            self._refused = True
+            stream.add(refusal)
+        for call in cast("list[Json]", delta.get("tool_calls") or ()):
+            self._call(call, stream)
+        if reason := word(choice.get("finish_reason")):
+            if reason in FAILED:
+                raise Overloaded(f"The server abandoned the answer (finish_reason={reason!r}).", status=500)
+            self._reason = reason
+
+    def _call(self, told: Json, stream: Stream) -> None:
+        """Add a piece of a call to the call that it belongs to, or begin another one.
+
+        A piece names its call by `index`; servers that send calls whole may number all of them 0, or not at all.
+        """
+        function: Json = told.get("function") or {}
+        at, id_, name = told.get("index"), told.get("id") or "", function.get("name") or ""
+        known = self._calls.get(at) if at is not None else next(reversed(self._calls.values()), None)
+        if known is None or (name and known.name and ((id_ and id_ != known.id) or (at is None and not id_))):
+            if at in self._calls:
+                self._calls[object()] = self._calls.pop(at)
+            known = self._calls[object() if at is None else at] = _Call(str(id_))
+        known.name = known.name or str(name)
+        piece = function.get("arguments")
+        text = piece if isinstance(piece, str) else "" if piece is None else json.dumps(piece)
+        known.pieces.append(text)
+        stream.began()
+        stream.add_unseen(text)
+
+    def _count(self, told: Any, stream: Stream) -> None:
+        """Read counts of tokens. One that falls, or that cannot be, says nothing, and is not the last word."""
+        before = stream.usage or Usage()
+        found = _usage(told, self._most)
+        fell = (found.output_tokens or 0) < (before.output_tokens or 0)
+        whole = found.input_tokens is not None and found.output_tokens is not None
+        if whole and not fell:
+            stream.usage = found
+        self._is_final = self._reason is not None and whole and not fell
+
+    def answer(self, stream: Stream) -> Answer:
+        """Return the answer that has arrived.
+
+        Raises:
+            Truncated: There was no `finish_reason`.
+        """
+        if self._reason is None:
+            raise Truncated("The stream ended before the answer did (no finish_reason).")
+        reason = STOP_REASONS.get(self._reason, self._reason)
+        calls = [one for one in self._calls.values() if one.name]
+        if calls and reason not in {"max_tokens", "refusal"}:
+            reason = TOOL_USE  # some servers say `stop`
+        refusal = "content_filter" if reason == "refusal" else "unnamed" if self._refused else None
+        usage = stream.usage if self._is_final else stream.usage_so_far
+        return Answer(
+            stream.text,
+            "refusal" if refusal else reason,
+            usage=usage or Usage(),
+            model=self._model,
+            source="simulated" if stream.simulated else "live",
+            request_id=self._request_id,
+            refusal=refusal,
+            content=sendable(written([*_as_blocks(stream.text, calls)])) if reason == TOOL_USE else None,
+        )
+
+
+class _Call:
+    """A call of a tool while it arrives."""
+
+    __slots__ = ("id", "name", "pieces")
+
+    def __init__(self, id_: str) -> None:
+        self.id, self.name = id_, ""
+        self.pieces: list[str] = []
+
+
+def _as_blocks(text: str, calls: list[_Call]) -> Iterator[Json]:
+    """Yield the content blocks of a turn. A call with a missing or repeated id gets a new one."""
+    if text.strip():
+        yield {"type": "text", "text": text}
+    taken: set[str] = set()
+    for number, one in enumerate(calls):
+        id_ = one.id if one.id and one.id not in taken else f"call_{number}"
+        taken.add(id_)
+        arguments = "".join(one.pieces)
+        yield {"type": TOOL_USE, "id": id_, "name": one.name, "input": as_input(arguments) if arguments.strip() else {}}
+
+
+def _texts(content: Any) -> Iterator[tuple[str, bool]]:
+    """Yield the texts of a delta, and whether each is of the answer: thinking is not."""
+    if isinstance(content, str):
+        if content:
+            yield content, True
+        return
+    for part in cast("list[Any]", content) if isinstance(content, list) else ():
+        fields = cast("Json", part) if isinstance(part, dict) else {}
+        if isinstance(text := fields.get("text"), str):
+            yield text, fields.get("type") == "text"
+        elif fields:
+            yield json.dumps(fields, ensure_ascii=False), False
+
+
+def _count(said: Any, most: int = MOST_TOKENS) -> int | None:
+    return said if type(said) is int and 0 <= said <= most else None
+
+
+def _usage(told: Any, most_output: int) -> Usage:
+    """Read the counts of a response. Thoughts that a server leaves out of its answer's count are in its total."""
+    known = cast("Json", told) if isinstance(told, dict) else {}
+    taken, made, total = (_count(known.get(f"{one}_tokens")) for one in ("prompt", "completion", "total"))
+    if taken is None or made is None:
+        return Usage(taken, output_tokens=made)
+    made = _count(max(made, (total or 0) - taken), most_output)
+    details: Any = known.get("prompt_tokens_details")
+    cached = cast("Json", details).get("cached_tokens") if isinstance(details, dict) else None
+    read = min(_count(cached) or _count(known.get("prompt_cache_hit_tokens")) or 0, taken)
+    return replace(Usage(taken - read, output_tokens=made), cache_read_tokens=read)

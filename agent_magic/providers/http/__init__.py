@@ -1,0 +1,1 @@
+"""What providers over HTTP share: addresses and keys, the transport, headers, and the words of errors."""

@@ -1,0 +1,88 @@
+"""Connection failures: whether a connection was made, what broke it, and what to check."""
+
+from __future__ import annotations
+
+import functools
+import os
+import ssl
+from typing import TYPE_CHECKING
+
+from agent_magic.errors import Unreachable
+from agent_magic.machine import in_browser
+from agent_magic.providers.http.excerpts import excerpt
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from httpx2 import Request
+
+
+@functools.cache
+def of_aiohttp(*names: str) -> tuple[type[Exception], ...]:
+    """Return classes of errors of aiohttp, the usual transport; none in a browser, which has no sockets for it."""
+    if in_browser():
+        return ()
+    import aiohttp
+
+    return tuple(getattr(aiohttp, name) for name in names)
+
+
+def no_connection(
+    error: Exception, request: Request, secrets: tuple[str, ...], *, check: str, is_late: bool
+) -> Unreachable:
+    """Return the error of a missing connection, with address, reason and advice.
+
+    Args:
+        error: The transport's error.
+        request: The request to be sent.
+        secrets: Texts that no message may show.
+        check: Advice.
+        is_late: True after a time-out.
+    """
+    links = list(_links(error))
+    port = f":{request.url.port}" if request.url.port else ""
+    where = excerpt(f"{request.url.host}{port}", secrets)
+    why = "nobody answered" if is_late else root_of(error, secrets)
+    if any(isinstance(link, of_aiohttp("ClientProxyConnectionError")) for link in links):
+        why = f"the proxy cannot be reached: {why}"
+    for link in links:
+        if isinstance(link, of_aiohttp("ClientHttpProxyError")):
+            why = f"the proxy says {getattr(link, 'status', '')} {why}"
+    sent = was_sent(error)
+    return Unreachable(f"No {'reply from' if sent else 'connection to'} {where}: {why}. {check}", sent=sent)
+
+
+def _links(error: BaseException | None) -> Iterator[BaseException]:
+    """Yield an error and what caused it, the root last."""
+    while error is not None:
+        yield error
+        error = error.__cause__
+
+
+def was_sent(error: BaseException) -> bool:
+    """Return True if any part of a request may have arrived: not without a connection, or if a proxy made none.
+
+    The SDK's transport also calls a connection that breaks while writing a `ConnectError`; aiohttp's error beneath it
+    is exact.
+    """
+    import httpx2
+
+    unsent = of_aiohttp("ClientConnectorError", "ConnectionTimeoutError", "ClientHttpProxyError")
+    broken = of_aiohttp("ClientError")
+    outer = inner = False
+    for link in _links(error):
+        if isinstance(link, unsent):
+            return False
+        inner = inner or isinstance(link, broken)
+        outer = outer or isinstance(link, httpx2.ConnectError | httpx2.ConnectTimeout)
+    return inner or not outer
+
+
+def root_of(error: BaseException, secrets: tuple[str, ...]) -> str:
+    """Return the root cause of an error in words."""
+    *_, error = _links(error)
+    if isinstance(error, OSError) and error.errno and not isinstance(error, ssl.SSLError):
+        # the transport's own words repeat the address; numbers below 0 are those of a look-up of a name
+        return os.strerror(error.errno) if error.errno > 0 else excerpt(error.strerror)
+    # `str` of the transport's own begins with a status that nobody has sent, 400
+    return excerpt(getattr(error, "message", None) or error, secrets) or type(error).__name__

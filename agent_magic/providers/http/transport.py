@@ -1,0 +1,206 @@
+"""The transport of a client: aiohttp, or in a browser the page's own `fetch`.
+
+A server closes connections that it has kept open for long enough, and a request may cross that on its way. The client
+then sees the connection end without a byte of a response, on a connection that was used before. The request is sent
+again on another one at once, as browsers do: it was not processed, so this is no failed attempt.
+
+Source: RFC 9110, 9.2.2, and RFC 9112, 9.3.1: a client may repeat a request that it knows was not applied. A server
+that drops a connection for its age does so when the request arrives, so if it took longer than `STALE_S`, it may have
+worked on it: that is a failure, as on a new connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import importlib
+import sys
+import time
+import warnings
+from contextlib import asynccontextmanager, contextmanager
+from contextvars import ContextVar
+from ipaddress import ip_address
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
+from urllib.parse import urlsplit
+from weakref import WeakKeyDictionary
+
+from agent_magic.machine import in_browser
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
+
+    from aiohttp import ClientSession
+    from httpx2 import AsyncBaseTransport, AsyncClient, Request, Response
+
+T = TypeVar("T")
+CONNECT_S = 10.0
+BLOCKED_S = 120.0
+"""How long user code may block the event loop before the transport takes a connection for silent."""
+SERVED: dict[str, AsyncBaseTransport] = {}
+"""What answers inside this process in place of a server, by its address: the mock server in a browser."""
+STALE_S: Final = 2.0
+"""A kept connection that was closed shows it within a round trip."""
+_kept: ContextVar[bool] = ContextVar("kept", default=False)
+"""True if the latest request of this task used a kept connection."""
+
+
+def http_client(address: str) -> AsyncClient:
+    """Return an HTTP client for a server. It follows no redirects: they would be handed the prompt and the key.
+
+    Args:
+        address: Where the server is.
+    """
+    import anthropic
+
+    inside = SERVED.get(address.rstrip("/"))
+    if inside is not None:
+        return anthropic.DefaultAsyncHttpxClient(transport=inside, follow_redirects=False)
+    if in_browser():
+        return anthropic.DefaultAsyncHttpxClient(follow_redirects=False)
+    return _reopening_client()(trust_env=not is_loopback(address), follow_redirects=False)
+
+
+@functools.lru_cache(maxsize=1)
+def _reopening_client() -> type[AsyncClient]:
+    """Return the SDK's aiohttp client with reopening of closed kept connections."""
+    import anthropic
+    import httpx2
+
+    class Reopening(httpx2.AsyncBaseTransport):
+        """Repeats a request whose kept connection was closed before a response."""
+
+        def __init__(self, inner: Any) -> None:
+            self._inner = inner
+
+        async def handle_async_request(self, request: Request) -> Response:
+            if self._inner.client is None:
+                self._inner.client = _traced(self._inner.get_client())
+            while True:
+                _kept.set(False)
+                began_s = time.monotonic()
+                try:
+                    return await self._inner.handle_async_request(request)
+                except httpx2.TransportError as error:
+                    is_stale = _kept.get() and time.monotonic() - began_s < STALE_S and _is_unanswered(error)
+                    # A batch that was created without a reply is looked for in the list: twice would be paid twice.
+                    if not is_stale or (request.method == "POST" and request.url.path.endswith("/batches")):
+                        raise
+
+        async def aclose(self) -> None:
+            await self._inner.aclose()
+
+    class ReopeningClient(anthropic.DefaultAioHttpClient):
+        def _init_transport(self, *args: Any, **options: Any) -> AsyncBaseTransport:
+            return Reopening(super()._init_transport(*args, **options))
+
+        def _init_proxy_transport(self, *args: Any, **options: Any) -> AsyncBaseTransport:
+            return Reopening(super()._init_proxy_transport(*args, **options))
+
+    return cast("type[AsyncClient]", ReopeningClient)
+
+
+def _is_unanswered(error: BaseException) -> bool:
+    """Return True if a connection ended without a byte of a response."""
+    import aiohttp
+
+    cause = error.__cause__
+    if isinstance(cause, aiohttp.ServerDisconnectedError):
+        return isinstance(cause.message, str)  # else what had arrived of the head
+    return isinstance(cause, aiohttp.ClientOSError | ConnectionError)
+
+
+def _traced(session: ClientSession) -> ClientSession:
+    """Have a session of aiohttp tell which requests go out on a connection that was used before."""
+    import aiohttp
+
+    async def reused(*_: object) -> None:
+        _kept.set(True)
+
+    traces = aiohttp.TraceConfig()
+    traces.on_connection_reuseconn.append(reused)
+    traces.freeze()
+    session.trace_configs.append(traces)
+    return session
+
+
+def is_loopback(url: str) -> bool:
+    """Return True if a server is on this machine, so that no proxy of the environment applies."""
+    host = urlsplit(url).hostname or ""
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+class PerLoop(Generic[T]):
+    """One client for each event loop that uses it, closed when its last user there is done.
+
+    Args:
+        make: Makes one.
+        close: Closes one.
+    """
+
+    def __init__(self, make: Callable[[], T], close: Callable[[T], Awaitable[None]]) -> None:
+        self._make, self._close = make, close
+        self._clients: WeakKeyDictionary[asyncio.AbstractEventLoop, T] = WeakKeyDictionary()
+        self._users: WeakKeyDictionary[asyncio.AbstractEventLoop, int] = WeakKeyDictionary()
+
+    def __len__(self) -> int:
+        """Return how many loops hold one."""
+        return len(self._clients)
+
+    @property
+    def here(self) -> T:
+        """The client of the running loop, while it is held."""
+        return self._clients[asyncio.get_running_loop()]
+
+    @asynccontextmanager
+    async def held(self) -> AsyncGenerator[None]:
+        """Hold the client of the running loop."""
+        loop = asyncio.get_running_loop()
+        if not _is_loaded("anthropic"):  # takes seconds, in which the loop should hear a stop
+            await asyncio.to_thread(importlib.import_module, "anthropic")
+        if loop not in self._clients:
+            self._clients[loop] = self._make()
+        self._users[loop] = self._users.get(loop, 0) + 1
+        try:
+            with _large_bodies():
+                yield
+        finally:
+            self._users[loop] -= 1
+            if not self._users[loop]:
+                await self._close(self._clients.pop(loop))
+
+
+def _is_loaded(name: str) -> bool:
+    """Return True if a module is completely imported: importing it while another thread does would block."""
+    return not getattr(getattr(sys.modules.get(name), "__spec__", None), "_initializing", name not in sys.modules)
+
+
+@contextmanager
+def _large_bodies() -> Generator[None]:
+    """Let prompts beyond 1 MB be sent where warnings are errors: the transport warns of each.
+
+    The user's filters are as they were afterwards. `warnings.catch_warnings` would also take back what other cells
+    change while a run awaits.
+    """
+    mark = object()  # so that the filter is equal to no other, which would be replaced, and removed with it
+    message = f"Sending a large body(?#{id(mark)})"
+    warnings.filterwarnings("ignore", message, ResourceWarning)
+    ours: Any = warnings.filters[0]
+    try:
+        yield
+    finally:
+        if ours in warnings.filters:
+            cast("list[Any]", warnings.filters).remove(ours)
+
+
+@functools.lru_cache(maxsize=16)
+def timeout_of(seconds: float) -> Any:
+    """Return a longer timeout than the attempt's deadline, which the engine enforces.
+
+    The transport's clocks run on while user code blocks the loop, and would discard what has arrived meanwhile.
+    """
+    import httpx2
+
+    return httpx2.Timeout(seconds + BLOCKED_S, connect=min(CONNECT_S, seconds))

@@ -1,0 +1,29 @@
+"""How values show themselves: in notebooks, in marimo, in exports, wherever `_repr_mimebundle_` is asked.
+
+A value does not know how it is drawn. The room `show` registers that, by class; see `agent_magic.show.bundles`.
+"""
+
+from __future__ import annotations
+
+from functools import singledispatch
+
+
+@singledispatch
+def bundle_of(value: object) -> dict[str, str]:
+    """Return the displayed forms of a value, by MIME type."""
+    return {"text/plain": repr(value)}
+
+
+class Shown:
+    """A value that shows itself."""
+
+    __slots__ = ()
+
+    def _repr_mimebundle_(self, **_: object) -> dict[str, str]:
+        return bundle_of(self)
+
+
+class ShownFrame(Shown):
+    """A frame that shows itself."""
+
+    __slots__ = ()

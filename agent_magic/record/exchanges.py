@@ -1,0 +1,77 @@
+"""Server timing as seen by a run: when each request was sent, began to be answered, and ended."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from agent_magic.record.attempt import Attempt
+    from agent_magic.record.results import RunRecord
+
+TIMED: Final = frozenset({"live", "simulated", "replay", "forecast"})
+"""Sources whose seconds are a model's work. Answers from the ledger take none."""
+
+
+class Exchange(NamedTuple):
+    """The timing of one request, in seconds of its run.
+
+    Attributes:
+        sent_s: When it was sent.
+        first_s: When its first token came, if any.
+        ended_s: When it ended.
+        input_tokens: Input; 0 if unknown.
+        output_tokens: Output; 0 if unknown.
+        whole: True if the answer is complete.
+    """
+
+    sent_s: float
+    first_s: float | None
+    ended_s: float
+    input_tokens: int = 0
+    output_tokens: int = 0
+    whole: bool = True
+
+
+class SeenRun(NamedTuple):
+    """The timing of a run's servers.
+
+    Attributes:
+        uid: The run.
+        origin: The server's address, as in the record.
+        simulated: True for a mock server.
+        exchanges: The requests by endpoint (empty if there is only one) and model.
+    """
+
+    uid: str
+    origin: str
+    simulated: bool
+    exchanges: Mapping[tuple[str, str], list[Exchange]]
+
+
+def seen_run(record: RunRecord) -> SeenRun:
+    """Return the timing of a run's servers."""
+    found: dict[tuple[str, str], list[Exchange]] = {}
+    for attempt in record.attempts:
+        exchange = exchange_of(attempt)
+        if exchange is not None:
+            found.setdefault((attempt.endpoint, attempt.model), []).append(exchange)
+    return SeenRun(record.uid, record.origin, record.simulated, found)
+
+
+def exchange_of(attempt: Attempt) -> Exchange | None:
+    """Return the timing of an attempt; `None` if no server worked on it.
+
+    This excludes refusals, answers bought earlier, and batches.
+    """
+    ended_s, answer = attempt.ended_s, attempt.answer
+    if ended_s is None or attempt.is_served or (answer is not None and (answer.batch or attempt.source not in TIMED)):
+        return None
+    first_s = attempt.first_token_s
+    if answer is None and first_s is None and attempt.kind not in {"cancelled", "Late"}:
+        return None  # it was turned away
+    usage = attempt.usage
+    given = 0 if usage is None else usage.total_input_tokens or 0
+    made = 0 if usage is None else usage.output_tokens or 0
+    return Exchange(attempt.started_s, first_s, ended_s, given, made, whole=attempt.is_answered)

@@ -1,0 +1,56 @@
+"""The home of a run: the notebook or script that started it, in a ledger shared by many.
+
+A *home* is the path of the notebook if the front end tells it, as JupyterLab, VS Code and Papermill do, or of the
+script. Otherwise, as under nbclient and in a terminal, it is the working folder with a slash at its end. A renamed
+notebook has a new home from its next kernel on; then the plan identifies it.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+NOTEBOOK = ".ipynb"
+
+
+def told_notebooks(names: Mapping[str, Any], environment: Mapping[str, str]) -> Iterator[str]:
+    """Yield the paths of the notebook that runs, as front ends tell them.
+
+    Args:
+        names: The variables of the notebook.
+        environment: Those of the process. JupyterLab tells as the kernel starts, and so the name of that time.
+    """
+    for told in (names.get("__vsc_ipynb_file__"), environment.get("JPY_SESSION_NAME"), names.get("__session__")):
+        if isinstance(told, str) and told.endswith(NOTEBOOK):
+            yield told
+
+
+def home_of() -> str:
+    """Return the home of what runs in this process."""
+    shell: Any = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    if shell is not None:
+        found: object = next(told_notebooks(shell.user_ns, os.environ), None)
+    else:
+        found = getattr(sys.modules.get("__main__"), "__file__", None)
+    try:
+        return str(Path(found).absolute()) if isinstance(found, str) and found else f"{Path.cwd().as_posix()}/"
+    except OSError:  # the folder is gone
+        return ""
+
+
+def is_file(home: str) -> bool:
+    """Return True if a home is a file, not a folder."""
+    return bool(home) and not home.endswith("/")
+
+
+def shown_home(home: str | None) -> str:
+    """Return a home as it is shown: its last two parts, since a shared notebook must not tell more of the machine."""
+    if not home:
+        return "unknown"
+    parts = Path(home).parts[-2:] if is_file(home) else Path(home).parts[-1:]
+    return "/".join(parts) + ("" if is_file(home) else "/")

@@ -1,0 +1,112 @@
+"""Answers edited by the user, in a ledger.
+
+An edit belongs to an agent of a notebook or script and to its request: if the request changes, the model is asked
+again. The model's answer stays in `answers`, so undoing an edit costs nothing.
+
+A renamed notebook has a new home. So an edit also counts if its notebook or script does not exist any more, and an
+agent of that name sends that request here. Those of a notebook that exists, such as the original of a copy, do not.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
+
+from agent_magic.record.answer import Answer
+from agent_magic.record.codec import from_json, to_json
+from agent_magic.record.home import is_file
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from agent_magic.record.ledger.store import Store
+
+Edits: TypeAlias = "Mapping[tuple[str, str], Answer]"
+"""By agent and fingerprint of its first request, the answer that counts."""
+KEEP = "INSERT OR REPLACE INTO edits VALUES (?, ?, ?, ?, ?)"
+READ = "SELECT home, agent, key, data FROM edits ORDER BY at"
+DROP = "DELETE FROM edits WHERE home = ? AND agent = ?"
+DROP_ONE = "DELETE FROM edits WHERE home = ? AND agent = ? AND key = ?"
+
+
+def edited(answer: Answer, text: str) -> Answer:
+    """Return an answer with the user's text, keeping the original.
+
+    Args:
+        answer: The model's answer, or an edited one.
+        text: The user's text.
+    """
+    original = answer.original if answer.edited else answer.text
+    return replace(
+        answer,
+        text=text,
+        stop_reason="end_turn",
+        source="edited",
+        refusal=None,
+        content=None,
+        citations=(),
+        edited=True,
+        original=original,
+    )
+
+
+class EditRows:
+    """The edits of one notebook or script in a ledger's file.
+
+    Args:
+        store: The ledger's open file.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def keep(self, agent: str, key: str, answer: Answer) -> None:
+        """Store an edit, replacing an earlier one.
+
+        Args:
+            agent: The agent.
+            key: Fingerprint of the agent's first request.
+            answer: The edited answer.
+
+        Raises:
+            LedgerError: It could not be stored.
+        """
+        row = (self._store.home, agent, key, time.time(), json.dumps(to_json(answer)))
+        self._store.patiently(lambda: self._store.insert(KEEP, *row))
+
+    def drop(self, agent: str, key: str) -> None:
+        """Take the edits of an agent back.
+
+        Args:
+            agent: The agent.
+            key: Fingerprint of the agent's first request.
+
+        Raises:
+            LedgerError: That could not be stored.
+        """
+        home = self._store.home
+        self._store.patiently(lambda: self._store.insert(DROP, home, agent))
+        gone = [other for other, name, one, _ in self._rows() if (name, one) == (agent, key) and other != home]
+        for other in gone:
+            self._store.patiently(lambda other=other: self._store.insert(DROP_ONE, other, agent, key))
+
+    def read(self) -> Edits:
+        """Return what counts in place of models' answers. A file that cannot be read has none: a run says why."""
+        try:
+            own, others = dict[tuple[str, str], Answer](), dict[tuple[str, str], Answer]()
+            for home, agent, key, data in self._rows():
+                found = own if home == self._store.home else others
+                found[agent, key] = from_json(Answer, json.loads(data))
+        except (sqlite3.Error, OSError, ValueError):
+            return {}
+        return others | own
+
+    def _rows(self) -> list[tuple[str, str, str, str]]:
+        """Return the rows of this home and of files that do not exist any more, oldest first."""
+        rows: list[tuple[str, str, str, str]] = [*self._store.file.read(READ)]
+        counts = {home: home == self._store.home or (is_file(home) and not Path(home).exists()) for home, *_ in rows}
+        return [row for row in rows if counts[row[0]]]

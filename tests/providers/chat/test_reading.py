@@ -1,0 +1,252 @@
+"""Answers of chat completions servers, each with habits of its own."""
+
+# Tests take for granted what they have just checked.
+# pyright: reportOptionalMemberAccess=false, reportArgumentType=false
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent_magic.errors import CallError, Overloaded, Rejected, Truncated, Unreadable
+from agent_magic.providers.chat.events import Event, events_of
+from agent_magic.record.answer import Usage
+from tests.providers.chat.speaking import (
+    DONE,
+    MODEL,
+    TEXT,
+    WHOLE,
+    ask,
+    called,
+    chunk,
+    completion,
+    counts,
+    delta,
+    said,
+)
+from tests.providers.wire import reply
+
+FINAL = Usage(7, cache_read_tokens=0, output_tokens=3)
+COMMENTS = b": OPENROUTER PROCESSING\n\n" + WHOLE.replace(b"\n\ndata", b"\n\n: keep-alive\n\ndata")
+ONE_A_LINE = WHOLE.replace(b"\n\n", b"\n") + b"\n"
+HABITS = {
+    "as documented": WHOLE,
+    "CRLF": WHOLE.replace(b"\n", b"\r\n"),
+    "CR": WHOLE.replace(b"\n", b"\r"),
+    "comments that keep it alive": COMMENTS,
+    "no blank lines": ONE_A_LINE,
+    "no blank behind data:": WHOLE.replace(b"data: ", b"data:"),
+    "a byte order mark": b"\xef\xbb\xbf" + WHOLE,
+    "no [DONE]": WHOLE.removesuffix(DONE),
+    "a last event without its line end": WHOLE.removesuffix(DONE).rstrip(),
+    "counts with the finish_reason": TEXT
+    + chunk(choices=[{"index": 0, "delta": {}, "finish_reason": "stop"}], **counts())
+    + DONE,
+    "counts in every chunk": b"".join(
+        chunk(choices=[{"index": 0, "delta": {"content": text}, "finish_reason": reason}], **counts(7, made))
+        for text, reason, made in (("hello ", None, 1), ("world", None, 2), ("", "stop", 3))
+    )
+    + chunk(**counts())
+    + DONE,
+    "thoughts left out of the count": TEXT + delta("stop") + chunk(**counts(7, 1, total_tokens=10)) + DONE,
+    "null fields": WHOLE.replace(b'"choices": []', b'"choices": null, "error": null'),
+    "parts of a text": delta(content=[{"type": "text", "text": "hello world"}]) + delta("stop") + chunk(**counts()),
+    "an error behind the end": TEXT + delta("stop") + chunk(**counts()) + b'data: {"error": {"message": "late"}}\n\n',
+}
+
+
+@pytest.mark.parametrize("body", HABITS.values(), ids=HABITS)
+def test_an_answer_is_read_whatever_its_form(body: bytes):
+    """The same text, counts and model come out of each."""
+    answer, stream, _ = ask(reply(body))
+    assert ("hello world", "end_turn", FINAL) == (answer.text, answer.stop_reason, answer.usage)
+    assert 200 == stream.status_code
+    assert MODEL == answer.model
+
+
+@pytest.mark.parametrize("kind", ["application/json", "application/json; charset=utf-8"])
+def test_an_answer_in_one_piece_is_read(kind: str):
+    """A server may ignore that a stream was asked for."""
+    answer, _, _ = ask(reply(completion({"content": "hello world"}, **counts()), kind=kind))
+    assert ("hello world", "end_turn", FINAL) == (answer.text, answer.stop_reason, answer.usage)
+
+
+@pytest.mark.parametrize("name", ["reasoning_content", "reasoning"])
+def test_what_a_model_thinks_is_no_part_of_its_answer(name: str):
+    """It is counted among what has arrived, and shown nowhere."""
+    answer, stream, _ = ask(reply(delta(**{name: "hmm, what now"}) + WHOLE))
+    assert "hello world" == answer.text
+    assert len("hmm, what now") == stream.unseen
+
+
+UNCOUNTED = {
+    "none": TEXT + delta("stop") + DONE,
+    "null": TEXT + delta("stop") + chunk(usage=None) + DONE,
+    "texts": TEXT + delta("stop") + chunk(usage={"prompt_tokens": "7", "completion_tokens": "3"}) + DONE,
+    "below 0": TEXT + delta("stop") + chunk(**counts(-7, 3)) + DONE,
+    "more than was asked for": TEXT + delta("stop") + chunk(**counts(7, 101)) + DONE,
+}
+
+
+@pytest.mark.parametrize("body", UNCOUNTED.values(), ids=UNCOUNTED)
+def test_what_is_not_counted_is_unknown(body: bytes):
+    """Never 0, and never final."""
+    answer, _, _ = ask(reply(body))
+    assert answer.usage.is_unknown
+    assert not answer.usage.is_final
+
+
+def test_counts_before_the_end_are_running():
+    """They become an estimate that is at least what has arrived; so do counts that fall."""
+    running = chunk(choices=[{"index": 0, "delta": {"content": "hello"}, "finish_reason": None}], **counts(7, 9))
+    assert (
+        Usage(7, cache_read_tokens=0, output_tokens=9, estimated=True) == ask(reply(running + delta("stop")))[0].usage
+    )
+    fallen = running + delta("stop") + chunk(**counts(7, 2)) + DONE
+    assert Usage(7, cache_read_tokens=0, output_tokens=9, estimated=True) == ask(reply(fallen))[0].usage
+
+
+@pytest.mark.parametrize(
+    "more", [{"prompt_tokens_details": {"cached_tokens": 5}}, {"prompt_cache_hit_tokens": 5}], ids=["details", "field"]
+)
+def test_what_came_from_the_cache_is_told_apart(more: dict[str, Any]):
+    """The count of the prompt holds it."""
+    answer, _, _ = ask(reply(TEXT + delta("stop") + chunk(**counts(7, 3, **more))))
+    assert (2, 5, 7) == (answer.usage.input_tokens, answer.usage.cache_read_tokens, answer.usage.total_input_tokens)
+
+
+CALLS = {
+    "in one piece": delta(tool_calls=[called(0, "look", '{"n": 1}', "a"), called(1, "look", '{"n": 2}', "b")]),
+    "in fragments": delta(tool_calls=[called(0, "look", "", "a")])
+    + b"".join(delta(tool_calls=[called(0, "", one)]) for one in '{"n": 1}')
+    + delta(tool_calls=[called(1, "look", "", "b")])
+    + b"".join(delta(tool_calls=[called(1, "", one)]) for one in '{"n": 2}'),
+    "side by side": delta(tool_calls=[called(0, "look", '{"n"', "a"), called(1, "look", '{"n"', "b")])
+    + delta(tool_calls=[called(1, "", ": 2}"), called(0, "", ": 1}")]),
+    "each with the number 0": delta(tool_calls=[called(0, "look", '{"n": 1}', "a")])
+    + delta(tool_calls=[called(0, "look", '{"n": 2}', "b")]),
+    "without numbers": delta(tool_calls=[called(None, "look", '{"n": 1}', "a")])
+    + delta(tool_calls=[called(None, "look", '{"n": 2}', "b")]),
+    "with the name in each piece": delta(tool_calls=[called(0, "look", '{"n"', "a")])
+    + delta(tool_calls=[called(0, "look", ": 1}", "a")])
+    + delta(tool_calls=[called(1, "look", '{"n": 2}', "b")]),
+    "as objects": delta(tool_calls=[called(0, "look", {"n": 1}, "a"), called(1, "look", {"n": 2}, "b")]),
+}
+
+
+@pytest.mark.parametrize("reason", ["tool_calls", "stop"])
+@pytest.mark.parametrize("calls", CALLS.values(), ids=CALLS)
+def test_calls_are_put_together(calls: bytes, reason: str):
+    """Whatever the pieces are, and whatever the server says in the end."""
+    answer, _, _ = ask(reply(delta(content="Let me see.") + calls + delta(reason) + chunk(**counts()) + DONE))
+    assert "tool_use" == answer.stop_reason
+    text, *uses = json.loads(answer.content)
+    assert {"type": "text", "text": "Let me see."} == text
+    assert [("a", "look", {"n": 1}), ("b", "look", {"n": 2})] == [
+        (one["id"], one["name"], one["input"]) for one in uses
+    ]
+
+
+def test_calls_without_ids_get_some():
+    """Results go back by them, so they differ; a call without arguments has an empty object."""
+    calls = delta(tool_calls=[called(0, "look"), called(1, "look", "{}", "a"), called(2, "look", "", "a")])
+    answer, _, _ = ask(reply(calls + delta("tool_calls")))
+    uses = json.loads(answer.content)
+    assert 3 == len({one["id"] for one in uses})
+    assert [{}, {}, {}] == [one["input"] for one in uses]
+
+
+@pytest.mark.parametrize(
+    ("reason", "expected"),
+    [("length", "max_tokens"), ("content_filter", "refusal"), ("something new", "something new")],
+)
+def test_the_end_has_the_words_of_the_project(reason: str, expected: str):
+    """A new word is passed on as it is."""
+    assert expected == ask(reply(TEXT + delta(reason)))[0].stop_reason
+
+
+def test_a_refusal_is_one():
+    """A model may decline in a field of its own."""
+    answer, _, _ = ask(reply(delta(refusal="I cannot.") + delta("stop") + chunk(**counts())))
+    assert ("refusal", "unnamed", "I cannot.") == (answer.stop_reason, answer.refusal, answer.text)
+
+
+BROKEN: dict[str, tuple[bytes, type[CallError], str]] = {
+    "cut": (reply(TEXT), Truncated, "no finish_reason"),
+    "cut in the middle of an event": (reply((TEXT + delta("stop"))[:-40]), Truncated, "no finish_reason"),
+    "done without an end": (reply(TEXT + DONE), Truncated, "no finish_reason"),
+    "given up": (reply(TEXT + delta("error")), Overloaded, "abandoned the answer"),
+    "an error in the stream": (
+        reply(TEXT + b'data: {"error": {"message": "engine is dead", "code": 500}}\n\n'),
+        Overloaded,
+        r"engine is dead \(500\)",
+    ),
+    "an error event": (reply(TEXT + b"event: error\ndata: upstream went away\n\n"), Overloaded, "upstream went away"),
+    "an error in a 200": (
+        reply(b'{"error": {"message": "no such model", "code": 404}}', kind="application/json"),
+        Rejected,
+        r"no such model \(404\). Check the model's name",
+    ),
+    "a page": (reply(b"<html>login</html>", kind="text/html"), Unreadable, "web page"),
+    "words": (reply(b"data: hello\n\n"), Unreadable, "no JSON: 'hello'"),
+    "a number": (reply(b"data: 7\n\n"), Unreadable, "not the API's"),
+    "nothing": (reply(b""), Unreadable, "without events"),
+    "another API": (reply(b'{"hello": 1}', kind="application/json"), Unreadable, "Expected an event stream"),
+}
+
+
+@pytest.mark.parametrize(("body", "kind", "words"), BROKEN.values(), ids=BROKEN)
+def test_what_is_no_answer_is_an_error(body: bytes, kind: type[CallError], words: str):
+    """With the text that had arrived; a cut answer is never one."""
+    with pytest.raises(kind, match=words) as caught:
+        ask(body)
+    assert kind is type(caught.value)
+    assert ("hello world" if b"hello " in body and b"world" in body else "") == caught.value.partial
+
+
+async def _read(pieces: list[bytes]) -> list[Event]:
+    async def body() -> Any:
+        for piece in pieces:
+            yield piece
+
+    return [one async for one in events_of(body())]
+
+
+VALUES = st.recursive(st.none() | st.integers() | st.text(), lambda inner: st.lists(inner, max_size=3), max_leaves=5)
+
+
+@given(
+    values=st.lists(VALUES, max_size=5),
+    end=st.sampled_from(["\n", "\r\n", "\r"]),
+    cuts=st.lists(st.integers(0, 400), max_size=8),
+    comment=st.booleans(),
+)
+def test_events_are_the_same_wherever_they_are_cut(values: list[Any], end: str, cuts: list[int], comment: bool):
+    """At any byte, with any line end, whatever characters the JSON holds as they are."""
+    note = f": still here{end}{end}" if comment else ""
+    text = "".join(f"{note}data: {json.dumps(one, ensure_ascii=False)}{end}{end}" for one in values)
+    body = text.encode("utf-8", "replace")
+    places = sorted({0, len(body), *(one for one in cuts if one < len(body))})
+    pieces = [body[begin:stop] for begin, stop in itertools.pairwise(places)]
+    assert [json.loads(json.dumps(one, ensure_ascii=False).encode("utf-8", "replace")) for one in values] == [
+        json.loads(one.data) for one in asyncio.run(_read(pieces))
+    ]
+
+
+def test_an_answer_is_there_though_the_connection_stays_open():
+    """Nobody waits for a server that says nothing more behind its last event."""
+
+    async def stays(writer: Any, number: int) -> None:
+        writer.write(reply(said("hello world")))
+        await writer.drain()
+        await asyncio.Event().wait()
+
+    answer, _, server = ask(stays)
+    assert ("hello world", FINAL) == (answer.text, answer.usage)
+    assert 1 == server.gone

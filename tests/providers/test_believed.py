@@ -1,0 +1,259 @@
+"""What a server says by HTTP is believed: whether and when to ask again, and that a connection is over."""
+
+# Tests take for granted what they have just checked.
+# pyright: reportOptionalMemberAccess=false
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import struct
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import agent_magic as am
+from agent_magic.errors import DeclarationError
+from agent_magic.providers.http import transport
+from agent_magic.providers.http.headers import LONGEST_WAIT_S, retry_after_s
+from tests.providers.wire import WHOLE, problem, reply, serving
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
+    from agent_magic.api import Run
+
+ONCE = am.Policy(max_attempts=1)
+LIMITED = "rate_limit_error"
+
+
+async def ran(url: str, plan: am.Plan, policy: am.Policy | None = None) -> Run:
+    """Run a plan on a server."""
+    return await plan.run(policy or am.Policy(), client=am.Claude(base_url=url, api_key="none"))
+
+
+def asked(answer: Any, **agent: Any) -> tuple[Run, int]:
+    """Ask a server once. Return the run, and how many requests came."""
+
+    async def work() -> tuple[Run, int]:
+        async with serving(answer) as server:
+            return await ran(server.url, am.Plan([am.Agent("a", "x", **agent)])), len(server.bodies)
+
+    return asyncio.run(work())
+
+
+@pytest.mark.parametrize("wait", [{}, {"retry_after": "1"}, {"retry_after_ms": "20"}], ids=repr)
+@pytest.mark.parametrize("word", ["false", " False"])
+def test_a_refusal_that_should_not_be_retried_is_final(wait: dict[str, str], word: str):
+    """`x-should-retry: false` of a 429 counts more than its `retry-after`, and the error says so."""
+    run, requests = asked(problem(429, LIMITED, x_should_retry=word, **wait), timeout_s=8)
+    assert (1, "failed") == (requests, run["a"].status)
+    assert "x-should-retry" in str(run["a"].error)
+
+
+@pytest.mark.parametrize("word", ["true", "maybe", ""])
+def test_a_refusal_that_may_be_retried_is(word: str):
+    """`true` says what a 429 says anyway; what makes no sense says nothing."""
+
+    async def answer(writer: asyncio.StreamWriter, number: int) -> None:
+        writer.write(reply(WHOLE) if number > 1 else problem(429, LIMITED, x_should_retry=word, retry_after_ms="20"))
+
+    run, requests = asked(answer, timeout_s=8)
+    assert (2, "succeeded") == (requests, run["a"].status)
+
+
+def test_the_server_s_word_counts_more_than_a_spend_limit():
+    """A spend limit ends the run, unless the server says that another try may help."""
+    code = "enforced_spend_limit_reached"
+
+    async def answer(writer: asyncio.StreamWriter, number: int) -> None:
+        writer.write(
+            reply(WHOLE) if number > 1 else problem(429, LIMITED, code=code, x_should_retry="true", retry_after_ms="20")
+        )
+
+    assert "succeeded" == asked(answer, timeout_s=8)[0]["a"].status
+    assert 1 == asked(problem(429, LIMITED, code=code))[1]
+
+
+def http_date(shift_s: float, zone: str = "GMT") -> str:
+    """Write the time in so many seconds as HTTP does."""
+    return format_datetime(datetime.now(UTC) + timedelta(seconds=shift_s), usegmt=True).replace("GMT", zone)
+
+
+@given(shift_s=st.integers(-(10**8), 10**8), wait_s=st.integers(-100, 10**6))
+def test_a_date_is_of_the_server_s_clock(shift_s: int, wait_s: int):
+    """However far its clock is off: the wait is the date minus the response's own `date`, never below nothing."""
+    now = datetime(2026, 5, 17, 23, 59, 30, tzinfo=UTC) + timedelta(seconds=shift_s)
+    then = now + timedelta(seconds=wait_s)
+    headers = {"retry-after": format_datetime(then, usegmt=True), "date": format_datetime(now, usegmt=True)}
+    assert max(0.0, wait_s) == retry_after_s(headers)
+
+
+@pytest.mark.parametrize("own", ["", "yesterday", "Wed, 21 Oct 2099 07:28:00 -0000", "1790000000"])
+def test_a_date_counts_from_our_clock_where_the_server_s_is_not_told(own: str):
+    """A `date` that is none says nothing."""
+    assert 90 < (retry_after_s({"retry-after": http_date(100), "date": own}) or 0.0) <= 100
+
+
+def test_seconds_need_no_clock():
+    """Only a date is compared with a date."""
+    assert (7.0, 0.25) == (
+        retry_after_s({"retry-after": "7", "date": http_date(-9999)}),
+        retry_after_s({"retry-after-ms": "250", "date": http_date(-9999)}),
+    )
+
+
+@given(st.text(max_size=30), st.text(max_size=30))
+def test_no_demand_breaks_a_client(demand: str, own: str):
+    """Whatever stands in the headers is a wait, or none."""
+    found = retry_after_s({"retry-after": demand, "date": own})
+    assert found is None or 0 <= found <= LONGEST_WAIT_S
+
+
+ANSWER = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: %d\r\n\r\n" % len(WHOLE) + WHOLE
+
+
+class Closing:
+    """A server whose connections last for one request: the next one finds its end.
+
+    Attributes:
+        requests: How many came.
+        connections: How many connections were opened.
+    """
+
+    def __init__(self, last: bytes = b"", *, fresh: bool = False, after_s: float = 0.0) -> None:
+        self._last, self._fresh, self._after_s = last, fresh, after_s
+        self.requests = self.connections = 0
+        self.url = ""
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Answer the first request; of the second, or where it is to break all, send the last words and reset."""
+        self.connections += 1
+        answered = self._fresh
+        try:
+            while True:
+                head = (await reader.readuntil(b"\r\n\r\n")).lower()
+                await reader.readexactly(int(head.split(b"content-length: ")[1].split(b"\r\n")[0]))
+                self.requests += 1
+                if answered:
+                    await asyncio.sleep(self._after_s)
+                    writer.write(self._last)
+                    await writer.drain()
+                    if not self._last:
+                        raw = writer.get_extra_info("socket")
+                        raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                    return
+                writer.write(ANSWER)
+                await writer.drain()
+                answered = True
+        except (asyncio.IncompleteReadError, ConnectionError):
+            pass
+        finally:
+            writer.close()
+
+    @asynccontextmanager
+    async def open(self) -> AsyncGenerator[Closing]:
+        """Serve."""
+        server = await asyncio.start_server(self.serve, "127.0.0.1", 0)
+        self.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        async with server:
+            yield self
+
+
+def meet(server: Closing, plan: am.Plan, policy: am.Policy | None = None) -> Run:
+    """Run a plan on it."""
+
+    async def work() -> Run:
+        async with server.open():
+            return await ran(server.url, plan, policy)
+
+    return asyncio.run(work())
+
+
+CHAIN = am.Plan([am.Agent("a", "x"), am.Agent("b", "{{ a }}"), am.Agent("c", "{{ b }}")])
+
+
+def test_a_kept_connection_that_was_closed_is_opened_again():
+    """No attempt is used up, nobody waits, and each request is sent on one new connection."""
+    server = Closing()
+    run = meet(server, CHAIN, ONCE)
+    frame = run.agents
+    assert (["succeeded"] * 3, [1] * 3) == (frame["status"].tolist(), frame["attempts"].tolist())
+    assert [0.0] * 3 == frame["backoff_s"].tolist()
+    assert (5, 3) == (server.requests, server.connections)
+
+
+def test_many_kept_connections_that_were_closed_are_opened_again():
+    """A crowd left several behind: the next request finds none of them, and the last is a new one."""
+    agents = [am.Agent(f"a{number}", f"x {number}") for number in range(4)]
+    last = am.Agent("z", " ".join(f"{{{{ {one.name} }}}}" for one in agents))
+    run = meet(Closing(), am.Plan([*agents, last]), ONCE)
+    assert ("succeeded", 1) == (run["z"].status, len(run["z"].attempts))
+
+
+def test_a_new_connection_that_is_reset_is_a_failed_attempt():
+    """What was never used was not closed for its age."""
+    server = Closing(fresh=True)
+    run = meet(server, am.Plan([am.Agent("a", "x")]), am.Policy(max_attempts=2))
+    assert ("failed", 2, 2) == (run["a"].status, len(run["a"].attempts), server.requests)
+
+
+def test_a_response_that_has_begun_is_not_asked_for_again():
+    """A byte of it came: the request may have been worked on, and be billed."""
+    server = Closing(b"HTTP/1.1 200 OK\r\ncontent-ty")
+    run = meet(server, CHAIN, ONCE)
+    assert ("succeeded", "failed", 2) == (run["a"].status, run["b"].status, server.requests)
+
+
+def test_a_request_that_was_worked_on_is_not_sent_again(monkeypatch: pytest.MonkeyPatch):
+    """A connection that ends long after the request arrived was not closed for its age."""
+    monkeypatch.setattr(transport, "STALE_S", 0.05)
+    server = Closing(after_s=0.3)
+    run = meet(server, CHAIN, ONCE)
+    assert ("succeeded", "failed", 2) == (run["a"].status, run["b"].status, server.requests)
+
+
+@pytest.mark.parametrize("blank", ["", " ", "\n"], ids=repr)
+def test_a_blank_address_of_the_environment_is_none(monkeypatch: pytest.MonkeyPatch, blank: str):
+    """The API is meant, as where the variable is not set: nothing is sent to an address without a host."""
+    monkeypatch.setenv("ANTHROPIC_BASE_URL", blank)
+    monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:9")
+    claude = am.Claude(api_key="x")
+    assert ("https://api.anthropic.com", None) == (claude.endpoint, claude.settings()["base_url"])
+    run = asyncio.run(am.Plan([am.Agent("a", "x", timeout_s=6)]).run(ONCE, client=claude))
+    assert "No connection to api.anthropic.com" in str(run["a"].error)
+
+
+WRONG_KEYS = {
+    "double quotes": ('"sk-pw-1"', "quot"),
+    "single quotes": ("'sk-pw-1'", "quot"),
+    "backticks": ("`sk-pw-1`", "quot"),
+    "one quote": ("sk-pw-1'", "quot"),
+    "a blank": ("sk-pw-1 sk-pw-1", "blank"),
+    "its scheme": ("Bearer sk-pw-1", "blank"),
+}
+
+
+@pytest.mark.parametrize(("key", "word"), WRONG_KEYS.values(), ids=WRONG_KEYS)
+@pytest.mark.parametrize("name", ["ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "api_key"])
+def test_a_key_that_was_copied_wrongly_is_refused(monkeypatch: pytest.MonkeyPatch, name: str, key: str, word: str):
+    """Before a request, with the variable's name, and without showing it."""
+    if name != "api_key":
+        monkeypatch.setenv(name, key)
+
+    async def work() -> int:
+        async with serving(reply(WHOLE)) as server:
+            with pytest.raises(DeclarationError, match=name) as told:
+                await am.Plan([am.Agent("a", "x")]).run(
+                    client=am.Claude(base_url=server.url, api_key=key if name == "api_key" else None)
+                )
+            assert word in str(told.value)
+            assert "pw-1" not in str(told.value)
+            return len(server.bodies)
+
+    assert 0 == asyncio.run(work())

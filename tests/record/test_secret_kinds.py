@@ -1,0 +1,106 @@
+"""Kinds of secrets, drawn at random: found before something is shared, masked before something is written down."""
+
+from __future__ import annotations
+
+import random
+import re
+import string
+from pathlib import Path
+
+import pytest
+
+from agent_magic.record.secret_scan import masked, scan_data, scan_text, tables
+
+ALPHANUMERIC = string.ascii_letters + string.digits
+CHARACTERS = {
+    "b": ALPHANUMERIC,
+    "h": "0123456789abcdef",
+    "u": string.ascii_uppercase + string.digits,
+    "d": string.digits,
+    "v": ALPHANUMERIC + "_-",
+    "6": ALPHANUMERIC + "+/",
+    "s": ALPHANUMERIC + "!@#%^&*(-_=+)",
+}
+LINES = (Path(__file__).parent / "secret_kinds.txt").read_text(encoding="utf-8").splitlines()
+KINDS = dict(line.split("|", 1) for line in LINES if not line.startswith("#"))
+
+
+def drawn(template: str, chance: random.Random) -> tuple[str, str]:
+    """Return a text with a secret, and the secret's longest part."""
+    parts = [""]
+
+    def draw(match: re.Match[str]) -> str:
+        parts.append("".join(chance.choice(CHARACTERS[match[1]]) for _ in range(int(match[2]))))
+        return parts[-1]
+
+    text = re.sub(r"\[([bhudv6s])(\d+)\]", draw, template)
+    return (text if '\\"' in text else text.replace("\\n", "\n").replace("\\t", "\t")), max(parts, key=len)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_kind_is_found_and_masked(kind):
+    """Of twenty drawn ones at most one is missed: a random text can look like a word."""
+    chance = random.Random(kind)
+    missed = kept = 0
+    for _ in range(20):
+        text, secret = drawn(KINDS[kind], chance)
+        missed += not list(scan_text(text, "here", {}))
+        kept += bool(secret) and secret[:8] in masked(text, {})
+    assert (missed, kept) <= (1, 1)
+
+
+def test_a_field_of_data_is_judged_by_its_name():
+    """A value that looks random is a secret in a field called token, and an answer in any other."""
+    value = "q8Zx7Lk2Vb9Nm4Pw1Rt6"
+    (found,) = scan_data({"rows": [{"access_token": value, "text": value}]}, "here", {})
+    assert ("here, rows, 1, access_token", "the value of access_token") == (found.where, found.what)
+    assert [] == list(scan_data({"type": "thinking", "thinking": "x", "signature": value * 3}, "here", {}))
+    assert [] == list(scan_data({"key": "7e913c821d8b7a89df3ef727fce01f21"}, "here", {}))
+
+
+def test_a_value_of_the_environment_is_in_a_url_only_if_it_is_escaped():
+    """A finding names the place that the value has."""
+    (found,) = scan_text('os.environ["A_KEY"] = "hunter22"', "here", {"hunter22": "A_KEY"})
+    assert "the value of $A_KEY" == found.what
+    (found,) = scan_text("https://x.org/hunter%2F22", "here", {"hunter/22": "A_KEY"})
+    assert "the value of $A_KEY in a URL" == found.what
+
+
+HARMLESS = [
+    "max_tokens=800, output_tokens: 1234567",
+    "token: str, password: SecretStr, api_key: str | None = None",
+    "password = getpass.getpass()",
+    'api_key = os.environ["ANTHROPIC_API_KEY"]',
+    'client = Client(api_key="...", token="<your token>", secret="{{ secret }}")',
+    'key="claude-haiku-5-5", sort_key="label.sentiment"',
+    "the key is in section 12, the token of the day, a secret of 2024-11-26",
+    "primary_key: 5d41402abc4b2a76b9719d911017c592",
+    "error = external_key_not_found: BetaExternalKeyNotFoundError",
+    "cookie: a small sweet thing",
+    "password: it must have at least eight letters.",
+    "seed = 20261126",
+    "https://example.com/?page=2&sort=key",
+    'password = os.environ.get("DB_PASSWORD") or getpass("The password of the database: ")',
+    "| token | what it is |\n|---|---|\n| input_tokens | what was sent |",
+    "key,value,password\ncolour,blue,required\nsize,large,optional\n",
+    "from x import (\n    max_tokens,\n    total_tokens,\n)\nif total_tokens > max_tokens:\n    warn()",
+    '{"name": "max_tokens", "value": 800}, {"name": "token", "default": "cl100k_base"}',
+    "the token is counted, and the password is asked for; das Kennwort ist geheim",
+    'const key: keyof Row = "sentiment"; key is "label.sentiment"',
+    "keys = ['first_column', 'second_column', 'third_column']",
+    "https://api.example.com/v1/token/refresh?code=200&state=done",
+    "if pass_name:\n    left_on = right_on = 'x'",
+]
+
+
+@pytest.mark.parametrize("text", HARMLESS)
+def test_code_and_prose_about_keys_raise_no_alarm(text):
+    """Calls, placeholders, names of models, types, counts, sentences."""
+    assert [] == list(scan_text(text, "here", {}))
+
+
+def test_every_shape_can_be_found_by_its_signs():
+    """A sign is in small letters, or it would never be found in the text in small letters."""
+    for shape in tables()[0]:
+        assert shape.signs
+        assert [sign.lower() for sign in shape.signs] == [*shape.signs], shape.what
