@@ -136,6 +136,8 @@ def _text(place: str, variables: Mapping[str, Any]) -> str:
     try:
         return _text_of(_parsed(place), dict(variables))
     except SyntaxError as error:
+        if not place.strip("{} "):
+            raise _NoValueError("the braces are empty") from None  # each Python has words of its own
         raise _NoValueError(error.msg) from None
     except Exception as error:  # noqa: BLE001 - whatever the user's expression raises
         raise _NoValueError(str(error) or type(error).__name__) from None

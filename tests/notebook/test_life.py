@@ -247,7 +247,7 @@ def test_what_a_line_cannot_hold_is_refused_everywhere(said, form, options):
     said("%%agent a\nHi")
     told = said(FORMS[form].replace("{options}", options))
     assert "stands for a variable, and has no value here" in told
-    assert "not defined" in told or "list" in told or "empty" in told
+    assert "not defined" in told or "list" in told or "the braces are empty" in told
     assert "UsageError" in told
     assert "Traceback" not in told
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from contextlib import suppress
+from contextlib import closing, suppress
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -89,20 +89,19 @@ def test_values_that_no_ledger_writes_are_no_traceback(whole, tmp_path, data):
         old.unlink()
     path = tmp_path / "ledger.sqlite3"
     path.write_bytes(whole)
-    file = sqlite3.connect(path)
-    file.execute("PRAGMA ignore_check_constraints=1")
-    for _ in range(data.draw(st.integers(1, 3))):
-        table = data.draw(st.sampled_from(TABLES))
-        place = data.draw(st.integers(0, 29))
-        columns = [row[1] for row in file.execute(f"PRAGMA table_info({table})")]
-        column = columns[place % len(columns)]
-        if data.draw(st.integers(0, 9)):
-            file.execute(f"UPDATE OR IGNORE {table} SET {column} = ?", (data.draw(st.sampled_from(WRONG)),))
-        else:
-            with suppress(sqlite3.OperationalError):  # an index or a view needs it
-                file.execute(f"ALTER TABLE {table} RENAME COLUMN {column} TO {column}_x")
-    file.commit()
-    file.close()
+    with closing(sqlite3.connect(path)) as file:  # hypothesis may leave in the middle of a draw
+        file.execute("PRAGMA ignore_check_constraints=1")
+        for _ in range(data.draw(st.integers(1, 3))):
+            table = data.draw(st.sampled_from(TABLES))
+            place = data.draw(st.integers(0, 29))
+            columns = [row[1] for row in file.execute(f"PRAGMA table_info({table})")]
+            column = columns[place % len(columns)]
+            if data.draw(st.integers(0, 9)):
+                file.execute(f"UPDATE OR IGNORE {table} SET {column} = ?", (data.draw(st.sampled_from(WRONG)),))
+            else:
+                with suppress(sqlite3.OperationalError):  # an index or a view needs it
+                    file.execute(f"ALTER TABLE {table} RENAME COLUMN {column} TO {column}_x")
+        file.commit()
     use(path)
 
 
