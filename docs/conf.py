@@ -115,7 +115,22 @@ def _marked(text: str, at: int, marks: re.Pattern[str]) -> Iterator[tuple[int, A
     yield at + done, Text, text[done:]
 
 
+SHARED = re.compile(r"^ +([\w, ]+): As in `[\w.]+`\.$")
+
+
+def _shared_arguments(*given: Any) -> None:
+    """Put arguments that are explained elsewhere into one line, without their types: they are in the signature there."""
+    lines: list[str] = given[-1]
+    for at in [at for at, line in enumerate(lines) if SHARED.match(line)]:
+        names, _, home = lines[at].strip().rpartition(": As in ")
+        words = ", ".join(f"`{name}`" for name in names.split(", "))
+        lines[at : at + 1] = []
+        args = lines.index("Args:")
+        lines[args:args] = [f"{words}: as in {home}", ""]
+
+
 def setup(app: Sphinx) -> None:
-    """Add the lexer under the names that notebooks and pages use."""
+    """Add the lexer under the names that notebooks and pages use, and shorten what docstrings repeat."""
+    app.connect("autodoc-process-docstring", _shared_arguments, priority=100)  # before napoleon reads the sections
     for alias in ("ipython", "ipython3"):
         app.add_lexer(alias, CellLexer)

@@ -41,8 +41,7 @@ async def plan_for(  # noqa: PLR0913 - each by its name
         strategy: How to split the work: `free`, `file`, `feature`, `layer`, `phase` or `module`.
         model: The coordinator's model.
         max_tokens: The coordinator's `max_tokens`.
-        client: The provider, as in `Plan.run`.
-        session: Instead of `client`, as in `Plan.run`.
+        client, session: As in `Plan.run`.
         fresh: Ask again despite an answer in the ledger.
 
     Raises:

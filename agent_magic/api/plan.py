@@ -164,10 +164,7 @@ class Plan(DeclaredPlan):
                 answers take their own time.
             client: The provider of bought answers, as in `run`.
             fresh: Buy again, despite answers in the ledger.
-            ledger: Ledger of bought answers, as in `run`.
-            prices: Your own prices by model, as in `run`.
-            limits: Known rate limits, as in `run`.
-            session: Instead of `client`, `ledger`, `prices` and `limits`, as in `run`.
+            ledger, prices, limits, session: As in `run`.
 
         Raises:
             CassetteError: The file is not a cassette, or has no texts to continue from.
@@ -216,10 +213,8 @@ class Plan(DeclaredPlan):
 
         Args:
             policy: How it will run; `Policy()` by default.
-            client: The provider, as in `run`.
             fresh: Estimate as if the ledger were empty.
-            ledger: Ledger with reusable answers, as in `run`.
-            prices: Your own prices by model, as in `run`.
+            client, ledger, prices: As in `run`.
             session: Instead of `client`, `ledger` and `prices`, as in `run`. Its limits and history count too.
             history: Earlier answers; default the session's.
             pilot: A run of a few agents, such as `await plan.pilot(3)`, from which the rest is estimated.
@@ -369,9 +364,7 @@ class Plan(DeclaredPlan):
         """Count the input of each agent with the API, for `estimate(counted=...)`. Free; prompts go to the counter.
 
         Args:
-            client: The provider, as in `run`.
-            ledger: Ledger with answers that need no count, as in `run`.
-            session: Instead of `client` and `ledger`, as in `run`.
+            client, ledger, session: As in `run`.
 
         Returns:
             Input tokens per agent, without missing answers of parents; `None` if the API does not count, the ledger has
@@ -404,12 +397,8 @@ class Plan(DeclaredPlan):
         Args:
             count: Maximum number of agents.
             policy: How to run.
-            client: The provider, as in `run`.
             fresh: Buy again, despite answers in the ledger.
-            ledger: The ledger, as in `run`.
-            prices: Your own prices by model, as in `run`.
-            limits: Known rate limits, as in `run`.
-            session: Instead of `client`, `ledger`, `prices` and `limits`, as in `run`.
+            client, ledger, prices, limits, session: As in `run`.
         """
         names = self.pilot_agents(count, client=client, fresh=fresh, ledger=ledger, session=session)
         own: Any = {"client": client, "ledger": ledger, "prices": prices, "limits": limits, "session": session}
@@ -428,10 +417,8 @@ class Plan(DeclaredPlan):
 
         Args:
             count: Maximum number of agents.
-            client: The provider, as in `run`.
             fresh: Choose as if the ledger were empty.
-            ledger: Ledger with answers that need no trial, as in `run`.
-            session: Instead of `client` and `ledger`, as in `run`.
+            client, ledger, session: As in `run`.
         """
         shared = session_of(session, client=client, ledger=ledger)
         plan = with_models(self, shared)
@@ -459,12 +446,8 @@ class Plan(DeclaredPlan):
         Args:
             concurrency: The values, such as `[1, 2, 4]`.
             policy: How to run otherwise.
-            client: The provider, as in `run`.
             fresh: Buy again, despite answers in the ledger, which would make later runs free and meaningless.
-            ledger: The ledger, as in `run`.
-            prices: Your own prices by model, as in `run`.
-            limits: Known rate limits, as in `run`.
-            session: Instead of `client`, `ledger`, `prices` and `limits`, as in `run`.
+            client, ledger, prices, limits, session: As in `run`.
             sample: Number of agents to run, the most representative ones; `None` for all.
         """
         own: Any = {"client": client, "ledger": ledger, "prices": prices, "limits": limits, "session": session}
@@ -575,12 +558,7 @@ def start(  # noqa: PLR0913 - the options of `Plan.run`
         policy: How to run; `Policy()` by default.
         client: The provider, as in `Plan.run`.
         fresh: Buy again, despite answers in the ledger.
-        ledger: The ledger, as in `Plan.run`.
-        prices: Your own prices by model, as in `Plan.run`.
-        limits: Known rate limits, as in `Plan.run`.
-        session: Instead of `client`, `ledger`, `prices` and `limits`, as in `Plan.run`.
-        resume: An earlier run to continue, as in `Plan.run`.
-        again: With `resume`: run only these agents again, as in `Plan.run`.
+        ledger, prices, limits, session, resume, again: As in `Plan.run`.
         recorded: Answers of the plan in a cassette; only the rest is bought, after it.
         ask: Asks a person, as in `Plan.run`; `None` without one.
 
