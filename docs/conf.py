@@ -119,7 +119,7 @@ SHARED = re.compile(r"^ +([\w, ]+): As in `[\w.]+`\.$")
 
 
 def _shared_arguments(*given: Any) -> None:
-    """Put arguments that are explained elsewhere into one line, without their types: they are in the signature there."""
+    """Put arguments that are explained elsewhere into one line, without types: the signature has them."""
     lines: list[str] = given[-1]
     for at in [at for at, line in enumerate(lines) if SHARED.match(line)]:
         names, _, home = lines[at].strip().rpartition(": As in ")
