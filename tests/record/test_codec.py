@@ -76,6 +76,7 @@ requests = st.builds(
     opening=st.integers(0, 99),
     attachments=st.lists(st.builds(Placed, st.integers(0, 99), attachments)).map(tuple),
     returned=st.lists(attachments).map(tuple),
+    shared=sizes,
 )
 
 
