@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 from agent_magic.declare.signature import source_sha
 from agent_magic.declare.task import Task
 from agent_magic.engine.calls import Result
-from agent_magic.record.answer import ESCALATED, add_usage
-from agent_magic.record.ledger.base import NOT_REUSED
+from agent_magic.record.answer import ESCALATED, NOT_REUSED, add_usage
 from agent_magic.record.results import CAPPED
 from agent_magic.record.taken import differing, read
 

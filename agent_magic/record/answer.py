@@ -25,6 +25,8 @@ TOOL_USE = "tool_use"
 """The stop reason of a response that asks for tools: a turn, never an answer."""
 TURNS = frozenset({PAUSED, TOOL_USE})
 """The stop reasons after which a conversation goes on."""
+NOT_REUSED = frozenset({"refusal", PAUSED})
+"""Stop reasons of answers that are bought again. One cut at `max_tokens` is served: it would be cut the same again."""
 ESCALATED = "Escalated"
 """Kind of an attempt whose answer was rejected by its cascade, so that the next model is asked."""
 CHARS_PER_TOKEN = 4
@@ -187,3 +189,13 @@ def add_usage(parts: Iterable[Usage]) -> Usage:
         searches=sum(one.searches for one in parts),
         estimated=any(one.estimated for one in parts),
     )
+
+
+def is_reusable(answer: Answer, *, simulated: bool = False) -> bool:
+    """Return whether an answer may be served again: bought (or simulated, if wanted), complete and no refusal.
+
+    A paused answer is not complete, but what continues it is bought once only if the pause is served again.
+    """
+    bought = answer.source == "live" or (simulated and answer.source == "simulated")
+    continues = answer.stop_reason == PAUSED and answer.content is not None
+    return bought and (continues or answer.stop_reason not in NOT_REUSED)

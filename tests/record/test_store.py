@@ -87,7 +87,7 @@ class TestRollbackJournal(Conformance):
         assert not made.is_logged
         assert [("delete",)] == made.read("PRAGMA journal_mode")
         assert [(2,)] == made.read("PRAGMA synchronous")
-        monkeypatch.setattr("agent_magic.record.ledger.store.LedgerFile", lambda *_: made)
+        monkeypatch.setattr("agent_magic.record.ledger.database.LedgerFile", lambda *_: made)
         found = Ledger(path)
         yield found
         found.close()

@@ -294,7 +294,7 @@ def test_what_is_left_is_written_when_the_ledger_closes(path, monkeypatch):
 
 def test_a_user_is_told_of_a_lock(ledger, lock, monkeypatch):
     """What a user asks of the ledger waits a moment, and then says what is wrong."""
-    monkeypatch.setattr("agent_magic.record.ledger.store.PATIENCE_S", 0.0)
+    monkeypatch.setattr("agent_magic.record.ledger.database.PATIENCE_S", 0.0)
     lock.take()
     with pytest.raises(LedgerError, match=r"could not be read or written: database is locked"):
         ledger.prune(days=0)

@@ -51,6 +51,7 @@ What was tried and lost
   "How to corrupt", 2.2), and another process then deletes the log.
 * A parser of SQLite's pages for recovery. SQLite reads them itself if they are put in the right place.
 
-`base` is the contract with the live driver, `store` the ledger, `journal` one run, `runs` past runs, `rows` tables and
-rows, `file` the SQLite file, `lease` leases, `presence` who else uses the key, `maintenance` what the user asks for.
+`base` is the contract with the live driver, `store` the ledger, `database` its open file, `journal` one run, `runs`
+past runs, `rows` tables and rows, `file` the SQLite file, `lease` leases, `presence` who else uses the key,
+`maintenance` what the user asks for.
 """

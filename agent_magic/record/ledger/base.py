@@ -18,8 +18,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from agent_magic.record.answer import PAUSED
-
 if TYPE_CHECKING:
     from agent_magic.record.answer import Answer
     from agent_magic.record.events import CallEnded
@@ -27,9 +25,6 @@ if TYPE_CHECKING:
     from agent_magic.record.ledger.edits import EditRows
     from agent_magic.record.prices import Prices
     from agent_magic.record.results import RunRecord
-
-NOT_REUSED = frozenset({"refusal", PAUSED})
-"""Stop reasons of answers that are bought again. One cut at `max_tokens` is served: it would be cut the same again."""
 
 IN_DOUBT = "CallInDoubt"
 """The kind of failure of a call that may have happened and was not repeated."""
@@ -203,13 +198,3 @@ class Ledger(Protocol):
     def begin(self, record: RunRecord, prices: Prices | None = None) -> Journal:
         """Record a run that is about to begin; by `prices` it is known what reused answers save."""
         ...
-
-
-def is_reusable(answer: Answer, *, simulated: bool = False) -> bool:
-    """Return whether an answer may be served again: bought (or simulated, if wanted), complete and no refusal.
-
-    A paused answer is not complete, but what continues it is bought once only if the pause is served again.
-    """
-    bought = answer.source == "live" or (simulated and answer.source == "simulated")
-    continues = answer.stop_reason == PAUSED and answer.content is not None
-    return bought and (continues or answer.stop_reason not in NOT_REUSED)

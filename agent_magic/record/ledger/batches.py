@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from agent_magic.record.answer import Answer
+    from agent_magic.record.ledger.database import Store
     from agent_magic.record.ledger.file import LedgerFile, Row
-    from agent_magic.record.ledger.store import Store
 
 KEY_BYTES = 32
 COLUMNS = "id, endpoint, batch, owner, planned_at, names, coalesce(home, '')"

@@ -23,7 +23,7 @@ from agent_magic.record.home import is_file
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from agent_magic.record.ledger.store import Store
+    from agent_magic.record.ledger.database import Store
 
 Edits: TypeAlias = "Mapping[tuple[str, str], Answer]"
 """By agent and fingerprint of its first request, the answer that counts."""

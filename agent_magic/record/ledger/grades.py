@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from agent_magic.record.ledger.store import Store
+    from agent_magic.record.ledger.database import Store
 
 COLUMNS = "job, endpoint, model, target, grader, answer, measure, score, cost_usd"
 KEEP = (

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from agent_magic.record.answer import Answer
     from agent_magic.record.events import Event
     from agent_magic.record.ledger.base import CallKey
-    from agent_magic.record.ledger.store import Store
+    from agent_magic.record.ledger.database import Store
     from agent_magic.record.results import RunRecord
 
 LARGE = 1 << 18

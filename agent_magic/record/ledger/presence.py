@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Callable, Mapping
 
-    from agent_magic.record.ledger.store import Store
+    from agent_magic.record.ledger.database import Store
 
 LOOKS: Final = 10
 """Number of looks at an unchanged row before its kernel is forgotten."""

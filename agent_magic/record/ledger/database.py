@@ -1,0 +1,224 @@
+"""An open ledger file: reads and writes that wait for other processes, and what stays in memory if the file fails."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from agent_magic.errors import LedgerError
+from agent_magic.record.answer import is_reusable
+from agent_magic.record.codec import line_of, to_json
+from agent_magic.record.home import home_of
+from agent_magic.record.ledger.file import FAILURES, LedgerFile, is_damage, is_locked, quarantine, was_ledger
+from agent_magic.record.ledger.lease import Heartbeat, LeaseWatch, Owner
+from agent_magic.record.ledger.maintenance import recover
+from agent_magic.record.ledger.rows import ANSWER_COLUMNS, answer_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from agent_magic.record.answer import Answer
+    from agent_magic.record.base import Base, Kind
+
+T = TypeVar("T")
+PATIENCE_S = 5.0
+"""Seconds that a user's command waits for another process."""
+STEP_S = 0.02
+UNREADABLE = (ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError, OverflowError)
+"""Errors raised by reading a value that was not written by a ledger."""
+
+
+class Store:
+    """The open file of a ledger, shared by its runs, with data that could not be written to it.
+
+    Args:
+        path: The file, links followed; `None` for memory.
+        reuse_simulated: True to serve simulated answers again.
+
+    Attributes:
+        file: The file. A damaged one is replaced.
+        generation: Number of replacements.
+        held: Answers that could not be written, by key and ordinal.
+        notes: Messages for the user.
+        under_way: Open runs of this process.
+        owner: This process, as named in its leases.
+        leases: Leases of other processes.
+        heartbeat: Renews the leases of this process.
+        home: Home of new runs; see `agent_magic.record.home`.
+    """
+
+    def __init__(self, path: Path | None, *, reuse_simulated: bool) -> None:
+        self.path, self.reuse_simulated, self.home = path, reuse_simulated, home_of()
+        self.held: dict[tuple[str, int], Answer] = {}
+        self.under_way: set[int] = set()
+        self.notes: list[str] = []
+        self.generation = 0
+        self.owner, self.leases, self.heartbeat = str(Owner.me()), LeaseWatch(), Heartbeat()
+        self.file = self._opened()
+
+    def _opened(self) -> LedgerFile:
+        """Open the file. A damaged one is quarantined, and its readable content copied to a new one."""
+        try:
+            return LedgerFile(self.path)
+        except sqlite3.DatabaseError as error:
+            if self.path is None:
+                raise
+            if not was_ledger(self.path):
+                raise LedgerError(f"{self.path.name!r} is no ledger ({error}). Choose another name.") from None
+        aside = quarantine(self.path)
+        self.file = LedgerFile(self.path)
+        self._recover(aside)
+        return self.file
+
+    def _recover(self, aside: Path) -> None:
+        answers = recover(aside, self.file)
+        self.notes.append(
+            f"The ledger was damaged. It was set aside as {aside.name!r}, and {answers:,} answers of it were recovered "
+            "into a new one. %agents ledger verify checks it."
+        )
+
+    def attempt(self, do: Callable[[], T]) -> T:
+        """Do something with the file. If it turns out damaged it is replaced, and done with the new one."""
+        try:
+            return do()
+        except sqlite3.DatabaseError as error:
+            if not is_damage(error) or self.path is None:
+                raise
+            aside = self.file.replace()
+            self.generation += 1
+            self._recover(aside)
+            return do()
+
+    def patiently(self, do: Callable[[], T]) -> T:
+        """Do something that a user waits for.
+
+        Raises:
+            LedgerError: It could not be done.
+        """
+        try:
+            return self.in_words(lambda: self._unlocked(do))
+        except OSError as error:
+            raise self._unusable(error) from error
+
+    def in_words(self, do: Callable[[], T]) -> T:
+        """Do something with what the file says.
+
+        Raises:
+            LedgerError: It is damaged, or the file is.
+        """
+        try:
+            return do()
+        except sqlite3.Error as error:
+            raise self._unusable(error) from error
+        except UNREADABLE as error:
+            raise LedgerError(
+                f"What the ledger {self.file.name!r} says is damaged ({type(error).__name__}). %agents ledger verify "
+                "looks through it; answers that are intact stay in use."
+            ) from error
+
+    def _unusable(self, error: Exception) -> LedgerError:
+        return LedgerError(f"The ledger {self.file.name!r} could not be read or written: {error}.")
+
+    def _unlocked(self, do: Callable[[], T]) -> T:
+        """Do something with the file. While another process has it locked, try again for a while."""
+        until = time.monotonic() + PATIENCE_S
+        while True:
+            try:
+                return self.attempt(do)
+            except sqlite3.OperationalError as error:
+                if not is_locked(error) or time.monotonic() >= until:
+                    raise
+            time.sleep(STEP_S)
+
+    def insert(self, sql: str, *values: object) -> int:
+        """Write one row, and wait until it is on the disk. Returns its number.
+
+        Raises:
+            sqlite3.Error: It could not be written.
+            OSError: It could not be brought to the disk.
+        """
+
+        def store() -> int:
+            with self.file.writing() as db:
+                row = db.execute(sql, values).lastrowid or 0
+            self.file.sync()
+            return row
+
+        return self._unlocked(store)
+
+    def insert_many(self, sql: str, rows: Sequence[tuple[object, ...]]) -> None:
+        """Write rows in one transaction, and wait until they are on the disk.
+
+        Raises:
+            sqlite3.Error: They could not be written.
+            OSError: They could not be brought to the disk.
+        """
+
+        def store() -> None:
+            with self.file.writing() as db:
+                db.executemany(sql, rows)
+            self.file.sync()
+
+        self._unlocked(store)
+
+    def lookup(self, key: str, ordinal: int) -> tuple[int | None, Answer] | None:
+        """Return an answer that may be served again, as it was bought, and its row; `None` for the row in memory."""
+        held = self.held.get((key, ordinal))
+        if held is not None:
+            return None, held
+        sql = f"SELECT {ANSWER_COLUMNS} FROM answers WHERE key = ? AND ordinal = ? ORDER BY id DESC"  # noqa: S608
+        for row in self.attempt(lambda: self.file.read(sql, key, ordinal)):
+            with suppress(ValueError):  # a damaged answer is bought again
+                answer = answer_of(row)
+                if is_reusable(answer, simulated=self.reuse_simulated):
+                    return row[0], answer
+        return None
+
+    def hold(self, key: str, ordinal: int, answer: Answer) -> None:
+        """Keep in memory what could not be written."""
+        if is_reusable(answer, simulated=self.reuse_simulated):
+            self.held[key, ordinal] = answer
+
+    def warn(self, error: Exception) -> None:
+        """Tell the user that the file could not be read or written."""
+        note = (
+            f"The ledger {self.file.name!r} could not be read or written ({error}). What was bought is kept in memory "
+            "and shown, but it is not on the disk: keep it with %agents record FILE, or run.save(FILE)."
+        )
+        if note not in self.notes:
+            self.notes.append(note)
+
+    def keep_bases(self, uid: str, bases: Mapping[Kind, Base]) -> None:
+        """Store the baselines of a run, if it is in the file."""
+        try:
+            self.insert("UPDATE runs SET bases = ? WHERE uid = ?", line_of(to_json(dict(bases))), uid)
+        except FAILURES as error:
+            self.warn(error)
+
+    @cached_property
+    def writer(self) -> ThreadPoolExecutor:
+        """The thread that writes large answers."""
+        return ThreadPoolExecutor(1, "ledger")
+
+    def close(self) -> None:
+        """Write pending data, and close the file."""
+        if "writer" in vars(self):
+            self.writer.shutdown()
+        self.heartbeat.finish()
+        if self.under_way:
+            self._leave()
+        self.file.close()
+
+    def _leave(self) -> None:
+        """Mark open runs as lost, since their end will not be stored."""
+        with suppress(*FAILURES), self.file.writing() as db:
+            for run in self.under_way:
+                db.execute("UPDATE calls SET state = 'unknown' WHERE run = ? AND state = 'started'", (run,))
+                db.execute("UPDATE runs SET state = 'lost' WHERE id = ?", (run,))
+                db.execute("DELETE FROM leases WHERE run = ?", (run,))
+        self.under_way.clear()
