@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from agent_magic.record.answer import ESCALATED, PAID_BEFORE, SHARED, TURNS
-from agent_magic.record.prices import is_same_model
+from agent_magic.record.model_names import is_same_model
 
 if TYPE_CHECKING:
     from agent_magic.record.answer import Answer, Price, Source, Usage

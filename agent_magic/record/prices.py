@@ -20,6 +20,7 @@ from agent_magic.declare.validation import is_number
 from agent_magic.errors import DeclarationError, did_you_mean, shown_value
 from agent_magic.record.answer import PAID_BEFORE, Price
 from agent_magic.record.made import made
+from agent_magic.record.model_names import ends_with, is_same_model, plain_name, undated
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -222,39 +223,6 @@ def _warn(message: str) -> None:
     warnings.warn(message, PriceWarning, stacklevel=3)
 
 
-_FORM = re.compile(
-    r"(?:-v\d+)?[-@](?:20\d\d(?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01])|20\d\d-\d\d-\d\d|latest|default)$"
-    r"|-v1$|-v\d+:\d+$"
-)
-"""What follows the name of a model and leaves it the same model: a date, `-latest`, and the versions that clouds add.
-
-Source: the vendor's pages on model names, and on Amazon Bedrock and Google's Vertex.
-"""
-_DATE = re.compile(r"(?<!\d)20\d\d-?\d\d-?\d\d(?!\d)")
-
-
-def _plain_name(name: str) -> str:
-    """Return the name of a model without date and version."""
-    short = _FORM.sub("", name.lower().rstrip("@"))
-    return short if short == name.lower() else _plain_name(short)
-
-
-def is_same_model(asked: str, answered: str) -> bool:
-    """Return True if two names are aliases: with or without date, or the prefix of a cloud or gateway."""
-    if asked == answered:
-        return True
-    dates = [_DATE.findall(one)[-1:] for one in (asked, answered)]
-    if all(dates) and dates[0] != dates[1]:
-        return False
-    plain, other = sorted(map(_plain_name, (asked, answered)), key=len)
-    return _ends_with(other, plain)
-
-
-def _ends_with(name: str, part: str) -> bool:
-    """Return True if a name ends with a part, after nothing or a seller's prefix: `eu.anthropic.`, `anthropic/`."""
-    return name == part or name.endswith((f".{part}", f"/{part}"))
-
-
 def _on_list(model: str, seller: str | None) -> Any:
     """Return a model's entry in the list, if it is named there exactly.
 
@@ -264,12 +232,12 @@ def _on_list(model: str, seller: str | None) -> Any:
     from genai_prices import Usage as Tokens
     from genai_prices import calc_price
 
-    plain = _plain_name(model)
+    plain = plain_name(model)
     for name in (model, plain):  # the list has some names without the forms with a date
         with suppress(LookupError):
             found = calc_price(Tokens(input_tokens=1, output_tokens=1), name, provider_id=seller)
             known = [found.model.id, *_literals(found.model.match)]
-            return found if any(_ends_with(plain, _plain_name(one)) for one in known) else None
+            return found if any(ends_with(plain, plain_name(one)) for one in known) else None
     return None
 
 
@@ -364,7 +332,7 @@ def _asked_usd(attempt: Attempt, prices: Prices) -> float | None:
 
 def has_list_price(model: str) -> bool:
     """Return whether a model has a list price. Another spelling of a known name has none."""
-    return bool(_tariff(model)) and (model in listed_models() or _FORM.sub("", model) in listed_models())
+    return bool(_tariff(model)) and (model in listed_models() or undated(model) in listed_models())
 
 
 @functools.lru_cache(maxsize=256)

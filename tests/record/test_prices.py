@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 
 from agent_magic.errors import DeclarationError
 from agent_magic.record.answer import Usage
-from agent_magic.record.prices import Prices, PriceWarning, TokenPrice, is_same_model, listed_models
+from agent_magic.record.model_names import is_same_model
+from agent_magic.record.prices import Prices, PriceWarning, TokenPrice, listed_models
 
 SHARED_TOKENS, OWN, OUTPUT = 30_000, 500, 1_500
 
