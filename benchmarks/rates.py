@@ -242,7 +242,7 @@ def silent_rows() -> list[Silent]:
     for slots, latency_s, wait, sigma in PLACES:
         name = f"{slots} places, answers of {latency_s} s, {'says nothing' if wait is None else 'says 1 s'}"
         server = Server(headers="none", slots=slots, wait=wait)
-        per_minute = 60 * slots / (latency_s * math.exp(sigma**2 / 2))
+        per_minute = 60 * slots / (latency_s * math.exp(sigma**2 / 2) + sum(server.wire_s))  # the wire there and back
         rows.append(Silent(name, server, per_minute, 600.0 if latency_s >= SLOW_S else 120.0, 0, (latency_s, sigma)))
     return rows
 

@@ -199,6 +199,18 @@ def test_places_that_nobody_announces_are_all_used(slots, latency_s, count, wait
     assert sum(at > 60 for at in result.refused) < 0.01 * max(len(late), 100)
 
 
+@pytest.mark.parametrize(("slots", "latency_s"), [(8, 0.05), (30, 0.1), (16, 0.3)])
+def test_places_are_found_where_answers_take_little_longer_than_the_wire(slots, latency_s):
+    """Counts are off by what is on the wire: the number is found all the same, and as many are under way to the end."""
+    world = World(Server(headers="none", slots=slots, wait=1.0), 3)
+    per_minute = 60 * slots / (latency_s + sum(world.server.wire_s))
+    jobs = draw(int(2 * per_minute), Random(3), latency=(latency_s, 0.0))
+    result = Paced(world, jobs, Pacer(seed=3), attempts=10**9).result
+    world.run(60)
+    assert 0.95 <= result.share("requests", per_minute, 30, 60)
+    assert result.refused_share() < 0.02
+
+
 def test_a_wait_for_a_place_says_so():
     """What holds a request is the number that the server takes at once, not a rate."""
     pacer = Pacer(seed=1)

@@ -35,7 +35,8 @@ earlier retries fail. A 529 says nothing of our own limits. (Source: the vendor'
 * *How many may run at once* (`concurrency`), where a server refuses more and says nothing. It refuses with the full
   number under way, at any rate; a limit of a rate refuses at any number. Log odds of the two are kept: a refusal at the
   number agrees, one below it or a request that is let in above it contradicts. Two refusals that agree are tried out,
-  three are believed; one more is tried every 150 requests, at most once a minute.
+  three are believed; one more is tried every 150 requests, at most once a minute. Counts are off by what is on the
+  wire, which matters where answers are short: how quickly refusals come tells how much that is.
 * *Refusals without a limit* (`window`): of a proxy, or injected. They come at any load, a limit refuses nothing while
   less leaves than has passed before. After two in a row where there was room, refusals are taken for chance: they lower
   nothing and hold nobody else, and more is tried at once, until more are refused than that chance explains.
@@ -66,6 +67,8 @@ reading is believed over both.
   alone*: of 60 a minute one in fourteen was refused, so a limit is kept for a number of requests.
 * *Taking the first refusal for a limit of requests at once*: learned 5 s sooner, and 0.5 to 5 % more refused by limits
   of a rate, whose bucket was meanwhile not used.
+* *Refusals a little below that number as evidence for it*: of 3,000 a minute with answers of the same 50 ms each 2.4 %
+  refused after the first minute. They lower the number and prove nothing.
 * *A pace that is halved by refusals*, beside the buckets: an inferred limit says the same, and says it in requests per
   minute.
 * *Eight at once after the half second*: 7 of them refused under a limit of one a second, and one tells as much.

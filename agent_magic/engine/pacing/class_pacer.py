@@ -185,6 +185,7 @@ class ClassPacer:
             self._outputs.add(ticket.asked[1], output_tokens)
             self._meter.add(now, 0.0, 0.0, output_tokens)
             self._window.answered()
+            self._concurrency.answered(now - ticket.sent_s)
             if not ticket.heard:
                 self._let_in(ticket, now)
 
@@ -235,7 +236,15 @@ class ClassPacer:
         crowded = (
             not odd
             and (places.kept or not self._window.by_chance)
-            and places.refused(ticket.before, self.under_way, now, first=first, wait_s=wait_s, lately=lately / passed_s)
+            and places.refused(
+                ticket.before,
+                self.under_way,
+                now,
+                sent_s=ticket.sent_s,
+                first=first,
+                wait_s=wait_s,
+                lately=lately / passed_s,
+            )
         )
         if crowded and not was_kept and self.requests.source == "inferred":
             self.requests.free(now)

@@ -6,6 +6,7 @@ import math
 from typing import Final
 
 from agent_magic.engine.admission.room import Hold
+from agent_magic.engine.pacing.ratio import Ratio
 
 AGREES: Final = math.log(0.9 / 0.1)
 """A refusal with the full number under way: such a server refuses it nearly always, one with a limit of a rate has no
@@ -25,6 +26,10 @@ MOST: Final = 9.0
 NEAR: Final = 1
 FEW: Final = 8
 """Requests and answers overtake each other on the wire, so a count may be off by one, and one more per this number."""
+LEAST_WIRE: Final = 0.02
+MOST_WIRE: Final = 0.5
+"""The share of a request's time on the wire from which counts are off by more than that, and the most that is believed.
+"""
 FIRST_PROBE_S: Final = 0.8
 LONGER: Final = 5.0
 LONGEST_PROBE_S: Final = 60.0
@@ -60,10 +65,11 @@ class Concurrency:
         self._odds = 0.0
         self._sent, self._fresh = 0, False
         self._lately = self._began_s = 0.0  # how fast requests were let in, and when the first pause is over
-        self._grown = 0
+        self._grown = self._sunk = 0
         self._probe_s, self._step_s = 0.0, FIRST_PROBE_S
         self._probed_s: float | None = None
         self._cut_s = -1.0  # when a refusal last came
+        self._took, self._wire = Ratio(0.0, 0.0), Ratio(0.0, 0.0)  # seconds of answers, and of refusals: there and back
 
     @property
     def is_sure(self) -> bool:
@@ -115,31 +121,43 @@ class Concurrency:
         if self._grown > self._slack:
             self._weigh(PASSES_SURE if self.is_sure else PASSES)
         self.limit += self.limit > 0
-        self._probed_s, self._probe_s, self._step_s = None, now + NEXT_S, FIRST_PROBE_S
+        self._probed_s, self._step_s = None, FIRST_PROBE_S
+        self._probe_s = max(now + NEXT_S, sent_s + SILENT_S)  # as long as one waits for an answer that is slow
 
-    def refused(self, before: int, left: int, now: float, *, first: bool, wait_s: float, lately: float) -> bool:
+    def answered(self, took_s: float) -> None:
+        """Record how long an answer took, from sending to its end."""
+        self._took.add(1.0, took_s)
+
+    def refused(
+        self, before: int, left: int, now: float, *, sent_s: float, first: bool, wait_s: float, lately: float
+    ) -> bool:
         """Return True if a refusal is of this limit.
 
         Args:
             before: Other requests under way when it was sent.
             left: Other requests under way now.
             now: The time.
+            sent_s: When it was sent.
             first: True for the first refusal of its episode.
             wait_s: Seconds without requests after it.
             lately: Recently admitted requests per second.
         """
         self._cut_s, there = now, max(before, left)
-        if not self.limit or (first and not self.kept and there > self.limit + NEAR + self.limit // FEW):
-            self.limit, self._odds, self._grown, self._fresh = left, 0.0, 0, True
+        self._wire.add(1.0, now - sent_s)
+        most = self.limit + NEAR + self.limit // FEW + self._on_wire
+        if not self.limit or (first and not self.kept and there > most):
+            self.limit, self._odds, self._grown, self._sunk, self._fresh = left, 0.0, 0, 0, True
             self._step_s, self._probed_s = FIRST_PROBE_S, None
             return False
         if not first:
             if self._fresh and left:
                 self.limit = min(self.limit, left)
             return self.kept
-        at_least = self.limit - min(self._grown, self._slack)
-        if there >= max(1, at_least) and (self._grown or self._probed_s is not None):
-            self._weigh(AGREES)
+        spare = self._on_wire - self._sunk if self.kept else 0
+        at_least = self.limit - max(min(self._grown, self._slack), spare)
+        if there >= max(1, at_least) and (self._grown or self._probed_s is not None or spare > 0):
+            self._sunk += max(0, self.limit - self._grown - there)
+            self._weigh(AGREES if self._grown or self._probed_s is not None else 0.0)
             if not self.kept:
                 self.kept, self._lately, self._began_s = True, lately, now + wait_s
             self._sent, self._step_s = 0, min(LONGER * self._step_s, LONGEST_PROBE_S)
@@ -154,7 +172,16 @@ class Concurrency:
     @property
     def _slack(self) -> int:
         """Number of more or fewer there may be: requests and answers overtake each other on the wire."""
-        return NEAR + self.limit // FEW if self.kept else 0
+        return self._on_wire + (NEAR + self.limit // FEW if self.kept else 0)
+
+    @property
+    def _on_wire(self) -> int:
+        """How many of the limit are on the wire at most. Refusals come at once, so they tell how long that takes."""
+        part = self._wire.value / self._took.value if self._took.used else 0.0
+        if part < LEAST_WIRE:
+            return 0
+        usual = self.limit * min(part, MOST_WIRE)
+        return int(usual + 2 * math.sqrt(usual))
 
     def _weigh(self, evidence: float) -> None:
         self._odds = min(MOST, self._odds + evidence)
