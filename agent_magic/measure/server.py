@@ -18,8 +18,9 @@ by its work. So what is simulated as it was recorded takes as long as it was rec
 
 The model is fitted by likelihood. For each request `log(work / usual)` is taken to be normal, where `usual` is
 `a + b * input` until the first token, and `a + output * (b + c * input)` after it, in tokens; the density of its end is
-that of the work, times `share(n at its end) / work`. Each parameter has to earn `PENALTY`. What the data leave open is
-kept as `Fit.open`.
+that of the work, times `share(n at its end) / work`. Each parameter has to earn its penalty. A queue is first come,
+first served: an order of answers that says otherwise has the likelihood of that order. What the data leave open is kept
+as `Fit.open`.
 
 Source: Kleinrock, "Time-shared Systems: a theoretical treatment", 1967 (processor sharing); Cohen, "The multiple phase
 service network with generalized processor sharing", 1979 (a speed per number of requests); Schwarz, "Estimating the
@@ -29,7 +30,7 @@ dimension of a model", 1978 (what a parameter has to earn).
 from __future__ import annotations
 
 import math
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from heapq import heappop, heappush
 from itertools import accumulate
 from operator import attrgetter, mul, sub
@@ -58,6 +59,8 @@ HANDED_OVER_S: Final = 0.05
 LEAST_SPREAD: Final = 0.03
 """No server is more regular than that: a smaller spread would make a wrong model look certain."""
 PENALTY: Final = 3.0
+SLOTS_PENALTY: Final = 5.0
+"""What slots have to earn: they are the best of as many models as requests were under way."""
 OPEN: Final = 3.0
 """Models whose log likelihood is within this of the best one are open: about nine in ten for one parameter."""
 FEWEST: Final = 10
@@ -72,8 +75,12 @@ not of one server: a speed that doubled costs about 2."""
 CLIPPED: Final = 3.0
 IMPOSSIBLE: Final = 5.0
 """What each answer costs a model that comes before it can by that model."""
+BEFORE_FREE: Final = 2.0
+"""The same of an answer that begins while its slot still seems taken: one in seven does."""
 TOGETHER_S: Final = 0.06
-"""Requests that are sent within this may overtake each other on their way."""
+"""Requests that are sent within this may overtake each other on their way, where nobody saw when answers began."""
+OVERTAKES: Final = 3.0
+"""What each answer costs a model that was let in before one that was sent earlier: one in twenty is."""
 OURS: Final = frozenset({"slot", "dependencies", "barrier"})
 """What seems to hold a run whose requests hold each other at their server."""
 HELD: Final = 0.1
@@ -102,9 +109,10 @@ class Server(NamedTuple):
     power: float = 1.0
 
     @property
-    def parameters(self) -> int:
-        """Number of numbers it has that a constant server has not."""
-        return (self.slots < NEVER) + (self.full < NEVER) + 2 * (self.power != 1.0)  # it is rarely otherwise
+    def penalty(self) -> float:
+        """What it has to earn beside a constant server."""
+        shared = (self.full < NEVER) + 2 * (self.power != 1.0)  # it is rarely otherwise
+        return PENALTY * shared + (SLOTS_PENALTY if self.slots < NEVER else 0.0)
 
     @property
     def is_constant(self) -> bool:
@@ -233,6 +241,19 @@ class Observed:
             if one.first_s is not None and self.streams
         ]
         self.fewest = max(1, _most_at_once([(begin, end) for begin, end in answering if end > begin]))
+        self.seen_s = [
+            one.ended_s if one.first_s is None or not self.streams else one.first_s for one in self.exchanges
+        ]
+        self.groups = [0 if self.streams else number for number in self._sent_together()]
+
+    def _sent_together(self) -> list[int]:
+        """Return a number for each request, the same for those that are sent within `TOGETHER_S`."""
+        found, group, since_s = list[int](), 0, -NEVER
+        for one in self.exchanges:
+            if one.sent_s - since_s > TOGETHER_S:
+                group, since_s = group + 1, one.sent_s
+            found.append(group)
+        return found
 
     def timeline(self, model: Server) -> _Timeline:
         """Return what ran when, by a model."""
@@ -271,7 +292,7 @@ class _Timeline:
 
     def __init__(self, run: Observed, slots: float, reads_beside: bool) -> None:  # noqa: FBT001 - private
         self.exchanges, self.reads_beside = run.exchanges, reads_beside
-        self.begun, self.impossible = _begins(run, slots)
+        self.begun, self.cost = _begins(run, slots)
         self.firsts = [  # when each begins to answer; where nobody saw that, when it is begun
             begun if one.first_s is None or not run.streams else min(max(one.first_s, begun), one.ended_s)
             for one, begun in zip(run.exchanges, self.begun, strict=True)
@@ -347,24 +368,29 @@ class _Timeline:
         return found
 
 
-def _begins(run: Observed, slots: float) -> tuple[list[float], int]:
-    """Return when each request gets a slot, and how many answers came before that: the model cannot be true of them.
+def _begins(run: Observed, slots: float) -> tuple[list[float], float]:
+    """Return when each request gets a slot, and what that costs a model in the logarithm of its likelihood.
 
-    It is at once, or when one before it has ended. Who begins to answer first was let in first. Where nobody saw that,
-    those that are sent together may come in another order: who ends first was let in first.
+    They are let in as they were sent. Where answers came before that, they may have overtaken each other on their way:
+    who begins to answer first was let in first, but such an order has its own likelihood.
     """
-    impossible = 0
-    exchanges, group, since_s = run.exchanges, 0, -NEVER
-    order: list[tuple[int, float, int]] = []
-    for number, one in enumerate(exchanges):
-        if one.sent_s - since_s > TOGETHER_S and not run.streams:
-            group, since_s = group + 1, one.sent_s
-        seen_s = one.ended_s if one.first_s is None or not run.streams else one.first_s
-        order.append((group, seen_s, number))
-    found = [0.0] * len(exchanges)
+    sent = range(len(run.exchanges))
+    begins, cost = _let_in(run, sent, slots)
+    if cost < IMPOSSIBLE:
+        return begins, cost
+    by_answers = sorted(sent, key=lambda one: (run.groups[one], run.seen_s[one], one))
+    others, less = _let_in(run, by_answers, slots)
+    less += _order_cost(run, by_answers, others)
+    return (others, less) if less < cost else (begins, cost)
+
+
+def _let_in(run: Observed, order: Iterable[int], slots: float) -> tuple[list[float], float]:
+    """Return when each request gets a slot in some order, and what answers cost that came before that."""
+    cost = 0.0
+    found = [0.0] * len(run.exchanges)
     busy: list[tuple[float, float]] = []
-    for _, _, number in sorted(order):
-        one = exchanges[number]
+    for number in order:
+        one = run.exchanges[number]
         begun_s, lag_s = one.sent_s, HANDED_OVER_S
         while busy and busy[0][0] <= begun_s:
             heappop(busy)
@@ -373,10 +399,28 @@ def _begins(run: Observed, slots: float) -> tuple[list[float], int]:
         latest_s = one.ended_s if one.first_s is None else one.first_s
         # No answer takes no time. Without this, rows that all end at once fit a slot that only the first one needs.
         no_time = not run.streams and begun_s > max(one.sent_s, one.ended_s - JITTER_S / 2)
-        impossible += no_time or begun_s > latest_s + lag_s
+        if no_time or begun_s > latest_s + lag_s:
+            cost += IMPOSSIBLE
+        elif begun_s > latest_s:
+            cost += BEFORE_FREE
         found[number] = max(one.sent_s, min(begun_s, latest_s))
         heappush(busy, (one.ended_s, _lag_s(one) if run.streams else HANDED_OVER_S))
-    return found, impossible
+    return found, cost
+
+
+def _order_cost(run: Observed, order: Iterable[int], begins: Sequence[float]) -> float:
+    """Return how unlikely the order is in which requests were let in: rarely not as sent, or by lot."""
+    sent_s = [one.sent_s for one in run.exchanges]
+    left = [-number for number in reversed(range(len(sent_s)))]  # the earliest is last, where it is soon taken out
+    rarely = by_lot = 0.0
+    for number in order:
+        place = bisect_left(left, -number)
+        overtaken = len(left) - 1 - place
+        waiting = len(left) - bisect_left(left, 1 - bisect_right(sent_s, begins[number]))
+        del left[place]
+        rarely += OVERTAKES + math.log(max(1, waiting - 1)) if overtaken else 0.0
+        by_lot += math.log(max(1, waiting))
+    return min(rarely, by_lot)
 
 
 class Serving(Generic[K]):
@@ -622,8 +666,7 @@ class _Search:
         found = self.known.get(model)
         if found is None:
             each = self.each[model] = [one for design in self.designs(model) for one in design.scores(model)]
-            impossible = IMPOSSIBLE * sum(one.timeline(model).impossible for one in self.runs)
-            found = self.known[model] = sum(each) - impossible
+            found = self.known[model] = sum(each) - sum(one.timeline(model).cost for one in self.runs)
         return found
 
     def designs(self, model: Server) -> tuple[_Design, _Design]:
@@ -651,7 +694,7 @@ class _Search:
 
         def earned(model: Server) -> float:
             most = max(map(sub, self.each[model], constant), default=0.0)
-            return self.known[model] - base - max(0.0, most) - PENALTY * model.parameters
+            return self.known[model] - base - max(0.0, most) - model.penalty
 
         return max(self.known, key=earned)
 
@@ -722,10 +765,10 @@ class _Parts:
 
     def add(self, begin_s: float, end_s: float, known: tuple[float, ...]) -> None:
         """Add a request. Every model is compared with all of them, or likelihoods would not be of the same data."""
-        begin, end = self.line.place(min(begin_s, end_s - JITTER_S / 2)), self.line.place(end_s)
+        begin, end = self.line.place(min(begin_s, end_s - JITTER_S)), self.line.place(end_s)
         self.begins.append(begin)
         self.ends.append(end)
-        self.took_s.append(max(JITTER_S / 2, end_s - begin_s))
+        self.took_s.append(max(JITTER_S, end_s - begin_s))
         before_end = self.line.place(end_s - BURST * (end_s - begin_s))
         self.counts.append(max(1, self.line.counts[before_end[0]]))
         self.known.append(known)

@@ -39,6 +39,29 @@ def served(needs: Sequence[Needs], tokens: Sequence[int], model: Server, concurr
     return found
 
 
+def seen_by_a_client(lot: Random, needs: Sequence[Needs], tokens: Sequence[int], truth: Server, most: int) -> Observed:
+    """Serve requests to a client that sends them one after the other, and reads its frames a little late."""
+    late_s = lot.choice([0.0, 0.002, 0.01])
+    serving = Serving[int](truth)
+    sent, first, found = dict[int, float](), dict[int, float](), dict[int, Exchange]()
+    ready = [0.001 * number for number in range(min(most, len(needs)))]
+    while len(found) < len(needs):
+        next_s = serving.next_s()
+        if len(sent) < len(needs) and ready and ready[0] <= next_s:
+            now, number = ready.pop(0), len(sent)
+            sent[number] = now
+            serving.join(number, needs[number], now)
+            continue
+        number, over = serving.pop(next_s)
+        seen_s = next_s + late_s * lot.random()
+        if over:
+            found[number] = Exchange(sent[number], min(first[number], seen_s), seen_s, 100, tokens[number])
+            ready = sorted([*ready, seen_s])
+        else:
+            first[number] = seen_s
+    return Observed(found[number] for number in range(len(needs)))
+
+
 def drawn(seed: int, count: int = 40) -> tuple[list[Needs], list[int]]:
     """Draw answers of 40 to 400 tokens at 100 tokens a second, after a tenth of a second."""
     lot = Random(seed)
@@ -131,6 +154,49 @@ def test_a_constant_server_is_constant() -> None:
         assert CONSTANT == fit([Observed(served(needs, tokens, CONSTANT, concurrency))]).likely._replace(
             reads_beside=True
         )
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_a_constant_server_of_any_spread_has_no_slots(seed: int) -> None:
+    """First tokens that differ by a factor of ten are no queue, and no speed that is shared: 60 of 60 draws."""
+    lot = Random(seed)
+    first_s, pace = lot.choice([0.05, 0.2, 0.4, 1.0]), lot.choice([50, 150, 600])
+    of_first, of_pace = lot.choice([0.0, 0.1, 0.25, 0.5, 0.8, 1.2]), lot.choice([0.0, 0.1, 0.25, 0.5])
+    count, most = lot.choice([12, 16, 24, 40, 60, 100]), lot.choice([1, 2, 3, 4, 6, 8, 12, 24])
+    size = lot.choice([(5, 20), (20, 90), (40, 400), (75, 76)])
+    tokens = [lot.randrange(*size) for _ in range(count)]
+    needs = [
+        Needs(first_s * lot.lognormvariate(0.0, of_first), one / pace * lot.lognormvariate(0.0, of_pace))
+        for one in tokens
+    ]
+    assert fit([seen_by_a_client(lot, needs, tokens, CONSTANT, most)]).likely.is_constant
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_a_drawn_server_is_recovered_or_left_open(seed: int) -> None:
+    """Slots within one and the rate within 5 %, or among what is left open, whatever the plan and its noise.
+
+    What never mattered cannot be known: slots beyond those in use, a speed that is not reached.
+    """
+    lot = Random(seed)
+    first_s, pace = lot.choice([0.02, 0.1, 0.3]), lot.choice([50, 150, 400])
+    noise = lot.choice([0.0, 0.05, 0.1, 0.25])
+    count, most = lot.choice([24, 40, 60, 100]), lot.choice([2, 4, 8, 16, 24])
+    slots: float = lot.choice([1.0, 2.0, 4.0, 8.0, 16.0, NEVER])
+    fulls: list[float] = [1.0, 1.5, 2.0, 3.0]
+    full = lot.choice([*fulls, NEVER] if slots < NEVER else fulls)
+    truth = Server(slots, full, reads_beside=lot.random() < 0.5)
+    tokens = [lot.randrange(*lot.choice([(20, 90), (40, 400)])) for _ in range(count)]
+    needs = [
+        Needs(first_s * lot.lognormvariate(0.0, noise), one / pace * lot.lognormvariate(0.0, noise)) for one in tokens
+    ]
+    found, used = fit([seen_by_a_client(lot, needs, tokens, truth, most)]), min(slots, most, count)
+    if slots < min(most, count):
+        assert abs(found.likely.slots - slots) <= 1
+    else:
+        assert found.likely.slots >= used - 1
+    rates = [min(one.full, one.slots, most) for one in found.open]
+    assert min(rates) * 0.95 <= min(full, used) <= max(rates) * 1.05
 
 
 def test_two_runs_tell_what_one_cannot() -> None:
