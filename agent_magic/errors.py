@@ -369,7 +369,7 @@ class InvalidAnswer(CallError):
 
     Attributes:
         mendable: True if asking again can help; False if a user's check or class itself failed.
-        again: The message to the model then; empty asks for the whole answer again.
+        again: The message to the model then; empty asks once for the whole answer again.
     """
 
     def __init__(self, message: str, *, mendable: bool = True, again: str = "") -> None:

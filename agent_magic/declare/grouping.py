@@ -6,12 +6,12 @@ Positive or negative? {{ item.text }}          label_request_0, ...: a request f
 ```
 
 The request is the step with the cost: its prompt has each item's, numbered, and its type is a list of the declared one,
-each with the number of its item. So missing and invalid answers are detected, and only those are asked for once more in
-the same conversation. Each item is a step without a request, which takes its answer from the reply, or fails without
-one; the others stay.
+each with the number of its item. So missing, repeated and invalid answers are detected, and only those are asked for
+again in the same conversation: together while that settles some, at last one by one. Each item is a step without a
+request, which takes its answer from the replies, or fails without one; the others stay.
 
-A model that numbers from 0, repeats a number or adds items has lost count. Nothing of such a reply is used, and all its
-items are asked again: no row ever shows the answer of another.
+A model that numbers from 0 or adds items has lost count. Nothing of such a reply is used: no row ever shows the answer
+of another.
 
 `--group auto` puts as many together as fit; see `size_of`.
 """
@@ -19,6 +19,7 @@ items are asked again: no row ever shows the answer of another.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -34,7 +35,7 @@ from agent_magic.declare.validation import listed, must_be
 from agent_magic.errors import DeclarationError, InvalidAnswer, PlanError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from agent_magic.declare.agent import Agent
     from agent_magic.declare.answers.returns import Check
@@ -46,6 +47,7 @@ _HEAD: Final = (
 )
 _AGAIN: Final = "Answer again for these items alone, in the same form and with the same numbers; the others are kept."
 _MISSING: Final = "the reply has no answer for this item"
+_TWO: Final = "the reply has two answers for this item"
 AUTO: Final = "auto"
 MOST_TOGETHER: Final = 20
 """Maximum items of `auto`: the longer a list, the more a model leaves out. An assumption."""
@@ -187,19 +189,68 @@ def _take(number: int, numbers: Sequence[int], one: Returns, check: Check | None
         InvalidAnswer: The reply has none, or none that fits.
     """
     (rows,) = reply.values()
-    kept, wrong = _settled(rows.text, numbers, one, check, only=number)
-    if number not in kept:
-        raise InvalidAnswer(f"{wrong[number]}; it was asked for twice")
-    return kept[number]
+    found = _settled(rows.text, numbers, one, check, only=number)
+    if number not in found.kept:
+        raise InvalidAnswer(f"{found.wrong[number]}; it was asked for again")
+    return found.kept[number]
 
 
-def _settled(
-    text: str, numbers: Sequence[int], one: Returns, check: Check | None, only: int | None = None
-) -> tuple[dict[int, str], dict[int, str]]:
-    """Return the JSON of the accepted answers by item number, and the errors of the others.
+class _Settled:
+    """What replies have settled so far, and what to ask for next.
 
-    A reply is read if each of its numbers occurs once and was asked for: in the first request all, later the ones with
-    errors. A later reply may also answer all; accepted answers stay.
+    Attributes:
+        kept: The JSON of the accepted answers by item number.
+        wrong: The errors of the others.
+        asked: The numbers that the next reply is asked for; none if asking again cannot help.
+    """
+
+    def __init__(self, numbers: Sequence[int]) -> None:
+        self.kept, self.wrong, self.asked = dict[int, str](), dict.fromkeys(numbers, _MISSING), [*numbers]
+        self._numbers, self._replies, self._in_vain = {*numbers}, 0, set[int]()
+
+    def add(self, reply: Sequence[tuple[int | None, str]], wrong_with: Callable[[int, str], str]) -> None:
+        """Add a reply.
+
+        Args:
+            reply: The number of each answer, and its JSON.
+            wrong_with: Returns the error of an answer, empty if there is none.
+        """
+        before, done = len(self.kept), not self.wrong
+        given = Counter(number for number, _ in reply)
+        twice = {number for number, times in given.items() if times > 1}
+        known = given.keys() <= {*self.asked} or given.keys() == self._numbers
+        if not known or (twice and not given.keys() >= {*self.asked}):
+            said = ", ".join("?" if number is None else str(number) for number, _ in reply)
+            why = f"asked for {', '.join(map(str, self.asked))}, the reply numbers its answers {said}"
+            self.wrong |= dict.fromkeys(self.asked, why)
+            reply = ()
+        for number, answer in cast("Sequence[tuple[int, str]]", reply):
+            if done and self.kept.get(number) != answer:  # nothing was to be asked any more
+                self.kept.pop(number, None)
+                self.wrong[number] = _TWO
+            elif not done and number in self.wrong:
+                self.wrong[number] = _TWO if number in twice else wrong_with(number, answer)
+                if not self.wrong[number]:
+                    self.kept[number] = answer
+                    del self.wrong[number]
+        self._ask_next(some=len(self.kept) > before)
+
+    def _ask_next(self, *, some: bool) -> None:
+        """Ask for all that is left while that settles some, and once more at first; then for one after the other."""
+        self._replies += 1
+        if len(self.asked) == 1 and self._replies > 1 and not some:
+            self._in_vain.update(self.asked)
+        left = [number for number in self.wrong if number not in self._in_vain]
+        together, hopeless = some or self._replies == 1, not self.kept and self._in_vain
+        self.asked = left if together else [] if hopeless else left[:1]
+
+
+def _settled(text: str, numbers: Sequence[int], one: Returns, check: Check | None, only: int | None = None) -> _Settled:
+    """Return what replies have settled.
+
+    A reply with a number that it was not asked for has lost count, as has one that repeats a number and lacks another:
+    nothing of it is used. Else what it lacks, repeats or gets wrong is open. A later reply may also answer for all, and
+    what was accepted stays.
 
     Args:
         text: The replies.
@@ -208,25 +259,14 @@ def _settled(
         check: The check of one answer.
         only: The only number that matters; with one reply, the others need not be checked.
     """
-    kept, wrong = dict[int, str](), dict.fromkeys(numbers, _MISSING)
-    replies = numbered(text)
+    found, replies = _Settled(numbers), numbered(text)
+
+    def wrong_with(number: int, answer: str) -> str:
+        return _wrong_with(answer, one, check) if len(replies) > 1 or only in {None, number} else _MISSING
+
     for reply in replies:
-        given = [number for number, _ in reply]
-        if len({*given}) < len(given) or not ({*given} <= wrong.keys() or {*given} == {*numbers}):
-            asked = ", ".join(map(str, wrong))
-            said = ", ".join("?" if number is None else str(number) for number in given)
-            wrong = dict.fromkeys(wrong, f"asked for {asked}, the reply numbers its answers {said}")
-            continue
-        for number, answer in cast("list[Any]", reply):
-            if not wrong and kept[number] != answer:  # nothing was to be asked any more
-                wrong[number] = "the reply has two different answers for this item"
-                del kept[number]
-            elif number in wrong and (len(replies) > 1 or only in {None, number}):
-                wrong[number] = _wrong_with(answer, one, check)
-                if not wrong[number]:
-                    kept[number] = answer
-                    del wrong[number]
-    return kept, wrong
+        found.add(reply, wrong_with)
+    return found
 
 
 def _wrong_with(answer: str, one: Returns, check: Check | None) -> str:
@@ -241,20 +281,24 @@ def _wrong_with(answer: str, one: Returns, check: Check | None) -> str:
 
 
 def taken_apart(agent: Step, text: str) -> tuple[int, InvalidAnswer | None]:
-    """Return the number of accepted answers in a reply, and the error of the others, if any.
+    """Return the number of accepted answers in replies, and the error of the others, if any.
+
+    Its `again` asks for what is left to ask for; it is empty if asking again cannot help.
 
     Raises:
-        InvalidAnswer: It has no JSON.
+        InvalidAnswer: There is no JSON.
     """
     numbers = [number for number, *_ in (agent.part.item if agent.part is not None else ())]
-    kept, faults = _settled(text, numbers, _one_of(agent), agent.check)
-    if not faults:
-        return len(kept), None
-    reasons = {*faults.values()}
-    items = ", ".join(map(str, faults))
-    wrong = (
-        f"items {items}: {reasons.pop()}"
-        if len(reasons) == 1 and len(faults) > 1
-        else "; ".join(f"item {number}: {why}" for number, why in faults.items())
-    )
-    return len(kept), InvalidAnswer(wrong, again=f"{_AGAIN} What is wrong: {wrong}.")
+    found = _settled(text, numbers, _one_of(agent), agent.check)
+    if not found.wrong:
+        return len(found.kept), None
+    asked = {number: found.wrong[number] for number in found.asked}
+    again = f"{_AGAIN} What is wrong: {_wrong_items(asked)}."
+    return len(found.kept), InvalidAnswer(_wrong_items(found.wrong), again=again if asked else "")
+
+
+def _wrong_items(wrong: Mapping[int, str]) -> str:
+    reasons, items = {*wrong.values()}, ", ".join(map(str, wrong))
+    if len(reasons) == 1 and len(wrong) > 1:
+        return f"items {items}: {reasons.pop()}"
+    return "; ".join(f"item {number}: {why}" for number, why in wrong.items())

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 from agent_magic.declare.agent import DEFAULT_MAX_TOKENS, DEFAULT_MODEL, Agent
 from agent_magic.declare.alike import for_all
 from agent_magic.declare.answers.lenient import decoded, written
+from agent_magic.declare.answers.reading import numbered
 from agent_magic.declare.condition import condition_of, holds
 from agent_magic.declare.content import LEFT_OUT, fitting, tokens_of
 from agent_magic.declare.conversation import continued_by, continued_steps
@@ -519,18 +520,21 @@ class PlanRequests:
         return None
 
     def _fault_by_item(self, step: int, answer: Answer) -> CallError | None:
-        """Return the items missing from a group's answer. After one repeat, an incomplete answer is accepted."""
+        """Return the items missing from a group's answer; what is there is accepted if asking again cannot help."""
         before = self._by_item.get(step, []) if step in self._so_far else []  # else it is a new conversation
         agent, good, fault = self._plan.agents[step], 0, _broken_off(answer)
         if fault is None:
             try:
+                numbered(answer.text)  # a reply without JSON settles nothing
                 good, fault = taken_apart(agent, "".join([*before, answer.text]))
                 self._by_item[step] = [*before, answer.text]
             except InvalidAnswer as error:
                 fault = error
-        if before and not good:  # nothing came of the second reply
+        if before and not good:
             good = taken_apart(agent, "".join(before))[0]
-        return None if before and good else fault
+        again = isinstance(fault, InvalidAnswer) and fault.again
+        last = not again or self._turns.get(step, 0) + 1 >= self.max_turns(step)
+        return None if good and last else fault
 
     def answered(self, step: int, text: str) -> None:
         """Record the answer of an agent for its children."""

@@ -512,7 +512,7 @@ class Engine:
         self._turns[step] = [*before, said]
 
     def _ask_again(self, step: int, outcome: Outcome, fault: CallError, now: float) -> list[Action]:
-        """Record an invalid answer, and ask once more with the error. A second invalid answer is a failure."""
+        """Record an invalid answer, and ask once more with the error, or as often as the error says how."""
         failure = failure_of(fault, 1)
         self._settlement.settle(step, outcome, failure, now)
         if isinstance(fault, Escalated):
@@ -523,10 +523,12 @@ class Engine:
         turns = self._turns[step] = [""] * (len(self._turns.get(step, ())) + 1)
         mendable = isinstance(fault, InvalidAnswer) and fault.mendable
         mendable = mendable and outcome.answer is not None and outcome.answer.stop_reason not in TURNS
-        if not mendable or step in self._asked_again or len(turns) >= self._requests.max_turns(step):
+        again = fault.again if isinstance(fault, InvalidAnswer) else ""
+        last = (step in self._asked_again and not again) or len(turns) >= self._requests.max_turns(step)
+        if not mendable or last:
             return self._take(self.conductor.failed(step, failure, now), now)
         self._asked_again.add(step)
-        said = (isinstance(fault, InvalidAnswer) and fault.again) or f"{ASK_AGAIN} What is wrong: {fault}"
+        said = again or f"{ASK_AGAIN} What is wrong: {fault}"
         self._requests.continue_turn(step, outcome.answer, said)
         return self._take(self.conductor.continue_turn(step, now), now)
 

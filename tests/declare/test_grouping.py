@@ -162,21 +162,32 @@ REPLIES = st.one_of(
 
 
 def expected(replies: list[str]) -> dict[int, Any]:
-    """The answer that each of three rows may show, by the rule: a reply numbers what was asked for, each once."""
-    kept: dict[int, Any] = {}
+    """Return the answer that each row may show, by the rule of what replies are asked for and may say."""
+    kept, asked, vain, count = dict[int, Any](), {1, 2, 3}, set[int](), 0
     for text in replies:
         try:
-            found = json.loads(text)["answers"]
-        except (ValueError, TypeError):
+            data = json.loads(text)
+        except ValueError:
             continue
+        count += 1
+        found: Any = data["answers"] if isinstance(data, dict) else [{"item": None, "answer": None}] * len(data)
         given = [int(row["item"]) if isinstance(row["item"], str) else row["item"] for row in found]
-        lacking = {1, 2, 3} - kept.keys()
         ints = all(isinstance(one, int) and not isinstance(one, bool) for one in given)
-        if ints and len(set(given)) == len(given) and (set(given) <= lacking or set(given) == {1, 2, 3}):
-            fits = {number: row["answer"] for number, row in zip(given, found, strict=True)}
-            if not lacking and given:  # nothing was to be asked any more: two answers that differ are none
-                kept = {number: value for number, value in kept.items() if value == fits[number]}
-            kept |= {number: value for number, value in fits.items() if number in lacking and isinstance(value, int)}
+        trusted = ints and (set(given) <= asked or set(given) == {1, 2, 3})
+        trusted = trusted and (len(set(given)) == len(given) or set(given) >= asked)
+        fits = {number: row["answer"] for number, row in zip(given, found, strict=True)} if trusted else {}
+        if not {1, 2, 3} - kept.keys():  # nothing was to be asked any more: two answers that differ are none
+            kept = {number: value for number, value in kept.items() if value == fits.get(number, value)}
+            asked, new = {min({1, 2, 3} - kept.keys(), default=0)} - {0} if kept else set[int](), {}
+            continue
+        new = {one: value for one, value in fits.items() if one not in kept and isinstance(value, int)}
+        new = {one: value for one, value in new.items() if given.count(one) == 1}
+        kept |= new
+        if not new and len(asked) == 1 and count > 1:
+            vain |= asked
+        left = {1, 2, 3} - kept.keys() - vain
+        alone = set(sorted(left)[:1]) if kept or not vain else set[int]()
+        asked = left if new or count == 1 else alone
     return kept
 
 

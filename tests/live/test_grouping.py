@@ -107,8 +107,61 @@ def test_what_stays_missing_fails_alone():
     status = {one.name: one.status for one in record.results}
     assert [status[f"label_{n}"] for n in range(5)] == ["succeeded", "failed", "succeeded", "succeeded", "failed"]
     assert [status[f"next_{n}"] for n in range(5)] == ["succeeded", "skipped", "succeeded", "succeeded", "skipped"]
-    assert "asked for twice" in am.Run(record).each("label")["error"]["b"]
+    assert "asked for again" in am.Run(record).each("label")["error"]["b"]
     assert sum("Count" in one.prompt for one in client.asked) == 4
+
+
+def numbering(*turns: list[Any]):
+    """Answer three rows with these numbers by turn: each with its own answer, 0 for a number that is no row's."""
+
+    def reply(prompt: str, turn: int) -> Reply:
+        if "Count one" not in prompt:
+            return script()(prompt, 1)
+        given = turns[turn - 1] if turn <= len(turns) else []
+        own = {1: 3, 2: 3, 3: 5}
+        rows = [
+            {"item": one, "answer": own.get(int(float(one)), 0) + given[:at].count(one)} for at, one in enumerate(given)
+        ]
+        return Reply(text=json.dumps({"answers": rows}))
+
+    return reply
+
+
+@pytest.mark.parametrize(
+    ("turns", "asked", "answered"),
+    [
+        ([[1, 2, 2, 3], [2]], ["item 2"], "123"),  # only what is muddled
+        ([[1, 2, 2], [1, 2, 3]], ["items 1, 2, 3"], "123"),  # one twice and one not at all: it has lost count
+        ([[0, 1, 2], [1, 2, 3]], ["items 1, 2, 3"], "123"),
+        ([[1.0, "2", "3.0"]], [], "123"),
+        ([[1], [0, 1], [2], [3]], ["items 2, 3", "item 2", "item 3"], "123"),  # at last alone
+        (
+            [[1], [2, 3, 4], [3], [3]],
+            ["items 2, 3", "item 2", "item 3"],
+            "13",
+        ),  # asked for 2, numbered 3: of which row?
+        ([[0, 1, 2], [0, 1, 2], [1], [2, 3]], ["items 1, 2, 3", "item 1", "items 2, 3"], "123"),
+        ([[0, 1, 2], [0, 1, 2], [0], [0]], ["items 1, 2, 3", "item 1"], ""),  # hopeless
+        ([[2], [1, 1, 3], [1]], ["items 1, 3", "item 1"], "123"),
+    ],
+)
+def test_only_what_a_reply_lacks_or_muddles_is_asked_for_again(turns: list[Any], asked: list[str], answered: str):
+    """Settled rows stay, and are not asked for again; the others are, at last alone. No row shows another's answer."""
+    record, client = drive(plan_of(), numbering(*turns), SEED)
+    said = [one.messages[-1].content for one in client.asked if one.messages]
+    assert asked == [re.search(r"What is wrong: (items? [\d, ]+):", one)[1] for one in said]  # pyright: ignore[reportOptionalSubscript]
+    own = {"1": 3, "2": 3, "3": 5}
+    assert [own[row] if row in answered else None for row in "123"] == [
+        one.value if one.status == "succeeded" else None for one in (record[f"label_{row}"] for row in range(3))
+    ]
+
+
+def test_rows_that_are_there_stay_when_there_are_no_turns_left():
+    """With one request for all, what it lacks has failed, and the rest has not."""
+    record, client = drive(plan_of(max_turns=1), script({2}, {1, 3}), SEED)
+    status = [record[f"label_{row}"].status for row in range(5)]
+    assert ["succeeded", "failed", "succeeded", "succeeded", "failed"] == status
+    assert not [one for one in client.asked if one.messages]
 
 
 @pytest.mark.parametrize("second", [Reply(text='{"answers": [', stop_reason="max_tokens"), Reply(text="Sorry")])

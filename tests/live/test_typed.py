@@ -6,6 +6,7 @@ import asyncio
 import enum
 import json
 from collections.abc import Iterator
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, Literal
 
@@ -16,6 +17,7 @@ from pydantic import BaseModel, Field
 from agent_magic.api import Agent, Claude, Ledger, Plan, Policy, Run
 from agent_magic.errors import NoValue, PlanError, ReplayMiss
 from agent_magic.simulator import Simulator, start
+from tests.live.virtual import Reply, drive
 from tests.providers.wire import CLOSE, OPEN, STOP, delta, event, reply, serving
 
 
@@ -408,3 +410,28 @@ def test_types_do_not_share_a_cached_context():
     assert names[0] == names[1]
     assert 3 == len(set(names))
     assert "c" == names[3]
+
+
+class Bill(BaseModel):
+    total: Decimal
+    tip: Decimal | None = None
+
+
+@pytest.mark.parametrize(
+    ("answer", "written"),
+    [
+        ('{"total": 3.10}', '3.10 {"total": 3.10, "tip": null} {"total": 3.10, "tip": null} 4.1'),
+        ('{"total": 2, "tip": 1e3}', '2 {"total": 2, "tip": 1e3} {"total": 2, "tip": 1e3} 3.0'),
+        ('{"total": "3.10"}', '3.10 {"total": "3.10", "tip": null} {"total": "3.10", "tip": null}'),
+        ('{"total": 10000000000000000.01}', '{0} {{"total": "{0}", "tip": null}} {{"total": "{0}", "tip": null}}'),
+    ],
+)
+def test_a_decimal_keeps_its_digits_in_a_prompt(answer: str, written: str):
+    """As text and as JSON it is written as the model wrote it; where it is a number, it can be calculated with."""
+    prompt = (
+        "{{ bill.total }} {{ bill }} {{ bill | tojson }}{% if bill.total is number %} {{ bill.total + 1 }}{% endif %}"
+    )
+    plan = Plan([Agent("bill", "?", returns=Bill), Agent("next", prompt)])
+    _, client = drive(plan, lambda asked, _: Reply(text=answer if asked == "?" else "done"), Policy(seed=1))
+    expected = written.format("10000000000000000.01") if written.startswith("{0}") else written
+    assert expected == client.asked[-1].prompt

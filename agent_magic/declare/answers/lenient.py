@@ -20,7 +20,7 @@ import json
 import re
 from decimal import Decimal
 from functools import cache, lru_cache
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, Self, cast
 
 from agent_magic.declare.answers.schema import (
     VALUE,
@@ -52,6 +52,23 @@ class Number(str):
     """A number of a JSON text, with the digits it was written with."""
 
     __slots__ = ()
+
+
+class Decimals(float):
+    """A number that is read as a `Decimal`. Its text has the digits with which it was written: `3.10`."""
+
+    __slots__ = ("text",)
+
+    def __new__(cls, number: float, text: str = "") -> Self:  # noqa: D102
+        made = super().__new__(cls, number)
+        made.text = text or repr(number)
+        return made
+
+    def __repr__(self) -> str:
+        return self.text
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Decimals, (float(self), self.text)
 
 
 _DECODER: Final = json.JSONDecoder(parse_int=Number, parse_float=Number, parse_constant=Number)
@@ -128,24 +145,30 @@ def decoded(text: str) -> Any:
     return _DECODER.decode(text)
 
 
-def written(data: Any, between: str = ",", behind: str = ":") -> str:
+def written(data: Any, between: str = ",", behind: str = ":", *, is_ascii: bool = True) -> str:
     """Write data as JSON, the numbers with their digits.
 
     Args:
-        data: What `decoded` has read.
+        data: What `decoded` has read, or the plain data of an answer.
         between: What stands between two items.
         behind: What stands behind a name.
+        is_ascii: False to keep letters as they are.
     """
-    if isinstance(data, Number):
-        return str(data)
-    if isinstance(data, dict):
-        fields = cast("dict[str, Any]", data).items()
-        return (
-            f"{{{between.join(f'{json.dumps(name)}{behind}{written(one, between, behind)}' for name, one in fields)}}}"
-        )
-    if isinstance(data, list):
-        return f"[{between.join(written(one, between, behind) for one in cast('list[Any]', data))}]"
-    return json.dumps(data)
+
+    def one(data: Any) -> str:
+        if isinstance(data, Number | Decimals):
+            return str(data)
+        if isinstance(data, dict):
+            fields = cast("dict[str, Any]", data).items()
+            return f"{{{between.join(f'{text(name)}{behind}{one(each)}' for name, each in fields)}}}"
+        if isinstance(data, list):
+            return f"[{between.join(map(one, cast('list[Any]', data)))}]"
+        return text(data)
+
+    def text(data: Any) -> str:
+        return json.dumps(data, ensure_ascii=is_ascii, allow_nan=False)
+
+    return one(data)
 
 
 def as_declared(schema: Schema, data: Any) -> Any:
@@ -199,13 +222,18 @@ def sent_decimals(schema: str) -> str:
     """Return the schema of an answer from the one that was sent, with decimals marked; empty without any."""
 
     def marked(found: dict[str, Any]) -> dict[str, Any]:
-        kinds = [one.get("type") for one in alternatives_of(found)]
-        return {**found, DECIMAL: LONG} if kinds == ["number", "string"] else found
+        return {**found, DECIMAL: LONG} if may_be_decimal(found) else found
 
     if '"number"' not in schema:
         return ""
     text = json.dumps(json.loads(json.dumps(unwrapped(schema_of(schema))), object_hook=marked))
     return text if f'"{DECIMAL}"' in text else ""
+
+
+def may_be_decimal(schema: Schema) -> bool:
+    """Return True for the schema of a `Decimal`, or of a `Decimal | None`, which `float | str` has too."""
+    kinds = [one.get("type") for one in alternatives_of(schema)]
+    return [one for one in kinds if one != "null"] == ["number", "string"]
 
 
 def _loses_digits(number: Number) -> bool:

@@ -15,7 +15,16 @@ from datetime import date, datetime
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
-from agent_magic.declare.answers.lenient import documents, readings, sent_decimals, written
+from agent_magic.declare.answers.lenient import (
+    Decimals,
+    Number,
+    decoded,
+    documents,
+    may_be_decimal,
+    readings,
+    sent_decimals,
+    written,
+)
 from agent_magic.declare.answers.schema import (
     alternatives_of,
     brief,
@@ -34,6 +43,8 @@ if TYPE_CHECKING:
     from agent_magic.declare.answers.schema import Schema
 
 _MOST_WRONG = 5
+_WHOLE = re.compile(r"(-?\d{1,9})(?:\.0*)?")
+"""The number of an item, which a model may write as `2.0`."""
 _ROWS = re.compile(r'\{\s*"answers"\s*:')
 _DATES: dict[str, Callable[[str], object]] = {"date": date.fromisoformat, "date-time": datetime.fromisoformat}
 
@@ -62,19 +73,26 @@ class Items(list[Any]):
 
 def as_json(value: object) -> str:
     """Write a value as JSON, letters as they are, and `null` for a number that JSON has not."""
-    data = plain(value)
+    data = plain(value, Decimals)
     try:
-        return json.dumps(data, ensure_ascii=False, allow_nan=False)
+        return written(data, ", ", ": ", is_ascii=False)
     except ValueError:
         finite = json.loads(json.dumps(data), parse_constant=lambda _: None)
         return json.dumps(finite, ensure_ascii=False)
 
 
-def plain(value: object) -> Any:
-    """Return a value as plain data: dicts and lists."""
+def plain(value: object, number: Callable[[Decimals], float] = float) -> Any:
+    """Return a value as plain data: dicts and lists.
+
+    Args:
+        value: The value.
+        number: Returns what stands for a number with digits of its own.
+    """
     if isinstance(value, Fields):
-        return {name: plain(each) for name, each in vars(value).items()}
-    return [plain(each) for each in cast("list[Any]", value)] if isinstance(value, list) else value
+        return {name: plain(each, number) for name, each in vars(value).items()}
+    if isinstance(value, list):
+        return [plain(each, number) for each in cast("list[Any]", value)]
+    return number(value) if isinstance(value, Decimals) else value
 
 
 def first_fit(schema: Schema, text: str, check: Callable[[str], Any], decimals: str = "") -> Any:
@@ -150,7 +168,7 @@ def by_schema(schema: str) -> Callable[[str], Any]:
 
     def check(text: str) -> Any:
         try:
-            return _as_value(validator.validate_json(text))
+            return _as_value(validator.validate_json(text), decoded(text))
         except ValidationError as error:
             raise InvalidAnswer(wrong_fields(error, got=True)) from None
 
@@ -164,7 +182,10 @@ def _core(schema: Schema) -> Any:
     if (choices := choices_of(schema)) is not None:
         return core.literal_schema(choices)
     if "anyOf" in schema:
-        return core.union_schema([(_core(one), brief(one)) for one in alternatives_of(schema)])
+        union: list[Any] = [(_core(one), brief(one)) for one in alternatives_of(schema)]
+        if may_be_decimal(schema):
+            union[0] = core.no_info_after_validator_function(Decimals, union[0][0]), union[0][1]
+        return core.union_schema(union)
     match schema.get("type"):
         case "object":
             required: Any = schema.get("required") or ()
@@ -196,10 +217,22 @@ def _checked_date(parse: Callable[[str], object], text: str) -> str:
     return text
 
 
-def _as_value(data: Any) -> Any:
+def _as_value(data: Any, source: Any = None) -> Any:
+    """Return validated data as a value.
+
+    Args:
+        data: The data.
+        source: What it was read from, with the digits of numbers.
+    """
     if isinstance(data, dict):
-        return Fields(**{name: _as_value(each) for name, each in cast("dict[str, Any]", data).items()})
-    return Items(map(_as_value, cast("list[Any]", data))) if isinstance(data, list) else data
+        given = cast("dict[str, Any]", source) if isinstance(source, dict) else {}
+        return Fields(**{name: _as_value(one, given.get(name)) for name, one in cast("dict[str, Any]", data).items()})
+    if isinstance(data, list):
+        found = cast("list[Any]", data)
+        return Items(
+            map(_as_value, found, cast("list[Any]", source) if isinstance(source, list) else [None] * len(found))
+        )
+    return Decimals(data, str(source)) if isinstance(data, Decimals) and isinstance(source, Number) else data
 
 
 def wrong_fields(error: BaseException, *, got: bool = False) -> str:
@@ -261,8 +294,8 @@ def numbered(text: str) -> Sequence[Sequence[tuple[int | None, str]]]:
 def _row(data: Any) -> tuple[int | None, str]:
     row = cast("dict[str, Any]", data) if isinstance(data, dict) else {}
     number = row.get("item")
-    digits = number if isinstance(number, str) and number.isdecimal() and len(number) < 10 else ""
-    return int(digits) if digits and "answer" in row else None, written(row.get("answer"))
+    whole = _WHOLE.fullmatch(number.strip()) if isinstance(number, str) and "answer" in row else None
+    return int(whole[1]) if whole else None, written(row.get("answer"))
 
 
 def _read_by_item(schema: Schema, text: str) -> Rows:

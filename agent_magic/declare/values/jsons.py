@@ -9,6 +9,7 @@ from __future__ import annotations
 import enum
 import json
 import math
+import re
 from collections import UserString, deque
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
@@ -19,6 +20,7 @@ from pathlib import PurePath
 from typing import Any, Final, cast
 from uuid import UUID
 
+from agent_magic.declare.answers.lenient import Decimals
 from agent_magic.declare.values.inside import is_mapping, is_single_use, pairs_of, record_fields
 from agent_magic.declare.values.pictures import is_one
 from agent_magic.declare.values.tables import is_numbered, plain_scalar, read_array, read_table
@@ -29,6 +31,8 @@ _INSTEAD: Final[tuple[tuple[Any, str], ...]] = (
     (PurePath, "str(x)"),
 )
 """What to write in the place of a value `x` that is refused."""
+_MARKED = re.compile(r'"\\u0000([-+.\dEe]+)\\u0000"')
+"""A number with digits of its own, which `json` would write by its value alone."""
 
 
 def as_json(value: object, indent: int | None = None) -> str:
@@ -39,9 +43,10 @@ def as_json(value: object, indent: int | None = None) -> str:
         ValueError: It holds itself, or two of its keys or columns would become one.
     """
     try:
-        return json.dumps(as_plain(value), indent=indent, ensure_ascii=False, allow_nan=False)
+        text = json.dumps(as_plain(value), indent=indent, ensure_ascii=False, allow_nan=False)
     except RecursionError:
         raise ValueError("it holds itself, or is nested too deeply for JSON") from None
+    return _MARKED.sub(r"\1", text) if "\\u0000" in text else text
 
 
 def as_plain(value: object) -> Any:
@@ -149,6 +154,7 @@ _SCALARS: Final[tuple[tuple[Any, Callable[[Any], Any]], ...]] = (
     (bool, bool),
     (str | UserString, str),
     (int, int),
+    (Decimals, lambda value: f"\0{value}\0"),
     (float, _number),
     (Decimal, _decimal),
     (UUID | Fraction, str),
