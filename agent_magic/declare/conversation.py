@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
-from agent_magic.declare.alike import firsts
 from agent_magic.declare.each import groups_of, view_of
+from agent_magic.declare.equal_steps import firsts
 from agent_magic.errors import DeclarationError, PlanError
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from functools import cached_property
 from graphlib import CycleError, TopologicalSorter
 from typing import TYPE_CHECKING
 
-from agent_magic.declare.alike import firsts, for_all
+from agent_magic.declare.equal_steps import firsts, for_all
 from agent_magic.errors import Cycle
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ class Dag:
         layer: Length of the longest path to each agent from one without parents.
         priority: Urgency of each agent or its descendants: more goes first. Empty without any.
         alike: Ranges of agents with the same parents and children. In a plan they are equal places; see
-            `agent_magic.declare.alike`.
+            `agent_magic.declare.equal_steps`.
     """
 
     parents: tuple[tuple[int, ...], ...]

@@ -27,7 +27,7 @@ from operator import call
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar, cast
 
-from agent_magic.declare.alike import Place, firsts
+from agent_magic.declare.equal_steps import Place, firsts
 from agent_magic.declare.values import Row, find_name, is_lazy, read_table, whole
 from agent_magic.errors import DuplicateAgent, did_you_mean
 

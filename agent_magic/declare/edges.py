@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from agent_magic.declare.alike import firsts
 from agent_magic.declare.condition import condition_of
 from agent_magic.declare.dag import Dag, build_dag
 from agent_magic.declare.each import hint_at_item, view_of
+from agent_magic.declare.equal_steps import firsts
 from agent_magic.declare.values import check_values
 from agent_magic.errors import UndefinedVariable, UnknownAgent
 

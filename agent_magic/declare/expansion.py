@@ -25,9 +25,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from agent_magic.declare.agent import DEFAULT_MAX_TOKENS, Agent
-from agent_magic.declare.alike import places_in
 from agent_magic.declare.condition import condition_of
 from agent_magic.declare.each import REPEATS, ROUNDS, Part, members_of, places_of, warn_of_labels
+from agent_magic.declare.equal_steps import places_in
 from agent_magic.declare.grouping import REQUEST, check_names, declared_agent, item_steps, request_steps, size_of
 from agent_magic.declare.hedge import FIRST, HEDGE, declared_hedge, hedged_steps
 from agent_magic.declare.step import is_step

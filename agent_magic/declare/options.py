@@ -23,7 +23,7 @@ from dataclasses import dataclass, field, fields, replace
 from functools import cache, partial, wraps
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypeVar, cast
 
-from agent_magic.declare.alike import Copied
+from agent_magic.declare.equal_steps import Copied
 from agent_magic.declare.units import duration
 from agent_magic.declare.validation import (
     check_integer,

@@ -10,7 +10,6 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Literal, Self, get_args
 
 from agent_magic.declare.agent import DEFAULT_MODEL
-from agent_magic.declare.alike import firsts, for_all
 from agent_magic.declare.answers.fields import answers_of, check_plan
 from agent_magic.declare.attaching import checked, documents_of, read_content, render, shows_content
 from agent_magic.declare.content import NO_PROMPT, Prompt
@@ -19,6 +18,7 @@ from agent_magic.declare.conversation import conversation_notes, with_conversati
 from agent_magic.declare.dag import Dag, build_dag
 from agent_magic.declare.each import OWN, Answers, groups_of, view_of
 from agent_magic.declare.edges import Edge, Edges
+from agent_magic.declare.equal_steps import firsts, for_all
 from agent_magic.declare.expansion import expand
 from agent_magic.declare.flow import MISSING, Flow, is_reserved
 from agent_magic.declare.race import check_races
@@ -185,7 +185,7 @@ class Plan:
 
     @cached_property
     def firsts(self) -> Sequence[Step]:
-        """The steps, with only the first of equal places; see `agent_magic.declare.alike`."""
+        """The steps, with only the first of equal places; see `agent_magic.declare.equal_steps`."""
         return firsts(self.agents, self.dag.alike)
 
     @property

@@ -14,8 +14,8 @@ import re
 from pathlib import PurePath, PureWindowsPath
 from typing import TYPE_CHECKING, Any
 
-from agent_magic.declare.alike import firsts
 from agent_magic.declare.each import ITEM, KEY
+from agent_magic.declare.equal_steps import firsts
 from agent_magic.declare.template import Template
 from agent_magic.errors import DeclarationError
 

@@ -75,7 +75,7 @@ class Result(NamedTuple):
         blocks: True if `text` is content blocks as JSON.
         attempts: Maximum attempts after a failure of a task.
         ends: True if the agent fails with this call.
-        takes: Inputs of a task; see `agent_magic.record.taken`.
+        takes: Inputs of a task; see `agent_magic.record.task_inputs`.
         artifacts: Files it wrote.
         files: Pictures and PDFs in `text`; see `CallEnded.files`.
         worker: The worker process that made the call; empty for the kernel's machine.

@@ -8,12 +8,12 @@ from asyncio import CancelledError
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
 from agent_magic.declare.agent import DEFAULT_MAX_TOKENS, DEFAULT_MODEL, Agent
-from agent_magic.declare.alike import for_all
 from agent_magic.declare.answers.lenient import decoded, written
 from agent_magic.declare.answers.reading import numbered
 from agent_magic.declare.condition import condition_of, holds
 from agent_magic.declare.content import LEFT_OUT, fitting, tokens_of
 from agent_magic.declare.conversation import continued_by, continued_steps
+from agent_magic.declare.equal_steps import for_all
 from agent_magic.declare.grouping import taken_apart
 from agent_magic.declare.models import ANSWER
 from agent_magic.declare.resources import held_by, overlap
@@ -23,12 +23,12 @@ from agent_magic.engine.admission.room import Need
 from agent_magic.engine.batching import batching_of
 from agent_magic.engine.calls import Wanted
 from agent_magic.engine.counting import Counting
-from agent_magic.engine.turns import CUT
+from agent_magic.engine.responses import CUT
 from agent_magic.errors import AgentMagicError, Capped, DeclarationError, Escalated, InvalidAnswer, Refused
 from agent_magic.record.answer import CHARS_PER_TOKEN, PAUSED, TOOL_USE, TURNS, Usage
 from agent_magic.record.identical import rows_of, same_of
-from agent_magic.record.made import made
 from agent_magic.record.prices import of_batch
+from agent_magic.record.quick_tuples import new_tuple
 from agent_magic.record.request import Message, Request, continued, going_on, read_blocks, said
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ def ask(
         agent.sent,
         0,
     )
-    return made(Request, asked)
+    return new_tuple(Request, asked)
 
 
 def _content(answer: Answer, *, keeps: bool) -> str:

@@ -35,9 +35,9 @@ from agent_magic.engine.conductor.speculating import conductor_for
 from agent_magic.engine.contract import NO_STEPS, UNSENT
 from agent_magic.engine.expected import kinds_of
 from agent_magic.engine.identical import Identical
+from agent_magic.engine.responses import judge
 from agent_magic.engine.retry import Failure, failure_of
 from agent_magic.engine.settlement import Settlement, skipped
-from agent_magic.engine.turns import judge
 from agent_magic.errors import Escalated, InvalidAnswer, Late
 from agent_magic.record.answer import NOTHING_USED, PAUSED, SHARED, TOOL_USE, TURNS, Usage
 from agent_magic.record.call import APPROVAL, SAVE
@@ -54,7 +54,7 @@ from agent_magic.record.events import (
     RunEnded,
     on_grid,
 )
-from agent_magic.record.made import made
+from agent_magic.record.quick_tuples import new_tuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -247,7 +247,7 @@ class Engine:
         granted_s, held_by = self._settlement.granted.pop(step)
         number = len(self.record.results[step].attempts) + 1
         endpoint = "" if gate is None else gate.endpoint(step)
-        self.record.add(made(AttemptStarted, (now, step, number, granted_s, held_by, request, endpoint)))
+        self.record.add(new_tuple(AttemptStarted, (now, step, number, granted_s, held_by, request, endpoint)))
         return request
 
     def endpoint(self, step: int) -> str:
@@ -429,9 +429,9 @@ class Engine:
             return []
         answer = replace(found, source="shared", usage=NOTHING_USED, content=None, batch="")
         number, request = len(result.attempts) + 1, self._requests.write(step)
-        self.record.add(made(AttemptStarted, (now, step, number, now, take.held_by, request, "")))
+        self.record.add(new_tuple(AttemptStarted, (now, step, number, now, take.held_by, request, "")))
         ended = (now, step, number, answer, None, None, "", NOTHING_USED, SHARED, "shared", None, "")
-        self.record.add(made(AttemptEnded, ended))
+        self.record.add(new_tuple(AttemptEnded, ended))
         if leader.status == "capped" and step not in self._asked_of:
             self._requests.answered(step, answer.text)
             return self._take(self.conductor.capped(step, leader.error or "", now), now)
@@ -551,12 +551,12 @@ class Engine:
     def _started(self, call: Call, held_by: str, now: float) -> None:
         one = call.wanted
         began = now, call.step, call.number, call.turn, one.id, one.tool, one.arguments, held_by, one.code
-        self.record.add(made(CallStarted, began))
+        self.record.add(new_tuple(CallStarted, began))
 
     def _call_over(self, call: Call, result: Result, now: float) -> None:
         """Record the end of a call, and tell the writer of requests."""
         ended = (*result[:5], result.packed, result.prints, result.trace, result.blocks, result.takes, *result[-3:])
-        self.record.add(made(CallEnded, (now, call.step, call.number, *ended)))
+        self.record.add(new_tuple(CallEnded, (now, call.step, call.number, *ended)))
         if call.step in self._tasks and result.status == "succeeded":
             self.record.results[call.step].keep(result.value)
         if call.step not in self._saving:

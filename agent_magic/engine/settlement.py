@@ -8,8 +8,8 @@ from agent_magic.declare.race import NO_ANSWER
 from agent_magic.engine.admission.breaker import Fault
 from agent_magic.record.answer import NOT_BILLED, NOTHING_USED, PAID_BEFORE, Usage
 from agent_magic.record.events import AgentEnded, AttemptEnded
-from agent_magic.record.made import made
 from agent_magic.record.prices import of_batch
+from agent_magic.record.quick_tuples import new_tuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -98,7 +98,7 @@ class Settlement:
             outcome.status,
             outcome.worker,
         )
-        self._record.add(made(AttemptEnded, ended))
+        self._record.add(new_tuple(AttemptEnded, ended))
         if self._learners and failure is None and answer is not None:
             bought_before = outcome.source == "ledger" or price == PAID_BEFORE
             if not (bought_before or answer.batch):

@@ -12,8 +12,8 @@ from agent_magic.providers.base import EVERYTHING
 from agent_magic.providers.capabilities import check_request
 from agent_magic.record.answer import NOTHING_USED, PAID_BEFORE
 from agent_magic.record.ledger.base import Busy
-from agent_magic.record.made import made
 from agent_magic.record.prices import of_batch
+from agent_magic.record.quick_tuples import new_tuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -179,4 +179,4 @@ class Buyer:
                 price = self._prices.of_answer(asked, answer.model, answer.usage)
                 price = of_batch(price, answer.usage) if answer.batch else price
         told = answer, None, stream.status_code, answer.usage, answer.source, "", stream.readings, price, stream.worker
-        return made(Outcome, told)
+        return new_tuple(Outcome, told)

@@ -28,10 +28,10 @@ from agent_magic.live.ran import Ran
 from agent_magic.live.saving import write_answer
 from agent_magic.record.events import CallEnded
 from agent_magic.record.ledger.base import IN_DOUBT, Busy, CallKey, Doubt
-from agent_magic.record.made import made
+from agent_magic.record.quick_tuples import new_tuple
 from agent_magic.record.returned import Returned
 from agent_magic.record.secret_scan import masked, secrets_of
-from agent_magic.record.taken import UNKNOWN, Taken, variables_of, written
+from agent_magic.record.task_inputs import UNKNOWN, Taken, variables_of, written
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -254,7 +254,7 @@ class Caller:
         if why:
             return _failed(why, "RenderError")
         told = ("succeeded", _cut(text), None, None, "live", ran.value, pack(ran.value), shown.prints, "", False, 1)
-        return made(Result, (*told, False, "", ran.artifacts, (), ran.worker))
+        return new_tuple(Result, (*told, False, "", ran.artifacts, (), ran.worker))
 
     def arguments(self, step: int) -> dict[str, Any]:
         """Return the arguments of a task by parameter name: values, and results of agents and tasks."""

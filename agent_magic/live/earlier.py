@@ -16,7 +16,7 @@ from agent_magic.declare.task import Task
 from agent_magic.engine.calls import Result
 from agent_magic.record.answer import ESCALATED, NOT_REUSED, add_usage
 from agent_magic.record.results import CAPPED
-from agent_magic.record.taken import differing, read
+from agent_magic.record.task_inputs import differing, read
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

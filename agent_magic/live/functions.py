@@ -38,7 +38,7 @@ from agent_magic.live.saving import Saves
 from agent_magic.live.threads import in_thread
 from agent_magic.live.workers import Workers, check_sendable, pack_call, pack_ran, unpack_ran
 from agent_magic.machine import needs_processes
-from agent_magic.record.made import made
+from agent_magic.record.quick_tuples import new_tuple
 from agent_magic.record.secret_scan import masked
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ async def _on_loop(function: Callable[..., Any], arguments: Mapping[str, Any], p
     with Saves() as saves:
         try:
             with prints or nullcontext():
-                ran = made(Ran, (await function(**arguments), None, "", True, (), ""))
+                ran = new_tuple(Ran, (await function(**arguments), None, "", True, (), ""))
         except GeneratorExit:  # the loop is gone
             raise
         except BaseException as error:

@@ -13,8 +13,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agent_magic.declare.agent import DEFAULT_MODEL
-from agent_magic.declare.alike import firsts
 from agent_magic.declare.attaching import shows_content
+from agent_magic.declare.equal_steps import firsts
 from agent_magic.declare.options import AGENT
 from agent_magic.declare.task import Task
 from agent_magic.engine.batching import batching_of

@@ -27,7 +27,7 @@ from agent_magic.record.conversation import conversation_of
 from agent_magic.record.events import AgentReady, AttemptEnded, CallEnded, CallStarted, Event, FirstToken, RunEnded
 from agent_magic.record.request import going_on
 from agent_magic.record.results import RunRecord
-from agent_magic.record.taken import Taken, differing, read
+from agent_magic.record.task_inputs import Taken, differing, read
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Iterable, Iterator

@@ -149,7 +149,7 @@ class CallEnded(NamedTuple):
         prints: Printed output.
         trace: Traceback of an error, from the user's own line on.
         blocks: True if `result` is content blocks.
-        takes: A task's inputs as fingerprints; see `agent_magic.record.taken`.
+        takes: A task's inputs as fingerprints; see `agent_magic.record.task_inputs`.
         artifacts: Files it reported as written.
         files: Pictures and PDFs in `result`, which has the sha256 of each.
         worker: The worker process that made it; empty for the kernel's machine.

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any, cast
 from agent_magic.declare.validation import is_number
 from agent_magic.errors import DeclarationError, did_you_mean, shown_value
 from agent_magic.record.answer import PAID_BEFORE, Price
-from agent_magic.record.made import made
 from agent_magic.record.model_names import ends_with, is_same_model, plain_name, undated
+from agent_magic.record.quick_tuples import new_tuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -146,7 +146,7 @@ class Prices:
         for above, other in longer:
             if (usage.total_input_tokens or 0) > above:
                 price = other
-        return made(Price, (price.cost_usd(usage) + usage.searches * SEARCH_USD, basis))
+        return new_tuple(Price, (price.cost_usd(usage) + usage.searches * SEARCH_USD, basis))
 
     def of_answer(self, asked: str, answered: str, usage: Usage | None) -> Price:
         """Price an answer by the model that gave it.

@@ -7,8 +7,8 @@ import os
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
-from agent_magic.declare.alike import for_all
 from agent_magic.declare.answers.schema import of_item, schema_of
+from agent_magic.declare.equal_steps import for_all
 from agent_magic.declare.flow import CONDITION, Left
 from agent_magic.declare.race import BEATEN, NO_ANSWER
 from agent_magic.declare.subplan import last_in

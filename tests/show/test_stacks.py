@@ -9,7 +9,7 @@ import pytest
 import agent_magic as am
 from agent_magic.record.events import AgentEnded, AgentReady, AttemptStarted, Event, RunEnded
 from agent_magic.show.graph import picture
-from agent_magic.show.graph.faces import Faces
+from agent_magic.show.graph.card_texts import Faces
 from agent_magic.show.graph.groups import group_texts, sheet_of
 from agent_magic.show.graph.scene import is_large, scene_of
 from agent_magic.show.live.feed import Feed

@@ -24,15 +24,14 @@ from agent_magic.engine.actions import Abort, Backoff, Decision, Done, Reopened,
 from agent_magic.engine.admission.room import FOREVER, Hold, Never
 from agent_magic.engine.calls import Holding, Resources
 from agent_magic.engine.conductor.alarms import RUN, Alarms
-from agent_magic.engine.conductor.ends import Ends
+from agent_magic.engine.conductor.attempts import Slots, Tries
 from agent_magic.engine.conductor.lines import Barrier, Lines
 from agent_magic.engine.conductor.order import Order
 from agent_magic.engine.conductor.reopening import to_reopen
-from agent_magic.engine.conductor.tries import Slots, Tries
 from agent_magic.engine.contract import NO_STEPS
 from agent_magic.engine.identical import IDENTICAL
 from agent_magic.record.events import AgentEnded, AgentReady
-from agent_magic.record.made import made
+from agent_magic.record.quick_tuples import new_tuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
@@ -61,6 +60,34 @@ PASSED_ON: Final = frozenset({"succeeded", "capped"})
 SKIPPED: Final = "skipped by the user"
 STOPPED: Final = "Stopped"
 """Kind of an end on demand, or caused by another agent's end."""
+
+
+class Ends:
+    """Steps that ended without success, or are about to, with the reasons.
+
+    Args:
+        done: See the attribute.
+        left: The skipped steps among `done`, with reasons.
+
+    Attributes:
+        done: Steps that ended before the run, with their status; empty once it has started.
+        stopping: Steps being aborted, with status and reason.
+        lost: Steps without success, each with the step that caused it: itself or an ancestor.
+        left: Skipped steps, with reasons.
+        again: Steps to run again as soon as they are aborted.
+        cut: True if the run was stopped or its deadline has passed.
+        late: Reason for starting nothing more after that deadline.
+    """
+
+    __slots__ = ("again", "cut", "done", "late", "left", "lost", "stopping")
+
+    def __init__(self, done: Mapping[int, Status] | None, left: Mapping[int, Left] | None) -> None:
+        self.done: dict[int, Status] = dict(done or {})
+        self.left: dict[int, Left] = dict(left or {})
+        self.stopping: dict[int, tuple[Status, str]] = {}
+        self.lost: dict[int, int] = {}
+        self.again: set[int] = set()
+        self.cut, self.late = False, ""
 
 
 class Conductor:
@@ -400,7 +427,7 @@ class Conductor:
             return
         self._state[agent] = READY
         self._ready_s[agent] = now
-        self._out.append(made(AgentReady, (now, agent)))
+        self._out.append(new_tuple(AgentReady, (now, agent)))
         self._join(agent, now)
         if self._policy.timeout_counts == "total":
             self._set_deadline(agent, now, self._tries.made(agent))
@@ -526,7 +553,7 @@ class Conductor:
             self._set_deadline(agent, now, number)
         at_once = now <= self._ready_s[agent] and (number == 1 or self._tries.has_turned(agent))
         held_by = self._moved_for.pop(agent, "") or ("" if at_once else self._held_by(agent, now, reason))
-        self._out.append(made(Send, (agent, number, held_by)))
+        self._out.append(new_tuple(Send, (agent, number, held_by)))
 
     def _held_by(self, agent: int, now: float, reason: str) -> str:
         if self._tries.made(agent) > 1:
@@ -593,7 +620,7 @@ class Conductor:
             self._holding.give_back(agent)
         if status not in PASSED_ON and agent not in self._ends.left:
             self._ends.lost[agent] = agent if cause is None else cause
-        end = made(AgentEnded, (now, agent, status, error, kind)) if cause is None else Skipped(agent, cause)
+        end = new_tuple(AgentEnded, (now, agent, status, error, kind)) if cause is None else Skipped(agent, cause)
         self._out.append(end)
         if self._lines.barrier is not None:
             self._lines.ended(agent, now)

@@ -15,7 +15,7 @@ from agent_magic.live.ahead import ANY_TIMEOUT_S, is_rejected, unbought
 from agent_magic.live.earlier import Earlier
 from agent_magic.notebook.command import CommandContext, Parser, Verb, add_names, add_nothing
 from agent_magic.notebook.front_end import note, say
-from agent_magic.notebook.own import CUT, cut_run, is_own, whose
+from agent_magic.notebook.own_runs import CUT, cut_run, is_own, whose
 from agent_magic.notebook.planning import confirm, left_line, rejected_before
 from agent_magic.notebook.running import Resumed
 from agent_magic.notebook.session import DEFAULT_PLAN

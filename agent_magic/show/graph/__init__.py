@@ -1,7 +1,7 @@
 """The static picture of a plan or a run, and its text.
 
 `layout` places cards and edges, `scene` computes the content, `svg` draws it. `timeline` has the bars under the graph,
-`groups` and `faces` the cards of large plans, `dot` the plan as a `graphviz.Digraph`.
+`groups` and `card_texts` the cards of large plans, `dot` the plan as a `graphviz.Digraph`.
 """
 
 from __future__ import annotations

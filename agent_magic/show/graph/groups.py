@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from agent_magic.declare.plan import Plan
-    from agent_magic.show.graph.faces import Face
+    from agent_magic.show.graph.card_texts import Face
     from agent_magic.show.graph.layout import Box, Layout
     from agent_magic.show.graph.scene import Scene
 

@@ -11,7 +11,7 @@ from agent_magic.declare.units import UNKNOWN, count, dollars, seconds
 from agent_magic.forecast.one_by_one import MOST_AT_ONCE, totals_of
 from agent_magic.measure.metrics import longest_chain, source_of
 from agent_magic.record.plaintext import single_line
-from agent_magic.show.graph.faces import faces_of, planned_faces
+from agent_magic.show.graph.card_texts import faces_of, planned_faces
 from agent_magic.show.graph.groups import is_stacked, sheet_of
 from agent_magic.show.graph.timeline import grouped_timeline, timeline_of
 from agent_magic.show.states import DONE, STATES, badge_of, state_of, states_of
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from agent_magic.declare.plan import Plan
     from agent_magic.measure.metrics import Summary
     from agent_magic.record.results import AgentResult, RunRecord
-    from agent_magic.show.graph.faces import Face
+    from agent_magic.show.graph.card_texts import Face
     from agent_magic.show.graph.groups import Sheet
     from agent_magic.show.graph.timeline import Timeline
 

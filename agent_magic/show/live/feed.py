@@ -10,7 +10,7 @@ from agent_magic.measure.metrics import joined
 from agent_magic.record.events import AgentEnded, AttemptEnded, RunEnded
 from agent_magic.record.plaintext import single_line
 from agent_magic.record.returned import capped_steps
-from agent_magic.show.graph.faces import Faces, face_of_one
+from agent_magic.show.graph.card_texts import Faces, face_of_one
 from agent_magic.show.graph.groups import TODO, Sheet, line_room, rest_room
 from agent_magic.show.graph.scene import counted_header, flow_of, moment_of, node_view, worked_path
 from agent_magic.show.graph.svg import card_texts, fact_runs, tail_room

@@ -15,5 +15,5 @@ class Making(Protocol):
         ...
 
 
-made: Final = cast("Making", tuple.__new__)  # pyright: ignore[reportUnknownMemberType]
-"""`made(Kind, (field, ...))` is `Kind(field, ...)`, which goes through a function of the class to the same end."""
+new_tuple: Final = cast("Making", tuple.__new__)  # pyright: ignore[reportUnknownMemberType]
+"""`new_tuple(Kind, (field, ...))` is `Kind(field, ...)`, which goes through a function of the class to the same end."""

@@ -16,7 +16,7 @@ from IPython.core.error import UsageError
 import agent_magic as am
 from agent_magic.errors import Rejected
 from agent_magic.notebook.front_end import Cell
-from agent_magic.notebook.own import cut_run, is_own, newest_run, whose
+from agent_magic.notebook.own_runs import cut_run, is_own, newest_run, whose
 from agent_magic.notebook.planning import left_line
 from agent_magic.notebook.running import Resumed
 from agent_magic.notebook.session import Session
