@@ -7,22 +7,31 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, cast
+from statistics import fmean
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
 from agent_magic.declare.validation import is_number, must_be
 from agent_magic.engine.pacing.limits import KINDS, Limits
 from agent_magic.errors import AgentMagicError
 from agent_magic.measure.frames import make_frame
+from agent_magic.measure.server import limit_words, shortest_s
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     import pandas as pd
+
+    from agent_magic.forecast.forecast import Forecaster
+    from agent_magic.measure.server import Fit, Needs
 
 MOST = 1e100
 """A number above this is a mistake."""
 MINUTE_S, HOUR_S = 60.0, 3600.0
 DAYS_A_MONTH = 30
+BUSY = 100
+"""So many requests in a row tell what a busy server does."""
+FORMULAS: Mapping[str, str] = {"slots": "concurrent_requests / latency_s / requests"}
 CAPACITY: Mapping[str, str] = {
     "limit": "string",
     "per_minute": "Float64",
@@ -61,16 +70,17 @@ class Capacity:
         return make_frame(self.rows, CAPACITY)
 
 
-def capacity(
+def capacity(  # noqa: PLR0913 - a limit, or a number of a job, each
     limits: Limits | float | None = None,
     *,
     concurrent_requests: float | None = None,
-    requests: float = 1.0,
-    input_tokens: float = 0.0,
-    output_tokens: float = 0.0,
+    requests: float | None = None,
+    input_tokens: float | None = None,
+    output_tokens: float | None = None,
     latency_s: float | None = None,
     usd_per_job: float | None = None,
     wanted_jobs_per_s: float | None = None,
+    run: HasForecaster | None = None,
 ) -> Capacity:
     """Say how many jobs a second rate limits carry, which of them binds, and what an hour of it costs.
 
@@ -83,17 +93,25 @@ def capacity(
         limits: Per minute: requests, input tokens that were not read from the cache, output tokens; a number is
             requests.
         concurrent_requests: How many requests may be under way at once.
-        requests: Requests of one job.
-        input_tokens: Input tokens of one job.
-        output_tokens: Output tokens of one job.
+        requests: Requests of one job; without a run 1.
+        input_tokens: Input tokens of one job; without a run 0.
+        output_tokens: Output tokens of one job; without a run 0.
         latency_s: Seconds of one request.
         usd_per_job: Dollars of one job.
         wanted_jobs_per_s: The rate that is wanted: `frame` says what it needs of each limit. Without any limit, the
             requests under way and the dollars are those of this rate.
+        run: A run that is one job: its numbers count where none are given. What its servers carry is a limit too, if
+            their speed depends on their load, as the answers at them tell: `the server (4 slots)`.
 
     Raises:
         AgentMagicError: Something is not a number >= 0.
     """
+    job = _NO_JOB if run is None else _job_of(run.forecaster())
+    requests = job.requests if requests is None else requests
+    input_tokens = job.input_tokens if input_tokens is None else input_tokens
+    output_tokens = job.output_tokens if output_tokens is None else output_tokens
+    latency_s = job.latency_s if latency_s is None else latency_s
+    usd_per_job = job.usd if usd_per_job is None else usd_per_job
     of_job = {"requests": requests, "input_tokens": input_tokens, "output_tokens": output_tokens}
     more = {"concurrent_requests": concurrent_requests, "latency_s": latency_s, "usd_per_job": usd_per_job}
     check_numbers(of_job, optional={**more, "wanted_jobs_per_s": wanted_jobs_per_s})
@@ -104,6 +122,7 @@ def capacity(
         for name, kind in KINDS.items()
     ]
     given.append(("slots", slots, requests))
+    given += [(name, rate * MINUTE_S * requests, requests) for name, rate in job.servers.items()]
     binding = [(name, limit, used) for name, limit, used in given if limit is not None and used]
     rates = {name: limit / MINUTE_S / used for name, limit, used in binding}
     limited_by = min(rates, key=lambda name: rates[name], default="")
@@ -117,6 +136,51 @@ def capacity(
         usd_per_hour=None if load is None or usd_per_job is None else load * HOUR_S * usd_per_job,
         rows=tuple(_limit_row(name, limit, used, wanted_jobs_per_s) for name, limit, used in binding),
     )
+
+
+class HasForecaster(Protocol):
+    """A run."""
+
+    def forecaster(self) -> Forecaster:
+        """Return what knows its agents and its servers."""
+        ...
+
+
+class _Job(NamedTuple):
+    """What one job takes, and how many a second each of its servers carries."""
+
+    requests: float
+    input_tokens: float
+    output_tokens: float
+    latency_s: float | None = None
+    usd: float | None = None
+    servers: Mapping[str, float] = MappingProxyType({})
+
+
+_NO_JOB = _Job(1.0, 0.0, 0.0)
+
+
+def _job_of(forecaster: Forecaster) -> _Job:
+    totals, record = forecaster.totals, forecaster.record
+    taken_s = [one.api_s for one in record.attempts if one.is_answered and not one.is_served and one.api_s is not None]
+    carried: dict[str, float] = {}
+    for at, known in forecaster.evidence.servers.items():
+        needs = [one for one in forecaster.evidence.needs_of(at, known.likely) if any(one)]
+        if needs and not known.likely.is_constant:
+            name = limit_words(known.likely)
+            carried[name] = min(carried.get(name, math.inf), _jobs_per_s(needs, known))
+    tokens = float(totals.input_tokens or 0), float(totals.output_tokens or 0)
+    latency_s = fmean(taken_s) if taken_s else None
+    return _Job(float(len(taken_s) or 1), *tokens, latency_s, totals.cost_usd, carried)
+
+
+def _jobs_per_s(needs: Sequence[Needs], known: Fit) -> float:
+    """Return how many jobs a second a server does that is always as busy as it ever was seen."""
+    few, many = (math.ceil(times * max(BUSY, 4 * known.most) / len(needs)) for times in (1, 2))
+    walls_s = [
+        shortest_s([*needs] * jobs, [()] * (jobs * len(needs)), known.most, known.likely) for jobs in (few, many)
+    ]
+    return (many - few) / (walls_s[1] - walls_s[0])
 
 
 def read_limits(limits: object) -> Limits:
@@ -149,7 +213,9 @@ def _limit_row(name: str, per_minute: float, used: float, wanted: float | None) 
         "jobs_per_s": per_minute / MINUTE_S / used,
         "needed_per_minute": needed,
         "enough": None if needed is None else needed <= per_minute,
-        "formula": "concurrent_requests / latency_s / requests" if name == "slots" else "limit / 60 / use",
+        "formula": FORMULAS.get(
+            name, "requests served a minute / 60 / use" if "server" in name else "limit / 60 / use"
+        ),
     }
 
 

@@ -11,17 +11,23 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from agent_magic.engine.expected import Factors, kinds_of
 from agent_magic.forecast.pace import UNSURE
+from agent_magic.forecast.servers import KnownServers
+from agent_magic.measure.server import FEWEST, Needs, at_of, shortest_s
+from agent_magic.record.exchanges import Exchange, seen_run
 from agent_magic.record.history import MEASURED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from agent_magic.measure.server import At
     from agent_magic.record.history import History, Past
     from agent_magic.record.results import AgentResult, RunRecord
 
 LEAST_ROWS = 3
 """Fewer answers than this of an agent say too little of the next; then those of its model count."""
 MOST_ROWS = 50
+MOST_SERVED = 300
+"""Of more steps that are left, only the likely model of a server is asked: the others cost time while a run goes."""
 
 Span = tuple[float, float]
 
@@ -43,6 +49,7 @@ def remaining(record: RunRecord, now_s: float, history: History, concurrency: in
     by the concurrency; the upper end adds both, which no order of starts exceeds. Over many answers fast ones
     compensate slow ones: their work is the sum of means, plus or minus the root of the summed squares of half the
     quartile ranges. The sum of quartiles was tried and lost: for 300 labels, the ends differed by a factor of three.
+    If the load changes what a server takes, as this run and others tell, each plausible model of it serves the rest.
     Source of that bound: R. L. Graham, Bounds on Multiprocessing Timing Anomalies, 1969.
 
     Args:
@@ -56,7 +63,8 @@ def remaining(record: RunRecord, now_s: float, history: History, concurrency: in
     """
     if record.ended_s is not None:
         return None
-    own, known, declared = _own_seconds(record), dict[tuple[str, str], Usual | None](), _declared(record)
+    servers = _servers(record, now_s, history)
+    own, known, declared = _own_seconds(record, servers), dict[tuple[str, str], Usual | None](), _declared(record)
     left: dict[int, Usual] = {}
     for agent, result in enumerate(record.results):
         if result.finished_s is not None:
@@ -64,16 +72,21 @@ def remaining(record: RunRecord, now_s: float, history: History, concurrency: in
         group = _group(record, agent)
         key = (group or (result.name if len(history) or agent in declared else ""), result.model)
         if key not in known:
-            known[key] = _usual(result, history, own, group, declared.get(agent), simulated=record.simulated)
+            earlier = _Earlier(history, servers, record.simulated)
+            known[key] = _usual(result, earlier, own, group, declared.get(agent))
         usual = known[key]
         if usual is None:
             return None
-        left[agent] = _left(result, usual, now_s)
+        left[agent] = _left(result, usual, _gone_s(record, result, servers, now_s))
     most = max(1, min(concurrency, len(record.results)))
     path_low, path_high = (_longest(record, {agent: one[end] for agent, one in left.items()}) for end in (0, 2))
     work = sum(one.mean for one in left.values())
     spread = sqrt(sum(((one.high - one.low) / 2) ** 2 for one in left.values()))
-    return max(path_low, (work - spread) / most), path_high + max(0.0, work + spread - path_high) / most
+    if servers.models and work:
+        low, high = _served_s(record, left, servers, concurrency)
+        return max(path_low, low * (1 - spread / work)), max(path_high, high * (1 + spread / work))
+    seen = max((one.most for one in servers.fits.values()), default=most)  # more at once may gain nothing
+    return max(path_low, (work - spread) / most), path_high + max(0.0, work + spread - path_high) / min(most, seen)
 
 
 def _longest(record: RunRecord, left: Mapping[int, float]) -> float:
@@ -86,14 +99,98 @@ def _group(record: RunRecord, agent: int) -> str:
     return "" if part is None else part.group
 
 
-def _own_seconds(record: RunRecord) -> dict[tuple[str, str], list[float]]:
+def _servers(record: RunRecord, now_s: float, history: History) -> KnownServers:
+    """Return what earlier runs tell of its servers, and this one once it says something.
+
+    They are fitted anew whenever twice as much has ended.
+    """
+    runs = history.runs_at(record.origin)
+    ended = sum(one.finished_s is not None for one in record.results)
+    doubled = ended.bit_length() if ended >= FEWEST else 0
+    key = remaining, record.uid, doubled, *(one.uid for one in runs)
+    found = history.found.get(key)
+    if not isinstance(found, KnownServers):
+        now = seen_run(record)
+        exchanges = dict(now.exchanges)
+        for attempt in record.attempts:
+            if attempt.ended_s is None:
+                at = attempt.endpoint, attempt.model
+                under_way = Exchange(attempt.started_s, attempt.first_token_s, now_s, whole=False)
+                exchanges[at] = [*exchanges.get(at, ()), under_way]
+        now = now._replace(exchanges=exchanges)
+        found = KnownServers([*runs, now] if doubled else runs, lambda model: at_of(record, "", model)[1])
+        history.found[key] = found
+    return found
+
+
+def _at(record: RunRecord, result: AgentResult, servers: KnownServers) -> At | None:
+    """Return the server of a step whose speed depends on its load, if any."""
+    if result.is_task or not servers.models:
+        return None
+    at = at_of(record, result.attempts[-1].endpoint if result.attempts else "", result.model)
+    found = at if at in servers.models else next((one for one in servers.models if one[1] == at[1]), None)
+    return None if found is None or servers.models[found].is_constant else found
+
+
+def _served_s(record: RunRecord, left: Mapping[int, Usual], servers: KnownServers, concurrency: int) -> Span:
+    """Return how long the servers take for what is left, by the quickest and the slowest plausible model of each."""
+    running = [agent for agent in left if record.results[agent].status == "running"]
+    place = {agent: number for number, agent in enumerate(dict.fromkeys([*running, *record.dag.order]))}
+    agents = sorted(left, key=place.__getitem__)
+    number = {agent: at for at, agent in enumerate(agents)}
+    parents = [[number[one] for one in record.dag.parents[agent] if one in number] for agent in agents]
+    ats = [_at(record, record.results[agent], servers) for agent in agents]
+    low = high = 0.0
+    for at in {one for one in ats if one is not None}:
+        elsewhere = {one for one, other in enumerate(ats) if other != at}
+        pairs = servers.plausible(at, concurrency)
+        walls = list[float]()
+        for model, of in pairs if len(agents) <= MOST_SERVED else pairs[:1]:
+            before, after = servers.needs(at, of)
+            needs = [
+                Needs(0.0, left[agent].mean)
+                if one in elsewhere
+                else Needs(0.0 if agent in running else before * left[agent].mean, after * left[agent].mean)
+                for one, agent in enumerate(agents)
+            ]
+            walls.append(shortest_s(needs, parents, concurrency, model, elsewhere))
+        low, high = max(low, min(walls)), max(high, *walls)
+    return low, high
+
+
+def _gone_s(record: RunRecord, result: AgentResult, servers: KnownServers, now_s: float) -> float:
+    """Return how much of what a step needs alone is over."""
+    if result.status != "running":
+        return 0.0
+    latest = (result.calls if result.is_task else result.attempts)[-1]
+    at = _at(record, result, servers)
+    if at is None:
+        return now_s - latest.started_s
+    first_s = result.attempts[-1].first_token_s
+    model, running = servers.models[at], sum(one.status == "running" for one in record.results)
+    return 0.0 if first_s is None else (now_s - first_s) * model.share(int(min(running, model.slots)))
+
+
+def _own_seconds(record: RunRecord, servers: KnownServers) -> dict[tuple[str, str], list[float]]:
     """Return what complete answers of this run took, by group and model; of all together the group is empty."""
     found: dict[tuple[str, str], list[float]] = {}
     for agent, result in enumerate(record.results):
         if result.attempts and result.status == "succeeded" and result.source in MEASURED:
+            taken_s = result.attempts[-1].api_s or 0.0
+            if _at(record, result, servers) is not None:
+                alone = _alone(record, result, servers)
+                if alone is None:
+                    continue
+                taken_s = alone.before_s + alone.after_s
             for group in {_group(record, agent), ""}:
-                found.setdefault((group, result.model), []).append(result.attempts[-1].api_s or 0.0)
+                found.setdefault((group, result.model), []).append(taken_s)
     return found
+
+
+def _alone(record: RunRecord, result: AgentResult, servers: KnownServers) -> Needs | None:
+    """Return what the answer of a step needed alone."""
+    ended_s, usage = result.attempts[-1].ended_s, result.attempts[-1].usage
+    return servers.alone(record.uid, ended_s or 0.0, (usage and usage.output_tokens) or 0)
 
 
 def _declared(record: RunRecord) -> dict[int, Usual]:
@@ -114,31 +211,38 @@ def _declared(record: RunRecord) -> dict[int, Usual]:
 
 def _usual(
     result: AgentResult,
-    history: History,
+    earlier: _Earlier,
     own: Mapping[tuple[str, str], list[float]],
     group: str,
     declared: Usual | None,
-    *,
-    simulated: bool,
 ) -> Usual | None:
     """Return the usual duration of an agent's answers; `None` if too few are known."""
     alike = own.get((group, result.model), []) if group else []
     if len(alike) >= LEAST_ROWS:
         return _spread(alike)
-    earlier = _seconds(history.of_agent(result.name, result.model), simulated=simulated)
-    if len(earlier) >= LEAST_ROWS:
-        return _spread(earlier)
+    of_agent = earlier.seconds(earlier.history.of_agent(result.name, result.model))
+    if len(of_agent) >= LEAST_ROWS:
+        return _spread(of_agent)
     if declared is not None:
         return declared
-    of_model = _seconds(history.of_model(result.model), simulated=simulated)
+    of_model = earlier.seconds(earlier.history.of_model(result.model))
     if len(of_model) >= LEAST_ROWS:
         return _spread(of_model)
     both = [*of_model, *own.get(("", result.model), [])]
     return _spread(both) if len(both) >= LEAST_ROWS else None
 
 
-def _seconds(rows: Sequence[Past], *, simulated: bool) -> list[float]:
-    return [row.api_s for row in rows[-MOST_ROWS:] if row.simulated == simulated and not row.elsewhere]
+class _Earlier(NamedTuple):
+    """Earlier answers: those of the same kind count, with their seconds alone where the load matters."""
+
+    history: History
+    servers: KnownServers
+    simulated: bool
+
+    def seconds(self, rows: Sequence[Past]) -> list[float]:
+        """Return what the latest of some answers took."""
+        alone = self.servers.rows(rows[-MOST_ROWS:]) if self.servers.models else rows[-MOST_ROWS:]
+        return [row.api_s for row in alone if row.simulated == self.simulated and not row.elsewhere]
 
 
 def _spread(taken: Sequence[float]) -> Usual:
@@ -146,10 +250,9 @@ def _spread(taken: Sequence[float]) -> Usual:
     return Usual(lower, fmean(taken), upper)
 
 
-def _left(result: AgentResult, usual: Usual, now_s: float) -> Usual:
+def _left(result: AgentResult, usual: Usual, gone: float) -> Usual:
     """Return the rest of a running agent's duration: a late one has a tenth of its usual time left."""
     if result.status != "running":
         return usual
-    gone = now_s - (result.calls if result.is_task else result.attempts)[-1].started_s
     low, mean, high = usual
     return Usual(max(low - gone, 0.0), max(mean - gone, mean / 10), max(high - gone, high / 10))

@@ -135,7 +135,11 @@ class KnownServers:
                     found[uid, one.ended_s, one.output_tokens] = needs
         return found
 
-    def _stretch(self, at: At, model: Server) -> tuple[float, float]:
+    def alone(self, run: str, ended_s: float, output_tokens: int | None) -> Needs | None:
+        """Return what an answer needed alone; `None` if no load changes that, or if it is unknown."""
+        return self._alone.get((run, ended_s, output_tokens))
+
+    def stretch(self, at: At, model: Server) -> tuple[float, float]:
         """Return how much more requests need alone by a model than by the likely one, before and after the first."""
         sums: list[tuple[float, float]] = []
         for each in (model, self.fits[at].likely):
@@ -143,6 +147,22 @@ class KnownServers:
             sums.append((sum(one.before_s for one in needs), sum(one.after_s for one in needs)))
         (before, after), (usual_before, usual_after) = sums
         return (before / usual_before if usual_before else 1.0), (after / usual_after if usual_after else 1.0)
+
+    def needs(self, at: At, model: Server) -> tuple[float, float]:
+        """Return the share of a second alone before the first token and after it, by a model, of the likely one."""
+        needs = [one for _, run in self._seen[at] for one in run.needs(self.fits[at].likely)]
+        before_s, after_s = sum(one.before_s for one in needs), sum(one.after_s for one in needs)
+        before, after = self.stretch(at, model)
+        total_s = (before_s + after_s) or 1.0
+        return before * before_s / total_s, after * after_s / total_s
+
+    def plausible(self, at: At, most: int) -> list[tuple[Server, Server]]:
+        """Return the plausible models of a server for so many requests at once, each with that of what they need."""
+        known = self.fits[at]
+        found = [(one, one) for one in known.open]
+        if most > known.most:  # it may be that it does no more at once than it was seen to do
+            found += [(one._replace(slots=min(one.slots, max(1, known.most))), one) for one in known.open]
+        return found
 
     def open_s(
         self,
@@ -161,7 +181,7 @@ class KnownServers:
         """
 
         def wall_s(at: At, model: Server, of: Server) -> float:
-            before, after = self._stretch(at, of)
+            before, after = self.stretch(at, of)
             needs = [
                 Needs(one.needs.before_s * before, one.needs.after_s * after)
                 if one is not None and one.pool == at[1]

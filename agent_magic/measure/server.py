@@ -42,7 +42,7 @@ from agent_magic.providers.anthropic import models as by_name
 from agent_magic.record.exchanges import exchange_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
     from agent_magic.record.attempt import Attempt
     from agent_magic.record.exchanges import Exchange
@@ -172,8 +172,18 @@ def limit_of(servers: Iterable[Held | Serving[Any]]) -> str:
     busiest = max(servers, key=attrgetter("busy_s"), default=None)
     if busiest is None or busiest.queued_s + busiest.slowed_s <= HELD * busiest.busy_s:
         return ""
-    if busiest.queued_s >= busiest.slowed_s:
-        return f"the server ({plural(int(busiest.model.slots), 'slot')})"
+    return limit_words(busiest.model, queued=busiest.queued_s >= busiest.slowed_s)
+
+
+def limit_words(model: Server, *, queued: bool | None = None) -> str:
+    """Name what holds requests at a busy server: its slots, or its speed, which they share.
+
+    Args:
+        model: The server.
+        queued: True if they mostly wait for a slot; `None` for a server whose slots are all in use.
+    """
+    if model.slots < NEVER and (model.slots <= model.full if queued is None else queued):
+        return f"the server ({plural(int(model.slots), 'slot')})"
     return "the server's speed"
 
 
@@ -539,7 +549,13 @@ class Serving(Generic[K]):
             self._begin(other, self._waiting.pop(other))
 
 
-def shortest_s(works: Sequence[Needs], parents: Sequence[Sequence[int]], concurrency: int, model: Server) -> float:
+def shortest_s(
+    works: Sequence[Needs],
+    parents: Sequence[Sequence[int]],
+    concurrency: int,
+    model: Server,
+    elsewhere: Collection[int] = (),
+) -> float:
     """Return how long requests take that go as soon as their parents are over, and nothing else holds them.
 
     Args:
@@ -547,8 +563,9 @@ def shortest_s(works: Sequence[Needs], parents: Sequence[Sequence[int]], concurr
         parents: Per request, those it waits for.
         concurrency: The most under way at once.
         model: The server.
+        elsewhere: Those of another server, whose speed no load changes.
     """
-    serving, now = Serving[int](model), 0.0
+    shared, constant, now = Serving[int](model), Serving[int](CONSTANT), 0.0
     children: list[list[int]] = [[] for _ in works]
     lacking = [len(each) for each in parents]
     for child, each in enumerate(parents):
@@ -559,8 +576,9 @@ def shortest_s(works: Sequence[Needs], parents: Sequence[Sequence[int]], concurr
     while ready or under_way:
         while ready and under_way < concurrency:
             number = heappop(ready)
-            serving.join(number, works[number], now)
+            (constant if number in elsewhere else shared).join(number, works[number], now)
             under_way += 1
+        serving = constant if elsewhere and constant.next_s() < shared.next_s() else shared
         now = serving.next_s()
         number, over = serving.pop(now)
         if over:

@@ -14,11 +14,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import agent_magic as am
+from agent_magic.api import Run
 from agent_magic.engine.policy import Policy
 from agent_magic.errors import AgentMagicError
 from agent_magic.forecast.capacity import CAPACITY, roi
 from agent_magic.measure.metrics import summarize
+from agent_magic.measure.server import CONSTANT, Server
+from tests.forecast.test_remaining import run_on
 from tests.measure.test_path import graphs, run_of
+from tests.measure.test_server import drawn
 
 positive = st.floats(0.01, 1e6)
 
@@ -151,3 +155,29 @@ def test_a_return_needs_real_numbers(wrong):
     """None of them has a default."""
     with pytest.raises(AgentMagicError, match=next(iter(wrong))):
         roi(**{"value_per_answer": 1, "cost_usd": 1, "answers": 1, "accepted_share": 1, **wrong})
+
+
+@pytest.mark.parametrize(
+    ("truth", "name", "per_request_s"),
+    [(Server(2.0), "the server (2 slots)", 2.0), (Server(full=1.5), "the server's speed", 1.5)],
+)
+def test_a_run_is_a_job_and_its_server_is_a_limit(truth: Server, name: str, per_request_s: float):
+    """A busy server does as many jobs a second as it has slots, or speed, for what they take alone."""
+    record, _ = run_on(truth, 8)
+    run = Run(record)
+    found = am.capacity(run=run, wanted_jobs_per_s=0.01)
+    needs, _ = drawn(4, 24)
+    alone_s = sum(one.before_s + one.after_s for one in needs)
+    assert name == found.limited_by
+    assert per_request_s / alone_s == pytest.approx(found.jobs_per_s, rel=0.05)
+    row = found.frame.iloc[0]
+    assert (24, True) == (row.per_job, row.enough)
+    assert 1_000 == am.capacity(1_000, requests=1, run=run).frame.per_minute[0]
+    assert ["requests", name] == [*am.capacity(1, run=run).frame.limit]
+    assert run.totals.output_tokens == am.capacity(am.Limits(output_tokens=600), run=run).frame.per_job[0]
+
+
+def test_the_server_of_a_run_is_no_limit_where_the_load_changes_nothing():
+    """A constant server has no row."""
+    record, _ = run_on(CONSTANT, 8)
+    assert 0 == len(am.capacity(run=Run(record)).frame)

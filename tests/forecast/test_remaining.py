@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -11,11 +12,17 @@ from agent_magic.declare.plan import Plan
 from agent_magic.declare.task import Task
 from agent_magic.engine.policy import Policy
 from agent_magic.forecast.remaining import remaining
-from agent_magic.record.events import AgentEnded
+from agent_magic.measure.server import CONSTANT, Server
+from agent_magic.record.answer import Answer, Price, Usage
+from agent_magic.record.events import AgentEnded, AgentReady, AttemptEnded, AttemptStarted, Event, FirstToken, RunEnded
 from agent_magic.record.history import History, Past
 from tests.live.virtual import Reply, drive
+from tests.measure.test_server import drawn, served
 from tests.show.calling import calling_run
-from tests.show.story import MODEL, business_run, finished_run, plan_of, record_of
+from tests.show.story import MODEL, REQUEST, business_run, finished_run, plan_of, record_of
+
+if TYPE_CHECKING:
+    from agent_magic.record.results import RunRecord
 
 
 def past(name: str, *seconds: float, simulated: bool = False) -> list[Past]:
@@ -110,3 +117,39 @@ def test_of_many_items_the_rest_is_known_from_the_first_tenth_on(seed: int) -> N
             assert high <= 1.5 * low + 2.0
             seen += 1
     assert seen > 5
+
+
+def run_on(truth: Server, concurrency: int, share: float = 1.0) -> tuple[RunRecord, float]:
+    """Return a run of 24 rows on a server as it stands after a share of its seconds, and how many are left."""
+    needs, tokens = drawn(4, 24)
+    record = record_of(plan_of({f"row_{number}": () for number in range(len(needs))}))
+    events: list[Event] = [AgentReady(0.0, agent) for agent in range(len(needs))]
+    exchanges = sorted(served(needs, tokens, truth, concurrency), key=lambda one: one.sent_s)
+    for agent, one in enumerate(exchanges):
+        usage = Usage(one.input_tokens, output_tokens=one.output_tokens)
+        answer = Answer("Good.", "end_turn", usage=usage, model=MODEL, source="live")
+        told = answer, None, None, "", usage, Price(0.0, "given"), "live", 200
+        events.append(AttemptStarted(one.sent_s, agent, 1, one.sent_s, "", REQUEST))
+        events.append(FirstToken(one.first_s or 0.0, agent, 1))
+        events += [AttemptEnded(one.ended_s, agent, 1, *told), AgentEnded(one.ended_s, agent, "succeeded", None)]
+    wall_s = max(one.ended_s for one in exchanges)
+    events.append(RunEnded(wall_s, cut=False))
+    now_s = share * wall_s
+    for event in sorted(events, key=lambda event: event.at_s):
+        if event.at_s <= now_s:
+            record.add(event)
+    return record, wall_s - now_s
+
+
+@pytest.mark.parametrize("truth", [Server(2.0), Server(full=1.5), Server(4.0, 2.0), CONSTANT])
+@pytest.mark.parametrize("share", [0.1, 0.5, 0.8])
+def test_the_load_of_a_server_counts(truth: Server, share: float) -> None:
+    """An earlier run at another concurrency and this one tell together how long the rest takes on their server."""
+    for before, now in ((1, 8), (8, 1)):
+        history = History()
+        history.learn(run_on(truth, before)[0])
+        record, left_s = run_on(truth, now, share)
+        low, high = remaining(record, record.events[-1].at_s, history, now) or (0.0, 0.0)
+        assert 0.7 * low <= left_s <= 1.4 * high, (before, now, low, left_s, high)
+        if share > 0.1:
+            assert high <= 2 * left_s + 1.0, (before, now, low, left_s, high)
