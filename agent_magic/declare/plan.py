@@ -21,6 +21,7 @@ from agent_magic.declare.edges import Edge, Edges
 from agent_magic.declare.equal_steps import firsts, for_all
 from agent_magic.declare.expansion import expand
 from agent_magic.declare.flow import MISSING, Flow, is_reserved
+from agent_magic.declare.grouping import REQUEST
 from agent_magic.declare.race import check_races
 from agent_magic.declare.resources import Held, conflicts, held_by_all
 from agent_magic.declare.saving import saved_paths
@@ -595,6 +596,11 @@ class Plan:
         told = {one.part.group if one.part else one.name: one for one in self.agents if one.chosen}
         found = [f"{name}: auto is {one.model}: {one.chosen}" for name, one in told.items()]
         found += conversation_notes(self)
+        worded = {one.part.group if one.part else one.name: one.returns for one in self.firsts if not one.is_task}
+        for name, returns in worded.items():
+            if returns is not None and returns.in_words:
+                why = f"is asked for in words, and checked when the answer is there. {returns.in_words}"
+                found += [f"{name.removesuffix(REQUEST)}: its type {why}"]
         for agent, answers in zip(self.agents, self.inputs, strict=True):
             if agent.is_task:
                 continue

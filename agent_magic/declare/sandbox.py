@@ -13,12 +13,13 @@ Importing Jinja2 takes longer than all the rest of a load: import this module la
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sized
+from collections.abc import Callable, Collection, Iterable, Mapping, Sized
 from functools import lru_cache, partial, wraps
 from types import BuiltinMethodType
 from typing import Any, cast
 
 from jinja2 import StrictUndefined, TemplateSyntaxError, Undefined, meta, nodes
+from jinja2.filters import make_attrgetter
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.utils import missing
 from jinja2.visitor import NodeTransformer
@@ -229,13 +230,13 @@ class _Undefined(StrictUndefined):
 
 
 def _whole_first(join: Callable[..., str]) -> Callable[..., str]:
-    """Return the filter `join` with the texts of arrays and frames, of which `str` leaves the middle out."""
+    """Return the filter `join` with the text that each part has alone."""
 
     @wraps(join)
-    def joined(context: Any, value: Any, *args: Any, **named: Any) -> str:
-        if isinstance(value, list | tuple | Generator):
-            value = [whole(one) for one in cast("Iterable[Any]", value)]
-        return join(context, value, *args, **named)
+    def joined(context: Any, value: Any, d: str = "", attribute: str | int | None = None) -> str:
+        if attribute is not None:
+            value = map(make_attrgetter(context.environment, attribute), value)
+        return join(context, [as_text(one) for one in value], d)
 
     return joined
 

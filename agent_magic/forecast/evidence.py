@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from agent_magic.declare.agent import DEFAULT_MAX_TOKENS
+from agent_magic.declare.answers.schema import told_by
 from agent_magic.declare.content import tokens_of
 from agent_magic.declare.flow import CONDITION
 from agent_magic.declare.race import BEATEN
@@ -297,7 +298,7 @@ def _sent(record: RunRecord, number: int) -> tuple[str, tuple[Attachment, ...]]:
     attached = request.files
     if request.tools:  # texts of documents are among them
         return "".join(request.texts()), attached
-    after = (request.system or "") + (request.context or "") + request.schema
+    after = (request.system or "") + (request.context or "") + (told_by(request.schema) or request.schema)
     return "".join([request.prompt, after, *(one.text for one in attached)]), attached
 
 
@@ -309,7 +310,8 @@ def sent_ahead(plan: Plan, record: RunRecord, number: int) -> tuple[str, tuple[A
     agent = plan.agents[number]
     prompt, placed, _ = plan.prompt_ahead(number, answers)
     context = plan.context_of(number)
-    after = (agent.system_text or "") + (context if isinstance(context, str) else "") + agent.schema + agent.tools_text
+    after = (agent.system_text or "") + (context if isinstance(context, str) else "") + agent.tools_text
+    after += told_by(agent.schema) or agent.schema
     attached = tuple(one.attachment for one in placed)
     return "".join([prompt, after, *(one.text for one in attached)]), attached
 

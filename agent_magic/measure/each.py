@@ -27,7 +27,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from agent_magic.declare.answers.reading import Fields, plain
-from agent_magic.declare.answers.schema import alternatives_of, choices_of, leaves, schema_of, unwrapped
+from agent_magic.declare.answers.schema import alternatives_of, choices_of, fields_of, leaves, schema_of, unwrapped
 from agent_magic.declare.values import same_name
 from agent_magic.errors import InvalidAnswer, NoValue, PlanError, UnknownGroup
 from agent_magic.measure.frames import agents_frame, as_made, check_pandas, frame_of, on_the_run, series_of
@@ -207,8 +207,7 @@ def _columns(group: str, results: Sequence[AgentResult | None]) -> dict[str, pd.
         return {ANSWER: _series(texts, {"type": "string"})}
     schema = schema_of(returns.schema)
     values = [_value(one) for one in results]
-    wrapped = unwrapped(schema) is not schema
-    if wrapped:
+    if unwrapped(schema) is not schema or not fields_of(schema):
         return {group: _series([None if one is None else plain(one[0]) for one in values], unwrapped(schema))}
     return {
         name: _series([None if one is None else _cell(one[0], name) for one in values], of)

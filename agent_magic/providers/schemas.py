@@ -1,4 +1,4 @@
-"""Notices a server that does not hold answers to the schema that it is sent, and asks for the schema in words.
+"""Asks for a schema in words: one that no API holds, or of a server that does not hold answers to it.
 
 Some servers take the field of a schema and ignore it. One answer tells: what a grammar writes is an object with the
 fields of the schema, and nothing around it. From then on the prompt says what is wanted.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, cast
 
+from agent_magic.declare.answers.schema import told_by
 from agent_magic.record.request import read_blocks
 
 if TYPE_CHECKING:
@@ -29,11 +30,12 @@ class SchemaWatch:
 
     def in_words(self, request: Request) -> Request:
         """Return a request that says its schema in the system prompt, where the model does not hold to it otherwise."""
-        if not request.schema or request.model not in self._loose:
+        told = told_by(request.schema)
+        if not told and (not request.schema or request.model not in self._loose):
             return request
-        words = WORDS.format(schema=request.schema)
+        words = WORDS.format(schema=told or request.schema)
         system = f"{request.system}\n\n{words}" if request.system else words
-        return request._replace(system=system, schema="" if request.model in self._refusing else request.schema)
+        return request._replace(system=system, schema="" if told or request.model in self._refusing else request.schema)
 
     def refuses(self, request: Request, refusal: str, fields: Iterable[str]) -> bool:
         """Learn from a refusal; return whether it names a field of the schema, which is left out from now on.
@@ -43,7 +45,12 @@ class SchemaWatch:
             refusal: What the server says.
             fields: What the API calls the schema.
         """
-        if not request.schema or request.model in self._refusing or not any(one in refusal for one in fields):
+        if (
+            not request.schema
+            or told_by(request.schema)
+            or request.model in self._refusing
+            or not any(one in refusal for one in fields)
+        ):
             return False
         self._refusing.add(request.model)
         self._loose.add(request.model)
@@ -59,6 +66,7 @@ class SchemaWatch:
         """Learn from an answer; return whether it shows for the first time that its model is not held to schemas."""
         if (
             not request.schema
+            or told_by(request.schema)
             or answer.stop_reason != "end_turn"
             or not answer.text.strip()  # which says nothing of its form
             or _is_shaped(answer.text, read_blocks(request.schema))

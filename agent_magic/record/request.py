@@ -6,6 +6,7 @@ import hashlib
 import json
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
+from agent_magic.declare.answers.schema import told_by
 from agent_magic.declare.content import Attachment, Placed, blocks_of, with_bytes
 from agent_magic.declare.values import sendable
 
@@ -181,7 +182,8 @@ class Request(NamedTuple):
         """Return all text of the request, to estimate its length."""
         said = [one.content for one in self.messages]
         said += [one.attachment.text for one in self.attachments]
-        return (self.prompt, self.system or "", self.context or "", self.tools, self.schema, *said)
+        schema = told_by(self.schema) or self.schema
+        return (self.prompt, self.system or "", self.context or "", self.tools, schema, *said)
 
 
 def read_blocks(text: str) -> Any:

@@ -18,7 +18,7 @@ from agent_magic.simulator.errors import invalid
 from agent_magic.simulator.json_types import Json
 from agent_magic.simulator.request import UNBOUND, Request, canonical
 from agent_magic.simulator.server_tools import CODE_NAMES, citations_of, name_in_response, result_of, too_often
-from agent_magic.simulator.structured import SLIPS, fill, schema_of
+from agent_magic.simulator.structured import SLIPS, fill, schema_of, told_schema
 from agent_magic.simulator.thinking import Chain
 from agent_magic.simulator.tools import is_of_server
 from agent_magic.simulator.topic import LOOK_AT, Subject, subject_of
@@ -81,7 +81,8 @@ class _Composer:
         self._slips = slips
         self._numbers = 0
         said = request.prompt
-        if request.schema:  # A choice follows the words of all that was said, and of what the tools brought.
+        self._schema = told_schema(request.system) if request.schema is None else request.schema
+        if self._schema:  # A choice follows the words of all that was said, and of what the tools brought.
             told = (each.text[:LOOK_AT] for each in request.results)
             said = "\n\n".join(filter(None, (request.earlier, request.prompt, *told)))
         self._subject = subject_of(without_directives(said), request.system)
@@ -128,7 +129,7 @@ class _Composer:
             leads = not request.model.notes and rng.random() < 0.5
             return Pen(self._subject, rng).draw(LEADS) if leads else ""
         subject = self._subject
-        schema = schema_of(subject, request.system) if request.schema is None else request.schema
+        schema = schema_of(subject, request.system) if self._schema is None else self._schema
         if overrides.echo:
             text = request.prompt
         elif schema is not None:

@@ -15,6 +15,8 @@ from agent_magic.simulator.topic import Subject, subject_of
 from agent_magic.simulator.writer import SENTENCES, Pen, capital
 
 MAX_DEPTH = 12
+RECURSE_DEPTH = 4
+"""Where a document of a schema that contains itself ends."""
 _NUMBERED = re.compile(r'<item number="(\d+)">\n(.*?)\n</item>', re.DOTALL)
 NONE = 0.15
 """Probability of omitting an optional value."""
@@ -39,6 +41,7 @@ _WANTED = re.compile(
     r"(?: \w+){0,4} json\b|\bjson (?:only|object|array|list)\b",
     re.IGNORECASE,
 )
+_TOLD_SCHEMA = re.compile(r"\bJSON schema:\s*(?=\{)", re.IGNORECASE)
 _LIST = re.compile(r"\b(?:json (?:array|list)|(?:array|list) of (?:json )?objects)\b", re.IGNORECASE)
 _QUOTED_KEY = re.compile(r"[\"']([A-Za-z_][\w-]{0,40})[\"']\s*:\s*([^,}\n]*)")
 _KEYS = re.compile(
@@ -110,6 +113,16 @@ def schema_of(subject: Subject, system: str) -> Json | None:
     return {"type": "array", "items": schema} if _LIST.search(text) else schema
 
 
+def told_schema(text: str) -> Json | None:
+    """Return the JSON schema that stands in a prompt, if any."""
+    if (begin := _TOLD_SCHEMA.search(text)) is None:
+        return None
+    try:
+        return as_object(json.JSONDecoder().raw_decode(text, begin.end())[0])
+    except (ValueError, RecursionError):
+        return None
+
+
 def _value_schema(key: str, hint: str) -> Json:
     """Return the schema of a value, from its hint in the prompt or else its key."""
     options = options_of(f":{hint}")
@@ -139,8 +152,9 @@ def fill(schema: Json, subject: Subject, rng: Random, slips: float = SLIPS, syst
         return json.dumps(write_plan(schema, subject, system, rng), ensure_ascii=False)
     if numbered := _NUMBERED.findall(subject.prompt) if _is_by_item(schema) else ():
         one = schema["properties"]["answers"]["items"]["properties"]["answer"]
+        root = {**one, "$defs": schema["$defs"]} if "$defs" in schema else one
         rows = [
-            {"item": int(number), "answer": _Filler(one, subject_of(text, system), rng, slips).value(one, 0)}
+            {"item": int(number), "answer": _Filler(root, subject_of(text, system), rng, slips).value(one, 0)}
             for number, text in numbered
         ]
         return json.dumps({"answers": rows}, ensure_ascii=False)
@@ -167,7 +181,8 @@ class _Filler:
 
     def value(self, schema: Json, depth: int, name: str = "") -> JsonValue:
         self._left -= 1
-        schema = self._resolved(schema)
+        ends = depth > RECURSE_DEPTH and "$defs" in self._root
+        schema = self._resolved(schema, ends=ends)
         if "const" in schema:
             return schema["const"]
         if choices := as_list(schema.get("enum")):
@@ -180,10 +195,15 @@ class _Filler:
             return None
         if kind == "object":
             properties = as_object(schema.get("properties")) or {}
-            return {key: self.value(as_object(inner) or {}, depth + 1, key) for key, inner in properties.items()}
+            found = {key: self.value(as_object(inner) or {}, depth + 1, key) for key, inner in properties.items()}
+            more = as_object(schema.get("additionalProperties"))
+            keys = () if properties or more is None or ends else (next(self._phrases) for _ in range(2))
+            return found | {key: self.value(more or {}, depth + 1, key) for key in keys}
         if kind == "array":
             inner = as_object(schema.get("items")) or {}
-            return [self.value(inner, depth + 1, name.removesuffix("s")) for _ in range(self._size(schema))]
+            return [
+                self.value(inner, depth + 1, name.removesuffix("s")) for _ in range(0 if ends else self._size(schema))
+            ]
         return self._scalar(schema, kind, name.lower())
 
     def _chosen(self, choices: list[JsonValue]) -> JsonValue:
@@ -207,8 +227,8 @@ class _Filler:
             self._sure = SURE
         return choices[self._rng.choice(found)]
 
-    def _resolved(self, schema: Json) -> Json:
-        """Resolve references, and take the first of alternatives."""
+    def _resolved(self, schema: Json, *, ends: bool) -> Json:
+        """Resolve references, and take one of the alternatives; `null` where the document ends."""
         for _ in range(MAX_DEPTH):
             alternatives = as_list(schema.get("anyOf")) or as_list(schema.get("oneOf")) or as_list(schema.get("allOf"))
             if isinstance(schema.get("$ref"), str):
@@ -216,7 +236,9 @@ class _Filler:
             elif alternatives:
                 known = [as_object(each) or {} for each in alternatives]
                 some = [each for each in known if each.get("type") != "null"] or known
-                none = len(some) < len(known) and self._rng.random() < NONE
+                none = len(some) < len(known) and (self._rng.random() < NONE or ends)
+                if [each.get("type") for each in some] == ["number", "string"]:  # a Decimal
+                    some = some[:1]
                 schema = {"type": "null"} if none else self._rng.choice(some)
             else:
                 break

@@ -230,10 +230,34 @@ def test_a_row_of_sqlite_is_a_row():
     assert "x a: 1\nb: x" == plan.prompt("a_0", {})
 
 
+class Owner:
+    """Has a text of its own, and slots."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: object) -> None:
+        self.value = value
+
+    def __repr__(self) -> str:
+        return f"Owner({self.value!r})"
+
+
+def test_a_joined_part_has_the_text_that_it_has_alone():
+    """In any kind of list, and where a field of each is joined."""
+    held = Held(table=pd.DataFrame({"a": range(99)}))
+    alone = prompt("{{ v }}", v=held)
+    for several in ([held, held], (held, held), deque([held, held]), {1: held, 2: held}.values()):
+        assert f"{alone};{alone}" == prompt("{{ v | join(';') }}", v=several)
+    table = prompt("{{ v.table }}", v=held)
+    assert f"{table}, {table}" == prompt("{{ v | join(', ', attribute='table') }}", v=[held, held])
+    with pytest.raises(DeclarationError, match="is an address in memory"):
+        prompt("{{ v | join }}", v=[object()])
+
+
 @pytest.mark.parametrize("make", [object, lambda: prompt, lambda: pd.DataFrame({"a": [1]}).groupby("a"), Future, Mock])
 def test_an_address_in_memory_is_no_text(make):
     """It is another one in each session. A text of the user's that looks like one is sent as it stands."""
-    for value in ([make()], {"a": (1, make())}, Held(table=make())):
+    for value in ([make()], {"a": (1, make())}, Held(table=make()), Owner(Owner(make())), pd.Series([[make()]])):
         with pytest.raises(DeclarationError, match=r"v }}: the text of the .* is an address in memory"):
             prompt("{{ v }}", v=value)
     assert "['<f at 0x7f>']" == prompt("{{ v }}", v=["<f at 0x7f>"])

@@ -76,7 +76,7 @@ ROWS: dict[str, dict[str, str]] = {
         "enums in any case": f"{TYPED}::words_come_in_any_case",
         "half a document, a refusal": f"{TYPED}::half_an_answer_is_no_value",
         "25 optional or 17 union fields": f"{RETURNS}::the_limits_of_a_request",
-        "dict, Any, tuple, recursion": f"{RETURNS}::what_no_schema_holds_is_refused_with_its_field",
+        "dict, Any, tuple, recursion": f"{RETURNS}::what_no_schema_holds_is_asked_for_in_words",
         "a class edited after the run": "notebook/test_typed::a_class_that_was_edited_after_a_run",
         "a class edited before the run": "notebook/test_typed::a_class_that_was_run_again_counts",
         "a field of a parent that failed": f"{TYPED}::the_second_time_is_the_last",

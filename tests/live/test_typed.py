@@ -15,7 +15,9 @@ import pytest
 from pydantic import BaseModel, Field
 
 from agent_magic.api import Agent, Claude, Ledger, Plan, Policy, Run
+from agent_magic.engine.requests import ask
 from agent_magic.errors import NoValue, PlanError, ReplayMiss
+from agent_magic.providers.schemas import WORDS, SchemaWatch
 from agent_magic.simulator import Simulator, start
 from tests.live.virtual import Reply, drive
 from tests.providers.wire import CLOSE, OPEN, STOP, delta, event, reply, serving
@@ -435,3 +437,32 @@ def test_a_decimal_keeps_its_digits_in_a_prompt(answer: str, written: str):
     _, client = drive(plan, lambda asked, _: Reply(text=answer if asked == "?" else "done"), Policy(seed=1))
     expected = written.format("10000000000000000.01") if written.startswith("{0}") else written
     assert expected == client.asked[-1].prompt
+
+
+class Folder(BaseModel):
+    name: str
+    folders: list[Folder] = []
+
+
+@pytest.mark.parametrize("group", [None, 2])
+def test_a_type_that_no_schema_holds_is_asked_for_in_words(server: Simulator, group: int | None):
+    """The system prompt tells its JSON schema, and no grammar is sent; values are of the class, as elsewhere."""
+    folder = Agent("folder", "Describe {{ item }}.", each="rows", returns=Folder, group=group)
+    counts = Agent("counts", "Count words.", returns=dict[str, int])
+    after = Agent("after", "{{ folder.name }}{% for one in folder.folders %}{{ one.name }}{% endfor %}", each="rows")
+    plan = Plan([folder, counts] + ([] if group else [after]), {"rows": ["one", "two", "three"]})
+
+    done = run(server, plan, Policy(seed=1))
+    folders = [done[f"folder_{row}"].value for row in range(3)]
+    assert all(isinstance(one, Folder) for one in folders)
+    assert all(isinstance(one, int) for one in done["counts"].value.values())
+    assert {"succeeded"} == set(done.agents["status"])
+    assert [one.name for one in folders] == done.each("folder")["name"].tolist()
+
+
+def test_a_schema_that_is_told_is_not_sent():
+    """A model is told the type's own schema after the user's system prompt, whatever the server holds to."""
+    agent = Agent("counts", "Count.", returns=dict[str, int], system="Be kind.")
+    asked = SchemaWatch().in_words(ask(Plan([agent]), 0, {}, 10.0))
+    told = json.dumps({"additionalProperties": {"type": "integer"}, "type": "object"})
+    assert ("", f"Be kind.\n\n{WORDS.format(schema=told)}") == (asked.schema, asked.system)

@@ -31,6 +31,7 @@ from agent_magic.declare.answers.schema import (
     items_of,
     schema_of,
     unwrapped,
+    values_of,
 )
 from agent_magic.errors import InvalidAnswer
 
@@ -182,7 +183,7 @@ def as_declared(schema: Schema, data: Any) -> Any:
     if isinstance(data, dict):
         fields, required = fields_of(schema), schema.get("required") or ()
         return {
-            name: as_declared(fields.get(name, {}), each)
+            name: as_declared(fields.get(name, values_of(schema)), each)
             for name, each in cast("dict[str, Any]", data).items()
             if not (each is None and name in fields and name not in required and not _takes_null(fields[name]))
         }

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import json
+import math
 import re
 from contextlib import suppress
 from datetime import date, datetime
@@ -34,15 +35,18 @@ from agent_magic.declare.answers.schema import (
     of_item,
     schema_of,
     unwrapped,
+    values_of,
 )
 from agent_magic.errors import InvalidAnswer, shown_value
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from agent_magic.declare.answers.schema import Schema
 
 _MOST_WRONG = 5
+_ANY: Any = object()
+"""Stands for what a place that may be anything holds, which is read from the text."""
 _WHOLE = re.compile(r"(-?\d{1,9})(?:\.0*)?")
 """The number of an item, which a model may write as `2.0`."""
 _ROWS = re.compile(r'\{\s*"answers"\s*:')
@@ -60,6 +64,40 @@ class Fields(SimpleNamespace):
 
     def __getitem__(self, name: str) -> Any:
         return vars(self)[name]
+
+
+class Keys(dict[str, Any]):
+    """A dict of an answer, whose keys no type names. As text it is JSON."""
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        return as_json(self)
+
+
+class _Unseen(Keys):
+    """Stands for an answer of any form before it exists: what is taken of it is the same again."""
+
+    __slots__ = ("_deeper", "_text")
+
+    def __init__(self, text: str, deeper: int = 3) -> None:
+        super().__init__()
+        self._text, self._deeper = text, deeper
+
+    def __str__(self) -> str:
+        return self._text
+
+    def __len__(self) -> int:
+        return 1
+
+    def __missing__(self, _: object) -> _Unseen:
+        return self
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter((self,))
+
+    def items(self) -> Any:
+        return {self._text: _Unseen(self._text, self._deeper - 1) if self._deeper else self._text}.items()
 
 
 class Items(list[Any]):
@@ -92,6 +130,8 @@ def plain(value: object, number: Callable[[Decimals], float] = float) -> Any:
         return {name: plain(each, number) for name, each in vars(value).items()}
     if isinstance(value, list):
         return [plain(each, number) for each in cast("list[Any]", value)]
+    if isinstance(value, Keys):
+        return {name: plain(each, number) for name, each in value.items()}
     return number(value) if isinstance(value, Decimals) else value
 
 
@@ -188,13 +228,7 @@ def _core(schema: Schema) -> Any:
         return core.union_schema(union)
     match schema.get("type"):
         case "object":
-            required: Any = schema.get("required") or ()
-            fields: dict[str, Any] = {}
-            for name, each in fields_of(schema).items():
-                one = _core(each)
-                left_out = core.with_default_schema(one, default=each.get("default"))
-                fields[name] = core.typed_dict_field(one if name in required else left_out)
-            return core.typed_dict_schema(fields)
+            return _core_of_object(schema)
         case "array":
             return core.list_schema(_core(items_of(schema)))
         case "number":
@@ -204,7 +238,29 @@ def _core(schema: Schema) -> Any:
             return core.no_info_after_validator_function(is_date, core.str_schema())
         case kind:
             plain: dict[Any, Any] = {"integer": core.int_schema, "boolean": core.bool_schema, "null": core.none_schema}
-            return {**plain, "string": core.str_schema}[kind]()
+            return {**plain, "string": core.str_schema, None: _core_of_any}[kind]()
+
+
+def _core_of_any() -> Any:
+    from pydantic_core import core_schema as core
+
+    return core.no_info_after_validator_function(lambda _: _ANY, core.any_schema())
+
+
+def _core_of_object(schema: Schema) -> Any:
+    from pydantic_core import core_schema as core
+
+    if values := values_of(schema):
+        return core.no_info_after_validator_function(Keys, core.dict_schema(core.str_schema(), _core(values)))
+    required: Any = schema.get("required") or ()
+    fields: dict[str, Any] = {}
+    for name, each in fields_of(schema).items():
+        one, default = _core(each), each.get("default")
+        default = default if fields_of(each) else _of_any_form(default)
+        fields[name] = core.typed_dict_field(
+            one if name in required else core.with_default_schema(one, default=default)
+        )
+    return core.typed_dict_schema(fields)
 
 
 def _exact(number: Any, as_float: Callable[[Any], float]) -> float:
@@ -224,15 +280,29 @@ def _as_value(data: Any, source: Any = None) -> Any:
         data: The data.
         source: What it was read from, with the digits of numbers.
     """
+    if data is _ANY:
+        return _of_any_form(source)
     if isinstance(data, dict):
         given = cast("dict[str, Any]", source) if isinstance(source, dict) else {}
-        return Fields(**{name: _as_value(one, given.get(name)) for name, one in cast("dict[str, Any]", data).items()})
+        found = {name: _as_value(one, given.get(name)) for name, one in cast("dict[str, Any]", data).items()}
+        return Keys(found) if isinstance(data, Keys) else Fields(**found)
     if isinstance(data, list):
         found = cast("list[Any]", data)
         return Items(
             map(_as_value, found, cast("list[Any]", source) if isinstance(source, list) else [None] * len(found))
         )
     return Decimals(data, str(source)) if isinstance(data, Decimals) and isinstance(source, Number) else data
+
+
+def _of_any_form(data: Any) -> Any:
+    """Return data of a place that may be anything, as a value."""
+    if isinstance(data, Number):
+        if data.lstrip("-").isdecimal():
+            return int(data)
+        return Decimals(float(data), data) if math.isfinite(float(data)) else float(data)
+    if isinstance(data, dict):
+        return Keys({name: _of_any_form(one) for name, one in cast("dict[str, Any]", data).items()})
+    return Items(map(_of_any_form, cast("list[Any]", data))) if isinstance(data, list) else data
 
 
 def wrong_fields(error: BaseException, *, got: bool = False) -> str:
@@ -313,6 +383,8 @@ def placeholder(schema: Schema, text: str) -> Any:
     choices = choices_of(schema)
     if choices:
         return text if isinstance(choices[0], str) else choices[0]
+    if values := values_of(schema):
+        return Keys({text: placeholder(values, text)})
     if "anyOf" in schema:
         return placeholder((alternatives_of(schema) or [{"type": "null"}])[0], text)
     match schema.get("type"):
@@ -320,9 +392,6 @@ def placeholder(schema: Schema, text: str) -> Any:
             return Fields(**{name: placeholder(each, text) for name, each in fields_of(schema).items()})
         case "array":
             return Items([placeholder(items_of(schema), text)])
-        case "integer" | "number":
-            return 1
-        case "boolean":
-            return True
-        case _:
-            return text
+        case kind:
+            plain: dict[Any, Any] = {"integer": 1, "number": 1, "boolean": True}
+            return _Unseen(text) if kind is None else plain.get(kind, text)

@@ -31,8 +31,8 @@ from agent_magic.declare.answers.schema import (
     by_item,
     choices_of,
     items_of,
-    narrow,
     schema_of,
+    sent_as,
     unwrapped,
 )
 from agent_magic.declare.user_code import reason_of, run_user_code
@@ -52,7 +52,10 @@ KNOWN: dict[str, Any] = {
 """Names in types that need no import in the notebook, and those refused with advice."""
 MADE_OF = frozenset({"Dict", "List", "Literal", "Optional", "Set", "Tuple", "Union", "dict", "list", "set", "tuple"})
 """What brackets may follow."""
-TYPES = "a pydantic model, dataclass, TypedDict, NamedTuple, Enum, Literal, int, float, bool, str, list[X] or X | None"
+TYPES = (
+    "a pydantic model, dataclass, TypedDict, NamedTuple, Enum, Literal, int, float, bool, str, list[X], dict[str, X] "
+    "or X | None"
+)
 _MODULES = re.compile(r"\b(?:[A-Za-z_]\w*\.|<locals>\.)+(?=[A-Za-z_<])")
 
 
@@ -66,6 +69,7 @@ class Returns:
         adapter: Makes a value of the type; `None` if only its schema is known, as in a record.
         each: For answers for several items, the type of one.
         decimals: The schema with decimals marked, as text; empty without any.
+        in_words: Why it is asked for in words; empty if its schema is sent.
     """
 
     schema: str
@@ -73,12 +77,13 @@ class Returns:
     adapter: Any = field(default=None, compare=False)
     each: Returns | None = field(default=None, compare=False)
     decimals: str = field(default="", compare=False)
+    in_words: str = field(default="", compare=False)
 
     @property
     def of_several(self) -> Returns:
         """The type of the answers for several items, which are read one by one."""
         schema = json.dumps(by_item(schema_of(self.schema)), ensure_ascii=False, separators=(",", ":"))
-        return Returns(schema, self.written, each=self)
+        return Returns(schema, self.written, each=self, in_words=self.in_words)
 
     @classmethod
     def of(cls, kind: object, *, agent: str, written: str = "") -> Returns:
@@ -90,20 +95,26 @@ class Returns:
             written: Its text in a cell.
 
         Raises:
-            DeclarationError: It is no type, or has no schema that the API supports.
+            DeclarationError: It is no type, or has no schema.
         """
         if isinstance(kind, Returns):
             return kind
         try:
             if isinstance(kind, dict):
-                schema, adapter, decimals = narrow(cast("Schema", kind), "The schema"), None, ""
+                schema, adapter, decimals, name = cast("Schema", kind), None, "", "The schema"
             else:
-                adapter = _adapter(kind)
+                adapter, name = _adapter(kind), _name_of(kind)
                 schema, decimals = _written_by(adapter, kind)
-                schema = narrow(schema, _name_of(kind))
+            schema, why = sent_as(schema, name)
         except DeclarationError as error:
             raise DeclarationError(f"Agent {agent!r} cannot return this: {error}", agent=agent) from None
-        return cls(json.dumps(schema, ensure_ascii=False, separators=(",", ":")), written, adapter, decimals=decimals)
+        return cls(
+            json.dumps(schema, ensure_ascii=False, separators=(",", ":")),
+            written,
+            adapter,
+            decimals=decimals,
+            in_words=why,
+        )
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Leave the class out: another process may not have it, and the schema is enough to read answers."""

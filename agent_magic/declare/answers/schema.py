@@ -1,7 +1,10 @@
 """The schema of a typed answer, within the limits of the API's grammars.
 
-A type becomes a JSON schema once, when it is declared (`narrow`). From then on the schema is the type: it is sent, kept
-with the request in ledger and cassette, and answers are read by it, so a record needs no class.
+A type becomes a JSON schema once, when it is declared (`sent_as`). From then on the schema is the type: it is sent,
+kept with the request in ledger and cassette, and answers are read by it, so a record needs no class.
+
+What no grammar can hold, such as a dict or a class that contains itself, is asked for in words: the schema has its own
+JSON schema beside it, for the prompt (`IN_WORDS`), and `{}` for each place that may be anything. The class decides.
 
 References are written out in place, so a schema is a tree without a table of definitions. An answer that is no object,
 such as `int` or `list[Label]`, is sent as the one field of an object titled `value`, since the API documents objects
@@ -27,6 +30,8 @@ VALUE = "value"
 """Titles the object that an answer is wrapped in, and names its only field."""
 BY_ITEM = "answers_by_item"
 """Title of the object with answers for several items, whose only field is `answers`: each `item` and `answer`."""
+IN_WORDS: Final = "x-in-words"
+"""Names the JSON schema that is told in the prompt, where none can be sent."""
 MOST_OPTIONAL = 24
 MOST_UNIONS = 16
 FORMATS = frozenset("date-time time date duration email hostname uri ipv4 ipv6 uuid".split())
@@ -47,10 +52,33 @@ BOUNDS = (
 SCALARS = frozenset({"string", "integer", "number", "boolean", "null"})
 _HARD_PATTERN = re.compile(r"\(\?|\\[bB1-9]")
 """Lookaround, word boundaries and back references: a grammar has none."""
+_REFERENCE = re.compile(r'"\$ref": "[^"]*/([^"/]+)"')
 _MOST_WORDS = 4
 TYPICAL_CHARS = {"boolean": 5, "integer": 2, "number": 4, "null": 4}
 TYPICAL_TEXT, TYPICAL_ITEMS = 60, 3
 """Assumed characters of an unseen text, and items of an unseen list."""
+
+
+def sent_as(schema: Schema, name: str) -> tuple[Schema, str]:
+    """Return a schema as the API can hold it, or else as it is asked for in words; and why it is.
+
+    Args:
+        schema: A JSON schema, such as pydantic writes of a type.
+        name: What notes call the type.
+    """
+    if IN_WORDS in schema:
+        return schema, ""
+    try:
+        return narrow(schema, name), ""
+    except DeclarationError as error:
+        why = str(error)
+    try:
+        found = _Narrowing(cast("dict[str, Schema]", schema.get("$defs") or {}), is_loose=True).one(schema, name, ())
+    except RecursionError:
+        found = Schema()
+    title = str(schema.get("title") or name)
+    title = title.capitalize() if title in {VALUE, BY_ITEM} else title
+    return {**found, "title": title, IN_WORDS: schema}, why
 
 
 def narrow(schema: Schema, name: str) -> Schema:
@@ -89,14 +117,24 @@ def narrow(schema: Schema, name: str) -> Schema:
 class _Narrowing:
     """Walks one schema."""
 
-    def __init__(self, definitions: Mapping[str, Schema]) -> None:
-        self._definitions = definitions
+    def __init__(self, definitions: Mapping[str, Schema], *, is_loose: bool = False) -> None:
+        self._definitions, self._is_loose = definitions, is_loose
+        self._endless = _endless(definitions) if is_loose else frozenset[str]()
 
     def one(self, schema: Schema, where: str, inside: tuple[str, ...]) -> Schema:
-        """Return the schema of one place."""
+        """Return the schema of one place; where anything may be, `{}` if that is allowed."""
+        try:
+            return self._one(schema, where, inside)
+        except DeclarationError:
+            if not self._is_loose:
+                raise
+            return {}
+
+    def _one(self, schema: Schema, where: str, inside: tuple[str, ...]) -> Schema:
         while isinstance(reference := schema.get("$ref"), str):
             key = reference.rpartition("/")[2]
-            if key in inside or key not in self._definitions:
+            endless = key in self._endless and not self._endless.isdisjoint(inside)
+            if key in inside or key not in self._definitions or endless:
                 again = f"contains {key} again, so the type never ends"
                 raise _refused(where, again, "Name the inner ones by a text, such as an id, in a list[str]")
             rest = {name: value for name, value in schema.items() if name != "$ref"}
@@ -135,6 +173,9 @@ class _Narrowing:
     def _object(self, schema: Schema, where: str, inside: tuple[str, ...]) -> Schema:
         fields = cast("dict[str, Schema]", schema.get("properties") or {})
         if "properties" not in schema and schema.get("additionalProperties", True) is not False:
+            values: Any = schema.get("additionalProperties")
+            if self._is_loose and isinstance(values, dict):
+                return {"type": "object", "additionalProperties": self.one(cast("Schema", values), where, inside)}
             raise _refused(
                 where,
                 "is a dict, and a schema has to name its keys",
@@ -155,6 +196,16 @@ class _Narrowing:
             raise _refused(where, "is a list of anything", "Name the type of its items, such as list[str]")
         several: Schema = {"type": "array", "items": kinds[0] if len(kinds) == 1 else {"anyOf": kinds}}
         return several | ({"minItems": schema["minItems"]} if schema.get("minItems") in (0, 1) else {})
+
+
+def _endless(definitions: Mapping[str, Schema]) -> frozenset[str]:
+    """Return the definitions that contain themselves."""
+    text = {name: json.dumps(one, default=str) for name, one in definitions.items()}
+    before = {name: {*_REFERENCE.findall(one)} & text.keys() for name, one in text.items()}
+    for name, own in before.items():
+        for names in before.values():
+            names.update(own if name in names else ())
+    return frozenset(name for name, names in before.items() if name in names)
 
 
 def _scalar(schema: Schema, kind: str, where: str) -> Schema:
@@ -208,10 +259,25 @@ def by_item(schema: Schema) -> Schema:
     """Return the schema of the answers for several items, by the schema of one: each is beside the item's number.
 
     Args:
-        schema: A schema that the API can hold; see `narrow`.
+        schema: A schema as it is sent; see `sent_as`.
     """
-    one = _object({"item": {"type": "integer"}, "answer": unwrapped(schema)}, ["item", "answer"])
-    return {"title": BY_ITEM, **_object({"answers": {"type": "array", "items": one}}, ["answers"])}
+
+    def rows(answer: Schema) -> Schema:
+        one = _object({"item": {"type": "integer"}, "answer": answer}, ["item", "answer"])
+        return {"title": BY_ITEM, **_object({"answers": {"type": "array", "items": one}}, ["answers"])}
+
+    one = unwrapped(schema)
+    if (words := words_of(schema)) is None:
+        return rows(one)
+    inner = {name: each for name, each in words.items() if name != "$defs"}
+    shared = {"$defs": words["$defs"]} if "$defs" in words else {}
+    return {**rows({name: each for name, each in one.items() if name != IN_WORDS}), IN_WORDS: {**rows(inner), **shared}}
+
+
+def words_of(schema: Schema) -> Schema | None:
+    """Return the JSON schema that is told in the prompt; `None` if the schema itself is sent."""
+    found: Any = schema.get(IN_WORDS)
+    return cast("Schema", found) if isinstance(found, dict) else None
 
 
 def of_item(schema: Schema) -> Schema | None:
@@ -237,6 +303,19 @@ def alternatives_of(schema: Schema) -> list[Schema]:
     return [cast("Schema", each) for each in cast("list[Any]", given) if isinstance(each, dict)]
 
 
+@functools.lru_cache(maxsize=256)
+def told_by(text: str) -> str:
+    """Return the JSON schema that a prompt tells in place of a schema, as text; empty if that is sent itself."""
+    words = words_of(schema_of(text)) if IN_WORDS in text else None
+    return "" if words is None else json.dumps(words, ensure_ascii=False)
+
+
+def values_of(schema: Schema) -> Schema:
+    """Return the schema of a dict's values; empty if it is no dict."""
+    given: Any = schema.get("additionalProperties")
+    return cast("Schema", given) if isinstance(given, dict) else {}
+
+
 def choices_of(schema: Schema) -> list[Any] | None:
     """Return the values of a choice; `None` if it is none."""
     given: Any = schema.get("enum")
@@ -250,6 +329,8 @@ def counted(schema: Schema, name: str) -> tuple[list[str], list[str]]:
         schema: A schema that the API supports; see `narrow`.
         name: Prefix of the places.
     """
+    if IN_WORDS in schema:
+        return [], []
     fields, required = fields_of(schema), schema.get("required") or ()
     optional = [f"{name}.{one}" for one in fields if one not in required]
     unions = [name] if "anyOf" in schema else []
@@ -281,7 +362,9 @@ def brief(schema: Schema) -> str:
         return " | ".join(brief(one) for one in alternatives_of(schema))
     if schema.get("type") == "array":
         return f"list[{brief(items_of(schema))}]"
-    kind = schema.get("format") or schema.get("type")
+    if values := values_of(schema):
+        return f"dict[str, {brief(values)}]"
+    kind = schema.get("format") or schema.get("type") or "Any"
     return _PYTHON.get(str(kind), str(kind))
 
 
@@ -360,6 +443,8 @@ def typical_chars(schema: Schema) -> int:
         return sum(len(name) + 6 + typical_chars(each) for name, each in fields.items())
     if schema.get("type") == "array":
         return TYPICAL_ITEMS * (2 + typical_chars(items_of(schema)))
+    if values := values_of(schema):
+        return TYPICAL_ITEMS * (16 + typical_chars(values))
     return 24 if "format" in schema else TYPICAL_CHARS.get(str(schema.get("type")), TYPICAL_TEXT)
 
 

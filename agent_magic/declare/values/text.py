@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 import sys
 from collections import UserDict, UserList
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from contextlib import ExitStack
 from pathlib import PurePath
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType, SimpleNamespace
@@ -41,6 +43,9 @@ from agent_magic.errors import AgentMagicError, DeclarationError
 _NO_TEXT = (FunctionType, BuiltinFunctionType, MethodType, ModuleType, type)
 _ADDRESS = re.compile(r"<.* at 0x[0-9a-fA-F]+>", re.DOTALL)
 """Python's text of an object without its own."""
+_AT = re.compile(r"(?: at |\bid=['\"]?)(0x[0-9a-fA-F]{4,16}|[1-9]\d{5,19})\b")
+_MOST_HELD = 100_000
+"""How many objects are looked at for one whose address a text holds."""
 HOLDS_ITSELF = "holds itself"
 _SHORT = 20
 """Texts this short may occur in another text by chance."""
@@ -115,9 +120,11 @@ def as_text(value: object) -> str:
         return str(as_attachment(value, type(value).__name__.lower()))
     check_size(text_size(value))
     try:
-        return _text(value)
+        text = _text(value)
     except RecursionError:
         raise NoTextError(f"it {TOO_DEEP}") from None
+    _check_addresses(value, text)
+    return text
 
 
 def _text(value: Any) -> str:
@@ -135,11 +142,33 @@ def _text(value: Any) -> str:
     text = str(shown) if kind in PLAIN or shown is not value else _long(value, str)
     if is_single_use(value):
         raise NoTextError(f"a {kind.__name__} can be read only once, and has no text; use list(...) of it")
-    unnamed = next(filter(_is_address, everything_in(value)), None) if " at 0x" in text or "id=" in text else None
-    if unnamed is not None:
-        what = f"this {kind.__name__}" if unnamed is value else f"the {type(unnamed).__name__} in this {kind.__name__}"
-        raise NoTextError(f"the text of {what} is an address in memory; use list(...) of it, or an attribute")
     return text
+
+
+def _check_addresses(value: object, text: str) -> None:
+    """Raise `NoTextError` if a text holds the address of a part of its value, which is never the same."""
+    if " at 0x" not in text and "id=" not in text:
+        return
+    unnamed = next(filter(_is_address, everything_in(value)), None)
+    if unnamed is None:
+        unnamed = _held_at({int(one, 0) for one in _AT.findall(text)}, value)
+    if unnamed is not None:
+        kind = type(value).__name__
+        what = f"this {kind}" if unnamed is value else f"the {type(unnamed).__name__} in this {kind}"
+        raise NoTextError(f"the text of {what} is an address in memory; use list(...) of it, or an attribute")
+
+
+def _held_at(addresses: AbstractSet[int], value: object) -> object | None:
+    """Return what a value holds at one of these addresses, in objects of any class."""
+    todo, seen = [value], {id(value)}
+    while todo and len(seen) < _MOST_HELD:
+        for one in gc.get_referents(todo.pop()):
+            if id(one) not in seen and not isinstance(one, type | ModuleType):
+                if id(one) in addresses:
+                    return one
+                seen.add(id(one))
+                todo += [] if isinstance(one, _NO_TEXT) else [one]
+    return None
 
 
 def _is_address(value: object) -> bool:
