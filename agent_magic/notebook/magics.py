@@ -112,7 +112,7 @@ class AgentMagics(Magics, Settings):
     @needs_local_scope  # pyright: ignore[reportUntypedFunctionDecorator]
     @cell_magic("context")  # pyright: ignore[reportUntypedFunctionDecorator]
     def context(self, line: str, cell: str = "", local_ns: Mapping[str, Any] | None = None) -> None:  # noqa: D102 - set below, with the options
-        with user_errors():
+        with user_errors(partial(self._stays, line)):
             declared, plan = read_context(self._line("%%context", line, local_ns), cell)
             self._declare_context(declared, plan, cell_of(self.shell), tool_lines_note(cell))
 
@@ -120,7 +120,7 @@ class AgentMagics(Magics, Settings):
     @needs_local_scope  # pyright: ignore[reportUntypedFunctionDecorator]
     @cell_magic("agents")  # pyright: ignore[reportUntypedFunctionDecorator]
     def agents_cell(self, line: str, cell: str = "", local_ns: Mapping[str, Any] | None = None) -> None:  # noqa: D102 - set below, with the options
-        with user_errors():
+        with user_errors(partial(self._stays, "")):
             look_up = partial(self.session.look_up, self.shell.user_ns)
             find_tools = partial(self.session.find_tools, self.shell.user_ns)
             expand = partial(self._line, "%%agents", local_ns=local_ns)
@@ -232,10 +232,10 @@ class AgentMagics(Magics, Settings):
         return self.session.leftover_words(name) if isinstance(name, str) and isinstance(error, PlanError) else ""
 
     def _stays(self, line: str, _: AgentMagicError) -> str:
-        """Return a note that the next run asks the earlier declaration, after a refused cell."""
+        """Return a note that the next run asks the earlier declarations, after a refused cell."""
         name = line.split(maxsplit=1)[0] if line.strip() else ""
-        is_kept = any(agent.name == name for agent in self.session.registry().agents)
-        return f" Agent {name!r} is still as it was declared before." if is_kept else ""
+        kept = self.session.declared_by(cell_of(self.shell), name)
+        return f" Still as declared before: {show.listed(kept)}." if kept else ""
 
     def _declare_context(self, context: Context, plan: str, cell: Cell, said: Iterable[str]) -> None:
         names = self.shell.user_ns

@@ -214,6 +214,13 @@ class Session:
         """Return the agents and contexts of a plan whose cells are deleted."""
         return self.registry(plan).of_cells(self.deleted)
 
+    def declared_by(self, cell: Cell, name: str) -> list[str]:
+        """Return what is declared under a name or by a cell, whose source may have another name by now."""
+        ids = set() if cell.id is None else {cell.id}
+        found = [one for registry in self._registries.values() for one in registry.of_cells(ids)]
+        found += [name for registry in self._registries.values() if name in registry or registry.has_context(name)]
+        return list(dict.fromkeys(found))
+
     def leftover_words(self, name: str) -> str:
         """Return how to remove an agent left over from another cell; empty if none has that name."""
         homes = [one for one in self._registries.values() if name in one]

@@ -156,7 +156,7 @@ def test_a_mistake_is_said_when_declared(magics, line, message):
 def test_a_mistake_leaves_the_agent_of_that_name_and_says_so(magics):
     """The next run would ask what was declared before."""
     magics.agent("a", "x\n")
-    with pytest.raises(UsageError, match="Agent 'a' is still as it was declared before"):
+    with pytest.raises(UsageError, match="Still as declared before: a"):
         magics.agent("a --returns Lable", "y\n")
     assert ["x"] == [agent.prompt for agent in plan_of(magics).agents]
 
