@@ -399,12 +399,12 @@ def test_a_ramp_refusal_slows_the_growth():
         pacer, now = untold(seed=1), 2.0
         for ticket in all_that_go(pacer, 0.0):
             pacer.refused(ticket, 1.0, limit, 0.1)
-        while now < 6.0:
+        while now < 7.0:
             got = pacer.ask(MODEL, 100, 100, now)
             now = got.until_s if isinstance(got, Hold) else now
         return pacer.health(now)["claude-opus-4"].limits["requests"].limit_per_min or 0.0
 
-    assert found(None) > 1.5 * found("ramp")
+    assert found(None) > 2 * found("ramp")
 
 
 def test_a_burst_counts_against_its_minute():
@@ -478,16 +478,16 @@ def test_the_first_reply_is_believed_over_what_is_remembered():
 
 def test_a_memory_that_is_too_high_is_corrected_by_the_first_refusal():
     """The server announces less than was remembered, or nothing at all: then less is inferred."""
-    told: list[tuple[Readings, str]]
-    told = [({"requests": Reading(600, 0)}, "announced"), (NO_READINGS, "inferred from 1 refusal")]
-    for readings, source in told:
+    told: list[tuple[Readings, str, float]]
+    told = [({"requests": Reading(600, 0)}, "announced", 600), (NO_READINGS, "inferred from 1 refusal", 1_000)]
+    for readings, source, most in told:
         after = Pacer(seed=1)
         after.remember(used_for_a_minute().memory(60.0), 0.0, 3_600.0)
         all_that_go(after, 0.0)
         after.refused(all_that_go(after, 0.1)[-1], 1.0, None, 0.1, readings)
         gauge = after.health(0.1)["claude-opus-4"].limits["requests"]
         assert source == gauge.source
-        assert (gauge.limit_per_min or 0.0) < 1_000
+        assert (gauge.limit_per_min or 0.0) <= most
 
 
 def test_what_the_user_says_is_kept_if_it_is_lower_than_what_is_inferred():

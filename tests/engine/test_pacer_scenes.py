@@ -219,7 +219,7 @@ def test_slow_answers_keep_an_output_limit_busy():
         server = Server(otpm=OUTPUT, headers=headers, streamed=True)
         result = play(server, 1_500, outputs=(1000, 0.6), latency=(10, 0.5))
         assert result.share("output", OUTPUT) > 0.8
-        assert result.refused_share() < 0.02
+        assert result.refused_share() < 0.03
 
 
 def test_a_hundred_at_once_without_any_limit_are_soon_all_under_way():

@@ -178,6 +178,21 @@ def test_a_gateway_of_three_a_minute_that_says_nothing_fails_no_row(windows):
     assert client.result.longest_s < 300
 
 
+@pytest.mark.parametrize(("server", "most"), [
+    (Server(60, capacity_s=60, headers="none", wait=None, windows=True), 0.055),
+    (Server(10, capacity_s=1, headers="none"), 0.065),
+    (Server(10, capacity_s=1, headers="none", wait=1.0), 0.065),
+])  # fmt: skip
+def test_small_limits_that_nobody_announces_are_not_taken_for_places(server, most):
+    """Whoever is refused alone was refused by a rate, and a server that was shut for long is asked less often."""
+    for seed in range(3):
+        world = World(server, seed)
+        client = Paced(world, draw(600, Random(seed)), Pacer(seed=seed), attempts=10**9)
+        world.run(300)
+        assert 0.7 <= client.result.share("requests", server.rpm, client.result.first_s, 300)
+        assert client.result.refused_share(60) <= most
+
+
 def crowd(slots, latency_s, count, seed=1, *, wait: float | None = 1.0, spread=0.6):
     """Send so many to a server that lets a few run at once and says nothing of it."""
     world = World(Server(headers="none", slots=slots, wait=wait), seed)

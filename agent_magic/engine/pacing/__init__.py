@@ -43,7 +43,8 @@ earlier retries fail. A 529 says nothing of our own limits. (Source: the vendor'
 
 Four laws hold over all of it (`class_pacer`):
 
-1. Nothing leaves before the server's `retry-after` is over; without one the wait is a second and doubles. Where it is
+1. Nothing leaves before the server's `retry-after` is over; without one the wait is a second and doubles, the next time
+   sooner: gateways that count by the minute of the clock are shut as long again. Where it is
    known that a server only had no place, or refuses by chance, a wait of a second is that request's own.
 2. What is saved up is spent ever more slowly, so nothing leaves in a clump, also after a refusal.
 3. Who asks first goes first. What flows in is saved for it, however large it is; queues take turns.
@@ -67,7 +68,7 @@ reading is believed over both.
   alone*: of 60 a minute one in fourteen was refused, so a limit is kept for a number of requests.
 * *Taking the first refusal for a limit of requests at once*: learned 5 s sooner, and 0.5 to 5 % more refused by limits
   of a rate, whose bucket was meanwhile not used.
-* *Refusals a little below that number as evidence for it*: of 3,000 a minute with answers of the same 50 ms each 2.4 %
+* *Refusals a little below that number as evidence for it*: of 3,000 a minute with answers of half a second each 2.4 %
   refused after the first minute. They lower the number and prove nothing.
 * *A pace that is halved by refusals*, beside the buckets: an inferred limit says the same, and says it in requests per
   minute.

@@ -106,7 +106,9 @@ class ClassPacer:
         self._inputs, self._outputs = Ratio(500.0), Ratio(300.0)
         self._turns: dict[int, Hold] = {}
         self._meter = Meter()
-        self.under_way = self._episodes = self._fruitless = 0
+        self.under_way = self._episodes = 0
+        self._fruitless = self._patience = 0  # refusals in a row, now and the time before
+        self._said, self._shut_s = False, -1.0  # whether the last one said when to come again, and when the first came
         self._next_s, self._gate_s, self._cut_s = 0.0, -1.0, -1.0
         self._heed()
 
@@ -201,7 +203,11 @@ class ClassPacer:
         self._meter.add(now, -1.0, -ticket.input, 0.0)
         self._meter.refusals += 1
         first = ticket.sent_s > self._cut_s
-        self._fruitless += first and not self._window.by_chance
+        if first and not self._window.by_chance:
+            again = self._fruitless == 1 and retry_after_s is None
+            self._shut_s = self._shut_s if self._fruitless else now
+            self._fruitless = max(2, self._patience - 1) if again else self._fruitless + 1
+        self._said = retry_after_s is not None
         unsaid_s = min(UNSAID_S * 2 ** max(0, self._fruitless - 1), MOST_UNSAID_S)
         wait_s = unsaid_s if retry_after_s is None else retry_after_s
         if self._fruitless > 1 and limit is None and not readings:  # what the server said was too short
@@ -404,7 +410,8 @@ class ClassPacer:
         """Record that a reply begins that is no refusal."""
         ticket.heard = True
         self._speak()
-        self._fruitless = 0
+        if ticket.sent_s > self._shut_s or self._said:  # what left before says nothing of how long it is shut
+            self._patience, self._fruitless = self._fruitless or self._patience, 0
         self._window.let_in(had_room=ticket.had_room or not self._window.rate)
         self._concurrency.let_in(ticket.before + 1, ticket.sent_s, now)
 

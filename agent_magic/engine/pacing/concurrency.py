@@ -161,6 +161,8 @@ class Concurrency:
             if not self.kept:
                 self.kept, self._lately, self._began_s = True, lately, now + wait_s
             self._sent, self._step_s = 0, min(LONGER * self._step_s, LONGEST_PROBE_S)
+        elif not there and not self.is_sure:  # alone: no number is that small
+            self._drop()
         else:
             is_near = self._odds <= 0 < there and there >= at_least - self._slack
             self._weigh(DIFFERS / 6 if is_near else DIFFERS)

@@ -59,6 +59,9 @@ MANY: Final = 3.0
 """Excess refusals over this multiple of chance that show a limit."""
 PACE_S: Final = 0.5
 """How far back the pace of the first refusal is taken."""
+CLOSED_S: Final = 8.0
+MINUTE_S: Final = 60.0
+"""A server that refuses all for longer than the first lets in no more meanwhile than it did in the minute before."""
 
 
 class Window:
@@ -95,6 +98,7 @@ class Window:
         self._since_s = self._limit_s = -1.0
         self._let_in = self._seen = 0
         self._pace = self._paced_s = 0.0
+        self._minute = self._burst = 0.0  # requests of the last minute, now and when the limit last refused
         self._low = self._level = self._level_s = 0.0  # a bucket that holds no more than the server's
         self.has_room = False
         self._strays = self._safe = 0.0  # refusals where there was room, and requests
@@ -134,6 +138,7 @@ class Window:
         """Count a sent request. Return True if the inferred limit has grown, since it held requests."""
         self.passed += 1
         self._pace = self._pace * math.exp((self._paced_s - now) / PACE_S) + 1
+        self._minute = self._minute * math.exp((self._paced_s - now) / MINUTE_S) + 1
         self._paced_s = now
         held_s, self._held_s = self._held_s, None
         if not self.rate:
@@ -145,10 +150,9 @@ class Window:
         if held_s is None:
             return False
         self._tried_s += now - held_s
-        self.rate = self._base * min(
-            1 + self._more * (self._tried_s / self._keep_s) ** STEEP, 2.0 if self._is_free else MOST_MORE
-        )
-        if self._is_free and self.rate >= 2 * self._base and self._let_in >= ENOUGH:
+        most = 2.0 if self._is_free else MOST_MORE
+        self.rate = self._base * min(1 + self._more * (self._tried_s / self._keep_s) ** STEEP, most)
+        if self._is_free and self.rate >= most * self._base and self._let_in >= ENOUGH:
             self._base, self._tried_s, self._let_in = self.rate, 0.0, 0
         return True
 
@@ -257,6 +261,9 @@ class Window:
         elif passed < 1:
             self._paused_s += max(0.0, wait_s - 1)
             self._closed_s += wait_s
+            closed_s = now - self._since_s
+            if closed_s > CLOSED_S and (most := (self._burst + 1) / closed_s) < self._base:
+                self._base, self._keep_s = most, min(max(self._keep_s, 2 * closed_s), LONGEST_S)
             self.rate, self._tried_s = self._base, 0.0
             self._level, self._level_s = 0.0, now
             return
@@ -276,6 +283,7 @@ class Window:
 
     def _begin(self, now: float, owed_s: float, wait_s: float) -> None:
         """Start counting again, with an empty bucket."""
+        self._burst = self._minute
         self._excess, self._is_free, self._limit_s = 0.0, False, now
         self.rate, self._tried_s = self._base, 0.0
         self._level, self._level_s = 0.0, now
