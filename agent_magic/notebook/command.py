@@ -168,7 +168,7 @@ OF_RUNS = frozenset({"--timeout", "--max-turns", "--batch"})
 TRIED_OF_RUNS: Mapping[str, str] = {
     **{
         flag: f"It belongs to one agent: %%agent NAME {flag} ..."
-        for flag in [*map(flag_of, AGENT.values()), "--first-of", "--run"]
+        for flag in [*map(flag_of, AGENT.values()), "--first-of", "--prompt", "--run"]
         if flag and flag not in OF_RUNS
     },
     **dict.fromkeys(("--parallel", "--workers", "--jobs", "-n", "--n"), "--concurrency N says how many run at once."),

@@ -17,6 +17,7 @@ from agent_magic.declare.task import first_of
 from agent_magic.declare.tool import Tools, tools_of
 from agent_magic.errors import AgentMagicError, shown_message
 from agent_magic.notebook.command import Parser, without_comment
+from agent_magic.notebook.registry import variable_of
 from agent_magic.notebook.session import DEFAULT_PLAN
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
     LookUp = Callable[[str, str | None, str | None], dict[str, Any]]
     FindTools = Callable[[str, str], Tools]
+    FindPrompt = Callable[[str], str]
 
 AGENT_HELP = """Declare an agent: the cell is its prompt. Free and instant; nothing is sent.
 
@@ -64,6 +66,8 @@ AGENT_HELP = """Declare an agent: the cell is its prompt. Free and instant; noth
     %%agent more --continues analyst                  # goes on in its conversation, tools and thinking included;
     And the second?                                   # with --run a chat in cells
 
+    %%agent check --prompt crm:review                 # a prompt of an MCP server; its arguments are your variables
+                                                      # of these names. The text of the cell, if any, follows it
     %%agent quick --run                               # asked at once; the answer comes below the cell
     What does {{ error }} mean?
 
@@ -130,7 +134,7 @@ _PROMPT = "The prompt is the text below the first line of the cell."
 INSTEAD: Mapping[str, str] = {
     **dict.fromkeys(("--parallel", "--concurrency", "--workers", "--async"), _AT_ONCE),
     **dict.fromkeys(("--retry", "--retries", "--max-retries", "--max-attempts"), _RETRIES),
-    **dict.fromkeys(("--prompt", "--input", "--text"), _PROMPT),
+    **dict.fromkeys(("--input", "--text"), _PROMPT),
     **dict.fromkeys(("--stream", "--verbose"), "Answers stream, and the live graph shows them: %agents run."),
     **dict.fromkeys(("--tool", "--function", "--functions", "--mcp"), _TOOLS),
     **dict.fromkeys(("--image", "--images", "--file", "--files", "--pdf", "--document"), _FILES),
@@ -156,9 +160,23 @@ def _agent_parser() -> Parser:
         metavar="A,B",
         help="Take the first answer of these agents, and cancel the others. Asks no model itself.",
     )
+    add(
+        "--prompt",
+        type=_server_prompt,
+        metavar="SERVER:NAME",
+        help="A prompt of an MCP server, which the text of the cell follows; your variables are its arguments.",
+    )
     add("--plan", default=DEFAULT_PLAN, metavar="P", help="The plan it belongs to.")
     add("--run", action="store_true", help="Ask it at once, with what it needs, and show the answer below the cell.")
     return parser
+
+
+def _server_prompt(text: str) -> str:
+    """Read `server:name`."""
+    server, _, name = text.partition(":")
+    if not server.isidentifier() or not name:
+        raise UsageError(f"--prompt takes a prompt of an MCP server, such as crm:review. {_PROMPT}")
+    return text
 
 
 def _as_argument(row: Option) -> dict[str, Any]:
@@ -219,7 +237,11 @@ def _server_tools(agent: str, tools: str) -> Tools:
 
 
 def read_agent(
-    line: str, cell: str, look_up: LookUp = look_up, find_tools: FindTools = _server_tools
+    line: str,
+    cell: str,
+    look_up: LookUp = look_up,
+    find_tools: FindTools = _server_tools,
+    find_prompt: FindPrompt = variable_of,
 ) -> tuple[Step, str]:
     """Read a `%%agent` cell; return the agent, or the race between several, and the name of its plan.
 
@@ -228,6 +250,7 @@ def read_agent(
         cell: The prompt.
         look_up: Finds what `--returns` and `--check` name; by default among the types that need no notebook.
         find_tools: Finds what `--tools` names; by default among those that the provider runs.
+        find_prompt: Reads what `--prompt` names; returns the variable that holds it.
 
     Raises:
         UsageError: The line cannot be parsed.
@@ -242,7 +265,10 @@ def read_agent(
     for row in AGENT.values():
         if row.form != "notebook" and (value := getattr(given, row.name, None)) is not None:
             options[row.name] = dict(value) if row.form == "pairs" else value
-    return Agent(given.name, without_tool_lines(cell)[0].removesuffix("\n"), **options), given.plan
+    text = without_tool_lines(cell)[0].removesuffix("\n")
+    if given.prompt is not None:
+        text = f"{{{{ {find_prompt(given.prompt)} }}}}\n\n{text}".rstrip()
+    return Agent(given.name, text, **options), given.plan
 
 
 def _read_race(given: Namespace, cell: str) -> Task:
@@ -269,6 +295,7 @@ def read_agents(
     cell: str,
     look_up: LookUp = look_up,
     find_tools: FindTools = _server_tools,
+    find_prompt: FindPrompt = variable_of,
     expand: Callable[[str], str] = str,
 ) -> tuple[list[Step], str]:
     """Read a `%%agents` cell; return its agents and the name of their plan. See `read_agent`.
@@ -278,6 +305,7 @@ def read_agents(
         cell: The sections.
         look_up: See `read_agent`.
         find_tools: See `read_agent`.
+        find_prompt: See `read_agent`.
         expand: Fills in the variables of a heading.
 
     Raises:
@@ -296,7 +324,7 @@ def read_agents(
         where = f"Section {one.name!r}, line {one.number}"
         try:
             written = expand(one.line)
-            agent, named = read_agent(written, one.prompt, look_up, find_tools)
+            agent, named = read_agent(written, one.prompt, look_up, find_tools, find_prompt)
         except (UsageError, AgentMagicError) as error:
             said = shown_message(error) if isinstance(error, AgentMagicError) else str(error)
             raise UsageError(f"{where}: {said}") from None

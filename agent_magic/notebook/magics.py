@@ -123,11 +123,12 @@ class AgentMagics(Magics, Settings):
         with user_errors(partial(self._stays, "")):
             look_up = partial(self.session.look_up, self.shell.user_ns)
             find_tools = partial(self.session.find_tools, self.shell.user_ns)
+            find_prompt = partial(self.session.find_prompt, self.shell.user_ns)
             expand = partial(self._line, "%%agents", local_ns=local_ns)
             if is_edit(line):
                 verbs.edit_cell(self, expand(line), cell)
                 return
-            agents, plan = read_agents(expand(line), cell, look_up, find_tools, expand)
+            agents, plan = read_agents(expand(line), cell, look_up, find_tools, find_prompt, expand)
             comment, sections = sections_of(cell)
             said = tool_lines_note(comment, *(one.prompt for one in sections))
             self._declare_all(agents, plan, cell_of(self.shell), [*said, *near_headings(cell)])
@@ -222,7 +223,8 @@ class AgentMagics(Magics, Settings):
         """Declare the agent of a cell. With `--run`, returns the coroutine that asks it."""
         look_up = partial(self.session.look_up, self.shell.user_ns)
         find_tools = partial(self.session.find_tools, self.shell.user_ns)
-        declared, plan = read_agent(line, cell, look_up, find_tools)
+        find_prompt = partial(self.session.find_prompt, self.shell.user_ns)
+        declared, plan = read_agent(line, cell, look_up, find_tools, find_prompt)
         self._declare(declared, plan, cell_of(self.shell), tool_lines_note(cell))
         return verbs.ask_at_once(self, declared.name, plan) if PARSERS["agent"].read(line).run else None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -327,6 +328,11 @@ class Registry:
 def resources_of(steps: Iterable[Step]) -> tuple[str, ...]:
     """Return the resources of MCP servers that steps attach, as `server:name`."""
     return tuple(dict.fromkeys(name for one in steps for name in one.attach if ":" in name))
+
+
+def variable_of(prompt: str) -> str:
+    """Return the variable that holds a prompt of a server, named by `server:name`."""
+    return "prompt_" + re.sub(r"\W", "_", prompt)
 
 
 def steps_in_variables(namespace: Mapping[str, Any]) -> str:

@@ -21,7 +21,7 @@ from agent_magic.declare.tool import Tools, tools_of
 from agent_magic.declare.units import plural
 from agent_magic.errors import AgentMagicError, DeclarationError, LedgerError, PlanError, UnknownAgent
 from agent_magic.notebook.front_end import note
-from agent_magic.notebook.registry import Registry, resources_of, steps_in_variables
+from agent_magic.notebook.registry import Registry, resources_of, steps_in_variables, variable_of
 from agent_magic.notebook.warmup import LOADERS, WarmUp
 from agent_magic.record.home import home_of
 from agent_magic.record.ledger.file import OFF, default_path
@@ -154,6 +154,7 @@ class Session:
         background: The task of a background run, if any.
         theme: Colours of pictures, from the page of the last run.
         servers: Running servers of tools, by name.
+        prompts: Prompts of servers as `server:name`, by the variables that hold them.
         deleted: Ids of deleted cells, as reported by the front end.
         left_simulator: True after leaving the mock server, until the user is told.
         workers: Workers that make the requests; `None` if the kernel does.
@@ -182,6 +183,7 @@ class Session:
         self.just_shown: object = None
         self.theme: Theme = "auto"
         self.servers: dict[str, McpServer] = {}
+        self.prompts: dict[str, str] = {}
         self.left_simulator = False
         self._whom = ""
         self.deleted: set[str] = set()
@@ -289,7 +291,7 @@ class Session:
 
     def plan(
         self,
-        namespace: Mapping[str, Any],
+        namespace: dict[str, Any],
         *,
         name: str = DEFAULT_PLAN,
         agents: Iterable[str] = (),
@@ -330,6 +332,8 @@ class Session:
         if wanted:
             declared = _with_ancestors(declared, wanted)
         self._check_contexts(declared, registry, namespace)
+        for variable in self.prompts.keys() & {used for one in declared for used in one.reads}:
+            self.find_prompt(namespace, self.prompts[variable])
         values = registry.values(namespace) | self.resources(resources_of(declared), namespace)
         for title, inner in [(key, one) for key, one in values.items() if isinstance(one, api.Plan)]:
             steps = [one.with_defaults(**defaults) for one in inner.agents]
@@ -437,6 +441,21 @@ class Session:
             AgentMagicError: A server does not answer.
         """
         return {name: self.server_of(name, namespace).resource(name.partition(":")[2]) for name in names}
+
+    def find_prompt(self, namespace: dict[str, Any], prompt: str) -> str:
+        """Read a prompt of an MCP server, `server:name`, into a variable. Each plan reads it again.
+
+        Returns:
+            The variable.
+
+        Raises:
+            DeclarationError: No such server runs, it has no such prompt, or no variable has an argument's name.
+            AgentMagicError: The server does not answer.
+        """
+        name = variable_of(prompt)
+        namespace[name] = self.server_of(prompt, namespace).prompt_with(prompt.partition(":")[2], namespace)
+        self.prompts[name] = prompt
+        return name
 
     def server_of(self, name: str, namespace: Mapping[str, Any]) -> McpServer:
         """Return the server of `server:name`: one of `%agents mcp`, or a variable.

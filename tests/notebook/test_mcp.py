@@ -264,6 +264,44 @@ def test_a_prompt_of_a_server_is_a_value_and_no_template(magics):
         assert "Review Bob {{ one }}." == crm.prompt("Review a customer", customer="Bob")
 
 
+def test_a_cell_takes_a_prompt_of_a_server_with_the_variables_of_its_arguments_names(magics, tmp_path, monkeypatch):
+    """Each plan reads it again; its text is data, the cell's own follows as a template; it is exported as a value."""
+    names = magics.shell.user_ns
+    names |= {"customer": "Ada", "short": "Hurry."}
+    with Web(PROMPTS) as web:
+        command(magics, f"mcp crm {web.url}")
+        magics.agent("check --prompt crm:review", "{{ short }}\n")
+        magics.agents_cell("", "## other --prompt crm:plain\n")
+        plan = magics.session.plan(names, defaults={})
+        assert "Review Ada {{ one }}.\n\nHurry." == plan.prompt_of(0, {}).text
+        assert "Review None {{ one }}." == plan.prompt_of(1, {}).text
+        names |= {"customer": 7, "tone": "kind"}
+        plan = magics.session.plan(names, agents=["check"], defaults={})
+        assert "Review 7 {{ one }}.\n\nBe short.\n\nHurry." == plan.prompt_of(0, {}).text
+        monkeypatch.chdir(tmp_path)
+        command(magics, "export cells out.ipynb")
+        assert "prompt_crm_review = 'Review 7" in (tmp_path / "out.ipynb").read_text()
+
+
+@pytest.mark.parametrize(
+    ("prompt", "message"),
+    [
+        ("crm:review", "needs the argument 'customer'.*It takes: customer, tone"),
+        ("crm:reviw", "has no prompt 'reviw'. Did you mean 'review'?"),
+        ("shop:review", "No MCP server 'shop' runs"),
+        ("crm:", "takes a prompt of an MCP server, such as crm:review.*first line of the cell"),
+        ("hello", "takes a prompt of an MCP server, such as crm:review.*first line of the cell"),
+    ],
+)
+def test_a_cell_whose_prompt_cannot_be_had_declares_nothing(magics, prompt, message):
+    """The cell says what there is."""
+    with Web(PROMPTS) as web:
+        command(magics, f"mcp crm {web.url}")
+        with pytest.raises(UsageError, match=f"(?s){message}"):
+            magics.agent(f"check --prompt {prompt}", "Now.\n")
+        assert not magics.session.registry().agents
+
+
 @pytest.mark.parametrize(
     ("name", "arguments", "message"),
     [

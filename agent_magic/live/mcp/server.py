@@ -182,7 +182,7 @@ class McpServer:
         """
         return self._now(self._resource(name), f"resource {name!r}")
 
-    def prompt(self, name: str, **arguments: str) -> str | list[str | Attachment]:
+    def prompt(self, name: str, /, **arguments: str) -> str | list[str | Attachment]:
         """Read a prompt now: `review = crm.prompt("review", customer="Ada")`, and `{{ review }}` in an agent's prompt.
 
         Its text is data: `{{ names }}` in it are sent as they are.
@@ -199,6 +199,15 @@ class McpServer:
             AgentMagicError: It cannot be read now.
         """
         return self._now(self._prompt(name, arguments), f"prompt {name!r}")
+
+    def prompt_with(self, name: str, values: Mapping[str, Any]) -> str | list[str | Attachment]:
+        """Read a prompt now, with the values that have its arguments' names; see `prompt`.
+
+        Args:
+            name: Its name or title on the server.
+            values: Values by name, such as a notebook's variables: texts, and numbers, which become texts.
+        """
+        return self._now(self._prompt(name, values, every=False), f"prompt {name!r}")
 
     def _now(self, work: Coroutine[Any, Any, T], what: str) -> T:
         """Wait for work in the server's thread. Stop ends the wait."""
@@ -232,7 +241,7 @@ class McpServer:
             raise DeclarationError(f"The resource {name!r} of the MCP server {self.name!r} is empty.")
         return "\n".join(texts) if len(texts) == len(parts) else parts
 
-    async def _prompt(self, name: str, arguments: dict[str, str]) -> str | list[str | Attachment]:
+    async def _prompt(self, name: str, given: Mapping[str, Any], *, every: bool = True) -> str | list[str | Attachment]:
         listed = await self._offered("list_prompts", "prompts")
         found = next((one for one in listed if name in {one["name"], one.get("title")}), None)
         if found is None:
@@ -240,11 +249,12 @@ class McpServer:
         known = {str(one["name"]): bool(one.get("required")) for one in found.get("arguments") or ()}
         what = f"The prompt {name!r} of the MCP server {self.name!r}"
         takes = f"It takes: {', '.join(known)}." if known else "It takes no arguments."
+        arguments = dict(given) if every else {one: _plain(given[one]) for one in known if one in given}
         for argument, value in arguments.items():
             if argument not in known:
                 near = did_you_mean(argument, known)
                 raise DeclarationError(f"{what} takes no argument {argument!r}.{near}", hint=takes)
-            if not isinstance(value, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            if not isinstance(value, str):
                 raise must_be(f"argument {argument!r} of the prompt {name!r}", "a text", value)
         if lacking := [one for one, required in known.items() if required and one not in arguments]:
             raise DeclarationError(f"{what} needs the argument {lacking[0]!r}.", hint=takes)
@@ -542,6 +552,11 @@ def _transport(
     if command is not None or env:
         raise DeclarationError(f"The MCP server {name!r} has an address: it takes no command and no env.")
     return Http(name, url, headers or {}, timeout_s)
+
+
+def _plain(value: Any) -> Any:
+    """Return a number as text, since arguments of prompts are texts; anything else as it is."""
+    return str(value) if isinstance(value, int | float) else value
 
 
 def _without(value: Any, secrets: Mapping[str, str]) -> Any:
