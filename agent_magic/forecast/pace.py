@@ -5,7 +5,7 @@ from __future__ import annotations
 from statistics import median
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
-from agent_magic.providers.anthropic.models import SPEEDS_FROM, USUAL_SPEED, speed_of, token_density
+from agent_magic.providers.anthropic.models import DEFAULT_URL, SPEEDS_FROM, USUAL_SPEED, speed_of, token_density
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -23,6 +23,9 @@ UNSURE: Final = (0.5, 2.0)
 """The range of a duration that is assumed: half to twice."""
 UNSURE_EFFORT: Final = (0.25, 4.0)
 """Range of an answer's length at an untried effort."""
+UNSURE_SERVER: Final = (0.04, 4.0)
+"""Range of a duration at an address that is not the vendor's and has not answered yet: a gateway, a model of one's own.
+"""
 LEAST_TOKENS: Final = 8
 """The pace of a shorter answer says nothing."""
 
@@ -88,10 +91,12 @@ class Speeds:
     Args:
         rows: Measured answers.
         time_factor: Speed of a mock server relative to the assumption; see `History`.
+        origin: Who is asked; empty for the vendor.
     """
 
-    def __init__(self, rows: Iterable[Past], time_factor: float = 1.0) -> None:
+    def __init__(self, rows: Iterable[Past], time_factor: float = 1.0, origin: str = "") -> None:
         self._factor = time_factor
+        self._is_foreign = "://" in origin and origin.rstrip("/") != DEFAULT_URL and time_factor == 1.0
         by_model: dict[str, list[Past]] = {}
         for row in rows:
             by_model.setdefault(row.model, []).append(row)
@@ -110,7 +115,11 @@ class Speeds:
             assumed, usual = USUAL_SPEED, USUAL_SPEED.family.title()
             words = f"{model}: nothing is known of its speed, assumed that of {usual} in {SPEEDS_FROM}"
         times = "" if self._factor == 1.0 else f", {self._factor:g} of it as the mock server is set"
-        return Timing(assumed.ttft_s * self._factor, assumed.pace / self._factor), "assumed", words + times
+        timing = Timing(assumed.ttft_s * self._factor, assumed.pace / self._factor)
+        if self._is_foreign and not self._known:
+            (low, high), times = UNSURE_SERVER, ", taken as a 25th to four times: this server has not answered yet"
+            timing = timing._replace(low=low, high=high)
+        return timing, "assumed", words + times
 
     def change(self, old: str, new: str) -> tuple[float, float, Timing, Basis, str]:
         """Return the change of speed with the model.

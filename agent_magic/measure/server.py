@@ -487,16 +487,16 @@ class Serving(Generic[K]):
         for heap in (self._shared, self._reading):
             while heap and self._inside.get(heap[0][2]) != (heap[0][3], heap[0][0]):
                 heappop(heap)
-        reads_s = self._reading[0][0] if self._reading else NEVER
-        if not self._shared:
-            return reads_s
-        return min(reads_s, self._at_s + max(0.0, self._shared[0][0] - self._served) / self._speed)
+        return min(self._reading[0][0] if self._reading else NEVER, self._shared_s())
+
+    def _shared_s(self) -> float:
+        """Return when the next thing happens in the shared time."""
+        return self._at_s + max(0.0, self._shared[0][0] - self._served) / self._speed if self._shared else NEVER
 
     def pop(self, now: float) -> tuple[K, bool]:
         """Let the next thing happen, which is due: return which request it is of, and whether that is over."""
-        heap = self._shared
-        if self._reading and (not heap or self._reading[0][0] <= now):
-            heap = self._reading
+        # `now` may be rounded: what is next is what `next_s` said, not what is over by then.
+        heap = self._reading if self._reading and self._reading[0][0] <= self._shared_s() else self._shared
         self._turn(now)
         until, _, key, answers = heappop(heap)
         if heap is self._shared:

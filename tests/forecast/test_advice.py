@@ -99,6 +99,17 @@ def test_what_nobody_has_seen_is_not_advised_but_tried():
     assert "more than 2 at once was never seen" in found.assumed
 
 
+def test_rules_that_compare_with_more_at_once_say_what_nobody_has_seen():
+    """The rule of five and the half that is saved rest on the same assumption, and say so."""
+    rules = "three to five agents at once", "half of the time saved"
+    for history, basis in ((None, "assumed"), (seen_at(6), "measured")):
+        advice = Run(run_of(E3.parents, E3.work_s, am.Policy(2)), history=history).advise()
+        said = [one for one in advice if one.rule in rules]
+        assert [basis] * 2 == [one.basis for one in said]
+        assert [history is None] * 2 == ["as if the server kept its speed" in one.measured for one in said]
+        assert not any("more slots would help" in one.measured for one in said if history is None)
+
+
 def test_a_run_at_its_bound_is_left_alone():
     """Near the critical path: keep."""
     assert "" == advice_of(E2, am.Policy(8))["wall time near the critical path, not the sum"].change

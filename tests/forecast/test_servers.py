@@ -127,3 +127,24 @@ def test_an_estimate_for_more_at_once_than_was_seen_is_a_range(tmp_path: Path) -
     assert found.wall_s.low <= full_s <= found.wall_s.high
     assert alone_s <= found.wall_s.high
     assert "assumed" == found.basis
+
+
+def test_a_server_of_ones_own_has_an_honest_range_before_its_first_answer(tmp_path: Path) -> None:
+    """Nobody knows how fast a model of one's own is: the range is a 25th to four times, and its words say so.
+
+    At the vendor's address it is half to twice, and so it is once the server has answered.
+    """
+    with start(latency="x0.05", unlimited=True) as server:
+        session = Session(client=Claude(base_url=server.url, api_key="simulator"))
+        first = rows().estimate(Policy(6), session=session)
+        run = asyncio.run(rows().run(Policy(6), session=session))
+        later = rows().estimate(Policy(6), session=session, fresh=True)
+    usual = rows().estimate(Policy(6), session=Session(client=Claude(api_key="none")))
+    taken_s = run.totals.wall_s or 0.0
+    assert first.wall_s.low <= taken_s <= first.wall_s.high
+    assert usual.wall_s.likely == pytest.approx(first.wall_s.likely)
+    assert first.wall_s.low < 0.2 * usual.wall_s.low
+    assert first.wall_s.high > 1.5 * usual.wall_s.high
+    assert later.wall_s.high / later.wall_s.low < first.wall_s.high / first.wall_s.low
+    told = [one for one in first.agents.stands_on if "has not answered yet" in str(one)]
+    assert len(told) == len(rows())

@@ -102,6 +102,24 @@ def test_prompts_that_are_read_apart_slow_nobody() -> None:
     assert [3.0, 3.0] == [one.ended_s for one in found]
 
 
+@pytest.mark.parametrize("apart", [True, False])
+def test_a_time_that_is_rounded_ends_no_answer_early(apart: bool) -> None:
+    """Events come at times on a grid, up to half a step early: each is still the next one."""
+    lot, serving, step_s = Random(1), Serving[int](Server(4.0, 1.5, reads_beside=not apart)), 2.0**-20
+    for number in range(40):
+        serving.join(number, Needs(lot.uniform(0.01, 0.1), 0.5), 0.0)
+    begun, taken = dict[int, float](), list[float]()
+    while (next_s := serving.next_s()) < NEVER:
+        now = round(next_s / step_s) * step_s
+        number, over = serving.pop(now)
+        if over:
+            taken.append(now - begun[number])
+        else:
+            begun[number] = now
+    assert 40 == len(taken)
+    assert min(taken) > 0.49
+
+
 @settings(max_examples=25, deadline=None)
 @given(
     slots=st.sampled_from([1, 2, 4, 8, 16]),

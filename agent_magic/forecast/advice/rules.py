@@ -111,9 +111,15 @@ def _to_find_out(outlook: Outlook, known: Finding, changed: Forecast, slots: int
     command = f"%agents sweep --at {seen},{slots}{f' --sample {SAMPLE}' if sampled else ''}"
     said = f"Find out whether concurrency={slots} is faster{price}: {command}"
     why = f"It would save {saves} if the server kept its speed, but more than {seen} at once was never seen."
-    return replace(
-        known, change=said, measured=f"{known.measured} {why}", basis="assumed", assumed=assumed_of(outlook, changed)
-    ).at(RUN, command)
+    return _assumed(outlook, replace(known, change=said), changed, why).at(RUN, command)
+
+
+def _assumed(outlook: Outlook, known: Finding, changed: Forecast, why: str = "") -> Finding:
+    """Return a finding with what it assumes, if its forecast has more at once than the server was ever seen under."""
+    if changed.most_seen is None:
+        return known
+    why = why or f"That is as if the server kept its speed: more than {changed.most_seen} at once was never seen."
+    return replace(known, measured=f"{known.measured} {why}", basis="assumed", assumed=assumed_of(outlook, changed))
 
 
 def barrier(outlook: Outlook) -> Finding | None:
@@ -209,7 +215,8 @@ def how_many(outlook: Outlook) -> Finding | None:
         f"For {count} agents the rule says {rule} at once, which takes {seconds(at_rule.wall_s)}. With {enough} it "
         f"takes {seconds(outlook.unlimited.wall_s)}, and more save nothing. The run had {outlook.policy.concurrency}."
     )
-    return found(outlook, "three to five agents at once", measured, f"{SPECIFICATION}: optimal agents; {practices(4)}")
+    known = found(outlook, "three to five agents at once", measured, f"{SPECIFICATION}: optimal agents; {practices(4)}")
+    return _assumed(outlook, known, outlook.unlimited)
 
 
 def small_tasks(outlook: Outlook) -> Finding | None:
@@ -238,7 +245,11 @@ def half_saved(outlook: Outlook) -> Finding | None:
         f"With a slot for each it would be {most:.0%}"
     )
     limit = "." if saved >= HALF else ": more slots would help." if pays(outlook, outlook.unlimited) else NO_MORE
-    return found(outlook, "half of the time saved", measured + limit, practices(10))
+    if outlook.unlimited.most_seen is not None:
+        limit = "."
+    return _assumed(
+        outlook, found(outlook, "half of the time saved", measured + limit, practices(10)), outlook.unlimited
+    )
 
 
 def limits(outlook: Outlook) -> Finding | None:

@@ -137,7 +137,8 @@ def guess_all(  # noqa: PLR0913 - all that a guess stands on
         max_turns: Default maximum requests per answer.
         left: Steps not needed at the low, likely and high end.
     """
-    speeds, sizes = Speeds(history, history.time_factor), _sizes(requests, counted or [None] * len(plan), terms)
+    speeds = Speeds(history, history.time_factor, history.origin)
+    sizes = _sizes(requests, counted or [None] * len(plan), terms)
     tried = [row for row in history if row.agent in pilot]
     shared: dict[
         tuple[str, str, str | None, float | None, int | None, str], _Seen

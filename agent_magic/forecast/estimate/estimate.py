@@ -324,7 +324,7 @@ def _work_notes(plan: Plan) -> Iterator[str]:
 def _earlier(history: History, pilot: RunRecord | None, servers: KnownServers, *, simulated: bool) -> History:
     """Return the earlier answers that count, simulated or real, and those of a pilot, with their seconds alone."""
     rows = with_pilot([row for row in (*history, *history.shared) if row.simulated == simulated], pilot)
-    return History(servers.rows(rows), time_factor=history.time_factor)
+    return History(servers.rows(rows), time_factor=history.time_factor, origin=history.origin)
 
 
 def _needed(

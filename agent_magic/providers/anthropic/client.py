@@ -24,7 +24,7 @@ from agent_magic.machine import in_browser
 from agent_magic.providers.anthropic import models
 from agent_magic.providers.anthropic.batches import MessageBatches
 from agent_magic.providers.anthropic.errors import AsCallErrors
-from agent_magic.providers.anthropic.models import MODELS
+from agent_magic.providers.anthropic.models import DEFAULT_URL, MODELS
 from agent_magic.providers.anthropic.sending import begin
 from agent_magic.providers.anthropic.stream import collect, counted
 from agent_magic.providers.anthropic.wire import body
@@ -44,7 +44,6 @@ if TYPE_CHECKING:
     from agent_magic.record.answer import Answer
     from agent_magic.record.request import Request
 
-DEFAULT_URL = "https://api.anthropic.com"
 BASE_URL = "ANTHROPIC_BASE_URL"
 NO_KEY = "none"
 """Key for the user's own server without a key: most accept any, and the SDK demands one."""

@@ -102,6 +102,8 @@ Source: Artificial Analysis, as quoted in November 2025, for Sonnet 4.5 (63 toke
 2.67 s); LMSpeed for Haiku 4.5 (97 to 112 tokens/s), 0.90 s. Later models differ: if the recorded model was measured,
 only the ratios between families are used.
 """
+DEFAULT_URL: Final = "https://api.anthropic.com"
+"""Where those speeds hold."""
 SPEEDS_FROM: Final = "a table of November 2025"
 USUAL_SPEED: Final = SPEEDS["sonnet"]
 
