@@ -269,8 +269,6 @@ DRAWN = 4
 CONCURRENCIES = (1, 2, 4, 8, 16)
 RECORDED_AT = 4
 SAMPLE = 12
-AT_ONCE = 3
-"""So many servers are asked at once: more would slow each other by the work of the client."""
 
 
 def drawn_servers(count: int) -> Mapping[str, Mapping[str, Any]]:
@@ -337,13 +335,8 @@ async def on_server(name: str, options: Mapping[str, Any]) -> list[OnServer]:
 async def on_servers() -> None:
     """Print what one run at a middle concurrency forecasts for others, with and without a sweep of two."""
     servers = {**SERVERS, **drawn_servers(DRAWN)}
-    few = asyncio.Semaphore(AT_ONCE)
-
-    async def apart(name: str, options: Mapping[str, Any]) -> list[OnServer]:
-        async with few:
-            return await on_server(name, options)
-
-    found = [each for some in await asyncio.gather(*map(apart, servers, servers.values())) for each in some]
+    # One after the other: a forecast would stop the clock of another server's client.
+    found = [each for name, options in servers.items() for each in await on_server(name, options)]
     columns = ["server", "concurrency", "measured s", "one run off", "range s", "basis", "after a sweep off"]
     print_table(columns, [each.row for each in found])
     others = [each for each in found if each.concurrency != RECORDED_AT]

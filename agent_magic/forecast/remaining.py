@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 LEAST_ROWS = 3
 """Fewer answers than this of an agent say too little of the next; then those of its model count."""
 MOST_ROWS = 50
+MOST_FITTED = 512
+"""From so many answers on, a run tells no more of its servers: a fit takes time while it goes."""
 MOST_SERVED = 300
 """Of more steps that are left, only the likely model of a server is asked: the others cost time while a run goes."""
 
@@ -106,7 +108,7 @@ def _servers(record: RunRecord, now_s: float, history: History) -> KnownServers:
     """
     runs = history.runs_at(record.origin)
     ended = sum(one.finished_s is not None for one in record.results)
-    doubled = ended.bit_length() if ended >= FEWEST else 0
+    doubled = min(ended, MOST_FITTED).bit_length() if ended >= FEWEST else 0
     key = remaining, record.uid, doubled, *(one.uid for one in runs)
     found = history.found.get(key)
     if not isinstance(found, KnownServers):

@@ -129,12 +129,12 @@ def test_an_estimate_for_more_at_once_than_was_seen_is_a_range(tmp_path: Path) -
     assert "assumed" == found.basis
 
 
-def test_a_server_of_ones_own_has_an_honest_range_before_its_first_answer(tmp_path: Path) -> None:
+def test_a_server_of_ones_own_has_an_honest_range_before_its_first_answer() -> None:
     """Nobody knows how fast a model of one's own is: the range is a 25th to four times, and its words say so.
 
     At the vendor's address it is half to twice, and so it is once the server has answered.
     """
-    with start(latency="x0.05", unlimited=True) as server:
+    with start(latency="x0.2", unlimited=True) as server:
         session = Session(client=Claude(base_url=server.url, api_key="simulator"))
         first = rows().estimate(Policy(6), session=session)
         run = asyncio.run(rows().run(Policy(6), session=session))
