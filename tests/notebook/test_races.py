@@ -18,16 +18,21 @@ from agent_magic.notebook.files.scripts import from_script, to_script
 PLAN = am.Plan([am.Agent("a", "A"), am.Agent("b", "B"), am.first_of("quick", "a,b"), am.Agent("end", "{{ quick }}")])
 
 
-def test_a_race_is_written_and_read_again():
+TALK = am.Plan([am.Agent("a", "A"), am.Agent("b", "B", continues="a"), am.Agent("c", "{{ b }}", continues="a")])
+"""A conversation with two branches."""
+
+
+@pytest.mark.parametrize("plan", [PLAN, TALK])
+def test_a_race_and_a_conversation_are_written_and_read_again(plan: am.Plan):
     """As a `%%agents` cell, as cells of a notebook, and as a script."""
-    agents, _ = read_agents("", to_cell(declared(PLAN)).split("\n", 1)[1])
-    assert am.Plan(agents) == PLAN
-    cells = [(one["cell_type"], "".join(one["source"])) for one in to_notebook(PLAN)["cells"]]
+    agents, _ = read_agents("", to_cell(declared(plan)).split("\n", 1)[1])
+    assert am.Plan(agents) == plan
+    cells = [(one["cell_type"], "".join(one["source"])) for one in to_notebook(plan)["cells"]]
     data, unknown = plan_data(find_agents(cells), "agents")
-    assert am.Plan.from_dict(data) == PLAN
+    assert am.Plan.from_dict(data) == plan
     script = to_script(data, title="race", unknown=unknown)
     assert ast.parse(script)
-    assert am.Plan.from_dict(from_script(script)[0]) == PLAN
+    assert am.Plan.from_dict(from_script(script)[0]) == plan
 
 
 @pytest.mark.parametrize(
