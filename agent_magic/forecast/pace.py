@@ -13,6 +13,13 @@ if TYPE_CHECKING:
     from agent_magic.record.history import Past
 
 Basis = Literal["measured", "ledger", "pilot", "assumed"]
+SURE_BY: Final = {
+    "measured": "measured",
+    "ledger": "from earlier answers",
+    "pilot": "from a pilot",
+    "assumed": "partly assumed",
+}
+"""What numbers are based on at least, in words."""
 """Basis of a number: this run, earlier answers, other agents' answers in a pilot, or an assumption."""
 RANK: Final[dict[Basis, int]] = {"measured": 0, "ledger": 1, "pilot": 2, "assumed": 3}
 

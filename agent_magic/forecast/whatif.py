@@ -17,7 +17,7 @@ from agent_magic.engine.pacing.routing import as_route
 from agent_magic.engine.policy import POLICY_WORDS as POLICY_TERMS
 from agent_magic.engine.policy import as_policy
 from agent_magic.errors import DeclarationError, did_you_mean
-from agent_magic.forecast.forecast import Scenario
+from agent_magic.forecast.forecast import Forecaster, Scenario
 from agent_magic.forecast.provider import Outage
 from agent_magic.forecast.terms import OTHERS, facts_of
 from agent_magic.measure.frames import make_frame
@@ -84,8 +84,9 @@ def whatif_frame(
 
     First a column per argument that was given, named as it, then `NUMBERS`. Unknown is `NA`, never 0. What was not
     given stays as recorded, and stands in `attrs["unchanged"]`; `attrs["recorded"]` has seconds and dollars of
-    the run, `attrs["lacking"]` how many answers it lacks that a forecast has. `cost_multiple` is over the dollars of
-    one agent that did the whole job; `NA` until that was measured.
+    the run or the plan, `attrs["planned"]` how sure those of a plan are, `attrs["lacking"]` how many answers a run
+    lacks that a forecast has. `cost_multiple` is over the dollars of one agent that did the whole job; `NA` until that
+    was measured.
 
     Of a run that took answers from the ledger a column `answers` says what each row is of, since a forecast asks for
     all of them: the last row is the run as it was, the one before it the same with all answers bought, which
@@ -229,8 +230,17 @@ def rows_frame(found: Rows, forecaster: Answering) -> pd.DataFrame:
         subject=forecaster.subject,
         unchanged=unchanged,
         recorded={"wall_s": summary.wall_s, "cost_usd": summary.cost_usd},
+        planned=_planned(forecaster),
         lacking=summary.steps - summary.succeeded - summary.capped - summary.left_out,
     )
+
+
+def _planned(forecaster: Answering) -> dict[str, Any]:
+    """Return how sure the numbers of a plan are that has not run; nothing for a run, whose numbers are measured."""
+    if isinstance(forecaster, Forecaster):
+        return {}
+    note = forecaster.forecast(Scenario()).note
+    return {"wall_s": note.wall_range_s, "cost_usd": note.cost_range_usd, "basis": note.basis}
 
 
 def _dtype(values: list[Any]) -> str:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from agent_magic.declare.units import count, dollars, plural, seconds, steps
 from agent_magic.engine.admission.budget import give_price
+from agent_magic.forecast.pace import SURE_BY
 from agent_magic.record.plaintext import single_line
 from agent_magic.record.reasons import limit
 from agent_magic.show.page import Column, Fold, Line, Page, Table, Words, cut
@@ -28,13 +29,6 @@ MOST_STEPS = 8
 MOST_REASONS = 6
 MARKS = {"counted": "", "estimated": "≈", "ledger": "", "pilot": "≈", "assumed": "?"}
 """The mark before a number, by its basis."""
-SURE = {
-    "measured": "measured",
-    "ledger": "from earlier answers",
-    "pilot": "from a pilot",
-    "assumed": "partly assumed",
-}
-"""What an estimate is based on at least, in words."""
 COLUMNS = (
     Column("agent", most=MOST_NAME),
     *(Column(title, "number") for title in ("input", "output", "low–high", "seconds", "expected", "at most")),
@@ -87,7 +81,7 @@ def _headline(estimate: Estimate) -> str:
     cost = dollars(None if estimate.cost is None else estimate.cost.likely)
     many, wall_s = steps(len(estimate.expected), estimate.tasks), estimate.wall_s
     usd = "" if estimate.cost is None else f"{dollars(estimate.cost.low)}–{dollars(estimate.cost.high)}, "
-    sure = f"{usd}{seconds(wall_s.low)}–{seconds(wall_s.high)}; {SURE[estimate.basis]}"
+    sure = f"{usd}{seconds(wall_s.low)}–{seconds(wall_s.high)}; {SURE_BY[estimate.basis]}"
     return f"{many}, about {cost}{label} and {seconds(wall_s.likely)} ({sure}). %agents run runs it."
 
 

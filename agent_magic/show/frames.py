@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from agent_magic.declare.units import UNKNOWN, dollars, plural, seconds
 from agent_magic.errors import shown_value
+from agent_magic.forecast.pace import SURE_BY
 from agent_magic.measure.scores import FEW
 from agent_magic.measure.spread import ALL
 from agent_magic.record.plaintext import single_line
@@ -112,7 +113,7 @@ def _page(frame: pd.DataFrame, words: int, width: int) -> Page:
     is_forecast, verdict = bool(frame.attrs.get("recorded")), frame.attrs.get("verdict", "")
     rows = [plural(len(frame), "row")] if len(frame) > 1 else []
     forecasts = len(frame) - 2 if "as_it_was" in frame.attrs else len(frame)
-    rows = [f"{plural(forecasts, 'forecast')}, nothing sent"] if is_forecast else rows
+    rows = [f"{plural(forecasts, 'forecast')}, nothing sent", *_unchanged(frame)] if is_forecast else rows
     rows = [verdict] if verdict else rows
     counts = [Line(" · ".join(found), "soft") for found in [[*rows, *said]] if found]
     totals = [*_totals(frame), *_recorded(frame)]
@@ -146,16 +147,30 @@ def _ungraded(frame: pd.DataFrame) -> list[Line]:
 
 
 def _recorded(frame: pd.DataFrame) -> list[Line]:
-    """Return the reference of a what-if, and its unchanged settings."""
+    """Return the line to decide by: the reference of a what-if, how sure it is, and which forecast to take."""
     recorded: Mapping[str, float | None] = frame.attrs.get("recorded", {})
     if not recorded:
         return []
+    numbers = " · ".join((seconds(recorded.get("wall_s")), dollars(recorded.get("cost_usd"))))
+    head = "as if all were bought" if "as_it_was" in frame.attrs else frame.attrs.get("subject", "the run")
+    return [Line(_with_next(f"{numbers}{_how_sure(frame)}", to_take(frame)), head=head)]
+
+
+def _how_sure(frame: pd.DataFrame) -> str:
+    """Return the range of a plan's own numbers, and what they are based on; empty for a run, whose are measured."""
+    planned: Mapping[str, Any] = frame.attrs.get("planned", {})
+    if not planned:
+        return ""
+    units = {"wall_s": seconds, "cost_usd": dollars}
+    ranges = ["–".join(map(write, planned[name])) for name, write in units.items() if planned[name] is not None]
+    return f" ({', '.join(ranges)}; {SURE_BY[planned['basis']]})"
+
+
+def _unchanged(frame: pd.DataFrame) -> list[str]:
+    """Return the settings that all forecasts of a what-if share with its reference."""
     unchanged: Mapping[str, Any] = frame.attrs.get("unchanged", {})
     silent = (False, "", "auto", "off") if "as_it_was" in frame.attrs else (False, "")
-    same = [f"{name} {single_line(str(value))}" for name, value in unchanged.items() if value not in silent]
-    numbers = [seconds(recorded.get("wall_s")), dollars(recorded.get("cost_usd"))]
-    head = "as if all were bought" if "as_it_was" in frame.attrs else frame.attrs.get("subject", "the run")
-    return [Line(_with_next(" · ".join([*numbers, *same]), to_take(frame)), "soft", head=head)]
+    return [f"{name} {single_line(str(value))}" for name, value in unchanged.items() if value not in silent]
 
 
 def to_take(frame: pd.DataFrame, asked: Sequence[str] = ()) -> str:
