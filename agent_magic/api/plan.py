@@ -519,6 +519,10 @@ class Plan(DeclaredPlan):
     def _repr_mimebundle_(self, **_: object) -> dict[str, str]:
         return static_bundle(self)
 
+    def _repr_svg_(self) -> str:
+        """Return the picture alone, for what asks for no bundle, such as Panel."""
+        return self._repr_mimebundle_()["image/svg+xml"]
+
 
 async def _driven(driver: Driver | Player, session: Session, *, alone: bool) -> Run:
     """Drive a run to its end and log what its numbers do not say."""

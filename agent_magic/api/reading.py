@@ -280,3 +280,7 @@ class Reading:
 
     def _repr_mimebundle_(self, **_: object) -> dict[str, str]:
         return self.bundle()
+
+    def _repr_svg_(self) -> str:
+        """Return the picture alone, for what asks for no bundle, such as Panel."""
+        return self.bundle()["image/svg+xml"]

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from pathlib import PurePath, PureWindowsPath
 from typing import TYPE_CHECKING, Any
 
@@ -31,8 +32,13 @@ SETTINGS = re.compile(r"(?:jupyter|ipython)\w*_config\.|(?:sitecustomize|usercus
 """Files that Jupyter, IPython, Python or pytest read from the folder by themselves."""
 SHOWN = 60
 """Characters of a path in a message."""
+CASELESS = frozenset({"darwin", "win32"})
+"""Systems on which `A.md` and `a.md` are one file."""
 LONGEST_NAME = 255
 """Bytes of a name that file systems take."""
+DEVICES = re.compile(r"(?:con|prn|aux|nul|conin\$|conout\$|(?:com|lpt)[0-9¹²³]) *(?:[.:]|$)", re.IGNORECASE)
+"""Names that Windows keeps for devices, with any ending: what is written there is lost. Source: "Naming Files, Paths,
+and Namespaces", Microsoft Learn."""
 NAME = "name"
 """The agent's name in a path: `letter_0` for the first row of `letter`."""
 
@@ -76,7 +82,8 @@ def saved_paths(agents: Sequence[Step], alike: Sequence[range] = ()) -> dict[int
         if agent.part is None or agent.part.rounds:  # the rounds of a loop come one after the other: the last one stays
             continue
         group = agent.part.group
-        if (other := rows.setdefault((group, path), agent.name)) != agent.name:
+        same = path.casefold() if sys.platform in CASELESS else path
+        if (other := rows.setdefault((group, same), agent.name)) != agent.name:
             raise DeclarationError(
                 f"save of {group!r} gives {other} and {agent.name} one file, {path!r}.",
                 agent=agent.name,
@@ -107,7 +114,17 @@ def checked_path(path: str, what: str) -> str:
             f"{what} is {excerpt_of(path)!r}, which no file can be called: a name has at most {LONGEST_NAME} bytes.",
             hint="Name the files by something shorter, such as {{ key }}.",
         )
+    if sys.platform == "win32" and (wrong := not_on_windows(parts)):
+        raise DeclarationError(
+            f"{what} is {excerpt_of(path)!r}, and Windows takes no file named {excerpt_of(wrong)!r}.",
+            hint="Write something before it, such as 'answer_{{ key }}.md', and leave out <>:\"|?* and a last dot.",
+        )
     return PurePath(plain).as_posix()
+
+
+def not_on_windows(parts: Sequence[str]) -> str:
+    """Return the first part of a path that Windows takes for a device or cannot store; empty if there is none."""
+    return next((one for one in parts if DEVICES.match(one) or set('<>:"|?*') & set(one) or one[-1] in ". "), "")
 
 
 def excerpt_of(path: str) -> str:

@@ -22,6 +22,10 @@ class Shown:
     def _repr_mimebundle_(self, **_: object) -> dict[str, str]:
         return bundle_of(self)
 
+    def _repr_html_(self) -> str | None:
+        """Return the HTML alone, for what asks for no bundle, such as Panel."""
+        return bundle_of(self).get("text/html")
+
 
 class ShownFrame(Shown):
     """A frame that shows itself."""

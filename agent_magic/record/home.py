@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import sys
-from pathlib import Path
+from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -52,5 +52,6 @@ def shown_home(home: str | None) -> str:
     """Return a home as it is shown: its last two parts, since a shared notebook must not tell more of the machine."""
     if not home:
         return "unknown"
-    parts = Path(home).parts[-2:] if is_file(home) else Path(home).parts[-1:]
+    kind = PureWindowsPath if PureWindowsPath(home).drive else PurePosixPath  # the ledger may be of another machine
+    parts = kind(home).parts[-2 if is_file(home) else -1 :]
     return "/".join(parts) + ("" if is_file(home) else "/")

@@ -223,6 +223,9 @@ class Page:
     def _repr_mimebundle_(self, **_: object) -> dict[str, str]:
         return self.bundle()
 
+    def _repr_html_(self) -> str:
+        return self.bundle()["text/html"]
+
 
 def columns_of(text: str) -> int:
     """Return how many columns a line takes in a terminal: East Asian letters take two, accents none."""

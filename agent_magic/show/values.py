@@ -91,6 +91,9 @@ class Markdown:
     def _repr_mimebundle_(self, **_: object) -> dict[str, str]:
         return {"text/html": markdown_html(self.text), "text/plain": clean(self.text)}
 
+    def _repr_html_(self) -> str:
+        return markdown_html(self.text)
+
 
 def markdown_html(text: str) -> str:
     """Render Markdown as safe HTML: raw HTML becomes text, a picture its description, other links text."""

@@ -220,3 +220,18 @@ def test_resume_names_a_run_of_another_notebook(ledger):
     given_ = SimpleNamespace(of=number, names=[])
     with pytest.raises(UsageError, match=f"Run {number} was not cut"):
         STEERING["resume"].do(ctx, given_).send(None)
+
+
+@pytest.mark.parametrize(
+    ("home", "shown"),
+    [
+        (r"C:\Users\ada\work\a.ipynb", "work/a.ipynb"),
+        (r"\\box\share\ada\work\a.ipynb", "work/a.ipynb"),
+        ("C:/Users/ada/work/", "work/"),
+        ("/data/ada/work/a.ipynb", "work/a.ipynb"),
+        ("/data/ada/work/", "work/"),
+    ],
+)
+def test_a_home_of_any_system_is_shown_by_its_end(home: str, shown: str) -> None:
+    """A ledger may come from another machine; what is shown tells no more than the last folder of it."""
+    assert shown == shown_home(home)

@@ -60,6 +60,11 @@ class Store:
         self.generation = 0
         self.owner, self.leases, self.heartbeat = str(Owner.me()), LeaseWatch(), Heartbeat()
         self.file = self._opened()
+        if self.file.drive:
+            self.notes.append(
+                f"The ledger {self.file.name!r} is on a network drive ({self.file.drive}). It is slower there, and as "
+                "safe as the drive's locks. Keep it on a disk of this machine: %config AgentMagics.ledger = 'FILE'."
+            )
 
     def _opened(self) -> LedgerFile:
         """Open the file. A damaged one is quarantined, and its readable content copied to a new one."""

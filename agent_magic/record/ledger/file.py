@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from agent_magic.errors import LedgerError
 from agent_magic.record.files import check_regular
+from agent_magic.record.ledger.drive import network_drive
 from agent_magic.record.ledger.rows import APPLICATION_ID, MARK, MIGRATIONS, TABLES, VERSION
 
 if TYPE_CHECKING:
@@ -102,6 +103,7 @@ class LedgerFile:
 
     Attributes:
         is_logged: True if it has a write-ahead log, so that the caller must `sync`.
+        drive: The kind of the network drive it is on; empty for a disk of this machine.
 
     Raises:
         LedgerError: It cannot be opened, is of a later version, or is no ledger. It is unchanged.
@@ -109,7 +111,7 @@ class LedgerFile:
     """
 
     def __init__(self, path: Path | None, *, options: str = "") -> None:
-        self.path, self._options = path, options
+        self.path, self.drive, self._options = path, "", options
         self._lock, self._tidying = threading.RLock(), threading.Lock()
         self._log: int | None = None
         self._beside: sqlite3.Connection | None = None
@@ -170,8 +172,9 @@ class LedgerFile:
             )
         if self.path is not None:
             _make_private(self.path)  # only now is it known to be ours
-            if version == 0:
-                self._choose_journal(self.path)
+            self.drive = network_drive(self.path)
+            if version == 0 or self.drive:
+                self._choose_journal(self.path, tries=0 if version else TRIES)
         self.is_logged = self._db.execute("PRAGMA journal_mode").fetchone()[0] == "wal"
         self._db.execute(f"PRAGMA synchronous={'NORMAL' if self.is_logged else 'FULL'}")
         self._db.execute(f"PRAGMA wal_autocheckpoint={MOST_PAGES}")
@@ -203,9 +206,9 @@ class LedgerFile:
             raise LedgerError(f"{self.name!r} is the file of another program, no ledger. Choose another name.")
         return version
 
-    def _choose_journal(self, path: Path) -> None:
-        mode = "WAL" if carries_a_log(path, self._options) else "DELETE"
-        for left in range(TRIES, -1, -1):
+    def _choose_journal(self, path: Path, tries: int) -> None:
+        mode = "WAL" if not self.drive and carries_a_log(path, self._options) else "DELETE"
+        for left in range(tries, -1, -1):
             try:
                 self._db.execute(f"PRAGMA journal_mode={mode}")
                 return

@@ -39,6 +39,10 @@ class Interactive:
     def _repr_mimebundle_(self, **_: object) -> dict[str, Any]:
         return {MIME: self.chart.spec, "image/svg+xml": self.chart.svg, "text/plain": self.chart.text}
 
+    def _repr_svg_(self) -> str:
+        """Return the picture alone, for what asks for no bundle, such as Panel."""
+        return self.chart.svg
+
 
 @dataclass(frozen=True, slots=True)
 class Chart:
@@ -66,6 +70,10 @@ class Chart:
 
     def _repr_mimebundle_(self, **_: object) -> dict[str, str]:
         return self.bundle()
+
+    def _repr_svg_(self) -> str:
+        """Return the picture alone, for what asks for no bundle, such as Panel."""
+        return self.svg
 
 
 def compose(
