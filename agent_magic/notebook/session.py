@@ -218,7 +218,7 @@ class Session:
 
     def declared_by(self, cell: Cell, name: str) -> list[str]:
         """Return what is declared under a name or by a cell, whose source may have another name by now."""
-        ids = set() if cell.id is None else {cell.id}
+        ids = () if cell.id is None else (cell.id,)
         found = [one for registry in self._registries.values() for one in registry.of_cells(ids)]
         found += [name for registry in self._registries.values() if name in registry or registry.has_context(name)]
         return list(dict.fromkeys(found))
