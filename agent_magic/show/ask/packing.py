@@ -108,6 +108,7 @@ def pack_engine(*, templates: bool = False) -> str:
 
 
 TYPING: Final = {"TYPE_CHECKING", "t.TYPE_CHECKING"}
+_Scope = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
 
 class _Lean(ast.NodeTransformer):
@@ -129,10 +130,9 @@ class _Lean(ast.NodeTransformer):
             node.keywords = [one for one in node.keywords if one.arg not in {"doc", "help", "unit", "note"}]
         return self.generic_visit(node)
 
-    def visit_Expr(self, node: ast.Expr) -> ast.AST:
-        if isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
-            node.value.value = "."
-        return node
+    def visit_Expr(self, node: ast.Expr) -> ast.AST | None:
+        is_text = isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+        return None if is_text else self.generic_visit(node)
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
         return self._plain(node)
@@ -147,10 +147,11 @@ class _Lean(ast.NodeTransformer):
                 one.annotation = None
         return self._inside(node, in_function=True)
 
-    def _inside(self, node: ast.AST, *, in_function: bool) -> ast.AST:
+    def _inside(self, node: _Scope, *, in_function: bool) -> ast.AST:
         before, self._in_function = self._in_function, in_function
         self.generic_visit(node)
         self._in_function = before
+        node.body = node.body or [ast.Pass()]
         return node
 
     def visit_If(self, node: ast.If) -> ast.AST | list[ast.stmt]:

@@ -7,16 +7,16 @@ colours, so it is displayed on demand only.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from agent_magic.record.plaintext import single_line
 from agent_magic.show.charts.marks import Area, Bar, Point, Rows
 from agent_magic.show.charts.svg import SEPARATOR, svg_of
-from agent_magic.show.charts.vega import spec_of
 from agent_magic.show.page import WIDTH, wrapped
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from agent_magic.show.charts.marks import Look, Panel
     from agent_magic.show.theme import Theme
@@ -51,14 +51,19 @@ class Chart:
     Attributes:
         title: Its title.
         svg: The picture.
-        spec: The Vega-Lite v5 specification, with its data.
         text: The text.
+        specify: Writes `spec`, which most charts are never asked for.
     """
 
     title: str
     svg: str = field(repr=False)
-    spec: dict[str, Any] = field(repr=False)
     text: str = field(repr=False)
+    specify: Callable[[], dict[str, Any]] = field(repr=False, compare=False)
+
+    @property
+    def spec(self) -> dict[str, Any]:
+        """The Vega-Lite v5 specification, with its data."""
+        return self.specify()
 
     def interactive(self) -> Interactive:
         """Return it for Vega-Lite, with tooltips. Its colours fit light and dark pages, and do not follow them."""
@@ -100,7 +105,13 @@ def compose(
     rows = [row for panel in panels for row in _text_rows(panel)]
     text = "\n".join(wrapped(row, WIDTH, "    ") for row in [title, line, *rows, below] if row)
     given = (title, line, panels, legend, below)
-    return Chart(title, svg_of(*given, theme=theme), spec_of(*given, theme=theme), text)
+    return Chart(title, svg_of(*given, theme=theme), text, partial(_spec_of, *given, theme=theme))
+
+
+def _spec_of(*given: Any, theme: Theme) -> dict[str, Any]:
+    from agent_magic.show.charts.vega import spec_of  # noqa: PLC0415  # lazy: pages that answer draw SVG only
+
+    return spec_of(*given, theme=theme)
 
 
 def _text_rows(panel: Panel) -> Iterator[str]:

@@ -22,7 +22,7 @@ _GOING: Final[set[asyncio.Task[None]]] = set()
 def following(draw: Callable[[], Chart], is_over: Callable[[], bool]) -> Chart:
     """Return a chart that is redrawn while a notebook displays it."""
     now = draw()
-    return _Following(now.title, now.svg, now.spec, now.text, draw, is_over)
+    return _Following(now.title, now.svg, now.text, now.specify, draw, is_over)
 
 
 @dataclass(frozen=True, slots=True)
