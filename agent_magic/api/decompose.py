@@ -27,7 +27,7 @@ from agent_magic.errors import PlanError
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-__all__ = ["Analysis", "analyse", "by_feature", "by_file", "by_layer", "by_module", "by_phase"]
+__all__ = ["Analysis", "analyse", "by_feature", "by_file", "by_layer", "by_line", "by_module", "by_phase"]
 
 JOIN = "Join these answers into one, the most important first, each point once:"
 LAYERS = ("api", "ui", "tests", "docs")
@@ -153,6 +153,25 @@ def by_module(package: str | Path, *, prompt: str = "Review this module.", role:
     return Plan(agents, values, name="by_module", description=f"The modules of {folder.name}.")
 
 
+def by_line(task: str) -> Plan:
+    """Return a plan whose steps are the lines of a text; see `analyse` for their order.
+
+    Args:
+        task: The text, a step per line.
+
+    Raises:
+        PlanError: The text has no steps.
+    """
+    lines = [words for line in task.splitlines() if (words := _BULLET.sub("", line).strip())]
+    if not lines:
+        raise PlanError("The task has no steps: write one per line.")
+    agents = list[Agent]()
+    for number, words in enumerate(lines, 1):
+        after = tuple(one.name for one in agents) if _ORDER.match(words) else ()
+        agents.append(Agent(f"step_{number}", words.replace("{", "(").replace("}", ")"), after=after))
+    return Plan(agents, name="task")
+
+
 def __dir__() -> list[str]:
     return __all__
 
@@ -188,7 +207,7 @@ def analyse(task: str | Plan, work_s: Mapping[str, float] | None = None) -> Anal
     Raises:
         PlanError: The text has no steps, or `work_s` lacks a step.
     """
-    plan = _plan_of(task) if isinstance(task, str) else task
+    plan = by_line(task) if isinstance(task, str) else task
     if not isinstance(plan, Plan):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise must_be("analyse", "a text or a Plan", plan, error=PlanError)
     users: dict[str, list[str]] = {}
@@ -205,18 +224,6 @@ def analyse(task: str | Plan, work_s: Mapping[str, float] | None = None) -> Anal
         math.nan if not is_split else (total - length) / total if total else 0.0,  # of 5 and 4 exactly 0.2
         "" if is_split else NOT_SPLIT,
     )
-
-
-def _plan_of(task: str) -> Plan:
-    """Return a plan whose steps are the lines of a text."""
-    lines = [words for line in task.splitlines() if (words := _BULLET.sub("", line).strip())]
-    if not lines:
-        raise PlanError("The task has no steps: write one per line.")
-    agents = list[Agent]()
-    for number, words in enumerate(lines, 1):
-        after = tuple(one.name for one in agents) if _ORDER.match(words) else ()
-        agents.append(Agent(f"step_{number}", words.replace("{", "(").replace("}", ")"), after=after))
-    return Plan(agents, name="task")
 
 
 def _with_source(prompt: str, agent: str, value: str) -> str:

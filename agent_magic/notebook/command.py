@@ -147,10 +147,13 @@ _ANSWER = "%agents show NAME shows an answer, run.texts all of them."
 _ASKED = "Ask a run in Python: run.timeline(), run.tradeoff(), run.slo(), am.compare(run, other)."
 _WHATIF = "%agents whatif --concurrency 1,4,16 --model A,B forecasts other settings; %agents explore opens a panel."
 _PRICE = "%agents plan says what a run may cost, run.agents what it cost."
+_SIZE = "%agents size says what limits carry and how far a month's tokens go; %agents run --budget USD caps a run."
 TRIED: Mapping[str, str] = {
     **dict.fromkeys(("graph", "draw", "diagram", "visualize"), _PICTURE),
     **dict.fromkeys(("results", "result", "answers", "answer", "output", "print"), _ANSWER),
-    **dict.fromkeys(("cost", "costs", "price", "estimate", "budget"), _PRICE),
+    **dict.fromkeys(("cost", "costs", "price", "estimate"), _PRICE),
+    **dict.fromkeys(("capacity", "tiers", "roi", "budget", "monthly"), _SIZE),
+    "decompose": "%agents split FILES or TEXT splits a job into agents.",
     **dict.fromkeys(("status", "ps", "progress"), "%agents lists what is declared, and what runs."),
     **dict.fromkeys(("cancel", "abort", "kill", "interrupt"), "%agents stop ends the run; what has finished is kept."),
     **dict.fromkeys(("reset", "delete", "remove", "rm"), "%agents drop NAME removes one, %agents clear removes all."),

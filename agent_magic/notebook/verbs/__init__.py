@@ -38,7 +38,7 @@ def _load(group: str) -> Mapping[str, Verb]:
 
 VERBS = Commands(
     {
-        "declare": {"declared": "list drop clear", "plans": "scenario lint todo preset export"},
+        "declare": {"declared": "list drop clear", "plans": "scenario lint todo preset export", "sizing": "split size"},
         "run": {"runs": "plan run start wait", "batches": "batches"},
         "read": {"results": "last show error"},
         "ask": {"whatifs": "whatif explore"},
