@@ -108,8 +108,8 @@ NOT_CODE = {
     "docs/tutorial/5_sharing.md": {"agent-magic replay": "tests/browser/test_tutorial.py"},
     "docs/versions.md": {"python -m venv": "tests/package/test_wheel.py"},
     "docs/how_to/use_tools_of_mcp_servers.md": dict.fromkeys(
-        ("%agents mcp", "%%agent librarian", "%%agent clerk", "with am.McpServer"),
-        "its server comes from npm; tests/live/test_mcp.py has servers of its own",
+        ("%agents mcp", "%%agent librarian", "%%agent clerk", "%%agent check", "with am.McpServer"),
+        "its server comes from npm; tests/live/test_mcp.py and tests/notebook/test_mcp.py have servers of their own",
     ),
     "docs/how_to/many_workers.md": {
         "pip install": "the environment of the tests has the extra",
