@@ -565,13 +565,17 @@ class Session:
         self._deck = self._pool = None
 
     def leaving_note(self) -> str:
-        """Return, once, that a run costs money after a simulated one, of an earlier kernel too; otherwise empty."""
+        """Return, once, who answers after a simulated run, of an earlier kernel too; otherwise empty."""
         left, self.left_simulator = self.left_simulator and self.spends, self.left_simulator and not self.spends
         if left:
-            return f"the mock server is disconnected: {self.connection} answers now, which costs money"
+            return f"the mock server is disconnected: {self.connection} answers now, {self._price_words}"
         if not self.spends or self.last is not None or (before := self.before) is None or not before.simulated:
             return ""
-        return f"the last run of this notebook was simulated: {self.connection} answers now, which costs money"
+        return f"the last run of this notebook was simulated: {self.connection} answers now, {self._price_words}"
+
+    @property
+    def _price_words(self) -> str:
+        return "at no cost, as you said" if self.shared.client.is_free else "which costs money"
 
     @property
     def before(self) -> PastRun | None:

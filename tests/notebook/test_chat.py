@@ -40,6 +40,18 @@ def test_it_connects_to_a_server(magics, capsys, monkeypatch):
     assert "gsk-" not in capsys.readouterr().out
 
 
+def test_it_names_the_model_and_what_it_costs(magics, capsys):
+    """After the mock server: what is free costs nothing, and the model asked for is one that the server may lack."""
+    connect(magics, "simulator")
+    connect(magics, f"chat {URL} --free")
+    told = "".join(capsys.readouterr())
+    assert "answers now, at no cost, as you said" in " ".join(told.split())
+    assert f"agents without --model ask it for '{magics.model}'" in " ".join(told.split())
+    connect(magics, "simulator")
+    connect(magics, f"chat {URL}")
+    assert "answers now, which costs money" in " ".join("".join(capsys.readouterr()).split())
+
+
 def test_a_variable_of_that_name_is_meant_first(magics):
     """As with every other place."""
     magics.shell.user_ns["chat"] = own = am.Chat(f"{URL}/own")

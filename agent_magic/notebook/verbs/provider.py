@@ -97,8 +97,15 @@ def _connect(ctx: CommandContext, given: Namespace) -> None:
     if told := ctx.session.leaving_note():  # said here, the next run need not say it
         note(told)
     ctx.session.left_simulator = False
+    _note_place(ctx, where, is_variable=is_variable)
+
+
+def _note_place(ctx: CommandContext, where: str | None, *, is_variable: bool) -> None:
+    """Say what may surprise about who answers now."""
     if is_variable and where in PLACES:
         note(f"{where} is your variable here: del {where}, and %agents connect {where} means what it always means")
+    elif where == "chat":
+        note(f"agents without --model ask it for {ctx.model!r}; another for all: %config AgentMagics.model = 'NAME'")
     if where in {"api", "dask"} and ctx.session.shared.client.account is None:
         note("no API key is set: set ANTHROPIC_API_KEY before the next run, or connect to a server first")
 
