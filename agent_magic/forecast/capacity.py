@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 from agent_magic.declare.validation import is_number, must_be
 from agent_magic.engine.pacing.limits import KINDS, Limits
 from agent_magic.errors import AgentMagicError
+from agent_magic.measure.compare import record_of
 from agent_magic.measure.frames import make_frame
 from agent_magic.measure.server import limit_words, shortest_s
 
@@ -104,8 +105,10 @@ def capacity(  # noqa: PLR0913 - a limit, or a number of a job, each
             their speed depends on their load, as the answers at them tell: `the server (4 slots)`.
 
     Raises:
-        AgentMagicError: Something is not a number >= 0.
+        AgentMagicError: Something is not a number >= 0, or `run` is no run.
     """
+    if run is not None:
+        record_of(run, "capacity(run=...)")
     job = _NO_JOB if run is None else _job_of(run.forecaster())
     requests = job.requests if requests is None else requests
     input_tokens = job.input_tokens if input_tokens is None else input_tokens
