@@ -118,7 +118,7 @@ NOT_CODE = {
     "docs/how_to/share_a_page_that_answers.md": {"npm pack": "tests/browser/test_ask.py does the same"},
     "docs/how_to/see_it_elsewhere.md": {"# jupytext.toml": "tests/docs/test_jupytext.py"},
     "docs/how_to/use_a_model_of_your_own.md": dict.fromkeys(
-        ("%agents connect chat", "own = am.Chat", "pool = am.Pool"),
+        ("%agents connect chat", "%config AgentMagics.model", "own = am.Chat", "pool = am.Pool"),
         "needs a model server; tests/providers/chat has one of its own",
     ),
     "docs/how_to/use_several_accounts.md": {"work = am.Claude": "needs two accounts and a gateway"},
