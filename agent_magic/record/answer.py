@@ -51,7 +51,7 @@ def estimated_tokens(size: int) -> int:
 class Usage:
     """Tokens as the API bills them. `None` means unknown, never 0.
 
-    A count is *final*, the server's last word about a request; *running*, such as in `message_start`; or unknown. Only
+    A count is *final*, the server's last word about a request; *running*, sent while it writes; or unknown. Only
     final counts settle a reserve of the budget. Instead of a missing final count an estimate is shown: at least the
     running count, at most the tokens that were asked for.
 

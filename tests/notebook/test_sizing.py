@@ -97,7 +97,7 @@ def test_a_text_of_one_line_is_not_split_and_one_of_several_is(magics, capsys):
     magics.shell.user_ns["goal"] = "Read the data.\nRead the paper.\nThen compare both."
     magics.agents("split goal")
     told = told_by(capsys)
-    assert "2 steps can begin at once, 1 wait" in told
+    assert "2 steps can begin at once, 1 waits" in told
     assert "Score 0.33" in told
 
 
@@ -109,7 +109,7 @@ def test_files_of_any_kind_are_split_by_file(magics, capsys, tmp_path, monkeypat
     put: list[str] = []
     monkeypatch.setattr("agent_magic.notebook.verbs.sizing.put_cell", lambda _, text: put.append(text))
     magics.agents("split app.js notes.md")
-    assert "2 steps can begin at once, 1 wait" in told_by(capsys)
+    assert "2 steps can begin at once, 1 waits" in told_by(capsys)
     assert "each files" in put[0].replace("--", "")
 
 

@@ -24,6 +24,8 @@ import { changedPlaces, nextFocus, spoken } from "./pure.js";
 
 const SPEAK_EVERY_MS = 4000;
 const ASK_EVERY_MS = 1000;
+/** A picture that is a little wider than its page shrinks; below this it scrolls, since its texts would be too small. */
+const LEAST_SCALE = 0.9;
 const LOOK_EVERY_MS = 100;
 const LOOKS = 50;
 
@@ -138,7 +140,7 @@ function figureOf(text) {
   const parsed = new DOMParser().parseFromString(text, "image/svg+xml").documentElement;
   const figure = document.importNode(parsed, true);
   // A wide plan scrolls, because shrunk to the page its letters would be too small to read.
-  figure.style.minWidth = `${figure.getAttribute("viewBox")?.split(" ")[2] ?? 0}px`;
+  figure.style.minWidth = `${LEAST_SCALE * Number(figure.getAttribute("viewBox")?.split(" ")[2] ?? 0)}px`;
   return figure;
 }
 

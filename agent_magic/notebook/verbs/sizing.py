@@ -228,9 +228,10 @@ def _told(found: decompose.Analysis) -> str:
     if math.isnan(found.score):
         return found.note
     apart, behind = len(found.independent), len(found.sequential)
+    waits = "waits" if behind == 1 else "wait"
     shared = f" Used by several: {', '.join(found.shared)}." if found.shared else ""
     return (
-        f"{plural(apart, 'step')} can begin at once, {behind:,} wait for others. Score {found.score:.2f}: 0 is one "
+        f"{plural(apart, 'step')} can begin at once, {behind:,} {waits} for others. Score {found.score:.2f}: 0 is one "
         f"after another, near 1 all at once.{shared}"
     )
 
