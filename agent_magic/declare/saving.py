@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+import unicodedata
 from pathlib import PurePath, PureWindowsPath
 from typing import TYPE_CHECKING, Any
 
@@ -33,7 +34,7 @@ SETTINGS = re.compile(r"(?:jupyter|ipython)\w*_config\.|(?:sitecustomize|usercus
 SHOWN = 60
 """Characters of a path in a message."""
 CASELESS = frozenset({"darwin", "win32"})
-"""Systems on which `A.md` and `a.md` are one file."""
+"""Systems on which `A.md` and `a.md` are one file; macOS also takes both ways to encode an accent for one name."""
 LONGEST_NAME = 255
 """Bytes of a name that file systems take."""
 DEVICES = re.compile(r"(?:con|prn|aux|nul|conin\$|conout\$|(?:com|lpt)[0-9¹²³]) *(?:[.:]|$)", re.IGNORECASE)
@@ -82,14 +83,18 @@ def saved_paths(agents: Sequence[Step], alike: Sequence[range] = ()) -> dict[int
         if agent.part is None or agent.part.rounds:  # the rounds of a loop come one after the other: the last one stays
             continue
         group = agent.part.group
-        same = path.casefold() if sys.platform in CASELESS else path
-        if (other := rows.setdefault((group, same), agent.name)) != agent.name:
+        if (other := rows.setdefault((group, _file_of(path)), agent.name)) != agent.name:
             raise DeclarationError(
                 f"save of {group!r} gives {other} and {agent.name} one file, {path!r}.",
                 agent=agent.name,
                 hint=f"Write what tells them apart into the path, such as {{{{ {KEY} }}}} or {{{{ {NAME} }}}}.",
             )
     return found
+
+
+def _file_of(path: str) -> str:
+    """Return the path as this system compares names: with one form of each accent, and without case."""
+    return unicodedata.normalize("NFC", path).casefold() if sys.platform in CASELESS else path
 
 
 def checked_path(path: str, what: str) -> str:

@@ -625,7 +625,10 @@ class Session:
                 "The first run is under way. %agents wait waits for its end, %agents shows how far it is."
             )
         if self.last is None:
-            raise AgentMagicError("Nothing has run yet. %agents run runs what is declared.")
+            raise AgentMagicError(
+                "Nothing has run in this kernel yet. %agents run runs what is declared, and %agents open brings back "
+                "a run of before."
+            )
         return self.last
 
     def run_of(self, name: str) -> Run:

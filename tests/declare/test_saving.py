@@ -90,3 +90,5 @@ def test_rows_share_no_file_where_case_does_not_count(monkeypatch: pytest.Monkey
     monkeypatch.setattr("agent_magic.declare.saving.sys", SimpleNamespace(platform="darwin"))
     with pytest.raises(DeclarationError, match="one file"):
         saved(agent, rows=["A", "a"])
+    with pytest.raises(DeclarationError, match="one file"):
+        saved(agent, rows=["\N{LATIN SMALL LETTER E WITH ACUTE}", "e\N{COMBINING ACUTE ACCENT}"])

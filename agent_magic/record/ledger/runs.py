@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from agent_magic.declare.edges import PlanWarning
 from agent_magic.declare.plan import Plan
 from agent_magic.declare.plan_json import plan_from_dict
-from agent_magic.declare.units import dollars
+from agent_magic.declare.units import dollars, plural
 from agent_magic.errors import LedgerError
 from agent_magic.record.answer import ESCALATED, NOTHING_USED, TOOL_USE, TURNS, Answer, Price, Usage
 from agent_magic.record.base import Base, Kind
@@ -168,14 +168,15 @@ def _batched_note(run: int, count: int) -> str:
 
 
 def _lost_note(run: int, began_at: str, finished: int, calls: list[Row]) -> str:
-    were = "1 call was" if len(calls) == 1 else f"{len(calls):,} calls were"
+    were, they = ("was", "it") if len(calls) == 1 else ("were", "they")
     prices = Prices(tell=lambda _: None)
     costs = [prices.of(model, Usage(given, output_tokens=produced)).cost_usd for model, given, produced in calls]
     known = [cost for cost in costs if cost is not None]
     most = f", for at most {dollars(math.fsum(known))} at list price" if len(known) == len(costs) else ""
     return (
-        f"{were} in flight when the kernel of run {run} ({datetime.fromisoformat(began_at):%Y-%m-%d %H:%M} UTC) ended: "
-        f"they may have been billed{most}. Its {finished:,} finished answers are in the ledger."
+        f"{plural(len(calls), 'call')} {were} in flight when the kernel of run {run} "
+        f"({datetime.fromisoformat(began_at):%Y-%m-%d %H:%M} UTC) ended: {they} may have been billed{most}. "
+        f"Its {plural(finished, 'finished answer')} {'is' if finished == 1 else 'are'} in the ledger."
     )
 
 
