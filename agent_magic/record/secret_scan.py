@@ -41,10 +41,13 @@ _ASCII_LOWER = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
 _AFTER_A_NAME = re.compile(
     r"""(?P<rest>[\w-]{0,24})
     (?: (?P<close>["'`\\\])]{0,4}) \s{0,4}
-        (?P<sign> :\s{0,3}[&*A-Za-z_][&*\w.\[\]|\ ]{0,30}=(?!=)\s{0,6}(?:[\w.]{1,40}\((?:\w{1,20}\s?=\s?)?(?=["']))?
+        (?P<sign> :\s{0,3}[&*A-Za-z_][&*\w.\[\]|\ ]{0,30}=(?![=\s]*(?:\n|\Z))\s{0,6}
+              (?:[\w.]{1,40}\((?:\w{1,20}\s?=\s?)?(?=["']))?
           | ["',\]}]{0,3}[\s{]{1,40}["']?(?:value|content|default|val)["']?\s{0,2}[:=]  # beside its name
-          | :\s{0,3}[|>][+-]?\s{1,20}  # of YAML, in the next line
-          | (?:=>|->|\?=|:=|={1,3}|[:>\uff1a\uff1d]|%3D|\b(?:is|ist|was|or)\b|\|\||\?\?
+          | :\s{0,3}[|>][+-]?\s{1,20} | :\s{1,40}-\s{1,4}  # of YAML, in the next line
+          | </key>\s{0,40}<string>  # of a property list
+          | \s(?:provided|given|supplied|passed):
+          | (?:=>|->|\?=|:=|={1,3}|[:>?\uff1a\uff1d]|%3D|\b(?:is|ist|was|or)\b|\|\||\?\?
               |\|\s{0,20}(?=[^\s|]{6,200}\s{0,20}\|))
             (?:\s{0,3}(?:[\w.]{1,40}[(])(?:\w{1,20}\s?=\s?)?(?=[bfru]{0,2}["']) | \s{0,3}\[\s{0,4}(?=["'])
                | \s{0,3}\(\s{0,4}["'][^"'\n]{0,80}["']\s{0,4},\s{0,4}(?=["']))?  # a call, a list, a pair
@@ -52,21 +55,27 @@ _AFTER_A_NAME = re.compile(
         ) (?:\s{0,9}(?=[bfru]{0,2}\\{0,2}["'])|[ \t]{0,6})
       | (?P<space>[ \t]{1,4}) )
     (?: (?i:bearer|basic|token|apikey|digest) \s{1,3} )?
-    (?: [frbuFRBU]{0,2} \\{0,2} (?P<quote>["']) )?""",
+    (?: [frbuFRBU]{0,2} \\{0,2} (?P<quote>["'`]) )?""",
     re.VERBOSE,
 )
 """Between a telling word and the value: the rest of the name, quotes, a sign or a blank, an opening quote."""
 _HEADING = re.compile(r"[|\"']?[\w -]{1,40}[\"']?(?:[\t,;|][\"' ]?[\w -]{0,40}[\"']?){1,40}")
 """The first line of a table: names alone."""
+_BOX = str.maketrans("\u2502\u2506", "||")
+"""The lines between the cells of a printed polars frame."""
+_ALIGNED_HEADING = re.compile(r" {2,}[A-Za-z_][\w-]{0,40}(?: +[A-Za-z_][\w-]{0,40}){0,40}")
+"""The first line of a printed pandas frame: names alone, after the room of the index."""
+_CELL = re.compile(r"\S+")
 _NEXT_IN_A_LIST = re.compile(r"""["']\s{0,4},\s{0,4}["']""")
 _CONNECTION = re.compile(r"[^;\"'\n]{1,400}")
 """A value of a text such as `Server=x;Password=y;`."""
 _BEFORE_A_NAME = re.compile(r"[\w.$-]{0,48}\Z")
-_QUOTED = {mark: re.compile(rf"[^{mark}\n\\]{{1,4000}}") for mark in "\"'"}
+_QUOTED = {mark: re.compile(rf"[^{mark}\n\\]{{1,4000}}") for mark in "\"'`"}
 _BARE = re.compile(r"[^\s\"'`,;&<>(){}\[\]\\|#]{1,4000}")
 _HEADER = re.compile(r"[^\n\"'\\]{1,4000}")
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 _CODE = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+|(?:None|True|False)\b.*")
+_PATH = re.compile(r"~?(?:/[\w. -]+){2,}/?|[A-Za-z]:\\.*")
 _SEGMENT = re.compile(r"[A-Za-z0-9]+")
 _WORDLIKE = re.compile(r"[A-Za-z]?[a-z]*\d*|[A-Z]+\d*|\d+[a-z]+|\d+[A-Z]+")
 _BASE64 = re.compile(r"[A-Za-z0-9+/]{30,}={0,2}")
@@ -323,7 +332,8 @@ class _Field(NamedTuple):
         value = self.value
         if self.sign == "(":
             return is_random(value, SHORTEST_RANDOM)  # of `get("DB_PASSWORD")` it is another name
-        mixed = any(c.isalpha() for c in value) and any(not c.isalpha() for c in value)
+        word = value.rstrip(".:!?")  # the end of a sentence
+        mixed = any(c.isalpha() for c in word) and any(not c.isalpha() for c in word)
         if self.told and (self.quoted or self.sign == "="):
             return len(value) >= 4 and not value[:1].isspace()
         if any(c.isspace() for c in value):
@@ -332,8 +342,10 @@ class _Field(NamedTuple):
             return is_random(value, SHORTEST)
         if self.quoted:
             return len(value) >= SHORTEST_PASSWORD
-        mixed = mixed or _changes(value) >= max(4, len(value) * 0.2)
-        return len(value) >= SHORTEST_PASSWORD and mixed and value[-1] not in ".:!?"
+        if _PATH.fullmatch(value):
+            return False
+        mixed = mixed or _changes(word) >= max(4, len(word) * 0.2)
+        return len(word) >= SHORTEST_PASSWORD and mixed
 
 
 def _named(text: str, small: str, *, told: bool) -> Iterator[tuple[int, int, str]]:
@@ -381,7 +393,10 @@ def _named(text: str, small: str, *, told: bool) -> Iterator[tuple[int, int, str
 def _columns(text: str, *, told: bool) -> Iterator[tuple[int, int, str]]:
     """Yield the values of tables, such as CSV, whose column is named like a secret."""
     separator, heads, place = "", list[str](), 0
-    for line in text.splitlines(keepends=True):
+    for line in text.translate(_BOX).splitlines(keepends=True):
+        if separator and not _SEGMENT.search(line):  # a rule between the rows
+            place += len(line)
+            continue
         cells = line.split(separator) if separator else []
         if not separator or len(heads) != len(cells):
             separator = next((one for one in "\t,;|" if one in line), "") if _HEADING.fullmatch(line.rstrip()) else ""
@@ -393,6 +408,21 @@ def _columns(text: str, *, told: bool) -> Iterator[tuple[int, int, str]]:
             if value and not value.isspace() and " " not in value and (kind := _Field(name, value, told=told).kind()):
                 start = place + sum(len(one) + 1 for one in cells[:column]) + cells[column].find(value)
                 yield start, start + len(value), kind
+        place += len(line)
+
+
+def _aligned(text: str, *, told: bool) -> Iterator[tuple[int, int, str]]:
+    """Yield the values of a printed frame that end, or begin, below a heading that is named like a secret."""
+    heads, place = list[re.Match[str]](), 0
+    for line in text.splitlines(keepends=True):
+        if _ALIGNED_HEADING.fullmatch(line.rstrip()):
+            heads = [one for one in _CELL.finditer(line) if _is_name(one[0])]
+        elif line[:1].isspace():
+            heads = []  # a row begins with its index
+        for one in _CELL.finditer(line) if heads else ():
+            head = next((head for head in heads if head.end() == one.end() or head.start() == one.start()), None)
+            if head and one[0] != head[0] and (kind := _Field(head[0], one[0], told=told).kind()):
+                yield place + one.start(), place + one.end(), kind
         place += len(line)
 
 
@@ -429,7 +459,13 @@ def _apart(text: str, small: str, *, told: bool = False) -> Iterator[tuple[int, 
     """Yield all secrets of a text in their order, overlapping ones as one."""
     whole: list[tuple[int, int, str]] = []
     for start, end, what in sorted(
-        [*_shaped(text, small), *_named(text, small, told=told), *_columns(text, told=told)], key=lambda one: one[0]
+        [
+            *_shaped(text, small),
+            *_named(text, small, told=told),
+            *_columns(text, told=told),
+            *_aligned(text, told=told),
+        ],
+        key=lambda one: one[0],
     ):
         if whole and start < whole[-1][1]:
             first, last, kind = whole.pop()

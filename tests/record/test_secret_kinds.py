@@ -90,6 +90,11 @@ HARMLESS = [
     "keys = ['first_column', 'second_column', 'third_column']",
     "https://api.example.com/v1/token/refresh?code=200&state=done",
     "if pass_name:\n    left_on = right_on = 'x'",
+    "case _:\n                    pass\n        if partial_json:\n            return 1",
+    "pwd: /home/jovyan/work/project_2",
+    "        token  count\n0  anthropic     12\n1    claudette   7",
+    "az login tells the subscription; then git auth status",
+    "password: str = field(default_factory=str)",
 ]
 
 
