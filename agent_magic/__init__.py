@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING
 
-from agent_magic.doors import door as _door
+from agent_magic.lazy_names import lazy_names as _lazy_names
 
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
@@ -109,7 +109,7 @@ __all__ = [
     "vote",
 ]
 
-_HOMES = {
+_PLACES = {
     "Agent": "agent_magic.declare.agent",
     "AgentMagicError": "agent_magic.errors",
     "Alerts": "agent_magic.engine.alerts",
@@ -163,7 +163,7 @@ _HOMES = {
 }
 
 
-__getattr__ = _door(__name__, _HOMES)
+__getattr__ = _lazy_names(__name__, _PLACES)
 
 
 def __dir__() -> list[str]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from agent_magic.doors import door
+from agent_magic.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from agent_magic.api import decompose
@@ -55,7 +55,7 @@ __all__ = [
     "with_models",
 ]
 
-__getattr__ = door(
+__getattr__ = lazy_names(
     __name__,
     {
         "MEMORY": "agent_magic.record.ledger.store",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from agent_magic.doors import door
+from agent_magic.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from agent_magic.live.ahead import unbought
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Earlier", "unbought"]
 
-__getattr__ = door(
+__getattr__ = lazy_names(
     __name__,
     {
         "Earlier": "agent_magic.live.earlier",

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from agent_magic.doors import door
 from agent_magic.engine.admission.key import Key
 from agent_magic.engine.pacing.limits import Reading
+from agent_magic.lazy_names import lazy_names
 from agent_magic.providers.base import Capabilities, Provider, Stream
 from agent_magic.record.answer import Answer, Usage
 from agent_magic.record.request import Request
@@ -35,7 +35,7 @@ __all__ = [
     "Usage",
 ]
 
-__getattr__ = door(
+__getattr__ = lazy_names(
     __name__,
     {
         "Dask": "agent_magic.providers.dask.client",

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from agent_magic.doors import door
+from agent_magic.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from agent_magic.show.bundles import bundle_of
@@ -33,7 +33,7 @@ __all__ = [
     "warm_layout",
 ]
 
-__getattr__ = door(
+__getattr__ = lazy_names(
     __name__,
     {
         "bundle_of": "agent_magic.show.bundles",

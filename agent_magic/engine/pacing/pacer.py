@@ -1,4 +1,4 @@
-"""The door of the pacer: one object for everything that uses the same key."""
+"""The pacer: one object for everything that uses the same key."""
 
 from __future__ import annotations
 

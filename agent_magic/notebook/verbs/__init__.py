@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from agent_magic.doors import door, load
+from agent_magic.lazy_names import lazy_names, load
 from agent_magic.notebook.command import Commands
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["VERBS", "ask_at_once", "edit_cell", "is_applied", "plan_goal"]
 
-__getattr__ = door(
+__getattr__ = lazy_names(
     __name__,
     {
         "ask_at_once": "agent_magic.notebook.verbs.runs",
