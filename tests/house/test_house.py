@@ -163,7 +163,7 @@ def homes_of(module: Module) -> dict[str, str]:
         node.args[1] if isinstance(node, ast.Call) else node.value
         for node in ast.walk(module.tree)
         if (isinstance(node, ast.Call) and ast.unparse(node.func).endswith("lazy_names") and len(node.args) == 2)
-        or (isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "_HOMES")
+        or (isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "_PLACES")
     ]
     found = [ast.literal_eval(table) for table in tables if isinstance(table, ast.Dict)]
     return {name: home for table in found for name, home in table.items()}
