@@ -141,7 +141,7 @@ class Engine:
         self.admission = self._gate(requests, timeouts_s, pacer, untried) if limited else None
         resources = Resources()
         self.calls = Calls(resources)
-        once = policy.identical == "once" and len(record.plan) > 1
+        once = policy.identical == "once" and bool(record.plan.groups)
         self._identical = Identical(requests.identity, record) if once else None
         self._shares, self._is_sharing = deque[Take](), False
         self.conductor = conductor_for(record.plan, requests)(

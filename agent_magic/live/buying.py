@@ -141,9 +141,10 @@ class Buyer:
 
     def _settled(self, step: int, stream: Stream, answer: Answer) -> Answer:
         """Return an answer with a credible usage."""
-        request, tools = self._record.results[step].attempts[-1].request, self._record.plan.agents[step].tools
+        request = self._record.results[step].attempts[-1].begun.request
         rule = self._provider.token_rule(request.model) if request.files else None
-        return settled(answer, request, stream, rule, tools.most_searches if request.tools else 0)
+        most_searches = self._record.plan.agents[step].tools.most_searches if request.tools else 0
+        return settled(answer, request, stream, rule, most_searches)
 
     def write(self) -> None:
         """Store what has happened beside the answers."""

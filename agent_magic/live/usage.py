@@ -46,20 +46,20 @@ def settled(answer: Answer, request: Request, stream: Stream, rule: TokenRule | 
         rule: The tokens of pictures and documents; None: unknown.
         most_searches: Maximum web searches of the request.
     """
-    usage, wrote = answer.usage, bool(answer.text or answer.content)
-    if usage.is_unknown:
-        return answer
+    usage, text = answer.usage, answer.text
     made, taken = usage.output_tokens, usage.total_input_tokens
+    if made is None and taken is None:
+        return answer
     if usage.searches > most_searches:
         answer = replace(answer, usage=(usage := replace(usage, searches=most_searches)))
-    size = utf8_length(answer.text if answer.content is None else answer.content)
-    least = max(utf8_length(answer.text), stream.produced_bytes) // LONGEST_TOKEN + wrote
+    streamed = stream.produced_bytes
+    least = max(utf8_length(text), streamed) // LONGEST_TOKEN + (1 if text or answer.content else 0)
     fits = made is not None and least <= made <= request.most_output_tokens
     if fits and not usage.estimated and taken is not None and 0 < taken <= MOST_INPUT_TOKENS:
         return answer
     if not fits:
         usage = replace(usage, output_tokens=None)
-    arrived = max(stream.produced_tokens, estimated_tokens(size) if not stream.produced_tokens else 0)
+    arrived = estimated_tokens(streamed or utf8_length(text if answer.content is None else answer.content))
     return replace(answer, usage=_estimate(usage, request, arrived, rule))
 
 

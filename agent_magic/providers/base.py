@@ -207,7 +207,7 @@ class Stream:
     @property
     def produced_bytes(self) -> int:
         """The output that has arrived: text and what is not shown."""
-        return self.unseen + utf8_length("".join(self.parts))
+        return self.unseen + utf8_length("".join(self.parts)) if self.parts else self.unseen
 
     @property
     def produced_tokens(self) -> int:

@@ -170,11 +170,13 @@ class Request(NamedTuple):
     @property
     def files(self) -> tuple[Attachment, ...]:
         """All its pictures and documents, in the order in which they are sent."""
-        return (*(one.attachment for one in self.attachments), *self.returned)
+        return (*(one.attachment for one in self.attachments), *self.returned) if self.attachments else self.returned
 
     @property
     def most_output_tokens(self) -> int:
         """The most output that can be billed. With tools that the API runs, a request has several answers in one."""
+        if not self.tools:
+            return self.max_tokens
         tools: list[dict[str, Any]] = read_blocks(self.tools) if self.tools.startswith("[") else []
         return self.max_tokens * (SERVER_ROUNDS if any("input_schema" not in one for one in tools) else 1)
 
