@@ -189,7 +189,7 @@ class Plan:
         """The steps, with only the first of equal places; see `agent_magic.declare.equal_steps`."""
         return firsts(self.agents, self.dag.alike)
 
-    @property
+    @cached_property
     def names(self) -> tuple[str, ...]:
         """The agents' names in declared order."""
         return tuple(self.index)

@@ -73,11 +73,13 @@ def to_json(value: object) -> Any:
         return value
     if kind is float:
         return value if math.isfinite(cast("float", value)) else None
-    names = _fields(kind)
-    if kind in SELDOM:
-        names = tuple(name for name in names if name not in SELDOM[kind] or getattr(value, name))
+    names, seldom = _fields(kind), SELDOM.get(kind, ())
     if names:
-        return {name: to_json(getattr(value, name)) for name in names}
+        return {
+            name: one if type(one) in PLAIN else to_json(one)
+            for name in names
+            if (one := getattr(value, name)) or name not in seldom
+        }
     if isinstance(value, tuple | list):
         return [to_json(one) for one in cast("list[object]", value)]
     if isinstance(value, dict | MappingProxyType):

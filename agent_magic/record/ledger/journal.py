@@ -6,6 +6,7 @@ import asyncio
 import itertools
 import sqlite3
 import time
+from collections import ChainMap
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
@@ -33,7 +34,7 @@ from agent_magic.record.ledger.rows import (
 from agent_magic.record.prices import Prices
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Sequence
+    from collections.abc import Generator, Mapping, Sequence
     from concurrent.futures import Future
 
     from agent_magic.record.answer import Answer
@@ -129,7 +130,7 @@ class SqliteJournal:
         """Look an answer up, or record that the request is sent now; see `Journal.ask`."""
         self._keys[agent] = key, ordinal
         try:
-            known = None if fresh else self._serve(agent, number) or self._holder(*self._keys[agent])
+            known = None if fresh else self._serve(agent, number)
             return known or self._ledger.attempt(lambda: self._start(agent, number, fresh=fresh))
         except FAILURES as error:
             if self._may_wait(error):
@@ -412,7 +413,7 @@ class SqliteJournal:
             run = before.run if before.run is not None else self._begin(db)
             rows = {(one.agent, one.number): _store_answer(db, one) for one in new}
             events = self._record.events[before.events :]
-            self._store_events(db, run, before.chunks, events, {**before.rows, **rows} if rows else before.rows)
+            self._store_events(db, run, before.chunks, events, ChainMap(rows, before.rows))
             for one in new:
                 self._store_finished(db, run, one, rows[one.agent, one.number])
             yield db, run
@@ -451,7 +452,7 @@ class SqliteJournal:
         return None if self._record.terms is None else line_of(to_json(self._record.terms))
 
     def _store_events(
-        self, db: sqlite3.Connection, run: int, place: int, events: Sequence[Event], rows: dict[tuple[int, int], int]
+        self, db: sqlite3.Connection, run: int, place: int, events: Sequence[Event], rows: Mapping[tuple[int, int], int]
     ) -> None:
         if not events:
             return
@@ -484,7 +485,7 @@ class SqliteJournal:
         )
 
     def _store_end(
-        self, db: sqlite3.Connection, run: int, event: AttemptEnded, rows: dict[tuple[int, int], int]
+        self, db: sqlite3.Connection, run: int, event: AttemptEnded, rows: Mapping[tuple[int, int], int]
     ) -> None:
         """Write how an attempt ended into its row, and release its lease."""
         attempts = self._record.results[event.agent].attempts
