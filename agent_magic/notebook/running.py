@@ -18,6 +18,7 @@ from agent_magic.live.controls import Controls
 from agent_magic.live.people import Desk
 from agent_magic.live.playing import Player, lay
 from agent_magic.live.vitals import Sampling
+from agent_magic.notebook.editing import editor
 from agent_magic.notebook.front_end import display_bundle, hears_clicks, note, show_page
 from agent_magic.providers.recorded import Deck
 from agent_magic.record.cassette.reading import ENDING, TEXT_ENDING, read_cassette
@@ -26,7 +27,7 @@ from agent_magic.record.reasons import wording
 from agent_magic.record.results import RunRecord
 from agent_magic.show.answer import AnswerView, answer_page
 from agent_magic.show.graph import cards_layout
-from agent_magic.show.live import VERBS, LiveView, make_live_view
+from agent_magic.show.live import VERBS, Edit, LiveView, make_live_view
 from agent_magic.show.live.status import Around
 from agent_magic.show.notes import REJECTED
 from agent_magic.show.terminal import LineView, TableView, terminal_view
@@ -223,7 +224,7 @@ async def _run(session: Session, driver: Driver, screen: Screen) -> Run:
     try:
         await driver.check()  # what is refused is refused before anything is shown
         with Sampling(driver.now, driver.samples):
-            async with _shown(session, driver, screen):
+            async with _shown(session, driver, screen, editor(session, run)):
                 await driver.drive()
     finally:
         session.desks = [one for one in session.desks if one not in desks]
@@ -251,10 +252,10 @@ def _show(session: Session, record: RunRecord, screen: Screen) -> Run:
 
 
 @contextlib.asynccontextmanager
-async def _shown(session: Session, driver: Driver, screen: Screen) -> AsyncGenerator[None]:
+async def _shown(session: Session, driver: Driver, screen: Screen, edit: Edit | None = None) -> AsyncGenerator[None]:
     """Show a run beside it: its first requests leave before its picture is drawn."""
     desk = screen.asker if isinstance(screen.asker, Desk) else Desk(driver.plan)
-    status = LiveStatus(driver, session.shared.history, desk)
+    status = LiveStatus(driver, session.shared.history, desk, edit)
     showing = asyncio.create_task(_show_run(driver, status, screen))
     ticking = asyncio.create_task(_tick(driver, showing, status, screen))
     try:
@@ -315,13 +316,14 @@ class LiveStatus:
         driver: The run.
         history: Earlier answers.
         desk: Open questions to a person.
+        edit: Edits an answer after the end; see `make_live_view`.
 
     Attributes:
         desk: The same.
     """
 
-    def __init__(self, driver: Driver, history: History, desk: Desk) -> None:
-        self.desk = desk
+    def __init__(self, driver: Driver, history: History, desk: Desk, edit: Edit | None = None) -> None:
+        self.desk, self._edit = desk, edit
         self._driver, self._history, self._policy = driver, history, driver.policy
         self._health: Health | None = None
         self._left_s: tuple[float, float] | None = None
@@ -377,4 +379,5 @@ class LiveStatus:
             do = getattr(controls, verb)
             do() if agent is None else do([agent])
 
-        return make_live_view(self._driver.record, press, self.arriving, verbs=VERBS, decide=self.desk.answer)
+        record, decide = self._driver.record, self.desk.answer
+        return make_live_view(record, press, self.arriving, verbs=VERBS, decide=decide, edit=self._edit)

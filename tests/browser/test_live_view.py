@@ -138,6 +138,36 @@ def test_buttons_steer_a_run_that_a_cell_awaits(jupyter: Lab, book: str) -> None
     assert [] == jupyter.errors == jupyter.outside
 
 
+def test_an_answer_is_edited_on_its_card(jupyter: Lab, book: str) -> None:
+    """What does not fit is told beside the text, which stays; what fits is taken, and what depends on it is named."""
+    declare = """ip = get_ipython()
+ip.run_cell_magic("agent", "writer", "Write. [[tokens:60]] [[pace:40]]")
+ip.user_ns["loud"] = lambda answer: None if answer.isupper() else "small letters"
+ip.run_cell_magic("agent", "title --check loud", "A title for {{ writer }} [[text:BEES]]")
+ip.run_cell_magic("agent", "cover", "A cover for {{ title }} [[tokens:20]]")"""
+    page = start(jupyter, book, REAL, declare, RUN)
+    still_alive(jupyter)
+    card(page, "title").click()
+    page.get_by_role("button", name="Edit the answer of title").click()
+    field = page.locator(".am-detail textarea.am-edit")
+    field.wait_for()
+    assert "BEES" == field.input_value()
+    field.fill("small")
+    page.get_by_role("button", name="Use this text").click()
+    page.locator(".am-detail .am-edited.am-error").wait_for()
+    page.get_by_role("button", name="Back").click()
+    page.get_by_role("button", name="Edit the answer of title").click()
+    field.wait_for()
+    assert "small" == field.input_value()
+    field.fill("BEES DANCE")
+    page.get_by_role("button", name="Use this text").click()
+    told = page.locator(".am-detail .am-edited.am-said")
+    told.wait_for()
+    assert "asks again what depends on it: cover" in told.inner_text()
+    assert 0 == field.count()
+    assert [] == jupyter.errors == jupyter.outside
+
+
 @pytest.mark.parametrize("command", ["run = %agents run", "%agents start"])
 def test_a_page_that_is_loaded_again_gets_the_picture(jupyter: Lab, book: str, command: str) -> None:
     """Saved in the middle of a run, as autosave does, and loaded again: it ends as it would have, as does the file."""

@@ -401,3 +401,35 @@ def test_alerts_are_sent_while_they_go_on() -> None:
     assert ["p95 31 s, above 30 s"] == feed.step(0.1, {}, Around(alerts=("p95 31 s,\nabove 30 s",)))["alerts"]
     assert [] == feed.step(0.2, {}, Around())["alerts"]
     assert "alerts" not in feed.step(0.3, {}, Around())
+
+
+def test_an_answer_is_edited_on_its_card_after_the_end():
+    """The text to begin with is whole, a refusal is told, and nothing is edited while the run goes on."""
+    record, given = business_run(), list[tuple[str, str | None]]()
+
+    def edit(name: str, text: str | None) -> tuple[str, bool]:
+        given.append((name, text))
+        return ("What the model said.", True) if text is None else (f"about {text}", text != "bad")
+
+    view = make_live_view(record, lambda *_: None, edit=edit)
+    widget: Any = view.face
+    sent: list[Any] = []
+    widget.send = sent.append
+    for content in ({"cmd": "edit", "agent": 0}, {"cmd": "edit", "agent": 0, "text": "x"}):
+        widget._handle_custom_msg(content, [])
+    assert ([], []) == (given, sent)
+    view._still = {"image/svg+xml": "<svg/>"}
+    widget._handle_custom_msg({"cmd": "detail", "agent": 0}, [])
+    for text in ("bad", "good"):
+        widget._handle_custom_msg({"cmd": "edit", "agent": 0, "text": text}, [])
+    widget._handle_custom_msg({"cmd": "edit", "agent": 0}, [])
+    widget._handle_custom_msg({"cmd": "edit", "agent": 99}, [])
+    name = record.plan.agents[0].name
+    assert [(name, "bad"), (name, "good"), (name, None)] == given
+    assert sent[0]["detail"]["edits"] is (record.ended_s is not None)
+    assert sent[1:] == [
+        {"edit": {"agent": 0, "fault": "about bad"}},
+        {"edit": {"agent": 0, "done": "about good"}},
+        {"edit": {"agent": 0, "start": "What the model said."}},
+        {"edit": {}},
+    ]

@@ -14,6 +14,7 @@ import { changedPlaces, nextFocus, spoken } from "./pure.js";
  * @typedef {import("./pure.js").Delta} Delta
  * @typedef {import("./cards.js").Fixed} Fixed
  * @typedef {import("./panel.js").Detail} Detail
+ * @typedef {import("./panel.js").Edit} Edit
  * @typedef {{svg: string, states: string, full: Delta, fixed: Fixed, top: string, still: Object<string, string>,
  *   questions: import("./asking.js").Question[]}} State
  * @typedef {{get<K extends keyof State>(key: K): State[K], send(content: object): void,
@@ -192,7 +193,7 @@ function render({ model, el }) {
   const header = new Header(fixed.title, fixed.verbs, (verb) => model.send({ cmd: verb }), legendOf(fixed));
   const root = html("div", { class: "am-live", role: "group", "aria-label": `Run of ${fixed.title}`, "data-lm-suppress-shortcuts": "true" });
   const asking = new Asking((number, way, text) => model.send({ cmd: "answer", number, way, text }));
-  const panel = new Panel(root, fixed, (verb, agent) => model.send({ cmd: verb, agent }));
+  const panel = new Panel(root, fixed, (verb, agent, text) => model.send({ cmd: verb, agent, ...(text === undefined ? {} : { text }) }));
   const open = (/** @type {number} */ agent, /** @type {Element} */ anchor) => {
     panel.open(agent, fixed.names[agent] ?? "", anchor);
     model.send({ cmd: "detail", agent });
@@ -225,9 +226,10 @@ function render({ model, el }) {
   const onStates = () => paint.ask(null);
   const onFull = () => paint.ask(model.get("full"));
   const onQuestions = () => asking.show(model.get("questions"));
-  const onMessage = (/** @type {{delta?: Delta, detail?: Detail, fault?: {number: number, text: string}}} */ content) => {
+  const onMessage = (/** @type {{delta?: Delta, detail?: Detail, edit?: Edit, fault?: {number: number, text: string}}} */ content) => {
     if (content.delta) paint.ask(content.delta);
     if (content.detail) panel.show(content.detail);
+    if (content.edit) panel.edit(content.edit);
     if (content.fault) asking.refuse(content.fault);
   };
   model.on("change:states", onStates);

@@ -6,7 +6,8 @@ import { besideCard, verbsFor } from "./pure.js";
 /**
  * @typedef {{agent: number, name: string, state: string, word: string, facts: string, headings: string[],
  *   attempts: string[][], error: string, texts: Record<string, string>, rendered: string,
- *   pictures: {src: string, label: string}[], turns: Turn[]}} Detail
+ *   pictures: {src: string, label: string}[], turns: Turn[], edits: boolean}} Detail
+ * @typedef {{agent: number, start?: string, done?: string, fault?: string}} Edit
  * @typedef {{heading: string, said: string, calls: Call[]}} Turn
  * @typedef {{number: number, tool: string, status: string, facts: string, arguments: [string, string][],
  *   texts: Record<string, string>, pictures: {src: string, label: string}[]}} Call
@@ -21,10 +22,13 @@ export class Panel {
   /**
    * @param {HTMLElement} root its container
    * @param {{icons: Record<string, string>, verbs: string[]}} fixed
-   * @param {(verb: string, agent: number) => void} press
+   * @param {(verb: string, agent: number, text?: string) => void} press
    */
   constructor(root, { icons, verbs }, press) {
     this.root = root;
+    /** @type {Map<number, string>} what was written in place of answers, also when the panel was closed meanwhile */
+    this.drafts = new Map();
+    this.editing = false;
     this.icons = icons;
     this.verbs = verbs;
     this.press = press;
@@ -43,7 +47,7 @@ export class Panel {
   /** The run is over: nothing can be steered. */
   end() {
     this.verbs = [];
-    for (const made of this.element.querySelectorAll("[data-verb]:not([data-verb='close'])")) made.remove();
+    for (const made of this.element.querySelectorAll("[data-verb='retry'], [data-verb='skip']")) made.remove();
   }
 
   get isOpen() {
@@ -59,6 +63,7 @@ export class Panel {
     this.agent = agent;
     this.anchor = anchor;
     this.key = "";
+    this.editing = false;
     this.element.setAttribute("aria-label", `Agent ${name}`);
     this.element.replaceChildren(html("h4", {}, [name]));
     this.element.hidden = false;
@@ -86,7 +91,7 @@ export class Panel {
 
   /** @param {Detail} detail */
   show(detail) {
-    if (detail.agent !== this.agent || this.element.hidden) return;
+    if (detail.agent !== this.agent || this.element.hidden || this.editing) return;
     const key = JSON.stringify({ ...detail, texts: null, rendered: Boolean(detail.rendered), headings: Object.keys(detail.texts) });
     if (key === this.key) { // only the arriving text has grown
       const bodies = this.element.querySelectorAll("pre.am-text");
@@ -107,6 +112,59 @@ export class Panel {
   }
 
   /**
+   * The kernel's word on an edit: the text to begin with, what follows from it, or why it cannot be.
+   * @param {Edit} word
+   */
+  edit({ agent, start, done, fault }) {
+    if (agent !== this.agent || this.element.hidden) return;
+    if (start !== undefined && !this.editing) this.beginEdit(agent, start);
+    for (const one of this.element.querySelectorAll("[data-verb='use']")) if (one instanceof HTMLButtonElement) one.disabled = false;
+    this.element.querySelector(".am-edited")?.remove();
+    if (done !== undefined) {
+      this.drafts.delete(agent);
+      this.endEdit();
+    }
+    const word = done ?? fault;
+    if (word === undefined) return;
+    const told = html("p", { class: `am-edited ${fault ? "am-error" : "am-said"}`, role: fault ? "alert" : "status" }, [word]);
+    this.element.querySelector(this.editing ? ".am-edit" : ".am-bar")?.after(told);
+  }
+
+  /**
+   * @param {number} agent
+   * @param {string} start
+   */
+  beginEdit(agent, start) {
+    this.editing = true;
+    const field = document.createElement("textarea");
+    Object.assign(field, { className: "am-edit", rows: 10, spellcheck: false, value: this.drafts.get(agent) ?? start });
+    field.setAttribute("aria-label", "The text in place of this answer");
+    field.addEventListener("input", () => this.drafts.set(agent, field.value));
+    const use = button("Use this text", () => {
+      use.disabled = true;
+      this.press("edit", agent, field.value);
+    });
+    use.dataset.verb = "use";
+    use.classList.add("am-agree");
+    const back = button("Back", () => this.endEdit());
+    const box = html("div", { class: "am-editing" }, [field, html("div", { class: "am-bar" }, [use, back])]);
+    field.addEventListener("keydown", (event) => {
+      if (event.key !== "Escape") return;
+      this.endEdit();
+      event.stopPropagation(); // the panel stays open
+    });
+    this.element.querySelector(".am-bar")?.after(box);
+    field.focus();
+  }
+
+  endEdit() {
+    this.editing = false;
+    this.element.querySelector(".am-editing")?.remove();
+    const made = this.element.querySelector("[data-verb='edit']");
+    if (made instanceof HTMLElement) made.focus({ preventScroll: true });
+  }
+
+  /**
    * @param {Detail} detail
    * @returns {Node[]}
    */
@@ -122,6 +180,13 @@ export class Panel {
       made.setAttribute("aria-label", `${LABELS[verb]} ${detail.name}`);
       return made;
     });
+    if (detail.edits) {
+      const made = button("Edit", () => this.press("edit", detail.agent));
+      made.title = "Put your text in place of this answer";
+      made.dataset.verb = "edit";
+      made.setAttribute("aria-label", `Edit the answer of ${detail.name}`);
+      verbs.push(made);
+    }
     const close = button("Close", () => this.close());
     close.dataset.verb = "close";
     /** @type {Node[]} */

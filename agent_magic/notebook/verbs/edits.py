@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING
 
 from IPython.core.error import UsageError
 
-from agent_magic.api.editing import editable
 from agent_magic.notebook.command import EDIT, CommandContext, Parser, Verb, add_name
+from agent_magic.notebook.editing import edit_answer, text_to_edit
 from agent_magic.notebook.front_end import note, put_cell, say
-from agent_magic.notebook.session import DEFAULT_PLAN
-from agent_magic.show.text import listed
 
 if TYPE_CHECKING:
     from argparse import Namespace
     from collections.abc import Iterable
 
     from agent_magic.api import Run
-
-_MOST_NAMED = 5
 
 
 def _options(parser: Parser) -> None:
@@ -34,14 +29,8 @@ def _edit(ctx: CommandContext, given: Namespace) -> None:
         run.unedit(given.name, session=ctx.session.shared)
         say(f"Taken back: {given.name} has the model's answer again. %agents run goes on from it.")
         return
-    result = editable(run, given.name)
-    put_cell(ctx.shell, f"%%agents {EDIT} {result.name}\n{_newest(ctx, result.name) or result.text}")
-
-
-def _newest(ctx: CommandContext, name: str) -> str:
-    """Return the text of an agent's edit that no run has taken yet; empty if there is none."""
-    edits = ctx.session.last_run().record.edits
-    return next((one.text for (agent, _), one in reversed(edits.items()) if agent == name), "")
+    text = text_to_edit(run, given.name)
+    put_cell(ctx.shell, f"%%agents {EDIT} {given.name}\n{text}")
 
 
 def edit_cell(ctx: CommandContext, line: str, text: str) -> None:
@@ -56,18 +45,7 @@ def edit_cell(ctx: CommandContext, line: str, text: str) -> None:
     name = parser.read(line.split(maxsplit=1)[1] if line.split()[1:] else "").name
     if not text.strip():
         raise UsageError(f"%%agents {EDIT} {name}: the cell is empty. Write the answer below the first line.")
-    run = ctx.session.last_run()
-    shared = ctx.session.shared
-    asked = run.edit(name, text.removesuffix("\n"), session=shared)
-    ctx.session.applied.append((f"{name} has the model's answer again", [partial(run.unedit, name, session=shared)]))
-    plan = "" if run.plan.name == DEFAULT_PLAN else f" --plan {run.plan.name}"
-    then = f"%agents run{plan} asks again what depends on it: {listed(asked, _MOST_NAMED)}." if asked else ""
-    kept = (
-        ""
-        if ctx.session.keeping.ledger
-        else " The ledger is off: the edit counts for %agents retry, not for a new run."
-    )
-    say(f"Edited: {name}. {then or 'Nothing depends on it.'} %agents undo takes it back.{kept}")
+    say(edit_answer(ctx.session, ctx.session.last_run(), name, text.removesuffix("\n")))
 
 
 def take_back(ctx: CommandContext, run: Run, names: Iterable[str]) -> None:

@@ -16,7 +16,7 @@ What travels to the page:
 * `questions`, a synced list of what a person is asked: every page shows the same, and the first answer counts.
 * `full`, the sum of all deltas. It is built only when a page asks for it: when it opens the view, or is reloaded.
 
-What comes back: `{"cmd": ...}`, a pressed button, a clicked card, or the theme of the page.
+What comes back: `{"cmd": ...}`, a pressed button, a clicked card, an edited answer, or the theme of the page.
 
 The laws:
 
@@ -52,16 +52,16 @@ from __future__ import annotations
 import asyncio
 import functools
 import os
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast
 
-from agent_magic.record.plaintext import single_line, visible
+from agent_magic.record.plaintext import clean, single_line, visible
 from agent_magic.show.asking import asked, verdict_of
 from agent_magic.show.graph import cards_layout, static_bundle
 from agent_magic.show.graph.groups import Sheet, sheet_of
 from agent_magic.show.graph.scene import scene_of
 from agent_magic.show.graph.svg import draw, groups_h, passes, picture_width, pill_w, plot_of
 from agent_magic.show.live.feed import Feed, icons
-from agent_magic.show.live.panel import details_of
+from agent_magic.show.live.panel import details_of, is_editable
 from agent_magic.show.live.status import ALONE
 from agent_magic.show.progress import is_looked_at
 from agent_magic.show.states import OF_SOURCE, STATES, meaning_of
@@ -81,6 +81,7 @@ if TYPE_CHECKING:
     from agent_magic.show.live.status import Around
     from agent_magic.show.theme import Theme
 
+Edit: TypeAlias = "Callable[[str, str | None], tuple[str, bool]]"
 LEAST_STEP_S = 0.09  # at most ten frames a second
 PATIENCE_S = 10.0
 """Seconds a finished run waits for a page: the first view of a page takes seconds to load."""
@@ -246,6 +247,7 @@ def make_live_view(
     *,
     verbs: Sequence[str] = ("stop",),
     decide: Callable[[int, Verdict], str] | None = None,
+    edit: Edit | None = None,
 ) -> LiveView:
     """Make the live view of a run. It loads ipywidgets and anywidget.
 
@@ -256,6 +258,8 @@ def make_live_view(
         arriving: Returns the received text by an agent's number.
         verbs: The verbs with a button.
         decide: Called with the number of a question and the person's decision; returns why it has no effect, if so.
+        edit: Called after the end with an agent's name and the text that replaces its answer, `None` to begin. Returns
+            the text to begin with, or what follows from the edit; and whether that worked.
     """
     plan = record.plan
     layout = cards_layout(plan)
@@ -278,24 +282,48 @@ def make_live_view(
                 view.watched, view.keeps = True, keeps or (view.is_over and view.keeps)
                 widget.is_shown = True
             case {"cmd": "detail", "agent": int(agent)} if 0 <= agent < len(plan):
-                widget.send({"detail": details_of(record, agent, arriving(agent) if arriving else "")})
+                details = details_of(record, agent, arriving(agent) if arriving else "")
+                widget.send({"detail": {**details, "edits": edit is not None and is_editable(record, agent)}})
+            case {"cmd": "edit"} if edit is not None and view.is_over:
+                widget.send({"edit": _edited(content, plan, edit)})
             case _ if view.is_over:
                 pass  # nothing is left to steer
             case {"cmd": "answer", "number": int(number), "way": str(way), "text": str(text)} if decide is not None:
                 if fault := decide(number, verdict_of(way, text)):
                     widget.send({"fault": {"number": number, "text": visible(fault)}})
-            case {"cmd": str(verb), "agent": int(agent)} if verb in {"retry", "skip"} and 0 <= agent < len(plan):
-                if verb in verbs:
-                    press(verb, plan.agents[agent].name)
-            case {"cmd": str(verb)} if verb in {"stop", "pause", "resume"} and verb in verbs:
-                press(verb, None)
             case _:
-                pass  # a message of another version of the front end
+                verb, name = _pressed(content, plan)
+                if verb in verbs:
+                    press(verb, name)
 
     widget.on_msg(heard)
     view.mute = functools.partial(widget.on_msg, heard, remove=True)
     widget.top = widget.model_id
     return view
+
+
+def _pressed(content: object, plan: Plan) -> tuple[str, str | None]:
+    """Return the verb of a pressed button, and the agent's name; an empty verb for anything else."""
+    match content:
+        case {"cmd": str(verb), "agent": int(agent)} if verb in {"retry", "skip"} and 0 <= agent < len(plan):
+            return verb, plan.agents[agent].name
+        case {"cmd": str(verb)} if verb in {"stop", "pause", "resume"}:
+            return verb, None
+        case _:
+            return "", None  # a message of another version of the front end
+
+
+def _edited(content: object, plan: Plan, edit: Edit) -> dict[str, Any]:
+    """Begin or end the edit of an answer, and return what the page is told."""
+    match content:
+        case {"agent": int(agent), "text": str(text)} if 0 <= agent < len(plan):
+            said, worked = edit(plan.agents[agent].name, text)
+            return {"agent": agent, "done" if worked else "fault": clean(said)}
+        case {"agent": int(agent)} if 0 <= agent < len(plan):
+            said, worked = edit(plan.agents[agent].name, None)
+            return {"agent": agent, "start" if worked else "fault": clean(said)}
+        case _:
+            return {}
 
 
 def fixed_parts(record: RunRecord, layout: Layout, feed: Feed) -> dict[str, Any]:

@@ -58,6 +58,12 @@ def details_of(record: RunRecord, agent: int, text: str = "") -> dict[str, Any]:
     }
 
 
+def is_editable(record: RunRecord, agent: int) -> bool:
+    """Return True if a person may put a text in place of the agent's answer: the run is over, and it was asked."""
+    result = record.results[agent]
+    return record.ended_s is not None and bool(result.attempts) and not result.is_task
+
+
 def _is_turn(result: AgentResult) -> bool:
     """Return True if the last response asks for calls, so that it is no answer yet."""
     return result.stop_reason == TOOL_USE
