@@ -56,6 +56,19 @@ def parse(text: str) -> Pace:
     raise ValueError(f"batches are {FORMS}; got {text!r}")
 
 
+def page_of(rows: list[Json], limit: int, after: str | None) -> Json:
+    """Return a page of a list, which begins after the row with an id."""
+    names = [one["id"] for one in rows]
+    begin = names.index(after) + 1 if after in names else 0
+    page = rows[begin : begin + limit]
+    return {
+        "data": page,
+        "has_more": begin + limit < len(rows),
+        "first_id": page[0]["id"] if page else None,
+        "last_id": page[-1]["id"] if page else None,
+    }
+
+
 @dataclass(slots=True)
 class Batch:
     """One batch.
@@ -94,6 +107,7 @@ class Batches:
         self._pace, self._seed, self._answer = pace, seed, answer
         self._stem = f"msgbatch_sim_{token_hex(4)}"  # a server that is started again has other batches
         self._batches: dict[str, Batch] = {}
+        self._made = 0
 
     def create(self, body: bytes, now_s: float) -> tuple[Json, float | None]:
         """Create a batch and return it as `look` does. Invalid request parameters appear as results."""
@@ -110,7 +124,7 @@ class Batches:
             if not isinstance(name, str) or not 1 <= len(name) <= 64 or name in requests or params is None:
                 raise invalid(f"requests.{place}: a custom_id of its own and params are required")
             requests[name] = params
-        number = len(self._batches) + 1
+        self._made = number = self._made + 1
         id_ = f"{self._stem}{number:06d}"
         draw = Random(f"batch:{self._seed}:{number}")
         done_s = {name: draw.random() * self._pace.takes for name in requests}
@@ -125,16 +139,7 @@ class Batches:
 
     def list(self, limit: int, after: str | None, now_s: float) -> Json:
         """Return a page of all batches, newest first."""
-        found = list(reversed(self._batches.values()))
-        names = [one.id for one in found]
-        begin = names.index(after) + 1 if after in names else 0
-        page = found[begin : begin + limit]
-        return {
-            "data": [self._described(one, now_s) for one in page],
-            "has_more": begin + limit < len(found),
-            "first_id": page[0].id if page else None,
-            "last_id": page[-1].id if page else None,
-        }
+        return page_of([self._described(one, now_s) for one in reversed(self._batches.values())], limit, after)
 
     def cancel(self, id_: str, now_s: float) -> Json:
         """Cancel the unfinished requests of a batch. It ends at the next `look`."""
@@ -143,6 +148,13 @@ class Batches:
             batch.cancelled_s = now_s
             batch.ends_s = min(batch.ends_s, now_s + self._pace.poll)
         return self._described(batch, now_s)
+
+    def delete(self, id_: str, now_s: float) -> Json:
+        """Delete a batch that has ended."""
+        if now_s < self._find(id_, now_s).ends_s:
+            raise invalid("The batch is still being processed. Cancel it first.")
+        del self._batches[id_]
+        return {"id": id_, "type": "message_batch_deleted"}
 
     def results(self, id_: str, now_s: float) -> Iterator[bytes]:
         """Yield the result lines of an ended batch."""

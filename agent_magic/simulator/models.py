@@ -96,14 +96,3 @@ def describe(model: Model) -> Json:
         "max_tokens": model.max_output,
         "capabilities": None,
     }
-
-
-def describe_all() -> Json:
-    """Return the body of `GET /v1/models`, on one page."""
-    ids = list(MODELS)
-    return {
-        "data": [describe(model) for model in MODELS.values()],
-        "has_more": False,
-        "first_id": ids[0],
-        "last_id": ids[-1],
-    }

@@ -25,6 +25,17 @@ FORMAT_OVERHEAD = 40
 """Tokens of the instruction that comes with a schema. The API's number is undocumented."""
 TTL_S = {"5m": 300, "1h": 3600}
 SAMPLING = ("temperature", "top_p", "top_k")
+COUNTED = frozenset(
+    "model messages system tools tool_choice thinking output_config cache_control speed user_profile_id workspace_id "
+    "billing_policy compaction context_management mcp_servers output_format".split()
+)
+"""Fields of a request to count tokens. Source: parameters of `messages.count_tokens` in anthropic 2.14, and of beta."""
+_MORE = (
+    "max_tokens stream stop_sequences metadata container diagnostics inference_geo service_tier fallback_credit_token "
+    "fallbacks thread"
+)
+FIELDS = COUNTED | frozenset((*_MORE.split(), *SAMPLING))
+"""Fields of a request for an answer. Source: parameters of `messages.create`. The models refuse sampling."""
 MAX_BREAKPOINTS = 4
 UNBOUND = ("format", "settings")
 """Segments that may change without invalidating a thinking block."""
@@ -134,6 +145,8 @@ def parse(data: bytes, *, counting: bool = False) -> Request:
         ApiError: The request is invalid.
     """
     body = _decoded(data)
+    if unknown := body.keys() - (COUNTED if counting else FIELDS):
+        raise invalid(f"{min(unknown)}: Extra inputs are not permitted")
     model_id = _required(body, "model", as_text, "a valid string")
     max_tokens = None if counting else _required(body, "max_tokens", as_int, "a valid integer")
     if max_tokens is not None and max_tokens < 0:
@@ -305,8 +318,13 @@ def _stop_sequences(body: Json) -> tuple[str, ...]:
     return tuple(given)
 
 
+def _format(body: Json) -> Json | None:
+    """Return the wanted form; `output_format` is its older name, which clients still send."""
+    return as_object((as_object(body.get("output_config")) or {}).get("format") or body.get("output_format"))
+
+
 def _schema(body: Json) -> Json | None:
-    wanted = as_object((as_object(body.get("output_config")) or {}).get("format"))
+    wanted = _format(body)
     if wanted is None:
         return None
     schema = as_object(wanted.get("schema"))
@@ -321,7 +339,7 @@ def _schema(body: Json) -> Json | None:
 def _segments(body: Json, tools: Tools, messages: Iterable[Json], model: Model) -> tuple[Segment, ...]:
     """Split a body into segments; the top-level `cache_control` applies to the last one."""
     found = [Segment("tool", text := _canonical(tool), tokens.count(text), _ttl_s(tool)) for tool in tools.offered]
-    if wanted := as_object((as_object(body.get("output_config")) or {}).get("format")):
+    if wanted := _format(body):
         # The API turns it into an instruction of its own. Another format empties the cache, so it stands in front.
         text = _canonical(wanted)
         found.append(Segment("format", text, FORMAT_OVERHEAD + tokens.count(text)))

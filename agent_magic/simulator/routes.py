@@ -6,15 +6,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
-from agent_magic.simulator.batches import MOST_BYTES
+from agent_magic.simulator.batches import MOST_BYTES, page_of
 from agent_magic.simulator.batches import PATH as BATCHES
 from agent_magic.simulator.errors import ApiError, invalid
 from agent_magic.simulator.journal import Entry
 from agent_magic.simulator.json_types import Json
-from agent_magic.simulator.models import MODELS, describe, describe_all
+from agent_magic.simulator.models import MODELS, describe
 from agent_magic.simulator.response import encode, whole
 from agent_magic.simulator.service import MESSAGES, Exchange, Service
 
+PAGE = 20
+"""Rows of a page, if the client names no limit."""
 LINES_TYPE = "application/x-jsonl"
 RESULTS = f"{BATCHES}/{{id}}/results"
 MAX_BODY = 32 * 1024 * 1024
@@ -43,9 +45,18 @@ class Asked:
 Answer: TypeAlias = Callable[[Service, Asked, Entry, float], Exchange]
 
 
+def _page(asked: Asked) -> tuple[int, str | None]:
+    """Return the length of a page, and the id after which it begins."""
+    limit = asked.query.get("limit", "")
+    return (int(limit) if limit.isdigit() else PAGE), asked.query.get("after_id")
+
+
 def _list_batches(service: Service, asked: Asked, _entry: Entry, now_s: float) -> Exchange:
-    limit = asked.query.get("limit", "20")
-    return _found(service.batches.list(int(limit) if limit.isdigit() else 20, asked.query.get("after_id"), now_s))
+    return _found(service.batches.list(*_page(asked), now_s))
+
+
+def _list_models(_service: Service, asked: Asked, _entry: Entry, _now_s: float) -> Exchange:
+    return _found(page_of([describe(one) for one in MODELS.values()], *_page(asked)))
 
 
 def _model(_service: Service, asked: Asked, _entry: Entry, _now_s: float) -> Exchange:
@@ -64,10 +75,11 @@ ROUTES: Mapping[tuple[str, str], Answer] = {
     ("POST", f"{BATCHES}/{{id}}/cancel"): lambda service, asked, _, now_s: _found(
         service.batches.cancel(asked.id, now_s)
     ),
+    ("DELETE", f"{BATCHES}/{{id}}"): lambda service, asked, _, now_s: _found(service.batches.delete(asked.id, now_s)),
     ("GET", RESULTS): lambda service, asked, _, now_s: Exchange(
         whole(200, b"".join(service.batches.results(asked.id, now_s)), content_type=LINES_TYPE)
     ),
-    ("GET", "/v1/models"): lambda _service, _asked, _entry, _now_s: _found(describe_all()),
+    ("GET", "/v1/models"): _list_models,
     ("GET", "/v1/models/{id}"): _model,
 }
 """By method and path."""

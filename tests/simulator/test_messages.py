@@ -227,3 +227,34 @@ def test_a_body_that_is_nested_too_deeply_is_refused(talk) -> None:
     answer = talk.post(b"[" * 200_000)
     assert 400 == answer.status
     assert "not valid JSON" in answer.body["error"]["message"]
+
+
+@pytest.mark.parametrize("path", ["/v1/messages", "/v1/messages/count_tokens"])
+def test_a_misspelt_field_is_refused(talk, path: str) -> None:
+    """It is named, as by the API; fields of the SDK are taken."""
+    known = {"metadata": {"user_id": "x"}} if path == "/v1/messages" else {}
+    counted = {name: value for name, value in body("Hi.").items() if path == "/v1/messages" or name != "max_tokens"}
+    assert 200 == talk.post(counted | known, path=path).status
+    answer = talk.post(counted | {"temprature": 1}, path=path)
+    assert (400, "temprature: Extra inputs are not permitted") == (answer.status, answer.body["error"]["message"])
+
+
+def test_models_come_page_by_page(talk) -> None:
+    """A page has as many as are asked for, and says whether more follow."""
+    first = talk.get("/v1/models?limit=3").body
+    assert (3, True) == (len(first["data"]), first["has_more"])
+    rest = talk.get(f"/v1/models?limit=1000&after_id={first['last_id']}").body
+    assert not rest["has_more"]
+    assert not {one["id"] for one in first["data"]} & {one["id"] for one in rest["data"]}
+
+
+def test_the_older_name_of_a_form_is_understood(talk) -> None:
+    """Clients of other projects still send `output_format`."""
+    schema = {
+        "type": "object",
+        "properties": {"a": {"type": "integer"}},
+        "required": ["a"],
+        "additionalProperties": False,
+    }
+    answer = talk.post(body("Count.", output_format={"type": "json_schema", "schema": schema}))
+    assert isinstance(json.loads(answer.body["content"][0]["text"])["a"], int)

@@ -1,0 +1,330 @@
+"""Clients of other projects against the mock server, and this package against servers of other projects.
+
+Each project is installed into an environment of its own, as its users install it, and the test is skipped with the
+reason where that fails.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import socket
+import subprocess
+import time
+import urllib.error
+import urllib.request
+import venv
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Literal
+
+import pytest
+
+import agent_magic as am
+from agent_magic.simulator import start
+
+pytestmark = pytest.mark.slow
+
+MODEL = "claude-haiku-5-5"
+WEATHER = 'What is the weather? [[tool:weather {"city": "Bonn"}]]'
+
+PYDANTIC_AI = """
+from pydantic import BaseModel
+from pydantic_ai import Agent
+from pydantic_ai.models.anthropic import AnthropicModel
+from pydantic_ai.providers.anthropic import AnthropicProvider
+
+class Label(BaseModel):
+    mood: str
+    score: float
+
+model = AnthropicModel(MODEL, provider=AnthropicProvider(api_key="test", base_url=URL))
+plain = Agent(model).run_sync("Say hi.")
+assert plain.output
+assert isinstance(Agent(model, output_type=Label).run_sync("Label: great.").output, Label)
+agent, called = Agent(model), []
+
+@agent.tool_plain
+def weather(city: str) -> str:
+    called.append(city)
+    return "sunny"
+
+assert agent.run_sync(WEATHER).output and called == ["Bonn"], called
+
+async def stream():
+    async with Agent(model).run_stream("Say three words.") as run:
+        return [text async for text in run.stream_text(delta=True, debounce_by=None)]
+
+assert len(asyncio.run(stream())) > 1
+assert Agent(model).run_sync("And now?", message_history=plain.all_messages()).output
+"""
+
+LANGCHAIN = """
+from langchain_anthropic import ChatAnthropic
+from langchain_core.tools import tool
+from pydantic import BaseModel
+
+class Label(BaseModel):
+    "A label."
+    mood: str
+    score: float
+
+@tool
+def weather(city: str) -> str:
+    "Look the weather up."
+    return "sunny"
+
+model = ChatAnthropic(model=MODEL, api_key="test", base_url=URL, max_tokens=300)
+plain = model.invoke("Say hi.")
+assert plain.content and plain.usage_metadata["output_tokens"], plain
+for method in ("function_calling", "json_schema"):
+    assert isinstance(model.with_structured_output(Label, method=method).invoke("Label: great."), Label), method
+assert model.bind_tools([weather]).invoke(WEATHER).tool_calls[0]["args"] == {"city": "Bonn"}
+assert len([part.content for part in model.stream("Say three words.")]) > 1
+assert len(model.batch(["One.", "Two."])) == 2
+"""
+
+LITELLM = """
+import litellm
+from pydantic import BaseModel
+
+class Label(BaseModel):
+    mood: str
+    score: float
+
+def ask(text, **more):
+    messages = more.pop("messages", [{"role": "user", "content": text}])
+    where = {"model": f"anthropic/{MODEL}", "api_base": URL, "api_key": "test", "max_tokens": 300}
+    return litellm.completion(messages=messages, **where, **more)
+
+plain = ask("Say hi.")
+assert plain.choices[0].message.content and plain.usage.completion_tokens
+assert len(list(ask("Say three words.", stream=True))) > 1
+city = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+tools = [{"type": "function", "function": {"name": "weather", "description": "Look it up.", "parameters": city}}]
+asked = ask(WEATHER, tools=tools).choices[0].message
+call = asked.tool_calls[0]
+assert json.loads(call.function.arguments) == {"city": "Bonn"}
+result = {"role": "tool", "tool_call_id": call.id, "content": "sunny"}
+assert ask("", messages=[{"role": "user", "content": "Weather?"}, asked.model_dump(), result], tools=tools).choices
+Label.model_validate_json(ask("Label: great.", response_format=Label).choices[0].message.content)
+try:
+    ask("x [[status:400]]")
+    raise AssertionError("no error")
+except litellm.BadRequestError:
+    pass
+"""
+
+TYPESCRIPT = """
+import Anthropic from "@anthropic-ai/sdk";
+
+const [MODEL, WEATHER, baseURL] = process.argv.slice(2);
+const client = new Anthropic({ apiKey: "test", baseURL });
+const ask = (content, more = {}) => ({ model: MODEL, max_tokens: 300, messages: [{ role: "user", content }], ...more });
+const hold = (one, what) => { if (!one) throw new Error(JSON.stringify(what)); };
+const plain = await client.messages.create(ask("Say hi."));
+hold(plain.content[0].text && plain.usage.output_tokens, plain);
+let parts = 0;
+const whole = await client.messages.stream(ask("Say three words.")).on("text", () => parts++).finalMessage();
+hold(parts > 1 && whole.content[0].text, whole);
+const schema = { type: "object", properties: { city: { type: "string" } }, required: ["city"] };
+const tools = [{ name: "weather", description: "w", input_schema: schema }];
+const asked = await client.messages.create(ask(WEATHER, { tools }));
+hold(asked.content.find((one) => one.type === "tool_use")?.input.city === "Bonn", asked);
+const counted = await client.messages.countTokens({ model: MODEL, messages: [{ role: "user", content: "Hello" }] });
+hold(counted.input_tokens, counted);
+const models = [];
+for await (const one of client.models.list({ limit: 3 })) models.push(one.id);
+hold(models.length > 3, models);
+let refused;
+try { await client.messages.create(ask("x", { temprature: 1 })); } catch (error) { refused = error; }
+hold(refused?.status === 400, refused);
+const batch = await client.messages.batches.create({ requests: [{ custom_id: "a", params: ask("Say hi.") }] });
+let now = batch;
+while (now.processing_status !== "ended") {
+  await new Promise((go) => setTimeout(go, 100));
+  now = await client.messages.batches.retrieve(batch.id);
+}
+const rows = [];
+for await (const one of await client.messages.batches.results(batch.id)) rows.push(one.result.type);
+hold(rows.join() === "succeeded", rows);
+await client.messages.batches.delete(batch.id);
+"""
+
+CLIENTS = {
+    "pydantic-ai-slim[anthropic]": PYDANTIC_AI,
+    "langchain-anthropic": LANGCHAIN,
+    "litellm[proxy]": LITELLM,
+}
+
+
+def quiet(command: list[str], folder: Path, **env: str) -> subprocess.CompletedProcess[str]:
+    """Run a program without this checkout's settings and without a key."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "ANTHROPIC_"))}
+    return subprocess.run(command, cwd=folder, env=kept | env, capture_output=True, text=True, check=False, timeout=300)
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory):
+    """Return a Python that has a package, in an environment of its own."""
+    made: dict[str, Path] = {}
+
+    def python_with(package: str) -> Path:
+        if package not in made:
+            folder = tmp_path_factory.mktemp("other")
+            venv.create(folder / "venv", with_pip=True)
+            python = folder / "venv" / ("Scripts" if os.name == "nt" else "bin") / "python"
+            pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", package]
+            done = quiet(pip, folder)
+            if done.returncode:
+                pytest.skip(f"{package} could not be installed: {done.stderr[-200:]}")
+            made[package] = python
+        return made[package]
+
+    return python_with
+
+
+@pytest.fixture(scope="module")
+def node_with(tmp_path_factory: pytest.TempPathFactory):
+    """Return a folder where Node finds a package."""
+
+    def folder_with(package: str) -> Path:
+        if shutil.which("npm") is None:
+            pytest.skip("npm is not installed")
+        folder = tmp_path_factory.mktemp("node")
+        done = quiet(["npm", "install", "--silent", package], folder)
+        if done.returncode:
+            pytest.skip(f"{package} could not be installed: {done.stderr[-200:]}")
+        return folder
+
+    return folder_with
+
+
+@pytest.mark.parametrize("package", CLIENTS)
+def test_a_client_of_another_project_finds_the_api(installed, tmp_path: Path, package: str) -> None:
+    """Texts, streams, typed answers, tools and their results: what it calls is answered as the API would."""
+    python = installed(package)
+    with start(latency="x0.02", seed=1) as server:
+        names = f"import asyncio, json\nMODEL, WEATHER, URL = {MODEL!r}, {WEATHER!r}, {server.url!r}\n"
+        (tmp_path / "client.py").write_text(names + CLIENTS[package])
+        done = quiet([str(python), "client.py"], tmp_path, LITELLM_LOG="ERROR")
+    assert 0 == done.returncode, done.stderr[-3000:]
+
+
+def test_the_typescript_sdk_finds_the_api(node_with) -> None:
+    """Also counts, the list of models, batches, and the refusal of a field that is misspelt."""
+    folder = node_with("@anthropic-ai/sdk")
+    (folder / "client.mjs").write_text(TYPESCRIPT)
+    with start(latency="x0.02", seed=1) as server:
+        done = quiet(["node", "client.mjs", MODEL, WEATHER, server.url], folder)
+    assert 0 == done.returncode, done.stderr[-3000:]
+
+
+@contextmanager
+def serving(command: list[str], folder: Path, port: int, path: str, **env: str) -> Iterator[str]:
+    """Run a server, wait until it answers, and end it."""
+    with (folder / "server.log").open("w") as log:
+        child = subprocess.Popen(command, cwd=folder, env=os.environ | env, stdout=log, stderr=subprocess.STDOUT)
+        try:
+            wait_for(f"http://127.0.0.1:{port}{path}", child, folder / "server.log")
+            yield f"http://127.0.0.1:{port}"
+        finally:
+            child.terminate()
+            child.wait(30)
+
+
+def wait_for(url: str, child: subprocess.Popen[bytes], log: Path) -> None:
+    """Wait until a server answers, with whatever status."""
+    until = time.monotonic() + 90
+    while time.monotonic() < until and child.poll() is None:
+        try:
+            urllib.request.urlopen(url, timeout=2).close()
+        except urllib.error.HTTPError:
+            return
+        except OSError:
+            time.sleep(0.2)
+        else:
+            return
+    raise AssertionError(f"the server did not start: {log.read_text()[-2000:]}")
+
+
+def free_port() -> int:
+    """Return a port that is free now."""
+    with socket.socket() as link:
+        link.bind(("127.0.0.1", 0))
+        return link.getsockname()[1]
+
+
+def asked(url: str, *agents: am.Agent, values: dict[str, object] | None = None) -> am.Run:
+    """Run agents against a server."""
+    return asyncio.run(am.Plan(agents, values=values or {}).run(client=am.Claude(base_url=url, api_key="test")))
+
+
+def agent(name: str, prompt: str, **options) -> am.Agent:
+    """Declare an agent with short answers."""
+    return am.Agent(name, prompt, model=MODEL, max_tokens=300, **options)
+
+
+def ended(run: am.Run) -> tuple[str, int]:
+    """Return the kind of error of the run's first agent, and how often it was asked."""
+    result = run.record.results[0]
+    return (result.error or "").partition(":")[0], len(result.attempts)
+
+
+def weather(city: str) -> str:
+    """Look the weather up."""
+    return f"sunny in {city}"
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_tasks_by_way_of_litellm(installed, tmp_path: Path) -> None:
+    """A gateway that passes on to the API: texts, rows, types, tools, conversations, errors, and what they cost."""
+    program, port = installed("litellm[proxy]").parent / "litellm", free_port()
+    with start(latency="x0.02", seed=1) as server:
+        behind = {"model": f"anthropic/{MODEL}", "api_base": server.url, "api_key": "test"}
+        config = {"model_list": [{"model_name": MODEL, "litellm_params": behind}]}
+        (tmp_path / "config.yaml").write_text(json.dumps(config))
+        command = [str(program), "--config", "config.yaml", "--host", "127.0.0.1", "--port", str(port)]
+        env = {"LITELLM_DANGEROUSLY_PERMIT_WEAK_OR_UNSET_MASTER_KEY": "true", "LITELLM_LOG": "ERROR"}
+        with serving(command, tmp_path, port, "/health/liveliness", **env) as url:
+            run = asked(url, agent("a", "Say hi."), agent("b", "More: {{ a }}"), agent("c", "And now?", continues="a"))
+            assert ["succeeded"] * 3 == run.agents["status"].tolist()
+            assert (run.agents["cost_usd"] > 0).all()
+            assert "" == run.totals.cost_mark
+            rows = asked(url, agent("a", "Label {{ item }}", each="xs"), values={"xs": list(range(8))})
+            assert 8 == rows.totals.succeeded
+            typed = asked(url, agent("a", "Label: great.", returns=Literal["good", "bad"]))
+            assert typed["a"].value in {"good", "bad"}
+            tools = asked(url, agent("a", WEATHER, tools=[weather]))
+            assert ["sunny in Bonn"] == [
+                json.loads(one) if one[:1] == '"' else one for one in tools.tool_calls["result"]
+            ]
+            assert 1 == asked(url, agent("a", "x [[status:529 times=1]]")).totals.succeeded
+            wrong = asked(url, agent("a", "x [[status:400]]"))
+            assert ("Rejected", 1) == ended(wrong)
+            unknown = asked(url, am.Agent("a", "Say hi.", model="nobody-1", max_tokens=50))
+            assert "Invalid model name" in (unknown["a"].error or "")
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_tasks_at_aimock(node_with, tmp_path: Path) -> None:
+    """A server that counts no tokens: what is shown is marked as an estimate, and a form is asked for in words."""
+    folder, port = node_with("@copilotkit/aimock"), free_port()
+    answers = {"hi": "Hi there!", "Label": "good"}
+    fixtures = [{"match": {"userMessage": said}, "response": {"content": text}} for said, text in answers.items()]
+    (tmp_path / "fixtures.json").write_text(json.dumps({"fixtures": fixtures}))
+    program = folder / "node_modules" / ".bin" / "llmock"
+    command = [str(program), "--port", str(port), "--fixtures", str(tmp_path)]
+    with serving(command, tmp_path, port, "/health") as url:
+        run = asked(url, agent("a", "Say hi."))
+        assert ("succeeded", "Hi there!") == (run.agents["status"][0], run["a"].text)
+        assert ("≈", True) == (run.totals.cost_mark.strip(), (run.totals.cost_usd or 0) > 0)
+        rows = asked(url, agent("a", "Label {{ item }}", each="xs"), values={"xs": list(range(8))})
+        assert ["good"] * 8 == [one.text for one in rows.record.results]
+        typed = asked(url, agent("a", "Label it: Say something.", returns=dict[str, int]))
+        assert "InvalidAnswer" == ended(typed)[0]
+        missing = asked(url, agent("a", "Who are you?"))
+        assert ("Rejected", 1) == ended(missing)
