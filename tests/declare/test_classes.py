@@ -301,6 +301,40 @@ def test_a_name_of_the_user_s_is_never_one_of_ours(name: str):
         assert f"{brief(json.loads(returns(kind).schema))} per item" == str(several)
 
 
+@pytest.mark.parametrize(
+    ("kind", "written", "value"),
+    [
+        (Any, "3", 3),
+        (Any, "-1.5e3", -1500.0),
+        (Any, '"a \\"word\\""', 'a "word"'),
+        (Any, "null", None),
+        (bool | dict[str, int], "true", True),
+        (dict[str, int] | int, "7", 7),
+        (float, "2.50", 2.5),
+    ],
+)
+def test_a_scalar_that_fills_a_fence_is_the_answer(kind, written, value):
+    """A number, text, `true`, `false` or `null` between fences is read as JSON, as a list or an object is."""
+    for around in ("```json\n{}\n```", "```\r\n{}\r\n```", "Here it is:\n\n```JSON\n  {}\n```\nAnything else?"):
+        assert value == returns(kind).value(around.format(written))
+
+
+@pytest.mark.parametrize(
+    "text", ["```python\n3\n```", "```\n3 apples\n```", "```\n03\n```", "```\n'a'\n```", "it is `3`", "```\n3\n"]
+)
+def test_other_scalars_in_prose_are_no_answer(text):
+    """Program code, words, and a fence that is not closed hold no JSON."""
+    with pytest.raises(InvalidAnswer, match="it is not JSON"):
+        returns(Any).value(text)
+
+
+def test_scalars_in_fences_that_differ_are_no_answer():
+    """Of two that differ none is taken; beside an object that fits, a scalar is not read."""
+    with pytest.raises(InvalidAnswer, match="it holds 2 different answers"):
+        returns(Any).value("```\n3\n```\nor\n```\n4\n```")
+    assert {"a": 1} == returns(dict[str, Any]).value('```\n3\n```\n{"a": 1}')
+
+
 def test_texts_that_differ_are_no_answer():
     """Of two objects in prose that both fit none is taken; one that fits beside one that does not is the answer."""
     with pytest.raises(InvalidAnswer, match="it holds 2 different answers"):

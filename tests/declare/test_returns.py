@@ -183,8 +183,7 @@ def test_what_no_schema_holds_is_asked_for_in_words(kind, why, answer):
     made = returns(kind)
     assert words_of(schema_of(made.schema)) is not None
     assert TypeAdapter(kind).validate_json(answer) == made.value(answer)
-    if answer != "null":
-        assert made.value(answer) == made.value(f"Sure:\n```json\n{answer}\n```")
+    assert made.value(answer) == made.value(f"Sure:\n```json\n{answer}\n```")
     again = Plan.from_json(plan.to_json())["a"].returns
     assert again == made
     assert json.loads(answer) == plain(again.value(answer))

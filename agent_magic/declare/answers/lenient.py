@@ -4,8 +4,9 @@ Servers without grammars, and models that bypass them, write nearly what was ask
 unchanged. Only if it does not fit, `readings` tries these deliberate exceptions:
 
 * a byte order mark and blanks around the JSON are dropped;
-* JSON in a fence, or with words before or after it, is extracted; a list only from separate lines. JSON that breaks
-  off is not searched for parts, and if several different texts fit, none is used;
+* JSON in a fence, or with words before or after it, is extracted; a list only from separate lines, and a number, text,
+  `true`, `false` or `null` only if it fills a fence and there is no object or list. JSON that breaks off is not
+  searched for parts, and if several different texts fit, none is used;
 * the value itself is accepted for the object it is sent in, such as `[1, 2]` for `{"value": [1, 2]}`;
 * a word of a choice may have another case, and blanks around it;
 * `null` in an optional field that cannot be `null` counts as left out.
@@ -47,6 +48,14 @@ LONG: Final = "long"
 """Marks that only numbers too long for a float are texts, not all."""
 _OPENED = re.compile(r'\{\s*["}]|\[\s*(?:[\[{"\d\]-]|true|false|null)')
 """The beginning of JSON in prose: `{curly}` and `[see below]` are words."""
+_FENCED = re.compile(
+    r"""^[ \t]*```(?i:json)?[ \t]*\r?\n\s*
+        (-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)? | true | false | null
+        | "(?:[^"\\\x00-\x1f]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*")
+        \s*\n[ \t]*```[ \t]*\r?$""",
+    re.MULTILINE | re.VERBOSE | re.ASCII,
+)
+"""A scalar of JSON that fills a fence."""
 
 
 class Number(str):
@@ -128,6 +137,8 @@ def documents(text: str, again: re.Pattern[str] | None = None) -> tuple[list[Any
         else:
             if isinstance(data, dict) or again is not None or _is_alone(text, begin.start(), at):
                 found.append(data)
+    if not found and again is None:
+        found = [decoded(one) for one in _FENCED.findall(text)]
     return found, "" if found else _no_json(wrong)
 
 
