@@ -19,6 +19,7 @@ from agent_magic.forecast.terms import facts_of, policy_of
 from agent_magic.record.answer import CHARS_PER_TOKEN, ESCALATED, NOTHING_USED, TOOL_USE
 from agent_magic.record.call import stretches
 from agent_magic.record.exchanges import TIMED
+from agent_magic.record.facts import Facts
 from agent_magic.record.history import Told
 from agent_magic.record.identical import sharers_of
 
@@ -402,9 +403,7 @@ def _failure(attempt: Attempt, waited_s: float, *, final: bool, moves: bool) -> 
 
 def refusal_s_of(record: RunRecord) -> float:
     """Return how long the provider takes to refuse a request: as the run has seen it, or else as usual."""
-    took_s = [
-        one.ended_s - one.started_s for one in record.attempts if one.kind == "RateLimited" and one.ended_s is not None
-    ]
+    took_s = [one.api_s for one in Facts.of(record.results).rate_limited if one.api_s is not None]
     return median(took_s) if took_s else LOCAL_REFUSAL_S if record.simulated else REFUSAL_S
 
 

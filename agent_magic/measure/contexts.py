@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING, NamedTuple
 
 from agent_magic.measure.frames import frame_of, table
+from agent_magic.record.facts import Facts
 from agent_magic.record.prices import MTOK, Prices
 from agent_magic.record.reasons import wording
 
@@ -86,7 +87,7 @@ def shared_contexts(record: RunRecord, prices: Prices | Mapping[str, TokenPrice]
 
 
 def _shared(context: str, model: str, results: Sequence[AgentResult], prices: Prices) -> Shared:
-    sent = [one for result in results for one in result.attempts if not one.is_served]
+    sent = Facts.of(results).sent
     marked = [one for one in sent if one.request.cached]
     known = [(one, one.usage) for one in sent if one.usage is not None and one.usage.input_tokens is not None]
     writers = [one for one, usage in known if usage.cache_write_tokens]

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from agent_magic.measure.server import OURS, limit_of_run
+from agent_magic.record.facts import Facts
 from agent_magic.record.phases import phases_of
 
 if TYPE_CHECKING:
@@ -137,6 +138,7 @@ def summarize(record: RunRecord, now_s: float | None = None) -> Summary:
         now_s: The time of an active run. Running work counts up to it.
     """
     results = record.results
+    facts = Facts.of(results)
     work = [_work_s(result, now_s) for result in results]
     agent_s = sum(work)
     _, critical_path_s = longest_chain(record, work)
@@ -181,11 +183,11 @@ def summarize(record: RunRecord, now_s: float | None = None) -> Summary:
         cancelled=statuses["cancelled"],
         capped=statuses["capped"],
         running=statuses["running"],
-        rate_limited=sum(attempt.kind == "RateLimited" for result in results for attempt in result.attempts),
+        rate_limited=len(facts.rate_limited),
         escalated=moved["escalated"],
         fell_back=moved["fell back"],
         degraded=len(record.degraded),
-        batched=_batched(results),
+        batched=len(facts.batched),
         source=source_of(record),
         cut=record.cut,
         why=_why(results),
@@ -219,12 +221,6 @@ def with_speedup(summary: Summary, sequential_s: float, basis: SpeedupBasis, ove
         speedup_basis=basis,
         speedup_over=over,
     )
-
-
-def _batched(results: Sequence[AgentResult]) -> int:
-    """Count the requests answered by a batch of this run, without earlier answers, which are not half price."""
-    attempts = [one for result in results for one in result.attempts if not one.is_served]
-    return sum(bool(one.answer and one.answer.batch) for one in attempts)
 
 
 def source_of(record: RunRecord) -> str | None:
@@ -393,11 +389,8 @@ def _why(results: Sequence[AgentResult]) -> str:
 
 def cost_mark(results: Sequence[AgentResult]) -> str:
     """Return the mark before the dollars of agents; see `Summary.cost_mark`."""
-    attempts = [attempt for result in results for attempt in result.attempts if attempt.ended_s is not None]
-    if any(attempt.price is None or attempt.price.cost_usd is None for attempt in attempts):
-        return "≥"
-    paid = [attempt for attempt in attempts if not attempt.is_served]  # what was there before is $0, whatever it used
-    return "≈" if any(attempt.usage and attempt.usage.estimated for attempt in paid) else ""
+    facts = Facts.of(results)
+    return "≥" if facts.unpriced else "≈" if facts.estimated else ""
 
 
 def _work_s(result: AgentResult, now_s: float | None) -> float:

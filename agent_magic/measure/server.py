@@ -40,6 +40,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
 from agent_magic.declare.units import plural
 from agent_magic.providers.anthropic import models as by_name
 from agent_magic.record.exchanges import exchange_of
+from agent_magic.record.facts import Facts
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
@@ -203,7 +204,7 @@ def limit_of_run(record: RunRecord) -> str:
 
 def is_forecast(record: RunRecord) -> bool:
     """Return True if a run never happened: it is no evidence of a server."""
-    return record.forecast is not None or any(one.source == "forecast" for one in record.attempts)
+    return record.forecast is not None or "forecast" in Facts.of(record.results).sources
 
 
 def at_of(record: RunRecord, endpoint: str, model: str) -> At:

@@ -12,6 +12,7 @@ from agent_magic.errors import DeclarationError, did_you_mean, shown_value
 from agent_magic.measure.frames import make_frame, on_the_run, table
 from agent_magic.measure.metrics import summarize
 from agent_magic.measure.spread import overlap, sent_spans
+from agent_magic.record.facts import Facts
 from agent_magic.record.percentiles import ENOUGH, percentile
 from agent_magic.record.reasons import limited
 
@@ -130,11 +131,10 @@ class _Facts:
         return _share("agents that succeeded, at least", wanted, self._done, n, why, least=True)
 
     def errors(self, wanted: float) -> dict[str, Any]:
-        attempts = [one for result in self._results for one in result.attempts if one.ended_s is not None]
-        failed = sum(one.status == "failed" for one in attempts)
-        kinds = Counter(one.kind or one.status for one in attempts if one.status == "failed")
+        facts = Facts.of(self._results)
+        kinds = Counter(one.kind or one.status for one in facts.failed)
         why = ", ".join(f"{number:,} {kind}" for kind, number in kinds.most_common(MOST_KINDS))
-        return _share("requests that failed, below", wanted, failed, len(attempts), why, least=False)
+        return _share("requests that failed, below", wanted, len(facts.failed), len(facts.ended), why, least=False)
 
     def dollars(self, wanted: float) -> dict[str, Any]:
         cost, n = self._summary.cost_usd, len(self._results)

@@ -9,6 +9,7 @@ from agent_magic.declare.validation import is_number
 from agent_magic.errors import DeclarationError, shown_value
 from agent_magic.measure.frames import make_frame, table
 from agent_magic.measure.metrics import summarize, total_cost
+from agent_magic.record.facts import Facts
 from agent_magic.record.percentiles import ENOUGH, percentile
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ def percentiles_frame(records: Sequence[RunRecord]) -> pd.DataFrame:
     """
     agents = [one for record in records for one in record.results if one.attempts and one.total_s is not None]
     agents = [one for one in agents if not one.is_served]
-    attempts = [one for agent in agents for one in agent.attempts if one.status == "succeeded"]
+    attempts = Facts.of(agents).succeeded
     rows = [
         _spread("total_s", "agents", [one.total_s for one in agents]),
         _spread("queued_s", "agents", [one.queued_s for one in agents]),
@@ -113,8 +114,7 @@ def _use(model: str, results: Sequence[AgentResult], wall_s: float | None, slots
 
 def sent_spans(results: Iterable[AgentResult]) -> list[tuple[float, float]]:
     """Return when each request was in flight, as (start, end)."""
-    attempts = [one for result in results for one in result.attempts if not one.is_served]
-    return [(one.started_s, one.ended_s) for one in attempts if one.ended_s is not None]
+    return [(one.started_s, one.ended_s) for one in Facts.of(results).sent if one.ended_s is not None]
 
 
 def overlap(spans: Iterable[tuple[float, float]]) -> tuple[int, float]:

@@ -39,6 +39,7 @@ from agent_magic.forecast.advice.graded import by_grades, how_sure, verdict_on
 from agent_magic.forecast.advice.structure import SHAPE, not_after, ordered, refers_to
 from agent_magic.measure.metrics import NEAR_BOUND, NEAR_SUM, summarize, waited_s
 from agent_magic.measure.path import Chains, works
+from agent_magic.record.facts import Facts
 from agent_magic.record.reasons import wording
 
 if TYPE_CHECKING:
@@ -255,7 +256,7 @@ def half_saved(outlook: Outlook) -> Finding | None:
 def limits(outlook: Outlook) -> Finding | None:
     """Rate limits that held agents or refused requests, and the run without them."""
     waited = dict.fromkeys(DIMENSIONS, 0.0) | waited_s(outlook.record.results)
-    refused = sum(one.status_code == 429 for one in outlook.record.attempts)
+    refused = len(Facts.of(outlook.record.results).rate_limited)
     worst = max(DIMENSIONS, key=lambda name: waited[name])
     if not refused and not waited[worst]:
         return None
@@ -272,7 +273,7 @@ def limits(outlook: Outlook) -> Finding | None:
 def failures(outlook: Outlook) -> Finding | None:
     """What failed attempts took and cost."""
     attempts = outlook.record.attempts
-    bad = [one for one in attempts if one.status == "failed"]
+    bad = Facts(attempts).failed
     if not bad:
         return None
     lost_s = sum(one.api_s or 0.0 for one in bad)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from agent_magic.declare.units import plural
 from agent_magic.machine import in_browser
 from agent_magic.record.cassette.reading import ANYWHERE, ENDING, TEXT_ENDING
+from agent_magic.record.facts import Facts
 from agent_magic.record.home import told_notebooks
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ def worth_sharing(runs: Sequence[Run]) -> list[Run]:
     seen: set[tuple[str, ...]] = set()
     for run in runs:
         asked = (run.plan.name, *(one.request.key(ANYWHERE) for one in run.record.attempts))
-        bought = any(one.source in {"live", "simulated"} for one in run.record.attempts)
+        bought = not Facts.of(run.record.results).sources.isdisjoint({"live", "simulated"})
         if (bought or asked not in seen) and not run.record.redacted:  # texts that are not there cannot be passed on
             kept.append(run)
         seen.add(asked)

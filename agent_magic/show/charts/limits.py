@@ -11,6 +11,7 @@ from agent_magic.engine.pacing.limits import KINDS, MOST
 from agent_magic.errors import DeclarationError, did_you_mean, shown_value
 from agent_magic.measure.frames import next_step
 from agent_magic.measure.metrics import summarize
+from agent_magic.record.facts import Facts
 from agent_magic.record.plaintext import single_line
 from agent_magic.show.charts.chart import ADVISE, compose, provenance
 from agent_magic.show.charts.marks import Area, Line, Look, Panel, Scale, numbers, times
@@ -70,7 +71,7 @@ def run_limits(record: RunRecord, limits: object = None, *, theme: Theme = "auto
     """
     given = {**known_limits(record), **_given_limits(limits)}
     until_s = max((event.at_s for event in record.events), default=0.0)
-    refused_s = [one.ended_s or 0.0 for one in record.attempts if one.status_code == 429]
+    refused_s = [one.ended_s or 0.0 for one in Facts(record.attempts).rate_limited]
     x = times(until_s)
     shares = shares_of(record)
     panels = [
@@ -104,9 +105,8 @@ def shares_of(record: RunRecord) -> dict[str, Curve]:
     classes = {} if record.terms is None else record.terms.after or record.terms.before
     found: dict[str, Curve] = {}
     for name, ceilings in classes.items():
-        its = [one for one in record.attempts if name in _classes_of(record, one)]
         limits = {kind.unit: ceilings[word].per_minute for word, kind in KINDS.items() if word in ceilings}
-        for curve in curves_of(its, limits):
+        for curve in curves_of(_of_class(record, name), limits):
             if curve.limit is None or curve.name == CONCURRENT:
                 continue
             limit, beside = curve.limit, f" ({single_line(name)})" if len(classes) > 1 else ""
@@ -127,10 +127,15 @@ def used_lately(records: Iterable[RunRecord], name: str, now: datetime) -> dict[
     found = dict.fromkeys((kind.unit for kind in KINDS.values()), 0.0)
     for record in records:
         now_s = (now - record.began_at).total_seconds()
-        for curve in curves_of([one for one in record.attempts if name in _classes_of(record, one)], {}):
+        for curve in curves_of(_of_class(record, name), {}):
             if curve.name in found:
                 found[curve.name] += next((value for at, value in reversed(curve.steps) if at <= now_s), 0.0)
     return found
+
+
+def _of_class(record: RunRecord, name: str) -> list[Attempt]:
+    """Return the requests that the limits of a model class count."""
+    return [one for one in record.attempts if name in _classes_of(record, one)]
 
 
 def _classes_of(record: RunRecord, attempt: Attempt) -> set[str]:
@@ -169,7 +174,7 @@ def _given_limits(limits: object) -> dict[str, float | None]:
     return cast("dict[str, float | None]", dict(given))
 
 
-def curves_of(attempts: Iterable[Attempt], limits: Mapping[str, float | None]) -> list[Curve]:
+def curves_of(attempts: Sequence[Attempt], limits: Mapping[str, float | None]) -> list[Curve]:
     """Count the use of the provider over time.
 
     Requests and input count when they are sent, output when the answer is complete. Reused answers do not count.
@@ -178,7 +183,7 @@ def curves_of(attempts: Iterable[Attempt], limits: Mapping[str, float | None]) -
         attempts: Those of a run, or of some of its agents.
         limits: The known limits, by name.
     """
-    sent = [one for one in attempts if not one.is_served]
+    sent = Facts(attempts).sent
     concurrent = [(one.started_s, 1.0) for one in sent]
     concurrent += [(one.ended_s, -1.0) for one in sent if one.ended_s is not None]
     changes, taken = _changes(sent), dict[str, list[tuple[float, float]]]()
