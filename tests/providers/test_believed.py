@@ -56,6 +56,23 @@ def test_a_refusal_that_should_not_be_retried_is_final(wait: dict[str, str], wor
     assert "x-should-retry" in str(run["a"].error)
 
 
+TOO_LONG = {
+    "the API": "prompt is too long: 208310 tokens > 200000 maximum",
+    "the API, with the answer": "input length and `max_tokens` exceed context limit: 188240 + 21333 > 200000",
+    "Bedrock": "Input is too long for requested model.",
+    "LiteLLM": "litellm.ContextWindowExceededError: prompt is longer than the context window",
+}
+
+
+@pytest.mark.parametrize("status", [400, 500])
+@pytest.mark.parametrize("said", TOO_LONG.values(), ids=TOO_LONG)
+def test_a_prompt_that_is_too_long_is_sent_once_and_says_what_to_do(said: str, status: int):
+    """Also where a proxy reports it as an error of its own."""
+    run, requests = asked(problem(status, "invalid_request_error", said), timeout_s=8)
+    assert (1, "failed") == (requests, run["a"].status)
+    assert "Send a shorter prompt" in str(run["a"].error)
+
+
 @pytest.mark.parametrize("word", ["true", "maybe", ""])
 def test_a_refusal_that_may_be_retried_is(word: str):
     """`true` says what a 429 says anyway; what makes no sense says nothing."""

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, cast
 from agent_magic.errors import CallError, Overloaded, RateLimited, Rejected, Unreachable, Unreadable
 from agent_magic.providers.anthropic.limits import empty_limit, named_limit, read_headers, with_sentence
 from agent_magic.providers.http.excerpts import excerpt, hide
-from agent_magic.providers.http.failures import no_connection, of_aiohttp, root_of, was_sent
+from agent_magic.providers.http.failures import no_connection, of_aiohttp, root_of, says_too_long, was_sent
 from agent_magic.providers.http.headers import (
     SIMULATED_HEADER,
     headers_of,
@@ -42,6 +42,7 @@ HINTS = {
     413: " The prompt is too long for the API.",
 }
 """What to do about a request that the API refuses."""
+SHORTER = " Send a shorter prompt, lower --max-tokens, or take a model with a longer context."
 REDIRECTED = (
     "The real API never does, so the key was not sent there: check ANTHROPIC_BASE_URL, and the proxy if there is one."
 )
@@ -194,6 +195,9 @@ def _of_status(error: APIStatusError, secrets: tuple[str, ...]) -> CallError:
             final=final,
             again=said is not False,
         )
+    if status != 413 and says_too_long(_message(error.body)):
+        # A proxy may report it as a 500, which would be sent again in vain.
+        return Rejected(f"{message} ({status}).{SHORTER}", status=status)
     if is_worth_repeating(status, headers):
         return Overloaded(f"{message} ({status})", status=status, retry_after_s=retry_after_s(headers))
     return Rejected(f"{message} ({status}).{HINTS.get(status, '')}", status=status)

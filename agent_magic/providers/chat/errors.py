@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from agent_magic.errors import CallError, Overloaded, RateLimited, Refused, Rejected, Unreachable, Unreadable
 from agent_magic.providers.chat.limits import named_limit, wait_said_s
 from agent_magic.providers.http.excerpts import excerpt
-from agent_magic.providers.http.failures import of_aiohttp, root_of
+from agent_magic.providers.http.failures import of_aiohttp, root_of, says_too_long
 from agent_magic.providers.http.headers import is_worth_repeating, retry_after_s, should_retry
 from agent_magic.record.answer import CHARS_PER_TOKEN
 
@@ -49,7 +49,6 @@ STATUS_OF_CODE = {
 """The status an error would have had, for errors that come after a 200."""
 SPENT = frozenset({"insufficient_quota", "billing_hard_limit_reached"})
 FILTERED = frozenset({"content_filter", "content_policy_violation"})
-_TOO_LONG = re.compile(r"context[ _](?:length|size|window)|prompt is too long|exceed_context_size", re.IGNORECASE)
 _N = r"(\d[\d,]*)"
 _CONTEXT = re.compile(
     rf"context (?:length|size|window)[^.\d]{{0,30}}{_N}|{_N} (?:tokens? )?(?:context|maximum)", re.IGNORECASE
@@ -83,7 +82,7 @@ class Told(NamedTuple):
     def is_too_long(self) -> bool:
         """True if the prompt exceeds the model's context."""
         said = " ".join([self.message, *self.words])
-        return _TOO_LONG.search(said) is not None and "rate" not in said.lower().split()
+        return says_too_long(said)
 
 
 def read_error(body: Any) -> Told:

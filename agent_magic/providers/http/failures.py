@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import re
 import ssl
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from httpx2 import Request
+
+_TOO_LONG = re.compile(
+    r"context[ _](?:length|size|window|limit)|(?:prompt|input) is too long|exceed_context_size", re.IGNORECASE
+)
 
 
 @functools.cache
@@ -86,3 +91,8 @@ def root_of(error: BaseException, secrets: tuple[str, ...]) -> str:
         return os.strerror(error.errno) if error.errno > 0 else excerpt(error.strerror)
     # `str` of the transport's own begins with a status that nobody has sent, 400
     return excerpt(getattr(error, "message", None) or error, secrets) or type(error).__name__
+
+
+def says_too_long(said: str) -> bool:
+    """Return whether an error's words say that the prompt exceeds the model's context."""
+    return _TOO_LONG.search(said) is not None and "rate" not in said.lower().split()

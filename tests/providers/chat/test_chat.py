@@ -263,6 +263,10 @@ LONG: dict[str, tuple[bytes, str]] = {
         "700 tokens, and the model's context 512",
     ),
     "one that does not say": (problem(400, "prompt is too long"), "about 1 tokens, and the model's context fewer"),
+    "Bedrock": (
+        problem(400, "Input is too long for requested model."),
+        "about 1 tokens, and the model's context fewer",
+    ),
 }
 
 
