@@ -61,6 +61,7 @@ plan = plan_of({{f"agent_{{n}}": () for n in range(len(PAYLOADS))}}, TITLE)
 for n, text in enumerate(PAYLOADS):  # no cell can declare such a name: they are put in behind the door
     object.__setattr__(plan.agents[n], "name", text)
 object.__setattr__(plan, "index", {{text: n for n, text in enumerate(PAYLOADS)}})
+object.__setattr__(plan, "names", tuple(PAYLOADS))
 record = RunRecord(plan, began_at=datetime(2026, 1, 2, tzinfo=UTC), models=PAYLOADS)
 events = []
 for n, text in enumerate(PAYLOADS):

@@ -145,7 +145,10 @@ ip.run_cell_magic("agent", "writer", "Write. [[tokens:60]] [[pace:40]]")
 ip.user_ns["loud"] = lambda answer: None if answer.isupper() else "small letters"
 ip.run_cell_magic("agent", "title --check loud", "A title for {{ writer }} [[text:BEES]]")
 ip.run_cell_magic("agent", "cover", "A cover for {{ title }} [[tokens:20]]")"""
-    page = start(jupyter, book, REAL, declare, RUN)
+    write_notebook(jupyter.root / book, [REAL, declare, RUN])
+    jupyter.open(book)
+    jupyter.run_all()
+    page = jupyter.page
     still_alive(jupyter)
     card(page, "title").click()
     page.get_by_role("button", name="Edit the answer of title").click()
