@@ -164,7 +164,17 @@ CLIENTS = {
 def quiet(command: list[str], folder: Path, **env: str) -> subprocess.CompletedProcess[str]:
     """Run a program without this checkout's settings and without a key."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "ANTHROPIC_"))}
-    return subprocess.run(command, cwd=folder, env=kept | env, capture_output=True, text=True, check=False, timeout=300)
+    return subprocess.run(command, cwd=folder, env=kept | env, capture_output=True, text=True, check=False, timeout=400)
+
+
+def install(command: list[str], folder: Path) -> None:
+    """Install a package, or skip the test with the reason."""
+    try:
+        done = quiet(command, folder)
+    except subprocess.TimeoutExpired:
+        pytest.skip(f"{command[-1]} could not be installed in time")
+    if done.returncode:
+        pytest.skip(f"{command[-1]} could not be installed: {done.stderr[-200:]}")
 
 
 @pytest.fixture(scope="module")
@@ -178,9 +188,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory):
             venv.create(folder / "venv", with_pip=True)
             python = folder / "venv" / ("Scripts" if os.name == "nt" else "bin") / "python"
             pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", package]
-            done = quiet(pip, folder)
-            if done.returncode:
-                pytest.skip(f"{package} could not be installed: {done.stderr[-200:]}")
+            install(pip, folder)
             made[package] = python
         return made[package]
 
@@ -195,9 +203,7 @@ def node_with(tmp_path_factory: pytest.TempPathFactory):
         if shutil.which("npm") is None:
             pytest.skip("npm is not installed")
         folder = tmp_path_factory.mktemp("node")
-        done = quiet(["npm", "install", "--silent", package], folder)
-        if done.returncode:
-            pytest.skip(f"{package} could not be installed: {done.stderr[-200:]}")
+        install(["npm", "install", "--silent", package], folder)
         return folder
 
     return folder_with
@@ -238,7 +244,7 @@ def serving(command: list[str], folder: Path, port: int, path: str, **env: str) 
 
 def wait_for(url: str, child: subprocess.Popen[bytes], log: Path) -> None:
     """Wait until a server answers, with whatever status."""
-    until = time.monotonic() + 90
+    until = time.monotonic() + 180
     while time.monotonic() < until and child.poll() is None:
         try:
             urllib.request.urlopen(url, timeout=2).close()
