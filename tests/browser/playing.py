@@ -22,8 +22,8 @@ declare("trip", "Plan: {{{{ hotel }}}} {SLOW}")"""
 RUN = "run = %agents run --concurrency 3 --budget 2"
 TELL = 'print("statuses", {one.name: one.status for one in run.record.results})'
 
-LONGER = 'declare("trip", "Plan: {{ hotel }} [[tokens:60]] [[pace:1]]")'
-"""The last agent takes a minute: who is slow to press a button finds the run under way all the same."""
+LONGER = 'declare("trip", "Plan: {{ hotel }} [[tokens:3600]] [[pace:1]]")'
+"""The last agent takes an hour: however late a page opens, it finds the run under way."""
 
 PLAYER = """import asyncio, json, time
 from agent_magic.engine.health import Health
