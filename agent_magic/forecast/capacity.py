@@ -17,7 +17,6 @@ from agent_magic.errors import AgentMagicError
 from agent_magic.measure.compare import record_of
 from agent_magic.measure.frames import make_frame
 from agent_magic.measure.server import limit_words, shortest_s
-from agent_magic.record.facts import Facts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -166,7 +165,7 @@ _NO_JOB = _Job(1.0, 0.0, 0.0)
 
 def _job_of(forecaster: Forecaster) -> _Job:
     totals, record = forecaster.totals, forecaster.record
-    taken_s = [one.api_s for one in Facts.of(record.results).answered if one.api_s is not None]
+    taken_s = [one.api_s for one in record.facts.answered if one.api_s is not None]
     carried: dict[str, float] = {}
     for at, known in forecaster.evidence.servers.items():
         needs = [one for one in forecaster.evidence.needs_of(at, known.likely) if any(one)]

@@ -16,9 +16,8 @@ from agent_magic.engine.batching import batching_of
 from agent_magic.engine.requests import OVERHEAD_TOKENS
 from agent_magic.engine.retry import FIRST_BACKOFF_S, JITTER, LONGEST_BACKOFF_S, STOPS_RUN, Failure
 from agent_magic.forecast.terms import facts_of, policy_of
-from agent_magic.record.answer import CHARS_PER_TOKEN, ESCALATED, NOTHING_USED, TOOL_USE
+from agent_magic.record.answer import CHARS_PER_TOKEN, ESCALATED, NOTHING_USED, TIMED, TOOL_USE
 from agent_magic.record.call import stretches
-from agent_magic.record.exchanges import TIMED
 from agent_magic.record.facts import Facts
 from agent_magic.record.history import Told
 from agent_magic.record.identical import sharers_of
@@ -203,12 +202,6 @@ def seen_alone(record: RunRecord, seen: Sequence[Seen], alone: Mapping[int, Need
     ]
 
 
-def _is_timed(attempt: Attempt) -> bool:
-    """Return True if the seconds of an attempt are a model's work."""
-    by_batch = attempt.answer is not None and attempt.answer.batch
-    return attempt.source in TIMED and not attempt.is_served and not by_batch
-
-
 def _wrote(step: Tried) -> bool:
     return bool(step.usage and step.usage.cache_write_tokens)
 
@@ -216,8 +209,8 @@ def _wrote(step: Tried) -> bool:
 def rows_of(record: RunRecord) -> Iterator[Past]:
     """Yield the complete answers of a run whose seconds count, replayed ones included."""
     simulated, told = record.simulated, Told(record)  # looks at every result
-    for attempt in record.attempts:
-        if _is_timed(attempt) and (row := told.past(attempt, simulated=simulated)) is not None:
+    for attempt in record.facts.timed:
+        if (row := told.past(attempt, simulated=simulated)) is not None:
             yield row
 
 
@@ -245,7 +238,7 @@ def _seen(record: RunRecord, number: int, may_batch: bool, *, falls_back: bool) 
         agent.max_tokens or DEFAULT_MAX_TOKENS,
         tuple(_tries(result, NOTHING_ALONE, may_batch=may_batch, falls_back=falls_back)),
         answered=answer is not None,
-        timed=answer is not None and asked is not None and _is_timed(asked),
+        timed=answer is not None and asked is not None and asked.is_timed,
         output_tokens=usage.output_tokens if usage else None,
         input_tokens=total,
         characters=len(text),
@@ -327,7 +320,7 @@ def _tries(result: AgentResult, alone: Mapping[int, Needs], *, may_batch: bool, 
         falls_back: True if requests without a batch answer were then asked live.
     """
     attempts = result.attempts
-    moved = any(one.model != result.model for one in attempts)
+    moved = bool(Facts(attempts).models - {result.model})
     for place, attempt in enumerate(attempts):
         beaten = attempt.kind == "cancelled" and result.kind in {BEATEN, CONDITION}
         if attempt.ended_s is None or (attempt.kind == "cancelled" and not beaten):
@@ -403,7 +396,7 @@ def _failure(attempt: Attempt, waited_s: float, *, final: bool, moves: bool) -> 
 
 def refusal_s_of(record: RunRecord) -> float:
     """Return how long the provider takes to refuse a request: as the run has seen it, or else as usual."""
-    took_s = [one.api_s for one in Facts.of(record.results).rate_limited if one.api_s is not None]
+    took_s = [one.api_s for one in record.facts.rate_limited if one.api_s is not None]
     return median(took_s) if took_s else LOCAL_REFUSAL_S if record.simulated else REFUSAL_S
 
 

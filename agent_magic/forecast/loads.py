@@ -83,7 +83,7 @@ def under_load(
         raise must_be("colleague", "a number from 0 to below 1", colleague)
     forecaster = estimate.repeat()
     alone = forecaster.forecast(Scenario(limits={}), ranges=False)
-    sent = [] if alone.record is None else [one for one in alone.record.attempts if one.usage is not None]
+    sent = [] if alone.record is None else [one for one in alone.record.facts.ended if one.usage is not None]
     first = {one.name for one in forecaster.record.results if not one.layer}
     tokens = sum((one.usage.input_tokens or 0) for one in sent if one.usage is not None and one.agent in first)
     rpm = rpm or max(1.0, float(len(sent)))

@@ -66,13 +66,13 @@ def totals_of(record: RunRecord, now_s: float | None = None, *, most: int | None
 
 def _is_comparable(record: RunRecord) -> bool:
     results = record.results
-    answers = [one.answer for result in results for one in result.attempts]
     return not (
         not record.is_complete
         or record.served
         or record.forecast is not None
-        or any(answer is not None and answer.batch for answer in answers)
-        or any(one.held_by == "person" for result in results for one in (*result.attempts, *result.calls))
+        or record.facts.batched
+        or "person" in record.facts.reasons
+        or any(one.held_by == "person" for result in results for one in result.calls)
         or any(phase.reason == "person" for result in results if result.calls for phase in result.away())
     )
 

@@ -114,11 +114,10 @@ def _servers(record: RunRecord, now_s: float, history: History) -> KnownServers:
     if not isinstance(found, KnownServers):
         now = seen_run(record)
         exchanges = dict(now.exchanges)
-        for attempt in record.attempts:
-            if attempt.ended_s is None:
-                at = attempt.endpoint, attempt.model
-                under_way = Exchange(attempt.started_s, attempt.first_token_s, now_s, whole=False)
-                exchanges[at] = [*exchanges.get(at, ()), under_way]
+        for attempt in record.facts.running:
+            at = attempt.endpoint, attempt.model
+            under_way = Exchange(attempt.started_s, attempt.first_token_s, now_s, whole=False)
+            exchanges[at] = [*exchanges.get(at, ()), under_way]
         now = now._replace(exchanges=exchanges)
         found = KnownServers([*runs, now] if doubled else runs, lambda model: at_of(record, "", model)[1])
         history.found[key] = found

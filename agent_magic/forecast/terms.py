@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
@@ -9,6 +10,7 @@ from agent_magic.engine.pacing.limits import DIMENSIONS
 from agent_magic.engine.policy import Policy, policy_from
 from agent_magic.errors import DeclarationError
 from agent_magic.providers.anthropic import models as by_name
+from agent_magic.record.facts import overlap
 from agent_magic.record.terms import Ceiling, Ceilings, ModelFacts, Terms
 
 if TYPE_CHECKING:
@@ -16,7 +18,7 @@ if TYPE_CHECKING:
 
     from agent_magic.engine.pacing.limits import Limits
     from agent_magic.engine.pacing.pacer import Pacer
-    from agent_magic.record.results import Attempt, RunRecord
+    from agent_magic.record.results import RunRecord
 
 OTHERS: Final = "*"
 
@@ -35,10 +37,9 @@ def policy_of(record: RunRecord) -> tuple[Policy, tuple[str, ...]]:
     if record.terms is not None:
         with suppress(DeclarationError):  # a file of somebody else may say anything
             return policy_from({"identical": "each", **record.terms.policy}), ()  # as all runs were that say nothing
-    attempts = record.attempts
-    held = {one.held_by for one in attempts}
+    attempts, held = record.attempts, record.facts.reasons
     most = max((one.number for one in attempts), default=1)
-    peak = _peak(attempts)
+    peak = max(1, overlap([(one.granted_s, math.inf if one.ended_s is None else one.ended_s) for one in attempts])[0])
     usual = Policy()
     concurrency = peak if "slot" in held else max(peak, usual.concurrency)
     schedule = "sequential" if "schedule" in held else "layers" if "barrier" in held else "ready"
@@ -47,18 +48,6 @@ def policy_of(record: RunRecord) -> tuple[Policy, tuple[str, ...]]:
     if held.intersection(DIMENSIONS):
         words.append("it waited for rate limits that were not recorded: none are modelled")
     return policy, tuple(words)
-
-
-def _peak(attempts: Iterable[Attempt]) -> int:
-    """Count the most attempts that were under way at once."""
-    steps = sorted(
-        [(one.granted_s, 1) for one in attempts] + [(one.ended_s, -1) for one in attempts if one.ended_s is not None]
-    )
-    most = running = 0
-    for _, step in steps:
-        running += step
-        most = max(most, running)
-    return max(most, 1)
 
 
 def ceilings_for(

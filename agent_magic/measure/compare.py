@@ -11,8 +11,9 @@ from agent_magic.declare.plan_json import asks_the_same
 from agent_magic.errors import AgentMagicError, DeclarationError, shown_value
 from agent_magic.measure.frames import make_frame, table
 from agent_magic.measure.metrics import summarize
-from agent_magic.measure.spread import ALL, overlap, sent_spans
+from agent_magic.measure.spread import ALL
 from agent_magic.record.base import Base
+from agent_magic.record.facts import Facts, overlap
 from agent_magic.record.results import RunRecord
 
 if TYPE_CHECKING:
@@ -141,7 +142,7 @@ def _kind(plan: Plan, other: RunRecord) -> Kind:
     if other.plan.names == (BASELINE,) and other.plan.values.get(TASKS) == one_agent(plan).values[TASKS]:
         return "one agent"
     if asks_the_same(other.plan, plan):
-        if overlap(sent_spans(other.results))[0] <= 1:
+        if overlap(Facts.of(other.results).spans)[0] <= 1:
             return "one after another"
         raise AgentMagicError(
             "Both runs are concurrent, so neither is a baseline. "

@@ -522,7 +522,7 @@ def _attempt_row(attempt: Attempt) -> dict[str, Any]:
         "held_by": attempt.held_by or None,
         "finished_s": attempt.ended_s,
         "usage_estimated": bool(attempt.usage and attempt.usage.estimated),
-        "cost_usd": attempt.price.cost_usd if attempt.price else None,
+        "cost_usd": attempt.cost_usd,
         "price": attempt.price.basis if attempt.price else None,
         "stop_reason": answer.stop_reason if answer else None,
         "http_status": attempt.status_code,

@@ -39,8 +39,8 @@ from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
 
 from agent_magic.declare.units import plural
 from agent_magic.providers.anthropic import models as by_name
-from agent_magic.record.exchanges import exchange_of
-from agent_magic.record.facts import Facts
+from agent_magic.record.exchanges import exchanges_of
+from agent_magic.record.facts import overlap
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
@@ -204,7 +204,7 @@ def limit_of_run(record: RunRecord) -> str:
 
 def is_forecast(record: RunRecord) -> bool:
     """Return True if a run never happened: it is no evidence of a server."""
-    return record.forecast is not None or "forecast" in Facts.of(record.results).sources
+    return record.forecast is not None or "forecast" in record.facts.sources
 
 
 def at_of(record: RunRecord, endpoint: str, model: str) -> At:
@@ -216,9 +216,8 @@ def at_of(record: RunRecord, endpoint: str, model: str) -> At:
 def asked_at(record: RunRecord) -> dict[At, list[tuple[Attempt, Exchange]]]:
     """Return the requests of a run by the server they were sent to."""
     found: dict[At, list[tuple[Attempt, Exchange]]] = {}
-    for attempt in record.attempts:
-        if (exchange := exchange_of(attempt)) is not None:
-            found.setdefault(at_of(record, attempt.endpoint, attempt.model), []).append((attempt, exchange))
+    for attempt, exchange in exchanges_of(record):
+        found.setdefault(at_of(record, attempt.endpoint, attempt.model), []).append((attempt, exchange))
     return found
 
 
@@ -242,7 +241,7 @@ class Observed:
         whole = [number for number, one in enumerate(self.exchanges) if one.whole and one.ended_s > one.sent_s]
         step = max(1.0, len(whole) / MOST)
         self.compared = [whole[int(place * step)] for place in range(int(len(whole) / step))]
-        self.most = max(1, _most_at_once([(one.sent_s, one.ended_s) for one in self.exchanges]))
+        self.most = max(1, overlap([(one.sent_s, one.ended_s) for one in self.exchanges])[0])
         streamed = sorted(self.exchanges[one].ended_s - (self.exchanges[one].first_s or NEVER) for one in whole)
         self.streams = bool(streamed) and streamed[len(streamed) // 2] > AT_ONCE_S
         self.reads = self.streams
@@ -251,7 +250,7 @@ class Observed:
             for one in self.exchanges
             if one.first_s is not None and self.streams
         ]
-        self.fewest = max(1, _most_at_once([(begin, end) for begin, end in answering if end > begin]))
+        self.fewest = max(1, overlap([(begin, end) for begin, end in answering if end > begin])[0])
         self.seen_s = [
             one.ended_s if one.first_s is None or not self.streams else one.first_s for one in self.exchanges
         ]
@@ -287,15 +286,6 @@ class Observed:
 def _lag_s(one: Exchange) -> float:
     """Return how late the end of an answer may be seen: of a short one not all of its time can be that."""
     return min(HANDED_OVER_S, (one.ended_s - (one.ended_s if one.first_s is None else one.first_s)) / 2)
-
-
-def _most_at_once(spans: Iterable[tuple[float, float]]) -> int:
-    ends = sorted([(at, change) for begin, end in spans for at, change in ((begin, 1), (end, -1))])
-    most = now = 0
-    for _, change in ends:
-        now += change
-        most = max(most, now)
-    return most
 
 
 class _Timeline:

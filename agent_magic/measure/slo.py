@@ -11,8 +11,7 @@ from agent_magic.declare.validation import is_number
 from agent_magic.errors import DeclarationError, did_you_mean, shown_value
 from agent_magic.measure.frames import make_frame, on_the_run, table
 from agent_magic.measure.metrics import summarize
-from agent_magic.measure.spread import overlap, sent_spans
-from agent_magic.record.facts import Facts
+from agent_magic.record.facts import Facts, overlap
 from agent_magic.record.percentiles import ENOUGH, percentile
 from agent_magic.record.reasons import limited
 
@@ -105,7 +104,7 @@ class _Facts:
         self._totals = [one for one in done if one is not None] if self._timed else []
 
     def concurrent(self, wanted: float) -> dict[str, Any]:
-        spans = sent_spans(self._results)
+        spans = Facts.of(self._results).spans
         row = _row("concurrent requests, at least", wanted, overlap(spans)[0], "requests", len(spans))
         if len(self._results) < wanted:
             return _unknown(row, f"{len(self._results)} agents cannot show {wanted:g} concurrent requests")

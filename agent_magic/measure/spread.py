@@ -9,7 +9,7 @@ from agent_magic.declare.validation import is_number
 from agent_magic.errors import DeclarationError, shown_value
 from agent_magic.measure.frames import make_frame, table
 from agent_magic.measure.metrics import summarize, total_cost
-from agent_magic.record.facts import Facts
+from agent_magic.record.facts import Facts, overlap
 from agent_magic.record.percentiles import ENOUGH, percentile
 
 if TYPE_CHECKING:
@@ -35,14 +35,14 @@ def percentiles_frame(records: Sequence[RunRecord]) -> pd.DataFrame:
     """
     agents = [one for record in records for one in record.results if one.attempts and one.total_s is not None]
     agents = [one for one in agents if not one.is_served]
-    attempts = Facts.of(agents).succeeded
+    requests = Facts.of(agents).succeeded
     rows = [
         _spread("total_s", "agents", [one.total_s for one in agents]),
         _spread("queued_s", "agents", [one.queued_s for one in agents]),
         _spread("backoff_s", "agents", [one.backoff_s for one in agents]),
-        _spread("api_s", "requests", [one.api_s for one in attempts]),
-        _spread("ttft_s", "requests", [one.ttft_s for one in attempts]),
-        _spread("output_tokens_per_s", "requests", [_pace(one) for one in attempts]),
+        _spread("api_s", "requests", [one.api_s for one in requests]),
+        _spread("ttft_s", "requests", [one.ttft_s for one in requests]),
+        _spread("output_tokens_per_s", "requests", [_pace(one) for one in requests]),
     ]
     return make_frame(rows, PERCENTILES)
 
@@ -93,7 +93,7 @@ def utilization_frame(record: RunRecord, slots: int | None = None) -> pd.DataFra
 
 
 def _use(model: str, results: Sequence[AgentResult], wall_s: float | None, slots: int | None) -> dict[str, object]:
-    spans = sent_spans(results)
+    spans = Facts.of(results).spans
     busy_s = math.fsum(end - start for start, end in spans)
     peak, covered_s = overlap(spans)
     mean = busy_s / wall_s if wall_s else None
@@ -110,20 +110,3 @@ def _use(model: str, results: Sequence[AgentResult], wall_s: float | None, slots
         "mean_s": busy_s / len(spans) if spans else None,
         "cost_usd": total_cost(results),
     }
-
-
-def sent_spans(results: Iterable[AgentResult]) -> list[tuple[float, float]]:
-    """Return when each request was in flight, as (start, end)."""
-    return [(one.started_s, one.ended_s) for one in Facts.of(results).sent if one.ended_s is not None]
-
-
-def overlap(spans: Iterable[tuple[float, float]]) -> tuple[int, float]:
-    """Return the maximum overlap of spans, and the seconds covered by at least one."""
-    edges = sorted([(start, 1) for start, _ in spans] + [(end, -1) for _, end in spans])
-    peak, now, covered, before = 0, 0, 0.0, 0.0
-    for at, step in edges:
-        if now:
-            covered += at - before
-        now, before = now + step, at
-        peak = max(peak, now)
-    return peak, covered

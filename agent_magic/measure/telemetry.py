@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from agent_magic.errors import AgentMagicError
-from agent_magic.record.facts import Facts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -141,7 +140,7 @@ def _measure(record: RunRecord, meter: Any) -> None:
         if not result.is_task and not result.is_served and result.total_s is not None:
             failed: Attributes = {"error.type": result.kind or "failed"} if result.status == "failed" else {}
             agent_s.record(result.total_s, {"gen_ai.agent.name": result.name, **failed})
-    for attempt in Facts(record.attempts).sent:
+    for attempt in record.facts.sent:
         if attempt.usage is None:
             continue
         common: Attributes = {"gen_ai.operation.name": "chat", "gen_ai.request.model": attempt.model}

@@ -25,6 +25,8 @@ TOOL_USE = "tool_use"
 """The stop reason of a response that asks for tools: a turn, never an answer."""
 TURNS = frozenset({PAUSED, TOOL_USE})
 """The stop reasons after which a conversation goes on."""
+TIMED = frozenset({"live", "simulated", "replay", "forecast"})
+"""Sources whose seconds are a model's work. Answers from the ledger take none."""
 NOT_REUSED = frozenset({"refusal", PAUSED})
 """Stop reasons of answers that are bought again. One cut at `max_tokens` is served: it would be cut the same again."""
 ESCALATED = "Escalated"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from agent_magic.record.answer import ESCALATED, PAID_BEFORE, SHARED, TURNS
+from agent_magic.record.answer import ESCALATED, PAID_BEFORE, SHARED, TIMED, TURNS
 from agent_magic.record.model_names import is_same_model
 
 if TYPE_CHECKING:
@@ -118,6 +118,11 @@ class Attempt:
         return None if self.ended is None else self.ended.price
 
     @property
+    def cost_usd(self) -> float | None:
+        """Its dollars, if known."""
+        return None if self.ended is None else self.ended.price.cost_usd
+
+    @property
     def source(self) -> Source | None:
         """Source of the answer, if any."""
         return None if self.ended is None else self.ended.source
@@ -132,6 +137,12 @@ class Attempt:
     def is_shared(self) -> bool:
         """True if the answer is shared with an identical step of the run."""
         return self.ended is not None and self.ended.price == SHARED
+
+    @property
+    def is_timed(self) -> bool:
+        """True if its seconds are a model's work: the answer was sent for, and not by a batch."""
+        answer = self.answer
+        return self.source in TIMED and not self.is_served and not (answer is not None and answer.batch)
 
     @property
     def asks_for_more(self) -> bool:

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from agent_magic.record.attempt import Attempt
     from agent_magic.record.results import RunRecord
-
-TIMED: Final = frozenset({"live", "simulated", "replay", "forecast"})
-"""Sources whose seconds are a model's work. Answers from the ledger take none."""
 
 
 class Exchange(NamedTuple):
@@ -53,11 +50,16 @@ class SeenRun(NamedTuple):
 def seen_run(record: RunRecord) -> SeenRun:
     """Return the timing of a run's servers."""
     found: dict[tuple[str, str], list[Exchange]] = {}
-    for attempt in record.attempts:
-        exchange = exchange_of(attempt)
-        if exchange is not None:
-            found.setdefault((attempt.endpoint, attempt.model), []).append(exchange)
+    for attempt, exchange in exchanges_of(record):
+        found.setdefault((attempt.endpoint, attempt.model), []).append(exchange)
     return SeenRun(record.uid, record.origin, record.simulated, found)
+
+
+def exchanges_of(record: RunRecord) -> Iterator[tuple[Attempt, Exchange]]:
+    """Yield the requests that a server worked on, each with its timing, in the order they were sent."""
+    for attempt in record.attempts:
+        if (exchange := exchange_of(attempt)) is not None:
+            yield attempt, exchange
 
 
 def exchange_of(attempt: Attempt) -> Exchange | None:
@@ -66,7 +68,7 @@ def exchange_of(attempt: Attempt) -> Exchange | None:
     This excludes refusals, answers bought earlier, and batches.
     """
     ended_s, answer = attempt.ended_s, attempt.answer
-    if ended_s is None or attempt.is_served or (answer is not None and (answer.batch or attempt.source not in TIMED)):
+    if ended_s is None or attempt.is_served or (answer is not None and not attempt.is_timed):
         return None
     first_s = attempt.first_token_s
     if answer is None and first_s is None and attempt.kind not in {"cancelled", "Late"}:

@@ -5,11 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
+from agent_magic.record.answer import PAID_BEFORE
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from agent_magic.record.answer import Source
+    from agent_magic.record.answer import Source, Usage
     from agent_magic.record.attempt import Attempt
+    from agent_magic.record.request import Request
     from agent_magic.record.results import AgentResult
 
 
@@ -46,6 +49,26 @@ class Facts:
         return [one for one in self.sent if one.answer is not None and one.answer.batch]
 
     @property
+    def timed(self) -> list[Attempt]:
+        """Those whose seconds are a model's work."""
+        return [one for one in self.attempts if one.is_timed]
+
+    @property
+    def paid_before(self) -> list[Attempt]:
+        """Those whose answer an earlier run had bought."""
+        return [one for one in self.attempts if one.price == PAID_BEFORE]
+
+    @property
+    def shared(self) -> list[Attempt]:
+        """Those that share the answer of an identical step."""
+        return [one for one in self.attempts if one.is_shared]
+
+    @property
+    def running(self) -> list[Attempt]:
+        """Those under way."""
+        return [one for one in self.attempts if one.ended is None]
+
+    @property
     def ended(self) -> list[Attempt]:
         """Those that do not run any more, served ones included."""
         return [one for one in self.attempts if one.ended is not None]
@@ -68,7 +91,7 @@ class Facts:
     @property
     def unpriced(self) -> list[Attempt]:
         """Those that ended with unknown dollars."""
-        return [one for one in self.ended if one.price is None or one.price.cost_usd is None]
+        return [one for one in self.ended if one.cost_usd is None]
 
     @property
     def estimated(self) -> list[Attempt]:
@@ -76,6 +99,58 @@ class Facts:
         return [one for one in self.sent if one.usage is not None and one.usage.estimated]
 
     @property
+    def requests(self) -> list[Request]:
+        """What was asked."""
+        return [one.request for one in self.attempts]
+
+    @property
+    def usages(self) -> list[Usage]:
+        """The tokens of those of which any are known."""
+        return [one.usage for one in self.attempts if one.usage is not None]
+
+    @property
+    def costs_usd(self) -> list[float | None]:
+        """The dollars of each; `None` for unknown ones."""
+        return [one.cost_usd for one in self.attempts]
+
+    @property
+    def api_s(self) -> float:
+        """The seconds of all that ended."""
+        return sum(one.api_s or 0.0 for one in self.attempts)
+
+    @property
+    def spans(self) -> list[tuple[float, float]]:
+        """When each that was sent was in flight, as (start, end); only of those that ended."""
+        return [(one.started_s, one.ended_s) for one in self.sent if one.ended_s is not None]
+
+    @property
+    def models(self) -> set[str]:
+        """The models asked."""
+        return {one.model for one in self.attempts}
+
+    @property
+    def reasons(self) -> set[str]:
+        """Why their agents had waited; an empty text among them if one had no reason."""
+        return {one.held_by for one in self.attempts}
+
+    @property
+    def kinds(self) -> set[str | None]:
+        """The classes of their errors; `None` among them if one has none."""
+        return {one.kind for one in self.attempts}
+
+    @property
     def sources(self) -> set[Source | None]:
         """Where their answers came from; `None` among them if one has no answer."""
         return {one.source for one in self.attempts}
+
+
+def overlap(spans: Iterable[tuple[float, float]]) -> tuple[int, float]:
+    """Return the maximum overlap of spans, and the seconds covered by at least one."""
+    edges = sorted([(at, step) for start, end in spans for at, step in ((start, 1), (end, -1))])
+    peak, now, covered, before = 0, 0, 0.0, 0.0
+    for at, step in edges:
+        if now:
+            covered += at - before
+        now, before = now + step, at
+        peak = max(peak, now)
+    return peak, covered

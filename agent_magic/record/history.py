@@ -226,18 +226,12 @@ def kin_of(agent: str) -> str:
 def answers_of(record: RunRecord) -> Iterator[Past]:
     """Yield the complete answers that were measured in a run, without refusals, and those that shared one of these."""
     told, simulated = Told(record), dict[bool, None]()
-    shared: list[Attempt] = []
-    for attempt in record.attempts:
-        if attempt.is_shared:
-            shared.append(attempt)
-        if attempt.answer is None or attempt.source not in MEASURED:
-            continue
-        if attempt.is_served or attempt.answer.batch:  # an earlier run measured it; a batch measures none
-            continue
-        if (row := told.past(attempt, simulated=attempt.source == "simulated")) is not None:
+    facts = record.facts
+    for attempt in facts.timed:
+        if attempt.source in MEASURED and (row := told.past(attempt, simulated=attempt.source == "simulated")):
             simulated[row.simulated] = None
             yield row
-    for attempt in shared if simulated else ():
+    for attempt in facts.shared if simulated else ():
         if (row := told.past(attempt, simulated=any(simulated))) is not None:
             yield row._replace(shared=True)
 

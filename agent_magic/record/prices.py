@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from agent_magic.declare.validation import is_number
 from agent_magic.errors import DeclarationError, did_you_mean, shown_value
-from agent_magic.record.answer import PAID_BEFORE, Price
+from agent_magic.record.answer import Price
 from agent_magic.record.model_names import ends_with, is_same_model, plain_name, undated
 from agent_magic.record.quick_tuples import new_tuple
 
@@ -298,7 +298,7 @@ def saved_usd(record: RunRecord, prices: Prices | None = None) -> float | None:
         prices: Token prices; default list prices.
     """
     prices = prices or Prices(tell=lambda _: None)
-    served = [one for one in record.attempts if one.price == PAID_BEFORE]
+    served = record.facts.paid_before
     costs = [prices.of(one.model, one.usage).cost_usd for one in served]
     known = [cost for cost in costs if cost is not None]
     return math.fsum(known) if known else None
@@ -325,7 +325,7 @@ def _asked_usd(attempt: Attempt, prices: Prices) -> float | None:
     """Return the dollars of an attempt, as if it were sent now where its answer was there."""
     answer, usage = attempt.answer, attempt.usage
     if not attempt.is_served or answer is None or usage is None:
-        return attempt.price.cost_usd if attempt.price else None
+        return attempt.cost_usd
     price = prices.of_answer(attempt.model, answer.model or attempt.model, usage)
     return (of_batch(price, usage) if answer.batch else price).cost_usd
 

@@ -20,6 +20,7 @@ from agent_magic.record.attempt import Attempt
 from agent_magic.record.call import ToolCall, own_text, stretches
 from agent_magic.record.conversation import conversation_frame, conversation_of, exported
 from agent_magic.record.display import Shown
+from agent_magic.record.facts import Facts
 from agent_magic.record.fold import FOLD
 from agent_magic.record.plaintext import single_line
 
@@ -128,7 +129,7 @@ class AgentResult(Shown):
         is_eased = first.model != self.model and first.held_by in {"budget", "deadline"}
         if is_eased or self.attempts[-1].model not in self.other_models:
             return "degraded"
-        return "escalated" if any(one.kind == ESCALATED for one in self.attempts) else "fell back"
+        return "escalated" if ESCALATED in self._facts.kinds else "fell back"
 
     @property
     def is_left_out(self) -> bool:
@@ -148,22 +149,14 @@ class AgentResult(Shown):
     def _earlier_turns(self) -> str:
         """The text of the turns from which the last request went on."""
         before, texts = self.attempts[-1].request.goes_on, list[str]()
-        typed = self.attempts[-1].request.schema  # such an answer stands in one turn
-        if before and typed and of_item(schema_of(typed)) is not None:
-            return self._turns_by_item()
-        for one in reversed(self.attempts[:-1] if before and not typed else []):
-            if one.kind == "InvalidAnswer":  # what came before was to be answered again, whole
+        typed = self.attempts[-1].request.schema
+        by_item = bool(before and typed) and of_item(schema_of(typed)) is not None  # items are spread over turns
+        if typed and not by_item:  # such an answer stands in one turn
+            return ""
+        for one in reversed(self.attempts[:-1] if before else []):
+            if one.kind == "InvalidAnswer" and not by_item:  # what came before was to be answered again, whole
                 break
-            if before and one.answer is not None and one.answer.stop_reason == PAUSED:
-                texts.insert(0, one.answer.text)
-                before = one.request.goes_on
-        return "".join(texts)
-
-    def _turns_by_item(self) -> str:
-        """Return the earlier turns of an answer for several items; a later turn has the items they lack."""
-        before, texts = self.attempts[-1].request.goes_on, list[str]()
-        for one in reversed(self.attempts[:-1]):
-            if before and one.answer is not None:
+            if before and one.answer is not None and (by_item or one.answer.stop_reason == PAUSED):
                 texts.insert(0, one.answer.text)
                 before = one.request.goes_on
         return "".join(texts)
@@ -281,15 +274,19 @@ class AgentResult(Shown):
         return bool(self.attempts) and self.attempts[-1].is_shared
 
     @property
+    def _facts(self) -> Facts:
+        return Facts(self.attempts)
+
+    @property
     def usage(self) -> Usage:
         """Known tokens of all attempts; `None` fields if none is known."""
-        known = [one.usage for one in self.attempts if one.usage is not None]
+        known = self._facts.usages
         return known[0] if len(known) == 1 else add_usage(known)
 
     @property
     def cost_usd(self) -> float | None:
         """Dollars of all attempts with a known price; `None` if an answer's price is unknown, or there is none."""
-        costs = [one.price.cost_usd if one.price else None for one in self.attempts]
+        costs = self._facts.costs_usd
         if costs and costs[-1] is None and self.attempts[-1].answer:
             return None
         known = [cost for cost in costs if cost is not None]
@@ -298,7 +295,7 @@ class AgentResult(Shown):
     @property
     def context_tokens(self) -> int | None:
         """Input of its largest turn, if known."""
-        totals = [one.usage.total_input_tokens for one in self.attempts if one.usage is not None]
+        totals = [one.total_input_tokens for one in self._facts.usages]
         return max((one for one in totals if one is not None), default=None)
 
     @property
@@ -314,7 +311,7 @@ class AgentResult(Shown):
     @property
     def granted_s(self) -> float | None:
         """When it was first admitted; a task begins at once."""
-        return self.started_s if self.is_task else next((one.granted_s for one in self.attempts), None)
+        return self.started_s if self.is_task else self.attempts[0].granted_s if self.attempts else None
 
     @property
     def calls_under_way(self) -> list[ToolCall]:
@@ -324,7 +321,7 @@ class AgentResult(Shown):
     @property
     def working_since_s(self) -> float | None:
         """Start of its current request, or of the first running call; `None` if nothing runs."""
-        under_way = self.calls_under_way or [one for one in self.attempts[-1:] if one.ended is None]
+        under_way = self.calls_under_way or self._facts.running
         return min((one.started_s for one in under_way), default=None)
 
     @property
@@ -340,7 +337,7 @@ class AgentResult(Shown):
     @property
     def api_s(self) -> float:
         """Seconds its requests took."""
-        return sum(one.api_s or 0.0 for one in self.attempts)
+        return self._facts.api_s
 
     @property
     def tool_s(self) -> float:
@@ -407,7 +404,7 @@ class AgentResult(Shown):
     def work_s_until(self, now_s: float) -> float:
         """Return the seconds of its own work up to a moment, running work included."""
         open_s = [one.start_s for one in self.away() if one.end_s is None] if self.calls else []
-        open_s += [one.started_s for one in self.attempts[-1:] if one.ended is None]
+        open_s += [one.started_s for one in self._facts.running]
         return self.work_s + (0.0 if self.finished_s is not None else sum(max(0.0, now_s - one) for one in open_s))
 
 
@@ -630,14 +627,17 @@ class RunRecord:
     @property
     def attempts(self) -> list[Attempt]:
         """All requests, in the order they were sent."""
-        found = [attempt for result in self.results for attempt in result.attempts]
-        return sorted(found, key=lambda one: one.started_s)
+        return sorted(Facts.of(self.results).attempts, key=lambda one: one.started_s)
+
+    @property
+    def facts(self) -> Facts:
+        """The facts of all requests, in the order they were sent."""
+        return Facts(self.attempts)
 
     @property
     def simulated(self) -> bool:
         """True if any attempt was simulated, failed and replayed ones included."""
-        sources = (attempt.source for result in self.results for attempt in result.attempts)
-        return self.replays_simulation or "simulated" in sources
+        return self.replays_simulation or "simulated" in Facts.of(self.results).sources
 
     @property
     def served(self) -> bool:

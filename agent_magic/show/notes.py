@@ -15,7 +15,6 @@ from agent_magic.measure.contexts import shared_contexts
 from agent_magic.measure.metrics import cost_mark
 from agent_magic.record.answer import PAID_BEFORE
 from agent_magic.record.call import APPROVAL, SAVE
-from agent_magic.record.facts import Facts
 from agent_magic.record.returned import capped_loops
 from agent_magic.show.page import cut
 from agent_magic.show.text import listed
@@ -294,10 +293,10 @@ def filled_note(record: RunRecord) -> str:
     """Return the cost of the live part of a partly replayed run; empty if all or nothing was replayed."""
     if not record.replayed:
         return ""
-    sources = Facts.of(record.results).sources - {"edited"}
+    sources = record.facts.sources - {"edited"}
     if "replay" not in sources or len(sources) == 1:
         return ""
-    costs = [one.price.cost_usd for one in record.attempts if one.source != "replay" and one.price is not None]
+    costs = [one.cost_usd for one in record.facts.ended if one.source != "replay"]
     known = [cost for cost in costs if cost is not None]
     mark = "" if len(known) == len(costs) else "≥"
     label = " (simulated)" if "simulated" in sources else ""

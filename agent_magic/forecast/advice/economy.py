@@ -346,7 +346,7 @@ def cache_life(outlook: Outlook) -> Finding | None:
     if not cheapens(outlook, outlook.saves_usd(ways[best])):
         return None
     gap_s, name = max(_gaps(outlook), default=(0.0, users.most_common(1)[0][0]))
-    lived = next((one.request.ttl for one in outlook.record.attempts if one.request.cached), None)
+    lived = next((one.ttl for one in outlook.record.facts.requests if one.cached), None)
     kept = f"the run has cache_ttl={policy.cache_ttl!r}" if lived is None else f"it was cached for {lived}"
     measured = f"Uses of {name} are up to {seconds(gap_s)} apart, and {kept}."
     option, _, word = best.partition("=")

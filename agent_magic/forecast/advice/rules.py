@@ -256,7 +256,7 @@ def half_saved(outlook: Outlook) -> Finding | None:
 def limits(outlook: Outlook) -> Finding | None:
     """Rate limits that held agents or refused requests, and the run without them."""
     waited = dict.fromkeys(DIMENSIONS, 0.0) | waited_s(outlook.record.results)
-    refused = len(Facts.of(outlook.record.results).rate_limited)
+    refused = len(outlook.record.facts.rate_limited)
     worst = max(DIMENSIONS, key=lambda name: waited[name])
     if not refused and not waited[worst]:
         return None
@@ -272,18 +272,19 @@ def limits(outlook: Outlook) -> Finding | None:
 
 def failures(outlook: Outlook) -> Finding | None:
     """What failed attempts took and cost."""
-    attempts = outlook.record.attempts
-    bad = Facts(attempts).failed
-    if not bad:
+    asked = outlook.record.facts
+    bad = Facts(asked.failed)
+    if not bad.attempts:
         return None
-    lost_s = sum(one.api_s or 0.0 for one in bad)
-    prices = [one.price.cost_usd if one.price else None for one in bad]
+    prices = bad.costs_usd
     known = [price for price in prices if price is not None]
-    kinds = ", ".join(sorted({one.kind or "" for one in bad}))
-    measured = f"{len(bad)} of {len(attempts)} requests failed ({kinds}), after {seconds(lost_s)} in all."
-    names = list(dict.fromkeys(one.agent for one in bad))
+    kinds = ", ".join(sorted(kind or "" for kind in bad.kinds))
+    measured = (
+        f"{len(bad.attempts)} of {len(asked.attempts)} requests failed ({kinds}), after {seconds(bad.api_s)} in all."
+    )
+    names = list(dict.fromkeys(one.agent for one in bad.attempts))
     others = f" and {len(names) - 1} more" if len(names) > 1 else ""
-    grave = lost_s > WORTH * sum(one.api_s or 0.0 for one in attempts)
+    grave = bad.api_s > WORTH * asked.api_s
     return Finding(
         "failures do not cascade",
         measured,

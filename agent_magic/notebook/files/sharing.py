@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from agent_magic.declare.units import plural
 from agent_magic.machine import in_browser
 from agent_magic.record.cassette.reading import ANYWHERE, ENDING, TEXT_ENDING
-from agent_magic.record.facts import Facts
 from agent_magic.record.home import told_notebooks
 
 if TYPE_CHECKING:
@@ -48,8 +47,9 @@ def worth_sharing(runs: Sequence[Run]) -> list[Run]:
     kept: list[Run] = []
     seen: set[tuple[str, ...]] = set()
     for run in runs:
-        asked = (run.plan.name, *(one.request.key(ANYWHERE) for one in run.record.attempts))
-        bought = not Facts.of(run.record.results).sources.isdisjoint({"live", "simulated"})
+        facts = run.record.facts
+        asked = (run.plan.name, *(one.key(ANYWHERE) for one in facts.requests))
+        bought = not facts.sources.isdisjoint({"live", "simulated"})
         if (bought or asked not in seen) and not run.record.redacted:  # texts that are not there cannot be passed on
             kept.append(run)
         seen.add(asked)

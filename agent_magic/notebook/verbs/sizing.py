@@ -17,7 +17,6 @@ from agent_magic.forecast.capacity import capacity, monthly, roi
 from agent_magic.forecast.tiers import tiers
 from agent_magic.notebook.command import CommandContext, Parser, Verb, one_of
 from agent_magic.notebook.front_end import is_kernel, put_cell, say, show_page
-from agent_magic.record.facts import Facts
 from agent_magic.show.page import Column, Line, Page, Table
 
 if TYPE_CHECKING:
@@ -95,7 +94,7 @@ def month_of(runs: Iterable[PastRun], now: datetime, *, simulated: bool) -> Mont
 
 def _requests(run: Run) -> int:
     """Return how many requests of a run were answered and paid for."""
-    return len(Facts.of(run.record.results).answered)
+    return len(run.record.facts.answered)
 
 
 def _job_line(run: Run) -> Line:

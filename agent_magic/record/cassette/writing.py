@@ -154,7 +154,7 @@ def _lines_of(runs: Sequence[RunRecord]) -> Iterator[dict[str, Any]]:
 
 def files_of(record: RunRecord) -> list[Attachment]:
     """Return the pictures and documents that a run sent, and that its tools returned, each once."""
-    sent = (one for attempt in record.attempts for one in attempt.request.files)
+    sent = (one for request in record.facts.requests for one in request.files)
     ended = (event for event in record.events if isinstance(event, CallEnded))
     every = itertools.chain(sent, (one for event in ended for one in event.files))
     return list({one.sha256: one for one in every if one.data}.values())

@@ -57,7 +57,7 @@ def pack_run(record: RunRecord, prices: Prices | None = None) -> str:
         write_cassette(record, file, redact=only_length)
         recording = file.read_text(encoding="utf-8")
     book = prices or Prices(tell=lambda _: None)
-    models = sorted({*OTHERS, *(one.model for one in record.attempts), *(one.model for one in record.results)} - {""})
+    models = sorted({*OTHERS, *record.facts.models, *(one.model for one in record.results)} - {""})
     data = {
         "plan": _outline(record),
         "recording": recording,

@@ -71,7 +71,7 @@ def run_limits(record: RunRecord, limits: object = None, *, theme: Theme = "auto
     """
     given = {**known_limits(record), **_given_limits(limits)}
     until_s = max((event.at_s for event in record.events), default=0.0)
-    refused_s = [one.ended_s or 0.0 for one in Facts(record.attempts).rate_limited]
+    refused_s = [one.ended_s or 0.0 for one in record.facts.rate_limited]
     x = times(until_s)
     shares = shares_of(record)
     panels = [
