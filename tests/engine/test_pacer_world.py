@@ -168,6 +168,15 @@ def test_a_limit_that_nobody_announces_refuses_little_once_it_is_known(rpm, capa
     assert client.result.refused_share(60) <= 0.02
 
 
+@pytest.mark.parametrize(("part", "seed"), [(0.04, 7), (0.1, 1)])
+def test_chance_at_the_start_is_not_taken_for_a_low_limit(part, seed):
+    """What passes between refusals varies by chance: most of the limit is used within a minute."""
+    world = World(Server(3_000, capacity_s=10, headers="none", wait=None if seed == 7 else "true", stray=part), seed)
+    client = Paced(world, draw(5_000, Random(seed)), Pacer(seed=seed), attempts=10**9)
+    world.run(60)
+    assert 0.7 < client.result.share("requests", 3_000, client.result.first_s, 60)
+
+
 @pytest.mark.parametrize("windows", [True, False])
 def test_a_gateway_of_three_a_minute_that_says_nothing_fails_no_row(windows):
     """Its minute's bucket is used, and each of twelve is answered within five minutes of its first request."""

@@ -38,8 +38,9 @@ earlier retries fail. A 529 says nothing of our own limits. (Source: the vendor'
   three are believed; one more is tried every 150 requests, at most once a minute. Counts are off by what is on the
   wire, which matters where answers are short: how quickly refusals come tells how much that is.
 * *Refusals without a limit* (`window`): of a proxy, or injected. They come at any load, a limit refuses nothing while
-  less leaves than has passed before. After two in a row where there was room, refusals are taken for chance: they lower
-  nothing and hold nobody else, and more is tried at once, until more are refused than that chance explains.
+  less leaves than has passed before, and lets much the same pass between any two. After two that say otherwise,
+  refusals are taken for chance: they lower nothing and hold nobody else, and more is tried at once, until more are
+  refused than that chance explains.
 
 Four laws hold over all of it (`class_pacer`):
 

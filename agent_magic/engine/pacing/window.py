@@ -42,7 +42,9 @@ ROOM_S: Final = 0.02
 """There was room for a request if this much more had flowed in than was sent: requests overtake each other on the wire.
 """
 CONTRADICT: Final = 2
-"""Refusals in a row, despite room, that are by chance."""
+"""So many refusals that no limit explains, with none between that one does, are by chance."""
+SHORT: Final = 2 / 3
+"""So much of what flows in at least passes between two refusals of a limit; how many chance lets pass varies."""
 STRAYS: Final = 0.04
 GUESSED: Final = 25.0
 """Share of requests refused by chance, before this many are counted."""
@@ -74,9 +76,10 @@ class Window:
 
     Some refusals are not of a limit: a proxy lacks resources, or a fault is injected. They come at any load. A limit
     refuses nothing while less is sent than has passed before, so `has_room` keeps a bucket never fuller than the
-    server's. A refusal despite room lowers nothing. After two in a row refusals are taken for chance: they hold no
-    other request, their share is counted, and more is tried at once. When more are refused than that share explains (a
-    cumulative sum), there is a limit too.
+    server's. A refusal despite room lowers nothing, and one long before as much has passed as the time before speaks
+    against the limit, too. After two of those, with none between that the limit explains, refusals are taken for
+    chance: they hold no other request, their share is counted, and more is tried at once. When more are refused than
+    that share explains (a cumulative sum), there is a limit too.
 
     Attributes:
         size: Maximum requests under way before the first refusal.
@@ -103,7 +106,7 @@ class Window:
         self.has_room = False
         self._strays = self._safe = 0.0  # refusals where there was room, and requests
         self._excess = self._proved = 0.0
-        self._is_free = False
+        self._is_free = self._is_measured = False
 
     @property
     def by_chance(self) -> bool:
@@ -207,15 +210,12 @@ class Window:
         """
         if not first:
             return False
-        if had_room and not self._agrees(announced, now):
-            was_chance = self.by_chance
-            self._strays += 1
-            if self.by_chance and not was_chance:
-                self._is_free, self._excess, self._safe, self._seen = True, 0.0, 0.0, 0
-                self._keep_s, self._more, self._tried_s = HASTE_S, SPARE_S / HASTE_S, 0.0
-                self._base = self.rate
-            if not self.by_chance:
+        if (had_room or self._is_short(now)) and not self._agrees(announced, now):
+            self._count_stray()
+            if had_room and not self.by_chance:
                 return False
+        elif not self.by_chance:
+            self._strays = 0.0
         if self.by_chance:
             if not self._excess:
                 self._proved = self._strays
@@ -229,7 +229,6 @@ class Window:
             self._strays = self._proved
             self._many(passed - 1, now, wait_s)
         else:
-            self._strays = 0.0
             self._measure(passed - 1, now, wait_s)
         if ramp:
             self._keep_s *= RAMP
@@ -239,6 +238,20 @@ class Window:
         rate, passed = self.passed / max(now - self._then_s, 0.1), max(1, self.passed)
         apart = 1.1 + 2 / passed
         return max(rate, announced) <= apart * min(rate, announced)
+
+    def _is_short(self, now: float) -> bool:
+        """Return True if far less has passed than the limit lets in, where that was measured and chance is not sure."""
+        flows_in = self._base * (now - self._then_s)
+        return self._is_measured and not self.by_chance and self.passed + 1 < SHORT * flows_in
+
+    def _count_stray(self) -> None:
+        """Count a refusal that no limit explains. The first from which they are by chance frees the others."""
+        was_chance = self.by_chance
+        self._strays += 1
+        if self.by_chance and not was_chance:
+            self._is_free, self._excess, self._safe, self._seen = True, 0.0, 0.0, 0
+            self._keep_s, self._more, self._tried_s = HASTE_S, SPARE_S / HASTE_S, 0.0
+            self._base = self.rate
 
     def _many(self, passed: int, now: float, wait_s: float) -> None:
         """Infer the limit from more refusals than chance explains."""
@@ -258,6 +271,7 @@ class Window:
                 return
             self._base, self._low = self._pace / PACE_S, 0.0
             self._keep_s, self._more = 4.0, 1.0
+            self._is_measured = False
         elif passed < 1:
             self._paused_s += max(0.0, wait_s - 1)
             self._closed_s += wait_s
@@ -278,6 +292,7 @@ class Window:
             if passed < PLENTY:
                 self._keep_s = min(max(2.0, 2 * open_s), self._keep_s)
             self._more = max(SPARE_S / self._keep_s, unsure)
+            self._is_measured = True
             self._base, self._low = rate, max(0.0, passed - 1 - ROOM_S * self.rate) / past_s
         self._begin(now, owed_s, wait_s)
 
