@@ -8,21 +8,21 @@ from typing import TYPE_CHECKING, Any
 from agent_magic.engine.alerts import episodes_of, rules_of
 from agent_magic.errors import RunFailed
 from agent_magic.forecast.one_by_one import one_by_one, totals_of
-from agent_magic.measure.alerts import alerts_frame
 from agent_magic.measure.compare import record_of
 from agent_magic.measure.contexts import contexts_frame
 from agent_magic.measure.dead import dead_frame
 from agent_magic.measure.each import each_frame
 from agent_magic.measure.frames import (
     agents_frame,
+    alerts_frame,
     attempts_frame,
     events_frame,
+    kernel_frame,
     layers_frame,
     summary_frame,
     texts_series,
     tool_calls_frame,
 )
-from agent_magic.measure.kernel import kernel_frame
 from agent_magic.measure.path import find_path, savings_frame
 from agent_magic.measure.slo import slo_frame
 from agent_magic.measure.spread import percentiles_frame, utilization_frame
@@ -125,7 +125,7 @@ class Reading:
 
     @property
     def alerts(self) -> pd.DataFrame:
-        """One row per alert; empty without rules. See `agent_magic.measure.alerts`."""
+        """One row per alert; empty without rules. See `agent_magic.measure.frames`."""
         return alerts_frame(self.record, episodes_of(self.record, self.rules))
 
     def would_alert(self, *rules: str) -> pd.DataFrame:
@@ -225,7 +225,7 @@ class Reading:
 
     @property
     def kernel(self) -> pd.DataFrame:
-        """One row per sample of the kernel: CPU, memory, loop lag; see `agent_magic.measure.kernel`."""
+        """One row per sample of the kernel: CPU, memory, loop lag; see `agent_magic.measure.frames`."""
         return kernel_frame(self.record, [one._asdict() for one in self.samples])
 
     def dashboard(self, *, theme: Theme = "auto") -> Chart:

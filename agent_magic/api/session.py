@@ -20,7 +20,7 @@ from agent_magic.engine.pacing.limits import Limits
 from agent_magic.engine.pacing.pacer import Pacer
 from agent_magic.engine.pacing.routing import Router
 from agent_magic.errors import AgentMagicError, DeclarationError, PlanError, shown_value
-from agent_magic.live.collecting import cancel_batches, collect_batches
+from agent_magic.live.batching import cancel_batches, collect_batches
 from agent_magic.live.sharing import Sharing
 from agent_magic.measure.scores import GradeBook
 from agent_magic.measure.telemetry import Telemetry

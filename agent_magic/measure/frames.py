@@ -54,6 +54,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
+    from agent_magic.engine.alerts import Episode
     from agent_magic.measure.metrics import Summary
     from agent_magic.record.attempt import Attempt
     from agent_magic.record.call import ToolCall
@@ -141,6 +142,12 @@ SUMMARY = table(
 """`run.summary`. See `agent_magic.measure.metrics.Summary`."""
 EVENTS = table("at_s event agent attempt what")
 """`run.events`. `what` has no prompt, answer or key."""
+KERNEL = table("at_s cpu_share rss_mb lag_s")
+"""`run.kernel`. `cpu_share` is of one core, `lag_s` the delay of the event loop."""
+ALERTS = table("rule at_s finished_s measured worst wanted")
+"""`run.alerts`. `measured` is the value that broke the rule, `worst` the maximum of the episode, `wanted` the
+threshold; `finished_s` is `NA` if the rule was still broken at the end.
+"""
 RUNS = table(
     "run began_at plan state agents succeeded wall_s tokens cost_usd saved_usd calls served unknown simulated notebook"
 )
@@ -348,6 +355,27 @@ def summary_frame(record: RunRecord, summary: Summary | None = None) -> pd.DataF
 def _summary(summary: Summary) -> _Table:
     other = {"limited_by": summary.limited_by or None, "not_needed": summary.left_out}
     return _Table([{name: other[name] if name in other else getattr(summary, name) for name in SUMMARY}], SUMMARY)
+
+
+def kernel_frame(record: RunRecord, samples: Sequence[Mapping[str, float | None]]) -> pd.DataFrame:
+    """Return one row per sample; columns are `KERNEL`. Empty for a run read from a file."""
+    return frame_of(samples, KERNEL, record)
+
+
+def alerts_frame(record: RunRecord, episodes: Iterable[Episode]) -> pd.DataFrame:
+    """Return one row per episode, in order of start; columns are `ALERTS`."""
+    rows = [
+        {
+            "rule": str(one.rule),
+            "at_s": one.at_s,
+            "finished_s": one.ended_s,
+            "measured": one.measured,
+            "worst": one.worst,
+            "wanted": one.rule.most,
+        }
+        for one in episodes
+    ]
+    return frame_of(rows, ALERTS, record)
 
 
 def events_frame(record: RunRecord) -> pd.DataFrame:

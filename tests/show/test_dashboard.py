@@ -11,7 +11,7 @@ from agent_magic.engine.pacing.limits import Limits
 from agent_magic.engine.pacing.pacer import Pacer
 from agent_magic.errors import Overloaded, RateLimited
 from agent_magic.live.vitals import Sample
-from agent_magic.measure.kernel import KERNEL
+from agent_magic.measure.frames import KERNEL
 from agent_magic.record.events import AttemptEnded
 from agent_magic.record.results import RunRecord
 from agent_magic.show.charts.dashboard import BINS, moments_of, run_dashboard

@@ -16,7 +16,6 @@ time. A refusal names the value, its type, and an alternative.
 """
 
 from agent_magic.declare.names import find_name, same_name, with_same_names
-from agent_magic.declare.values.freezing import frozen, holds_content, is_frozen
 from agent_magic.declare.values.inside import is_too_deep, single_use_in, text_size
 from agent_magic.declare.values.items import Row, as_item, count_items, first_item, read_items
 from agent_magic.declare.values.jsons import as_json, as_plain
@@ -49,6 +48,9 @@ from agent_magic.declare.values.text import (
     RenderError,
     as_text,
     check_values,
+    frozen,
+    holds_content,
+    is_frozen,
     plain_reason,
     reader_of,
     sendable,

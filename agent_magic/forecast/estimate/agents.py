@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from math import floor
+from statistics import fmean, linear_regression
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from agent_magic.declare.agent import DEFAULT_MAX_TOKENS
@@ -11,10 +14,10 @@ from agent_magic.declare.models import prompt_of
 from agent_magic.declare.tool import Tool
 from agent_magic.engine.batching import BATCH_MOST_S, BATCH_S
 from agent_magic.engine.requests import OVERHEAD_TOKENS
-from agent_magic.forecast.estimate.sizes import BY_CHARACTERS, rules_of
+from agent_magic.engine.retry import Failure
 from agent_magic.forecast.pace import ENOUGH, HIGH, LOW, UNSURE, Speeds, quantile, tokens_factor
 from agent_magic.forecast.terms import facts_of
-from agent_magic.record.answer import CHARS_PER_TOKEN
+from agent_magic.record.answer import CHARS_PER_TOKEN, ESCALATED
 from agent_magic.record.history import History, kin_of
 from agent_magic.record.prices import SEARCH_USD
 
@@ -25,8 +28,8 @@ if TYPE_CHECKING:
     from agent_magic.declare.step import Step
     from agent_magic.forecast.pace import Basis
     from agent_magic.record.answer import Answer
-    from agent_magic.record.history import Past
-    from agent_magic.record.request import Request
+    from agent_magic.record.history import History, Past
+    from agent_magic.record.request import Kind, Request
     from agent_magic.record.terms import Terms
 
 
@@ -499,3 +502,131 @@ def batch_span(times_s: Sequence[float]) -> tuple[Span, str]:
     if len(times_s) >= ENOUGH:
         return Span.of(times_s), f"seconds of {len(times_s)} earlier batches"
     return Span(BATCH_S / 4, BATCH_S, BATCH_MOST_S), ASSUMED
+
+
+WIDE: Final = 400
+"""Minimum difference in characters of counted requests to estimate tokens per character, because of rounding."""
+
+
+class Rule(NamedTuple):
+    """The tokens of a request of one kind.
+
+    Attributes:
+        per_character: Tokens per character of its text.
+        more: Tokens beside that.
+    """
+
+    per_character: float = 1 / CHARS_PER_TOKEN
+    more: float = 1.0
+
+    def tokens(self, request: Request) -> int:
+        """Return the tokens of a request, its pictures and PDFs left out."""
+        return max(1, int(self.per_character * characters(request) + self.more))
+
+
+BY_CHARACTERS: Final = Rule()
+"""The rule of a kind without counts."""
+
+
+def characters(request: Request) -> int:
+    """Return the characters of all text of a request."""
+    return sum(map(len, request.texts()))
+
+
+def rules_of(requests: Sequence[Request], counted: Sequence[int | None], attached: Sequence[int]) -> dict[Kind, Rule]:
+    """Return the rules for each kind of request from the counted ones.
+
+    More than the text is billed: typed answers and tools add instructions known only to the provider, and characters
+    per token depend on the model. Requests of one kind differ in their text alone, so a few counts estimate the others.
+
+    Args:
+        requests: All requests.
+        counted: Input tokens per request, if counted.
+        attached: Tokens of each request's pictures and PDFs.
+    """
+    known: dict[Kind, list[tuple[int, int]]] = {}
+    for request, tokens, files in zip(requests, counted, attached, strict=True):
+        if tokens is not None:
+            known.setdefault(request.kind, []).append((characters(request), tokens - files))
+    return {kind: _rule(pairs) for kind, pairs in known.items()}
+
+
+def _rule(pairs: Sequence[tuple[int, int]]) -> Rule:
+    lengths, tokens = zip(*pairs, strict=True)
+    if max(lengths) - min(lengths) >= WIDE:
+        line = linear_regression(lengths, tokens)
+        if line.slope > 0:
+            return Rule(line.slope, line.intercept + 0.5)
+    more = fmean(size - length / CHARS_PER_TOKEN for length, size in pairs)
+    return Rule(more=more + 0.5)
+
+
+ESCALATION = Failure(ESCALATED, kind=ESCALATED)
+"""The failure of an attempt after which the next model is asked."""
+
+
+@dataclass(frozen=True, slots=True)
+class NextModel:
+    """The next model of one agent.
+
+    Attributes:
+        request: Its request to that model.
+        guess: The expected use and time.
+        likely: True if that model is likely to be asked: at the low end never, at the high end always.
+    """
+
+    request: Request
+    guess: Guess
+    likely: bool
+
+
+def cascades_of(
+    plan: Plan,
+    requests: Sequence[Request],
+    held: Sequence[Answer | None],
+    counted: Sequence[int | None] | None,
+    history: History,
+    pilot: Collection[str],
+    *,
+    terms: Terms,
+) -> dict[int, list[NextModel]]:
+    """Return the further models of each agent that has a cascade, in order.
+
+    Earlier answers say how often one was asked after another: as many members of a group are taken to escalate.
+    Without any, all are.
+    """
+    found: dict[int, list[NextModel]] = {n: [] for n, one in enumerate(plan.agents) if one.cascade}
+    for rung in range(1, max((len(plan.agents[one].cascade) for one in found), default=1)):
+        asked = [
+            request._replace(model=plan.agents[n].cascade[rung]) if rung < len(plan.agents[n].cascade) else request
+            for n, request in enumerate(requests)
+        ]
+        sizes = None if counted is None else [*map(as_of, counted, requests, asked)]
+        guesses = guess_all(plan, asked, held, sizes, history, pilot, terms=terms)
+        for agent, steps in found.items():
+            cascade = plan.agents[agent].cascade
+            if rung < len(cascade):
+                share = _share(plan, agent, history, cascade[0], cascade[rung])
+                steps.append(NextModel(asked[agent], guesses[agent], _is_likely(plan, agent, share)))
+    return found
+
+
+def as_of(tokens: int | None, request: Request, other: Request) -> int | None:
+    """Return the counted tokens of a request, converted to another one's model."""
+    return None if tokens is None else round(tokens * tokens_factor(request.model, other.model))
+
+
+def _share(plan: Plan, agent: int, history: History, first: str, model: str) -> float:
+    """Return how often a model was asked after the first one, by the answers of an agent or its group."""
+    name = plan.agents[agent].name
+    for rows in (history.of_agent, history.of_kin):
+        if asked := len(rows(name, first)):
+            return min(1.0, len(rows(name, model)) / asked)
+    return 1.0
+
+
+def _is_likely(plan: Plan, agent: int, share: float) -> bool:
+    """Return True if an agent is among those that escalate: they are spread evenly over its group."""
+    part = plan.agents[agent].part
+    number = 0 if part is None else part.number
+    return share > 0.5 if part is None else floor((number + 1) * share) > floor(number * share)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import base64
 import json
 import re
 import threading
@@ -16,8 +17,8 @@ from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar, cast
 from agent_magic.declare.tool import Tool
 from agent_magic.declare.user_code import run_user_code
 from agent_magic.declare.validation import check_name, check_positive, must_be
+from agent_magic.declare.values import PDF, pdf, picture_of
 from agent_magic.errors import AgentMagicError, DeclarationError, did_you_mean, shown_value
-from agent_magic.live.mcp.content import part_of
 from agent_magic.live.mcp.failures import code_of, has_ended, was_not_received, why
 from agent_magic.live.mcp.http import Http
 from agent_magic.live.mcp.process import Process
@@ -25,6 +26,7 @@ from agent_magic.machine import needs_processes
 from agent_magic.record.secret_scan import replaced
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from contextlib import AbstractAsyncContextManager
 
     from agent_magic.declare.content import Attachment
@@ -572,3 +574,25 @@ def _without(value: Any, secrets: Mapping[str, str]) -> Any:
     if isinstance(value, list):
         return [_without(one, secrets) for one in cast("list[Any]", value)]
     return value
+
+
+def part_of(block: Mapping[str, Any]) -> str | Attachment:
+    """Return a content block as a text, a picture or a PDF, or the name of another type."""
+    if block.get("type") == "text":
+        return str(block.get("text", ""))
+    found: Any = block.get("resource") or block
+    held = cast("dict[str, Any]", found) if isinstance(found, dict) else {}
+    if isinstance(held.get("text"), str):
+        return str(held["text"])
+    media_type = str(held.get("mimeType") or "")
+    why = media_type or held.get("uri") or "no text"
+    title = str(held.get("uri") or "").rpartition("/")[2] or f"of {media_type}"
+    data = held.get("blob") or (held.get("data") if block.get("type") == "image" else None)
+    try:
+        if isinstance(data, str) and media_type.startswith("image/"):
+            return picture_of(base64.b64decode(data, validate=True), title)
+        if isinstance(data, str) and media_type == PDF:
+            return pdf(base64.b64decode(data, validate=True), title=title)
+    except (ValueError, DeclarationError) as error:
+        why = f"{media_type}; {error if isinstance(error, DeclarationError) else 'its data is no base64'}"
+    return f"({block.get('type', 'something')} left out: {why})"

@@ -16,11 +16,10 @@ from agent_magic.engine.admission.key import Key
 from agent_magic.engine.pacing.limits import NO_READINGS
 from agent_magic.errors import CallError, DeclarationError
 from agent_magic.providers.base import Capabilities, Provider
-from agent_magic.providers.chat.dialect import USUAL, Dialect
 from agent_magic.providers.chat.errors import CHECK, broken, error_of, raised_by_transport, read_body, read_error
 from agent_magic.providers.chat.limits import read_headers
 from agent_magic.providers.chat.stream import ErrorInside, collect
-from agent_magic.providers.chat.wire import body
+from agent_magic.providers.chat.wire import USUAL, Dialect, body
 from agent_magic.providers.http.address import Hidden, check_key, checked_url, without_credentials
 from agent_magic.providers.http.excerpts import hide
 from agent_magic.providers.http.failures import no_connection

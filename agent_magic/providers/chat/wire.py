@@ -7,7 +7,7 @@ Source: the vendors' pages on chat completions: messages of the roles `system`, 
 from __future__ import annotations
 
 import base64
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from agent_magic.declare.answers.lenient import decoded, written
 from agent_magic.declare.content import blocks_of
@@ -20,8 +20,52 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from agent_magic.declare.content import Attachment
-    from agent_magic.providers.chat.dialect import Dialect
     from agent_magic.record.request import Message, Request
+
+
+UNPROCESSABLE = frozenset({400, 422, 501})
+
+
+class Dialect(NamedTuple):
+    """A server's dialect for a model, learned from refusals.
+
+    Servers refuse fields they do not know, or a model does not accept. A refusal bills nothing, so the same request is
+    sent once more without the field, as are all later ones for that model.
+
+    Source: the vendors' pages on chat completions: `max_tokens` is refused by reasoning models in favour of
+    `max_completion_tokens`, `stream_options` by servers without it, and `json_schema` by servers without grammars.
+
+    Attributes:
+        most: Name of the field that caps the answer.
+        counts: True to ask for token counts of a stream.
+        schemas: True to send the schema of an answer.
+    """
+
+    most: str = "max_tokens"
+    counts: bool = True
+    schemas: bool = True
+
+    def without(self, status: int, refusal: str, *, typed: bool) -> Dialect | None:
+        """Return the dialect without the refused field, or `None` if the refusal names none that can be omitted.
+
+        Args:
+            status: HTTP status of the refusal.
+            refusal: Its message.
+            typed: True if the request had a schema.
+        """
+        if status not in UNPROCESSABLE:
+            return None
+        if self.most == "max_tokens" and "max_completion_tokens" in refusal:
+            return self._replace(most="max_completion_tokens")
+        if self.counts and ("stream_options" in refusal or "include_usage" in refusal):
+            return self._replace(counts=False)
+        if typed and self.schemas and ("response_format" in refusal or "json_schema" in refusal):
+            return self._replace(schemas=False)
+        return None
+
+
+USUAL = Dialect()
+
 
 Json = dict[str, Any]
 
