@@ -1,8 +1,9 @@
 """Forecasts: how fast they are, and how far off, against what really happens over HTTP with the real SDK.
 
 `python -m benchmarks.forecast` prints both. With the word `servers` it prints only servers that share their speed, with
-`ahead` only estimates before a run. The mock server answers; its durations are drawn per request as always, so a run
-that is repeated takes the same time again, and what differs is what the forecast has to know.
+`drawn` only servers that are drawn, on virtual time, and with `ahead` only estimates before a run. The mock server
+answers; its durations are drawn per request as always, so a run that is repeated takes the same time again, and what
+differs is what the forecast has to know.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from agent_magic.forecast.calibration import calibration
 from agent_magic.forecast.forecast import Scenario
 from agent_magic.record.history import History
 from agent_magic.simulator import start
+from benchmarks.drawn_servers import print_coverage
 from benchmarks.measuring import print_heading, print_table
 
 AGENTS = 100
@@ -431,6 +433,9 @@ def main() -> None:
     if sys.argv[1:] == ["servers"]:
         asyncio.run(on_servers())
         return
+    if sys.argv[1:] == ["drawn"]:
+        print_coverage()
+        return
     if sys.argv[1:] == ["ahead"]:
         asyncio.run(ahead_of_runs())
         return
@@ -441,6 +446,8 @@ def main() -> None:
     asyncio.run(compare())
     print_heading("Servers that share their speed", f"24 rows, recorded at concurrency {RECORDED_AT}, over HTTP.")
     asyncio.run(on_servers())
+    print_heading("Servers that are drawn", "On virtual time: other concurrencies from a run at 2, 4 or 8.")
+    print_coverage()
     print_heading("Estimates before a run", "Beside real runs over HTTP, on servers of other speeds.")
     asyncio.run(ahead_of_runs())
     print(f"{time.perf_counter() - began:.0f} s in all.")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, cast
 
 from agent_magic.declare.agent import DEFAULT_MAX_TOKENS
 from agent_magic.declare.dag import Dag, build_dag
-from agent_magic.declare.units import seconds
+from agent_magic.declare.units import plural, seconds
 from agent_magic.engine.admission.key import Key
 from agent_magic.engine.batching import batching_of
 from agent_magic.engine.pacing.pacer import Pacer
@@ -320,9 +320,9 @@ class Forecaster:
         by_batch = self._by_batch(policy).difference(without, decided.left)
         changes = scenario.models, scenario.efforts, without, limited
         changed = self._is_changed(scenario, policy)
-        shared = changed and self.evidence.is_shared
+        shared, caught = changed and self.evidence.is_shared, self.evidence.caught
         works = (
-            self.evidence.works(*changes, by_batch, frozenset(decided.left), alone=shared)
+            self.evidence.works(*changes, by_batch, frozenset(decided.left), alone=shared or (changed and caught > 0))
             if self._imagined is None
             else self._imagined.without(without, self._base)
         )
@@ -337,6 +337,8 @@ class Forecaster:
             words.append(f"by batch at half the price, {self._batch_words}; no cache hits")
             basis = "assumed"
         words += [*(limit_words if live else ()), *works.words]
+        if changed and caught:
+            words.append(f"the kernel stood still: {plural(caught, 'answer')} under way then forecast by length")
         if scenario.sent:
             names = dict.fromkeys(name for options in scenario.sent.values() for name in options)
             words.append(f"{', '.join(names)}: answers as long as recorded, which nobody has tried")
@@ -416,7 +418,8 @@ class Forecaster:
         wall, cost, peak = likely.wall_s or 0.0, likely.cost_usd, 0
         if self._imagined is not None:
             return self._between(self._imagined, setting, likely)
-        off = REFUSED_RANGE if likely.rate_limited else SHARED_RANGE if setting.servers else MEASURED_RANGE
+        modelled = setting.servers or (setting.changed and self.evidence.caught)
+        off = REFUSED_RANGE if likely.rate_limited else SHARED_RANGE if modelled else MEASURED_RANGE
         wall_range = (max(0.0, wall - later_s) * (1 - off), wall * (1 + off))
         sure = all(work is None or work.is_sure for work in setting.works.agents) and not setting.scenario.outages
         if sure and not setting.batch_unknown:

@@ -288,7 +288,7 @@ class Evidence:
         self.seen = seen_of(record)
         self.refusal_s = refusal_s_of(record)
         self._own: dict[At, tuple[list[Attempt], Observed]] = {
-            at: ([attempt for attempt, _ in found], Observed([one for _, one in found]))
+            at: ([attempt for attempt, _ in found], Observed([one for _, one in found], drawn=self.is_forecast))
             for at, found in asked_at(record).items()
         }
         self._needs: dict[tuple[At, Server], list[Needs]] = {}
@@ -332,6 +332,11 @@ class Evidence:
     def is_shared(self) -> bool:
         """True if a server's load changes the duration of requests."""
         return any(not one.likely.is_constant for one in self.servers.values())
+
+    @cached_property
+    def caught(self) -> int:
+        """Number of answers that were under way while the client stood still."""
+        return sum(len(one.caught) for _, one in self._own.values())
 
     @cached_property
     def seen_alone(self) -> list[Seen]:

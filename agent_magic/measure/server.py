@@ -92,6 +92,12 @@ COARSE, MIDDLE, FINE, ROUNDS = 2, 4, 8, 3
 FAR: Final = 12.0
 """A shape whose best score on the coarse grid is that far behind is not looked at more closely."""
 POWERS: Final = (0.5, 1.5)
+CAUGHT_UP_S: Final = 0.03
+"""A client that stood still reads all that has come within this."""
+STOOD_STILL: Final = 1e-3
+"""How unlikely a silence with what follows it has to be."""
+LEAST_STILL: Final = 0.1
+"""A shorter silence than this share of a usual answer changes little."""
 
 
 class Server(NamedTuple):
@@ -233,12 +239,21 @@ class Observed:
 
     Args:
         exchanges: The requests, in any order.
+        drawn: True if nobody saw them.
+
+    Attributes:
+        caught: Answers under way while the client stood still: its code blocked the loop, or the machine slept. When
+            they came is unknown, so they are no evidence, and need what their length lets expect.
     """
 
-    def __init__(self, exchanges: Iterable[Exchange]) -> None:
+    def __init__(self, exchanges: Iterable[Exchange], *, drawn: bool = False) -> None:
         self.exchanges = sorted(exchanges, key=attrgetter("sent_s"))
         self._timelines: dict[tuple[float, bool], _Timeline] = {}
         whole = [number for number, one in enumerate(self.exchanges) if one.whole and one.ended_s > one.sent_s]
+        still = [] if drawn else _still([self.exchanges[one] for one in whole])
+        caught = {n for n in whole if any(_is_under_way(self.exchanges[n], each) for each in still)}
+        self.caught = caught if len(caught) < len(whole) else set[int]()  # nothing else tells how long they take
+        whole = self.whole = [one for one in whole if one not in self.caught]
         step = max(1.0, len(whole) / MOST)
         self.compared = [whole[int(place * step)] for place in range(int(len(whole) / step))]
         self.most = max(1, overlap([(one.sent_s, one.ended_s) for one in self.exchanges])[0])
@@ -254,16 +269,7 @@ class Observed:
         self.seen_s = [
             one.ended_s if one.first_s is None or not self.streams else one.first_s for one in self.exchanges
         ]
-        self.groups = [0 if self.streams else number for number in self._sent_together()]
-
-    def _sent_together(self) -> list[int]:
-        """Return a number for each request, the same for those that are sent within `TOGETHER_S`."""
-        found, group, since_s = list[int](), 0, -NEVER
-        for one in self.exchanges:
-            if one.sent_s - since_s > TOGETHER_S:
-                group, since_s = group + 1, one.sent_s
-            found.append(group)
-        return found
+        self.groups = [0 if self.streams else number for number in _together(one.sent_s for one in self.exchanges)]
 
     def timeline(self, model: Server) -> _Timeline:
         """Return what ran when, by a model."""
@@ -275,12 +281,60 @@ class Observed:
 
     def needs(self, model: Server) -> list[Needs]:
         """Return what each request needed alone, by a model; in the order of `exchanges`."""
-        return self.timeline(model).needs(model)
+        found = self.timeline(model).needs(model)
+        if self.caught:
+            made = [one.output_tokens or 1 for one in self.exchanges]
+            before_s = median(found[one].before_s for one in self.whole)
+            per_token_s = sum(found[one].after_s for one in self.whole) / sum(made[one] for one in self.whole)
+            for one in self.caught:
+                found[one] = Needs(before_s, per_token_s * made[one])
+        return found
 
     def held(self, model: Server) -> Held:
         """Return what the requests lost to each other, by a model."""
         busy_s = sum(one.ended_s - one.sent_s for one in self.exchanges)
         return Held(model, 0.0, 0.0, busy_s) if model.is_constant else self.timeline(model).held(model, busy_s)
+
+
+def _still(answers: Sequence[Exchange]) -> list[tuple[float, float]]:
+    """Return when the client stood still, as silences tell that end with answers to requests of different times.
+
+    Answers begin, and end, independently of each other, at a rate. None for `s` seconds, and then one and `k` more at
+    once, have the likelihood `exp(-rate s) (rate CAUGHT_UP_S) ** k / k!`.
+    """
+    found = list[tuple[float, float]]()
+    if len(answers) < FEWEST:
+        return found
+    least_s = LEAST_STILL * median(one.ended_s - one.sent_s for one in answers)
+    began_s = min(one.sent_s for one in answers)
+    events = sorted(at for one in answers for at in (one.sent_s, one.first_s, one.ended_s) if at is not None)
+    begun = [(one.first_s, one.sent_s) for one in answers if one.first_s is not None]
+    for seen in sorted(begun), sorted((one.ended_s, one.sent_s) for one in answers):
+        for place, (at_s, _) in enumerate(seen):
+            since_s = events[max(0, bisect_left(events, at_s) - 1)]
+            if at_s - since_s <= least_s:
+                continue
+            until = bisect_right(seen, (at_s + CAUGHT_UP_S, NEVER))
+            sent = [sent_s for _, sent_s in seen[place:until] if sent_s <= since_s]
+            more, rate = len(set(_together(sorted(sent)))) - 1, len(seen) / (seen[-1][0] - began_s)
+            silent = math.exp(-rate * (at_s - since_s))
+            if more > 0 and silent * (rate * CAUGHT_UP_S) ** more / math.factorial(more) < STOOD_STILL:
+                found.append((since_s, at_s))
+    return found
+
+
+def _together(sent_s: Iterable[float]) -> list[int]:
+    """Return a number for each request, the same for those that are sent within `TOGETHER_S`."""
+    found, group, since_s = list[int](), 0, -NEVER
+    for one in sent_s:
+        if one - since_s > TOGETHER_S:
+            group, since_s = group + 1, one
+        found.append(group)
+    return found
+
+
+def _is_under_way(one: Exchange, span: tuple[float, float]) -> bool:
+    return one.sent_s < span[1] and one.ended_s > span[0]
 
 
 def _lag_s(one: Exchange) -> float:

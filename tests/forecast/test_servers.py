@@ -14,6 +14,7 @@ from agent_magic.measure.server import Needs, Observed, Server, fit
 from agent_magic.record.exchanges import SeenRun, seen_run
 from agent_magic.record.history import History
 from agent_magic.simulator import start
+from benchmarks.drawn_servers import Drawn, run_drawn
 from tests.measure.test_server import drawn, served
 
 if TYPE_CHECKING:
@@ -148,3 +149,18 @@ def test_a_server_of_ones_own_has_an_honest_range_before_its_first_answer() -> N
     assert later.wall_s.high / later.wall_s.low < first.wall_s.high / first.wall_s.low
     told = [one for one in first.agents.stands_on if "has not answered yet" in str(one)]
     assert len(told) == len(rows())
+
+
+def test_what_a_client_missed_that_stood_still_is_no_speed_of_its_server() -> None:
+    """A run whose client stood still for two seconds forecasts others as if it had not, and says so."""
+    server = Drawn("", "", float("inf"), lambda one, beside: 1.0, 0.1, 0.0, 100.0, 0.0, 0, stalls=((1.5, 3.5),))
+    lot = Random(2)
+    plan = Plan([Agent(f"r{number}", f"n{number} {lot.randrange(20, 90)}") for number in range(24)])
+    other_s = {each: Run(run_drawn(server, plan, each)).totals.wall_s or 0.0 for each in (1, 4, 8)}
+    run = Run(run_drawn(server, plan, 4, stalled=True))
+    frame = run.whatif(concurrency=[1, 4, 8])
+    recorded_s = run.totals.wall_s or 0.0
+    assert recorded_s > other_s[4] + 1.0
+    assert recorded_s == pytest.approx(frame.wall_s[1])
+    assert [other_s[1], other_s[8]] == [pytest.approx(frame.wall_s[place], rel=0.05) for place in (0, 2)]
+    assert "the kernel stood still: 4 answers under way then forecast by length" in frame.assumed[0]

@@ -285,3 +285,28 @@ def test_requests_that_ran_together_say_nothing_of_a_shared_speed() -> None:
     """All begin at once and end in one burst, one after the other as a loop reads them: the load never varied."""
     found = [Exchange(0.005, 0.55, 2.048 + 0.0009 * number, 26, 75, True) for number in range(60)]
     assert fit([Observed(found)]).likely.is_constant
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_answers_under_way_while_the_client_stood_still_are_no_evidence(seed: int) -> None:
+    """A constant server whose client reads nothing for three seconds is constant, and needs what it needed before."""
+    draw, free_s, found, truth = Random(seed), [0.0] * 4, [], []
+    for _ in range(40):
+        sent_s, tokens = min(free_s), draw.randrange(20, 160)
+        begun_s = sent_s + 0.1 * draw.lognormvariate(0.0, 0.1)
+        first_s, ended_s = (7.0 if 4.0 < at < 7.0 else at for at in (begun_s, begun_s + tokens / 100))
+        free_s[free_s.index(sent_s)] = ended_s
+        found.append(Exchange(sent_s, first_s, ended_s, 100, tokens))
+        truth.append(Needs(begun_s - sent_s, tokens / 100))
+    run = Observed(found)
+    assert 4 == len(run.caught)
+    assert fit([run]).likely.is_constant
+    needs = run.needs(CONSTANT)
+    assert sum(map(sum, truth)) == pytest.approx(sum(map(sum, needs)), rel=0.03)
+    assert all(sum(truth[one]) == pytest.approx(sum(needs[one]), rel=0.1) for one in run.caught)
+
+
+def test_silences_are_no_stall_where_requests_were_sent_together() -> None:
+    """Rows that begin together end together, wave after wave: the client was there all the time."""
+    found = [Exchange(wave, wave + 0.1, wave + 0.99 + 0.001 * n, 20, 80) for wave in range(6) for n in range(8)]
+    assert not Observed(found).caught
