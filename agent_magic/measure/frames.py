@@ -230,7 +230,7 @@ def _agents(record: RunRecord) -> _Table:
     rows = [
         {
             **_fields(result, "layer status model_used stop_reason context_tokens error"),
-            "source": _source(record, number),
+            "source": record.source_at(number),
             **(_fields(result.usage, TOKENS) if result.attempts else {}),
             **_times(result),
             "agent": result.name,
@@ -257,17 +257,6 @@ def _agents(record: RunRecord) -> _Table:
     more += " expected_s bias" if any(row["expected_s"] for row in rows) else ""
     more += " capped" if capped else ""
     return _Table(rows, _with_place({**AGENTS, **wrote, **table(more)}, rows))
-
-
-def _source(record: RunRecord, number: int) -> str | None:
-    """Return the source of a step's answer; for a step that forwards another step's answer, that step's source."""
-    result, plan, step = record.results[number], record.plan, record.plan.agents[number]
-    if step.part is not None and step.part.asked:
-        return record.results[plan.index[step.part.asked]].source if result.source else None
-    if not step.race:
-        return result.source
-    answered = [record.results[one] for one in plan.dag.parents[number]]
-    return next((one.source for one in answered if one.status == "succeeded"), None) if result.source else None
 
 
 def _expectation(record: RunRecord, number: int) -> dict[str, float | None]:

@@ -9,6 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias, cast
 
+from IPython.core.getipython import get_ipython  # pyright: ignore[reportUnknownVariableType] - IPython leaves it open
+
 from agent_magic.api import Run, start
 from agent_magic.api.asking import TerminalAsker
 from agent_magic.declare.units import seconds
@@ -19,7 +21,7 @@ from agent_magic.live.people import Desk
 from agent_magic.live.playing import Player, lay
 from agent_magic.live.vitals import Sampling
 from agent_magic.notebook.editing import editor
-from agent_magic.notebook.front_end import display_bundle, hears_clicks, note, show_page
+from agent_magic.notebook.front_end import display_bundle, hears_clicks, is_unwatched, note, say, show_page
 from agent_magic.providers.recorded import Deck
 from agent_magic.record.cassette.reading import ENDING, TEXT_ENDING, read_cassette
 from agent_magic.record.plaintext import single_line
@@ -30,7 +32,7 @@ from agent_magic.show.graph import cards_layout
 from agent_magic.show.live import VERBS, Edit, LiveView, make_live_view
 from agent_magic.show.live.status import Around
 from agent_magic.show.notes import REJECTED
-from agent_magic.show.terminal import LineView, TableView, terminal_view
+from agent_magic.show.terminal import Lines, LineView, TableView, terminal_view
 from agent_magic.show.text import listed
 
 if TYPE_CHECKING:
@@ -284,14 +286,18 @@ async def _show_run(driver: Driver, status: LiveStatus, screen: Screen) -> View:
 
 
 async def _tick(driver: Driver, showing: asyncio.Task[View], status: LiveStatus, screen: Screen) -> None:
+    tell = say if is_unwatched(get_ipython()) else None  # asked while the cell runs
     view = await asyncio.shield(showing)
     told: Sequence[object] = ()
+    lines = Lines(driver.record)
     while True:
         await asyncio.sleep(TICK_S)
         now_s = driver.now()
         if isinstance(view, LiveView):
             view.tick(now_s, status.said(), status.around(now_s))
             view.ask(status.desk.open)
+            if not view.watched and (line := lines.due(now_s, status.said())):
+                (tell or view.tell)(line)
         else:
             view.tick(now_s, status.said())
         if (by := driver.alerts.paused_by) and by is not told:

@@ -634,6 +634,16 @@ class RunRecord:
         """The facts of all requests, in the order they were sent."""
         return Facts(self.attempts)
 
+    def source_at(self, number: int) -> Source | None:
+        """Return the source of a step's answer; for a step that forwards another step's answer, that step's source."""
+        result, step = self.results[number], self.plan.agents[number]
+        if result.source is None or not (step.race or (step.part is not None and step.part.asked)):
+            return result.source
+        if step.part is not None and step.part.asked:
+            return self.results[self.plan.index[step.part.asked]].source
+        parents = (self.results[one] for one in self.plan.dag.parents[number])
+        return next((one.source for one in parents if one.status == "succeeded"), None)
+
     @property
     def simulated(self) -> bool:
         """True if any attempt was simulated, failed and replayed ones included."""

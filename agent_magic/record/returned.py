@@ -25,12 +25,14 @@ def capped_loops(record: RunRecord) -> list[tuple[str, str]]:
     return flow.unmet(Returned(record))
 
 
-def capped_steps(record: RunRecord) -> set[int]:
-    """Return the steps of the last rounds of the loops that ended at their cap."""
-    overs = {f"{ROUNDS}{name}" for name, _ in capped_loops(record)}
+def capped_steps(record: RunRecord) -> dict[int, str]:
+    """Return the steps of the last rounds of the loops that ended at their cap, each with the condition not met."""
+    overs = {f"{ROUNDS}{name}": until for name, until in capped_loops(record)}
     parts = [one.part for one in record.plan.agents] if overs else []
     return {
-        step for step, one in enumerate(parts) if one is not None and one.over in overs and one.number == one.rounds
+        step: overs[one.over]
+        for step, one in enumerate(parts)
+        if one is not None and one.over in overs and one.number == one.rounds
     }
 
 

@@ -20,13 +20,14 @@ from agent_magic.declare.validation import must_be
 from agent_magic.forecast.terms import policy_of
 from agent_magic.measure.frames import agents_frame
 from agent_magic.record.plaintext import clean, single_line
+from agent_magic.record.returned import capped_steps
 from agent_magic.show.charts.timeline import run_timeline
 from agent_magic.show.closing import closing
 from agent_magic.show.frames import frame_bundle
 from agent_magic.show.graph import static_bundle
 from agent_magic.show.markup import element, escape
 from agent_magic.show.notes import ending_notes
-from agent_magic.show.states import STATES, states_of
+from agent_magic.show.states import STATES, states_of, unmet
 from agent_magic.show.text import listed, result_facts, run_line
 from agent_magic.show.theme import PAGE_CSS, PRE, built, variables
 from agent_magic.show.values import markdown_html
@@ -167,7 +168,12 @@ def run_page(
         parts += ["<h2>What it would have cost and taken</h2>", frame_bundle(scenarios)["text/html"]]
         parts += ['<p class="soft">Forecast from what was recorded. Nothing was sent.</p>']
     if texts:
-        words = {one.name: STATES[state].word for one, state in zip(record.results, states_of(record), strict=True)}
+        steps = zip(record.results, states_of(record), strict=True)
+        capped = capped_steps(record)
+        words = {
+            one.name: " · ".join(filter(None, [STATES[state].word, unmet(capped.get(number))]))
+            for number, (one, state) in enumerate(steps)
+        }
         parts += ["<h2>Prompts and answers</h2>", *(_agent(record, one, words[one.name]) for one in record.rows)]
     parts += ["<h2>The recording</h2>", _recording(name, cassette)]
     policy, css, scripts = POLICY, f"{CSS}{PAGE_CSS}", ""
@@ -201,7 +207,7 @@ def _figure(bundle: dict[str, str]) -> str:
 
 def _agent(record: RunRecord, result: AgentResult, word: str) -> str:
     """Return one agent's request and answer, folded."""
-    facts = " · ".join([word, *result_facts(result)])
+    facts = " · ".join([word, *result_facts(result, record.source_at(record.plan.index[result.name]))])
     step = record.plan[result.name]
     asked = step.prompt if isinstance(step, Agent) and not record.redacted else ""
     prompt = f'<details><summary class="soft">prompt</summary><pre style="{PRE}">{escape(clean(asked))}</pre></details>'

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from agent_magic.record.plaintext import single_line
 from agent_magic.record.returned import capped_steps
 
 if TYPE_CHECKING:
@@ -63,34 +64,47 @@ OF_STATUS = {
     "escalated": "m",
 }
 """The state of each status of an agent or an attempt."""
-OF_SOURCE = {"ledger": "l", "replay": "y", "edited": "l"}
-"""The state of an answer that was not bought now. One that the user edited is kept too, and its badge says so."""
+SOURCES = {
+    "live": "s",
+    "simulated": "s",
+    "forecast": "s",
+    "ledger": "l",
+    "shared": "l",
+    "edited": "l",
+    "replay": "y",
+}
+"""The state of an answer that succeeded, by its source. Its word is the badge, unless it was bought now (`s`)."""
 MEANINGS = {
-    "l": "from the ledger, not paid again",
+    "l": "not paid again: from the ledger, shared with an equal row, or edited",
     "y": "from a recording",
     "k": "skipped: an input is missing, or its condition is false",
 }
 """Legend of states whose word is not enough."""
 
 
-def state_of(result: AgentResult) -> str:
-    """Return the character of an agent's state. An agent whose calls all wait is queued."""
+def state_of(result: AgentResult, source: str | None = None) -> str:
+    """Return the character of an agent's state. An agent whose calls all wait is queued; `source` as of `source_at`."""
     if result.is_waiting:
         return OF_STATUS["queued"]
     if result.status == "succeeded":
-        return OF_SOURCE.get(result.source or "", "s")
+        return SOURCES[source or result.source or "live"]
     return OF_STATUS[result.status]
 
 
 def states_of(record: RunRecord) -> str:
     """Return the characters of all agents. The last round of a loop that ended at its cap is capped."""
     capped = capped_steps(record)
-    return "".join(state_at(result, capped=number in capped) for number, result in enumerate(record.results))
+    return "".join(state_at(record, number, capped=number in capped) for number in range(len(record.results)))
 
 
-def state_at(result: AgentResult, *, capped: bool) -> str:
+def unmet(until: str | None) -> str:
+    """Return why a loop is capped: the condition that does not hold after its last round; empty for no loop."""
+    return f"not met: {single_line(until)}" if until else ""
+
+
+def state_at(record: RunRecord, number: int, *, capped: bool) -> str:
     """Return the character of a step's state; `capped` for a last round whose condition does not hold."""
-    state = state_of(result)
+    state = state_of(record.results[number], record.source_at(number))
     return OF_STATUS["capped"] if capped and state in DONE else state
 
 
@@ -102,13 +116,13 @@ def meaning_of(state: str) -> str:
 def tone_of(attempt: Attempt) -> str:
     """Return the character of an attempt's state."""
     if attempt.status == "succeeded":
-        return OF_SOURCE.get(attempt.source or "", "s")
+        return SOURCES[attempt.source or "live"]
     return OF_STATUS[attempt.status]
 
 
 def badge_of(source: str | None) -> str:
-    """Return the badge of a reused answer: `ledger`, `replay` or `edited`; empty for any other source."""
-    return source if source and source in OF_SOURCE else ""
+    """Return the badge of a reused answer: `ledger`, `replay`, `shared` or `edited`; empty for any other source."""
+    return "" if source is None or SOURCES[source] == "s" else source
 
 
 def source_word(source: str | None) -> str:

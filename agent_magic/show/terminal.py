@@ -1,4 +1,4 @@
-"""A run in a terminal: a table that is redrawn in place, or two lines in a log."""
+"""A run in a terminal: a table that is redrawn in place, or a few lines in a log."""
 
 from __future__ import annotations
 
@@ -6,13 +6,15 @@ import importlib
 import os
 import sys
 import time
+from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agent_magic.declare.units import count, dollars, plural, seconds
 from agent_magic.record.plaintext import single_line
+from agent_magic.record.returned import capped_steps
 from agent_magic.show.graph.scene import doing_of, header_of, node_view
-from agent_magic.show.states import DONE, STATES, badge_of, states_of
-from agent_magic.show.text import counts_line, many_of, run_line, steps_of, total_tokens_of
+from agent_magic.show.states import DONE, OF_STATUS, STATES, badge_of, states_of
+from agent_magic.show.text import counts_line, listed, many_of, run_line, steps_of, total_tokens_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -23,6 +25,9 @@ if TYPE_CHECKING:
     Tails: TypeAlias = Mapping[int, str]
 
 LEAST_STEP_S = 0.1
+LINE_EVERY_S = 10.0
+LATER = 0.25
+"""A log has a line every ten seconds, later one after a quarter of the time that has passed: 30 in three hours."""
 MOST_SHARE = 0.05
 """Drawing takes at most this share of the time: a slow terminal is redrawn less often."""
 MOST_ROWS = 60
@@ -67,9 +72,13 @@ def groups_of(record: RunRecord, now_s: float, tails: Tails, *, most: int) -> li
         most: Number of lines there are.
     """
     layers = record.plan.dag.layers()
-    states = states_of(record)
+    states, capped = states_of(record), capped_steps(record)
+
+    def rows(agents: Sequence[int]) -> tuple[Row, ...]:
+        return tuple(_row(record, agent, now_s, capped, tails.get(agent, "")) for agent in agents)
+
     if len(states) + len(layers) <= most:
-        return [Group(f"layer {depth}", _rows(record, layer, now_s, tails)) for depth, layer in enumerate(layers)]
+        return [Group(f"layer {depth}", rows(layer)) for depth, layer in enumerate(layers)]
     room = max(1, most - min(len(layers), most // 3) - 1)
     chosen = set(sorted(range(len(states)), key=lambda agent: (_URGENCY.index(states[agent]), agent))[:room])
     groups: list[Group] = []
@@ -77,25 +86,21 @@ def groups_of(record: RunRecord, now_s: float, tails: Tails, *, most: int) -> li
         shown = [agent for agent in layer if agent in chosen]
         if shown and len(groups) < max(1, most // 3):
             tally = counts_line("".join(states[agent] for agent in layer))
-            groups.append(Group(f"layer {depth}: {tally}", _rows(record, shown, now_s, tails)))
+            groups.append(Group(f"layer {depth}: {tally}", rows(shown)))
     hidden = len(states) - sum(len(group.rows) for group in groups)
     return [*groups, Group(f"and {plural(hidden, 'more agent')}", ())]
 
 
-def _rows(record: RunRecord, agents: Sequence[int], now_s: float, tails: Tails) -> tuple[Row, ...]:
-    return tuple(_row(record, agent, now_s, tails.get(agent, "")) for agent in agents)
-
-
-def _row(record: RunRecord, agent: int, now_s: float, tail: str) -> Row:
+def _row(record: RunRecord, agent: int, now_s: float, capped: Mapping[int, str], tail: str) -> Row:
     result = record.results[agent]
-    view = node_view(record, agent, now_s, tail=tail)
+    view = node_view(record, agent, now_s, capped=capped, tail=tail)
     if result.finished_s is None:
         since_s = result.working_since_s
         took = "" if since_s is None else seconds(max(0.0, now_s - since_s))
         words = [view.line if since_s is None else "", doing_of(result), view.tail]
         return Row(view.state, single_line(view.title), took, "", "", single_line(" · ".join(filter(None, words))))
     worked = result.started_s is not None
-    words = [badge_of(result.source), "" if worked else view.line, view.tail]
+    words = [badge_of(record.source_at(agent)), "" if worked else view.line, view.tail]
     words += many_of(result)
     return Row(
         view.state,
@@ -107,8 +112,30 @@ def _row(record: RunRecord, agent: int, now_s: float, tail: str) -> Row:
     )
 
 
+class Lines:
+    """Tells in lines how far a run is, for whoever sees no picture of it.
+
+    Args:
+        record: The run, which grows.
+    """
+
+    def __init__(self, record: RunRecord) -> None:
+        self._record, self._next_s = record, LINE_EVERY_S
+
+    def due(self, now_s: float, tails: Tails) -> str:
+        """Return a line if it is time for one: what is done, seconds, dollars, and what agents wait for; else empty."""
+        if now_s < self._next_s:
+            return ""
+        self._next_s = now_s + max(LINE_EVERY_S, now_s * LATER)
+        header, queued = header_of(self._record, now_s), OF_STATUS["queued"]
+        found = Counter(tails.get(agent) for agent, state in enumerate(states_of(self._record)) if state == queued)
+        reasons = [reason for reason, _ in found.most_common() if reason]
+        why = [f"queued: {listed(reasons, 3)}"] if reasons else []
+        return f"{single_line(self._record.plan.name)}: {' · '.join([header.line, *header.facts, *why])}"
+
+
 class LineView:
-    """Shows a run in a log: a line when it begins, a line when it has ended.
+    """Shows a run in a log: a line when it begins, some in between if it takes long, a line when it has ended.
 
     Args:
         record: The run, which grows.
@@ -116,7 +143,7 @@ class LineView:
     """
 
     def __init__(self, record: RunRecord, stream: TextIO) -> None:
-        self._record, self._stream = record, stream
+        self._record, self._stream, self._lines = record, stream, Lines(record)
 
     def show(self) -> None:
         """Write the first line."""
@@ -124,7 +151,9 @@ class LineView:
         self._write(f"{single_line(plan.name)}: {steps_of(plan)}, running")
 
     def tick(self, now_s: float, tails: Tails | None = None) -> None:
-        """Write nothing: a log has no progress."""
+        """Write how far the run is, if it is time for a line."""
+        if line := self._lines.due(now_s, tails or {}):
+            self._write(line)
 
     def finish(self) -> None:
         """Write the last line."""

@@ -14,8 +14,9 @@ from agent_magic.forecast.one_by_one import MOST_AT_ONCE, totals_of
 from agent_magic.measure.metrics import cost_mark, total_cost
 from agent_magic.record.plaintext import single_line
 from agent_magic.record.reasons import limited
+from agent_magic.record.returned import capped_steps
 from agent_magic.show.page import WIDTH, wrapped
-from agent_magic.show.states import DONE, STATES, source_word, states_of
+from agent_magic.show.states import DONE, STATES, source_word, states_of, unmet
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Mapping, Sequence
@@ -95,20 +96,14 @@ def troubles(numbers: Summary) -> list[str]:
     return [f"{number:,} {word}" for word, number in counts.items() if number]
 
 
-def facts(numbers: Summary, source: str = "") -> list[str]:
-    """Return concurrency, tokens, dollars and source, each as a phrase that begins with its number.
-
-    Args:
-        numbers: The numbers of a run.
-        source: Its source, if known more precisely than `numbers` has it.
-    """
+def facts(numbers: Summary) -> list[str]:
+    """Return concurrency, tokens, dollars and source, each as a phrase that begins with its number."""
     found: list[str] = []
     if numbers.steps > 1 and known(numbers.mean_concurrency) is not None:
         found.append(_concurrency(numbers.mean_concurrency, numbers.bound, numbers.slots))
     found.append(f"{count(known(numbers.tokens))} tokens")
     found.append(cost(numbers))
-    source = source or numbers.source or ""
-    return [*found, source] if source else found
+    return [*found, numbers.source] if numbers.source else found
 
 
 def cost(numbers: Summary) -> str:
@@ -177,14 +172,17 @@ def run_text(record: RunRecord, *, timings: bool = True) -> str:
     width = min(32, max(map(len, names), default=0))
     used = {number for number, one in enumerate(record.results) if one.status != "unused"}
 
-    words = [STATES[state].word for state in states_of(record)]
+    words, capped = [STATES[state].word for state in states_of(record)], capped_steps(record)
 
     def line(agent: int) -> str:
-        return _agent_line(record.results[agent], words[agent], width, timings=timings)
+        result, source = record.results[agent], source_word(record.source_at(agent))
+        told = _agent_line(result, words[agent], source, width, timings=timings)
+        return "  ".join(filter(None, [told, unmet(capped.get(agent))]))
 
     def many(name: str, agents: Sequence[int]) -> str:
         counts = Counter(words[agent] for agent in agents)
-        return _group_line(name, counts, [record.results[agent] for agent in agents], width, timings=timings)
+        told = _group_line(name, counts, [record.results[agent] for agent in agents], width, timings=timings)
+        return "  ".join([told, *dict.fromkeys(unmet(capped[agent]) for agent in agents if agent in capped)])
 
     return _by_layer(head, plan, line, many, used)
 
@@ -219,7 +217,7 @@ def _stable_head(record: RunRecord) -> str:
     for result in record.rows:
         words[result.status] = words.get(result.status, 0) + 1
     counts = [f"{number:,} {word}" for word, number in words.items()]
-    sources = sorted(filter(None, {source_word(result.source) for result in record.results}))
+    sources = sorted(filter(None, {source_word(record.source_at(number)) for number in range(len(record.results))}))
     return " · ".join([steps_of(record.plan), *counts, *sources])
 
 
@@ -239,15 +237,15 @@ def _group_line(
     return "  ".join(words)
 
 
-def _agent_line(result: AgentResult, word: str, width: int, *, timings: bool) -> str:
+def _agent_line(result: AgentResult, word: str, source: str, width: int, *, timings: bool) -> str:
     words = [f"{single_line(result.name):<{width}}  {word:<9}", *(["task"] if result.is_task else [])]
     if timings and result.is_task and result.calls:
         words.append(seconds(result.work_s))
     if timings and result.attempts:
         tokens = total_tokens_of(result)
         words.append(f"{seconds(result.work_s)}  {count(tokens)} tok  {dollars(result.cost_usd)}")
-    if source_word(result.source):
-        words.append(source_word(result.source))
+    if source:
+        words.append(source)
     if timings:
         words += many_of(result)
     if word not in {"succeeded", "pending", "running", "queued"} and why_not(result):
@@ -262,8 +260,13 @@ def took(result: AgentResult) -> str:
     return seconds(result.work_s) + (f" of {seconds(total_s)}" if waited_s >= max(LEAST_WAIT_S, total_s / 10) else "")
 
 
-def result_facts(result: AgentResult) -> list[str]:
-    """Return the numbers of an agent as phrases: model, seconds, tokens, dollars, turns, calls, attempts, source."""
+def result_facts(result: AgentResult, source: str | None = None) -> list[str]:
+    """Return the numbers of an agent as phrases: model, seconds, tokens, dollars, turns, calls, attempts, source.
+
+    Args:
+        result: What became of the agent.
+        source: Its source in its run, as of `RunRecord.source_at`; default its own.
+    """
     found = ["task" if result.is_task else single_line(models_of(result))]
     if result.finished_s is not None and result.started_s is not None:
         found.append(took(result))
@@ -274,7 +277,7 @@ def result_facts(result: AgentResult) -> list[str]:
         found.append(f"stopped at {single_line(result.stop_reason)}")
     files = result.artifacts
     found += [f"wrote {listed(files, 3)}"] if files else []
-    return [*found, *filter(None, [source_word(result.source)])]
+    return [*found, *filter(None, [source_word(source or result.source)])]
 
 
 def models_of(result: AgentResult) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from tests.kernels import Kernel
@@ -44,3 +46,24 @@ def test_a_view_of_a_button_stays_as_its_picture(kernel: Kernel) -> None:
     comm = kernel.do(press).text.strip()
     kernel.send_comm(comm, {"method": "custom", "content": {"event": "click"}})
     assert "[True]" == kernel.do(VIEWS).text.strip()
+
+
+def test_a_run_that_no_page_shows_is_told_in_lines(kernel: Kernel) -> None:
+    """What is done, seconds and dollars: printed for a program that runs the cells, else in place of the text."""
+    widget, line = (
+        "application/vnd.jupyter.widget-view+json",
+        r"agents: 0 of 1 done · 1 running · \d\.\d s · . tokens · \$",
+    )
+    kernel.do("run = %agents run")  # the first view takes its time
+    kernel.do("import os, agent_magic.show.terminal as lines\nlines.LINE_EVERY_S = 0.3")
+    kernel.do("%%agent a\nOne? [[tokens:40]] [[pace:20]]")
+    for page in (False, True):
+        if page:
+            kernel.do("os.environ['JPY_SESSION_NAME'] = 'n.ipynb'")
+        reply = kernel.do("run = %agents run --fresh")
+        printed = "".join(content["text"] for kind, content in reply.outputs if kind == "stream").splitlines()
+        replaced = [content["data"] for kind, content in reply.outputs if kind == "update_display_data"]
+        told = [data["text/plain"] for data in replaced if widget in data]
+        counts = [sum(bool(re.match(line, one)) for one in some) for some in (printed, told)]
+        assert 0 == counts[not page]
+        assert 2 <= counts[page] <= 8

@@ -36,6 +36,7 @@ class FakeFace:
     """A widget that keeps what it was told."""
 
     states: str = ""
+    line: str = ""
     questions: list[dict[str, Any]] = field(default_factory=list)
     sent: list[dict[str, Any]] = field(default_factory=list)
 

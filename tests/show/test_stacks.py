@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import re
 from xml.etree import ElementTree as ET
 
 import pytest
 
 import agent_magic as am
+from agent_magic.engine.policy import Policy
 from agent_magic.record.events import AgentEnded, AgentReady, AttemptStarted, Event, RunEnded
 from agent_magic.show.graph import picture
 from agent_magic.show.graph.card_texts import Faces
 from agent_magic.show.graph.groups import group_texts, sheet_of
 from agent_magic.show.graph.scene import is_large, scene_of
 from agent_magic.show.live.feed import Feed
+from agent_magic.show.live.panel import details_of
+from agent_magic.show.run_page import run_page
 from agent_magic.show.states import state_of
-from agent_magic.show.text import counts_line
+from agent_magic.show.terminal import groups_of
+from agent_magic.show.text import counts_line, run_text
+from tests.live.virtual import Reply, drive
 from tests.show.story import REQUEST, answered, broken, each_plan, finished_run, record_of
 
 NS = "{http://www.w3.org/2000/svg}"
@@ -166,7 +172,29 @@ def test_a_loop_that_ends_at_its_cap_says_so_on_all_its_cards() -> None:
     assert ["m", "m"] == [face.tone for face in faces]
     header = scene_of(plan, record, sheet=sheet).header
     assert "4 of 4 done · 2 capped" == header.counts
-    assert {"s": 0.5, "m": 0.5, "f": 0.0, "k": 0.0} == dict(header.progress)
+    table = groups_of(record, 5.0, {}, most=60)
+    page = run_page(record, name="x.agents.jsonl", cassette=b"")
+    for number, name in enumerate(plan.names):
+        why = ["not met: critic > 3"] if name.endswith("_2") else []
+        state = "m" if why else "s"
+        (row,) = [row for group in table for row in group.rows if row.name == name]
+        (line,) = [line for line in run_text(record).splitlines() if line.startswith(f"    {name}")]
+        (folded,) = re.findall(rf"<summary><b>{name}</b>.*?</summary>", page)
+        details = details_of(record, number)
+        assert (state, state) == (row.state, details["state"])
+        told = (row.last, line, folded.replace("&gt;", ">"), details["facts"])
+        assert [why] * 4 == [re.findall("not met: critic > 3", text) for text in told]
+
+
+def test_a_loop_inside_a_nested_plan_says_why_it_is_capped() -> None:
+    """The card of the nested plan is amber, and names the condition."""
+    draft = am.Agent("draft", "Write. {% if critic %}{{ critic }}{% endif %}", until="critic > 3", rounds=2)
+    inner = am.Plan((draft, am.Agent("critic", "Rate: {{ draft }}", returns=int)), name="inner")
+    plan = am.Plan([am.Agent("end", "{{ inner }}")], {"inner": inner})
+    record, _ = drive(plan, lambda *_: Reply(1.0, text='{"value": 1}'), Policy(4, seed=1))
+    sheet = sheet_of(plan)
+    (face,) = [face for face, group in zip(scene_of(plan, record).faces, sheet.groups, strict=True) if group.is_box]
+    assert ("m", "not met: inner__critic > 3") == (face.tone, face.who)
 
 
 def test_a_group_that_was_stopped_says_cancelled_as_the_header_does() -> None:

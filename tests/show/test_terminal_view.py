@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent_magic.measure.metrics import summarize
-from agent_magic.show.states import STATES
+from agent_magic.show.states import STATES, states_of
 from agent_magic.show.terminal import LineView, TableView, groups_of, terminal_view
 from agent_magic.show.text import one_line
 from tests.show.story import business_plan, business_run, finished_run, layered_plan, record_of
@@ -168,6 +168,20 @@ def test_a_log_gets_a_line_at_the_start_and_one_at_the_end():
     view.finish()
     lines = stream.getvalue().splitlines()
     assert ["business_plan: 9 agents in 4 layers, running", one_line(summarize(record))] == lines
+
+
+def test_a_log_says_how_far_a_long_run_is():
+    """What is done, seconds, dollars and what agents wait for; after ten seconds, then rarer and rarer."""
+    record, stream = business_run(3.0), io.StringIO()
+    view = LineView(record, stream)
+    queued = {agent: "waits for a slot" for agent, state in enumerate(states_of(record)) if state == "q"}
+    for step in range(10 * 3600):
+        view.tick(step / 10, queued)
+    lines = stream.getvalue().splitlines()
+    assert lines[0].startswith("business_plan: 3 of 9 done · 2 running · 1 queued · 10.0 s · ")
+    assert lines[0].endswith(" · queued: waits for a slot")
+    assert "$" in lines[0]
+    assert 25 > len(lines)
 
 
 def test_a_dumb_terminal_is_a_log(monkeypatch: pytest.MonkeyPatch):

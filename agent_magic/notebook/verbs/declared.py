@@ -19,7 +19,7 @@ from agent_magic.record.answer import CHARS_PER_TOKEN
 from agent_magic.record.plaintext import single_line
 from agent_magic.show.cards import step_facts
 from agent_magic.show.page import Column, Line, Page, Table
-from agent_magic.show.states import STATES, state_of, states_of
+from agent_magic.show.states import STATES, states_of
 from agent_magic.show.text import counts_line, listed, steps_of
 
 if TYPE_CHECKING:
@@ -136,8 +136,8 @@ def _last_words(session: Session, plan: str) -> dict[str, str]:
     """Return how each agent or group ended in the last run of a plan: `succeeded`, `38 of 40 succeeded`."""
     run = next((one for one in reversed(session.runs) if one.plan.name == plan), None)
     states: dict[str, list[str]] = {}
-    for step, result in zip(run.plan.agents, run.record.results, strict=True) if run is not None else ():
-        states.setdefault(shown_name(step), []).append(STATES[state_of(result)].word)
+    for step, state in zip(run.plan.agents, states_of(run.record), strict=True) if run is not None else ():
+        states.setdefault(shown_name(step), []).append(STATES[state].word)
     done = STATES["s"].word
     return {
         name: words[0] if len(words) == 1 else f"{words.count(done):,} of {len(words):,} {done}"

@@ -99,7 +99,7 @@ def tell_end(
     ]
     for text in filter(None, notes):
         note(text)
-    if closes and (graphic or sys.stdout.isatty()):  # a log has a line at each end
+    if closes and (graphic or sys.stdout.isatty()):  # a log ends with a line
         price = "" if run.ok else retry_price(session, run, policy)
         show_page(closing(run.record, price, before, run.prices), graphic=graphic)
 

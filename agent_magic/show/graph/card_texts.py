@@ -7,14 +7,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from agent_magic.declare.each import ROUNDS
 from agent_magic.declare.subplan import BOX
 from agent_magic.declare.units import count, dollars
 from agent_magic.record.events import AgentEnded
-from agent_magic.record.plaintext import single_line
-from agent_magic.record.returned import capped_loops
+from agent_magic.record.returned import capped_steps
 from agent_magic.show.graph.groups import counted, group_texts, part_of, tone_of
-from agent_magic.show.states import OF_STATUS, STATES
+from agent_magic.show.states import OF_STATUS, STATES, unmet
 from agent_magic.show.text import answer_line, took
 
 if TYPE_CHECKING:
@@ -123,12 +121,10 @@ class Faces:
         return f"slowest: {self._name(group, record, slowest)}, {took(record.results[slowest])}"
 
     def _unmet(self, group: int, record: RunRecord) -> str:
-        """Name the condition that does not hold after the last round of a loop; empty if it does."""
-        one = self._sheet.groups[group]
-        last = [agent for agent in one.agents if self._states[agent] == CAPPED] if one.rounds else []
-        part = record.plan.agents[last[0]].part if last else None
-        until = dict(capped_loops(record)).get(part.over.removeprefix(ROUNDS), "") if part is not None else ""
-        return f"not met: {single_line(until)}" if until else ""
+        """Name the condition that does not hold after the last round of a loop in the group; empty if it does."""
+        last = [agent for agent in self._sheet.groups[group].agents if self._states[agent] == CAPPED]
+        capped = capped_steps(record) if last else {}
+        return unmet(next((capped[agent] for agent in last if agent in capped), None))
 
     def _said(self, group: int, record: RunRecord) -> str:
         agent = self._answer[group]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from agent_magic.declare.race import BEATEN
@@ -11,14 +13,15 @@ from agent_magic.declare.units import UNKNOWN, count, dollars, seconds
 from agent_magic.forecast.one_by_one import MOST_AT_ONCE, totals_of
 from agent_magic.measure.metrics import longest_chain, source_of
 from agent_magic.record.plaintext import single_line
+from agent_magic.record.returned import capped_steps
 from agent_magic.show.graph.card_texts import faces_of, planned_faces
 from agent_magic.show.graph.groups import is_stacked, sheet_of
 from agent_magic.show.graph.timeline import grouped_timeline, timeline_of
-from agent_magic.show.states import DONE, STATES, badge_of, state_of, states_of
+from agent_magic.show.states import DONE, STATES, badge_of, state_at, states_of, unmet
 from agent_magic.show.text import answer_line, counts_line, facts, sped, steps_of, took, total_tokens_of, why_not
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
     from typing import TypeAlias
 
     from agent_magic.declare.plan import Plan
@@ -38,6 +41,7 @@ FLOW_STEPS: Final = (200, 800, 3200)
 """Output tokens from which an edge is thicker. The same for every plan, so pictures can be compared."""
 PARTS: Final = (("s", DONE - {"m"}), ("m", frozenset("m")), ("f", frozenset("f")), ("k", frozenset("kc")))
 """The parts of the progress bar and the states in them: succeeded, capped, failed, not run. What runs is not done."""
+NOT_CAPPED: Final[Mapping[int, str]] = MappingProxyType({})
 MOST_HINT: Final = 240
 """Characters of a tooltip."""
 
@@ -175,9 +179,10 @@ def scene_of(
 
 def _grouped_scene(record: RunRecord, moment: float, header: Header, sheet: Sheet, estimates: Estimates) -> Scene:
     """Build the scene of a run with groups of agents."""
+    capped = capped_steps(record)
     alone = {group.agents[0] for group in sheet.groups if group.is_one}
     nodes = tuple(
-        node_view(record, agent, moment, estimates=estimates)
+        node_view(record, agent, moment, capped=capped, estimates=estimates)
         if agent in alone
         else NodeView(state, record.results[agent].name)
         for agent, state in enumerate(states_of(record))
@@ -199,17 +204,23 @@ def moment_of(record: RunRecord, now_s: float | None) -> float:
 
 
 def node_view(
-    record: RunRecord, agent: int, now_s: float, *, tail: str = "", estimates: Estimates | None = None
+    record: RunRecord,
+    agent: int,
+    now_s: float,
+    *,
+    capped: Mapping[int, str] = NOT_CAPPED,
+    tail: str = "",
+    estimates: Estimates | None = None,
 ) -> NodeView:
-    """Build the view of one agent of a run."""
+    """Build the view of one agent of a run; `capped` as `capped_steps` returns it: the rounds of a loop are a group."""
     result = record.results[agent]
-    state = state_of(result)
+    state = state_at(record, agent, capped=agent in capped)
     if state == "p":
         expected, waits = _expected(record.plan, agent, estimates or {}), _waits_for(record, agent)
         line, tail = (expected, waits) if expected else (waits, "")
     else:
-        line, tail = _line(record, agent, now_s), _tail(result, state, tail)
-    badge = badge_of(result.source)
+        line, tail = _line(record, agent, now_s), unmet(capped.get(agent)) or _tail(result, state, tail)
+    badge = badge_of(record.source_at(agent))
     kind = "task" if result.is_task else ""
     hint = " · ".join(part for part in (result.name, kind, STATES[state].word, line, badge, tail) if part)
     share = {"r": None, "p": 0.0, "q": 0.0, "k": 0.0}.get(state, 1.0)
@@ -301,7 +312,7 @@ def _work(result: AgentResult, now_s: float, usual: float) -> float:
 
 def _phrases(record: RunRecord, numbers: Summary | None, source: str) -> list[str]:
     if numbers is not None:
-        return [*sped(numbers), *facts(numbers, source)]
+        return [*sped(numbers), *facts(numbers)]
     tokens = [total_tokens_of(result) for result in record.results]
     known = [one for one in tokens if one is not None]
     prices = [price for price in (result.cost_usd for result in record.results) if price is not None]

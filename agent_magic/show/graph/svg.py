@@ -16,7 +16,7 @@ from agent_magic.declare.units import time_tick
 from agent_magic.show.graph.groups import draw_cells, draw_groups, sheet_of
 from agent_magic.show.graph.layout import BAND_HEAD
 from agent_magic.show.markup import element, escape, fit, fit_end, number, path_data, width_px
-from agent_magic.show.states import OF_SOURCE
+from agent_magic.show.states import SOURCES
 from agent_magic.show.theme import BAR_H, PHASES, Theme, attributes_for_classes, dark_style
 
 if TYPE_CHECKING:
@@ -165,7 +165,8 @@ def fact_runs(header: Header) -> list[tuple[str, str]]:
         if place:
             runs.append(("", "\u00a0 · \u00a0"))
         if header.source and phrase == header.source:
-            runs.append((f"src src-{header.source}" if header.source in OF_SOURCE else "src", phrase))
+            state = SOURCES.get(phrase, "s")
+            runs.append(("src" if state == "s" else f"src src-{state}", phrase))
             continue
         found = re.match(r"[$≈]?[\d≈$.,– ]*[\d–]", phrase)
         cut = found.end() if found else 0

@@ -64,7 +64,7 @@ from agent_magic.show.live.feed import Feed, icons
 from agent_magic.show.live.panel import details_of, is_editable
 from agent_magic.show.live.status import ALONE
 from agent_magic.show.progress import is_looked_at
-from agent_magic.show.states import OF_SOURCE, STATES, meaning_of
+from agent_magic.show.states import SOURCES, STATES, badge_of, meaning_of
 from agent_magic.show.text import steps_of
 from agent_magic.show.theme import PHASES, built
 from agent_magic.show.widgets import is_captured, view_of
@@ -102,6 +102,7 @@ class Face(Protocol):
     """The part of the widget that a live view uses."""
 
     states: str
+    line: str
     questions: list[dict[str, Any]]
 
     def send(self, content: dict[str, Any]) -> None:
@@ -189,6 +190,15 @@ class LiveView:
             self.face.states = states
         if delta:
             self.face.send({"delta": delta})
+
+    def tell(self, line: str) -> None:
+        """Put a line in place of the text, for a front end that shows no widgets."""
+        if self._handle is None or self.is_over:
+            return
+        self.face.line = line
+        data, metadata = view_of(self.face)
+        if data is not None:
+            self._handle.update(data, raw=True, metadata=metadata)
 
     def ask(self, questions: Mapping[int, Question]) -> None:
         """Show exactly the open questions, the same on all pages."""
@@ -358,7 +368,7 @@ def _fixed(plan: Plan) -> dict[str, Any]:
         "words": {state: look.word for state, look in STATES.items()},
         "meanings": {state: meaning_of(state) for state in STATES},
         "legend": LEGEND,
-        "pills": {badge: round(pill_w(badge), 1) for badge in OF_SOURCE},
+        "pills": {badge: round(pill_w(badge), 1) for badge in map(badge_of, SOURCES) if badge},
         "names": [single_line(name) for name in plan.names],
         "tasks": [number for number, one in enumerate(plan.agents) if one.is_task],
     }

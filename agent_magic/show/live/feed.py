@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 from agent_magic.declare.units import count, dollars, plural
 from agent_magic.forecast.one_by_one import MOST_AT_ONCE, totals_of
-from agent_magic.measure.metrics import joined
+from agent_magic.measure.metrics import joined, source_of
+from agent_magic.record.answer import SHARED
 from agent_magic.record.events import AgentEnded, AttemptEnded, RunEnded
 from agent_magic.record.plaintext import single_line
 from agent_magic.record.returned import capped_steps
 from agent_magic.show.graph.card_texts import Faces, face_of_one
-from agent_magic.show.graph.groups import TODO, Sheet, line_room, rest_room
+from agent_magic.show.graph.groups import TODO, Sheet, line_room, part_of, rest_room
 from agent_magic.show.graph.scene import counted_header, flow_of, moment_of, node_view, worked_path
 from agent_magic.show.graph.svg import card_texts, fact_runs, tail_room
 from agent_magic.show.graph.timeline import Shades, axis_entry, bar_entry, bars_of, rows_of, tone_of_row
@@ -49,8 +50,9 @@ class Sum:
         self._cost_usd: float | None = None
 
     def take(self, ended: AttemptEnded) -> None:
-        """Count an attempt that has ended."""
-        self.sources.add(ended.source)
+        """Count an attempt that has ended. A shared answer has the source of the one it shares."""
+        if ended.price != SHARED:
+            self.sources.add(ended.source)
         usage = ended.usage
         if usage is not None and usage.total_input_tokens is not None and usage.output_tokens is not None:
             self._tokens = (self._tokens or 0) + usage.total_input_tokens + usage.output_tokens
@@ -161,7 +163,7 @@ class Feed:
         if part is None or not part.rounds or part.number < part.rounds:
             return set()
         before, self._capped = self._capped, capped_steps(self._record)
-        return before ^ self._capped  # both ways: an answer that was asked for again may be good
+        return {*before} ^ {*self._capped}  # both ways: an answer that was asked for again may be good
 
     def _take_states(self, look: set[int]) -> dict[int, str]:
         """Update the states; return those that have changed, by agent.
@@ -171,7 +173,7 @@ class Feed:
         changed: dict[int, str] = {}
         for agent in look:
             result = self._record.results[agent]
-            state = state_at(result, capped=agent in self._capped)
+            state = state_at(self._record, agent, capped=agent in self._capped)
             if self._states[agent] != ord(state):
                 self._states[agent] = ord(state)
                 changed[agent] = state
@@ -188,8 +190,7 @@ class Feed:
         return bool(asked) and "r" not in self.states and self.states.count("q") <= asked
 
     def _head(self, now_s: float, around: Around) -> dict[str, Any]:
-        source = joined(self._sum.sources)
-        phrases = self._phrases(now_s, source)
+        phrases, source = self._phrases(now_s)
         if around.budget_usd is not None:
             phrases = [_of_budget(phrase, around.budget_usd) for phrase in phrases]
         header = counted_header(self.states, now_s, phrases=phrases, source=source, asked=around.asked)
@@ -205,13 +206,16 @@ class Feed:
             "took": "" if self._record.ended_s is None else header.time,
         }
 
-    def _phrases(self, now_s: float, source: str) -> list[str]:
+    def _phrases(self, now_s: float) -> tuple[list[str], str]:
+        """Return the facts, and the source, which is the last of them."""
         if len(self._states) > MOST_SUMMARIZED or not self._record.events:
-            return [*self._sum.phrases(), *([source] if source else [])]
+            over = self._record.ended_s is not None
+            source = (source_of(self._record) if over else joined(self._sum.sources)) or ""
+            return [*self._sum.phrases(), *([source] if source else [])], source
         late = now_s - self._numbers_at >= SUMMARY_EVERY_S * max(1.0, len(self._states) / 100)
         if self._numbers is None or late or self._record.ended_s is not None:
             self._numbers, self._numbers_at = totals_of(self._record, now_s, most=MOST_AT_ONCE), now_s
-        return [*sped(self._numbers), *facts(self._numbers, source)]
+        return [*sped(self._numbers), *facts(self._numbers)], self._numbers.source or ""
 
     def _put_late(self, delta: dict[str, Any], *, all_: bool) -> None:
         """Send as many changed entries as fit; keep the rest for the next step."""
@@ -440,7 +444,8 @@ class GroupFeed:
         group, box = self._sheet.groups[place], self._boxes[place]
         agent = group.agents[0]
         if group.is_one:
-            face = face_of_one(node_view(self._record, agent, now_s, tail=tails.get(agent, "")))
+            capped = capped_steps(self._record) if self._faces.counts[place][part_of("m")] else {}
+            face = face_of_one(node_view(self._record, agent, now_s, capped=capped, tail=tails.get(agent, "")))
         else:
             face = self._faces.face(place, self._record)
         room, wide = rest_room(box), line_room(box)

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, cast
 from agent_magic.declare.units import UNKNOWN, count, dollars, seconds
 from agent_magic.record.answer import TOOL_USE
 from agent_magic.record.plaintext import clean, single_line
+from agent_magic.record.returned import capped_steps
 from agent_magic.show.attachments import thumbnails
-from agent_magic.show.states import STATES, states_of
+from agent_magic.show.states import STATES, states_of, unmet
 from agent_magic.show.text import result_facts
 from agent_magic.show.values import markdown_html
 
@@ -42,12 +43,13 @@ def details_of(record: RunRecord, agent: int, text: str = "") -> dict[str, Any]:
     """
     result = record.results[agent]
     state = states_of(record)[agent]
+    facts = filter(None, [unmet(capped_steps(record).get(agent)), *result_facts(result, record.source_at(agent))])
     return {
         "agent": agent,
         "name": single_line(result.name),
         "state": state,
         "word": STATES[state].word,
-        "facts": " · ".join(result_facts(result)),
+        "facts": " · ".join(facts),
         "headings": list(HEADINGS),
         "attempts": [_row(one) for one in result.attempts[-MOST_ATTEMPTS:]],
         "error": single_line(result.error or result.waits_why)[:600],
