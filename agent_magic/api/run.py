@@ -273,14 +273,20 @@ class Run(Reading):
         measure_against(self.record, record_of(other, "against"))
         return self
 
-    def advise(self, by: str = "seconds") -> Advice:
+    def advise(self, by: str = "seconds", *, situation: str | None = None) -> Advice:
         """Return what would have made it faster or cheaper, most `seconds` or `dollars` first.
 
         `.frame` has a row per rule that had a number, `.changes` what `run.apply` takes.
 
         Args:
             by: What counts: `seconds` or `dollars`.
+            situation: What it is for, which says what counts and answers first: `emergency fix`, `release`,
+                `large review`, `routine change`, `cost-sensitive`, `exploration`, `shared account`, `nightly job`.
+
+        Raises:
+            DeclarationError: One of them is none of these words.
         """
+        by = by if situation is None else situation
         self.advised_by, self.advised = by, self.advised + 1
         found = advise(Outlook(self.forecaster(), self.trials), self.totals.wall_s, self.totals.cost_usd, by=by)
         return found if self.session is None else found.marked(partial(self.session.is_applied, self))
@@ -416,7 +422,7 @@ class Run(Reading):
         Args:
             model: A model, or a mapping of agents to models.
             concurrency: Maximum requests at once.
-            schedule: `ready`, `layers` or `sequential`.
+            schedule: `ready`, `shortest`, `layers`, `groups` or `sequential`.
             limits: Requests per minute, `Limits(...)`, a mapping of models to them, or `off`.
             cache: `auto`, `on` or `off`: whether shared contexts are cached.
             batch: `True` sends batches, as `Policy(batch=True)` does: half the price, an hour for each layer. `auto`

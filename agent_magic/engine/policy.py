@@ -14,9 +14,10 @@ from agent_magic.declare.validation import check_integer, check_positive, check_
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-Schedule = Literal["ready", "layers", "sequential"]
-"""`ready`: an agent starts when its own parents are done. `layers`: when all earlier layers are done, to measure what
-such a barrier costs. `sequential`: one agent at a time.
+Schedule = Literal["ready", "shortest", "layers", "groups", "sequential"]
+"""`ready`: an agent starts when its own parents are done, the longest remaining path first. `shortest`: likewise, the
+agent with the least expected work first. `layers`: when all earlier layers are done, to measure what such a barrier
+costs. `groups`: in groups of `concurrency` agents, each when the one before is done. `sequential`: one agent at a time.
 """
 
 TimeoutCounts = Literal["work", "total"]

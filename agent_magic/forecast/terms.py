@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from agent_magic.engine.pacing.limits import Limits
     from agent_magic.engine.pacing.pacer import Pacer
+    from agent_magic.engine.policy import Schedule
     from agent_magic.record.results import RunRecord
 
 OTHERS: Final = "*"
@@ -27,6 +28,10 @@ def facts_of(terms: Terms | None, model: str) -> ModelFacts:
     """Return a provider's facts about a model, from the run or else by the model's name."""
     known = None if terms is None else terms.models.get(model)
     return known or by_name.facts_of(model)
+
+
+_SCHEDULES: Final[dict[str, Schedule]] = {"schedule": "sequential", "barrier": "layers", "group": "groups"}
+"""The schedule that makes agents wait for such a reason."""
 
 
 def policy_of(record: RunRecord) -> tuple[Policy, tuple[str, ...]]:
@@ -42,7 +47,8 @@ def policy_of(record: RunRecord) -> tuple[Policy, tuple[str, ...]]:
     peak = max(1, overlap([(one.granted_s, math.inf if one.ended_s is None else one.ended_s) for one in attempts])[0])
     usual = Policy()
     concurrency = peak if "slot" in held else max(peak, usual.concurrency)
-    schedule = "sequential" if "schedule" in held else "layers" if "barrier" in held else "ready"
+    found: list[Schedule] = [word for reason, word in _SCHEDULES.items() if reason in held]
+    schedule: Schedule = found[0] if found else "ready"
     policy = Policy(concurrency, schedule, max_attempts=max(most, usual.max_attempts), identical="each", seed=0)
     words = [f"its policy was not recorded: concurrency {concurrency}, schedule {schedule} follow from its times"]
     if held.intersection(DIMENSIONS):

@@ -46,9 +46,10 @@ class Summary:
             these take no time, so concurrency and bound are `None`, too.
         slots: Maximum number of concurrent requests; `None` if not recorded.
         limited_by: The limiting reason, as in `agent_magic.record.reasons`: `budget`, `breaker` or `deadline` if they
-            ended agents, `dependencies` if the run came near its bound or no agent waited, else the reason of the
-            longest waits; `the server (4 slots)` or `the server's speed` replaces slots and dependencies if requests
-            slowed each other there. Empty without a verdict.
+            ended agents; if the run came near its bound or no agent waited, `dependencies`, or `longest` if its longest
+            chain is one step; else the reason of the longest waits. `the server (4 slots)` or `the server's speed`
+            replaces slots, layers, dependencies and the longest step if requests slowed each other there. Empty
+            without a verdict.
         queued_s: Total `queued_s` of ended agents.
         input_tokens: Uncached input.
         cache_read_tokens: Input read from the cache.
@@ -141,7 +142,7 @@ def summarize(record: RunRecord, now_s: float | None = None) -> Summary:
     facts = Facts.of(results)
     work = [_work_s(result, now_s) for result in results]
     agent_s = sum(work)
-    _, critical_path_s = longest_chain(record, work)
+    path, critical_path_s = longest_chain(record, work)
     wall_s = wall_time_s(results, now_s)
     timed = not record.served  # reused answers take no time
     mean, bound = (_ratio(agent_s, wall_s), _ratio(agent_s, critical_path_s)) if timed else (None, None)
@@ -166,7 +167,7 @@ def summarize(record: RunRecord, now_s: float | None = None) -> Summary:
         bound=bound,
         efficiency=efficiency,
         verdict=verdict,
-        limited_by=_limited_by_all(record, _limited_by(results, verdict, efficiency)),
+        limited_by=_limited_by_all(record, _limited_by(results, verdict, efficiency, chained=_chained(path, work))),
         queued_s=sum(result.queued_s or 0.0 for result in results),
         input_tokens=total_tokens(usage.input_tokens for usage in usages),
         cache_read_tokens=total_tokens(usage.cache_read_tokens for usage in usages),
@@ -362,7 +363,14 @@ def _limited_by_all(record: RunRecord, limit: str) -> str:
     return limit_of_run(record) or limit
 
 
-def _limited_by(results: Sequence[AgentResult], verdict: Verdict | None, efficiency: float | None) -> str:
+def _chained(path: Sequence[int], work: Sequence[float]) -> bool:
+    """Return True if more than one step works on a path."""
+    return sum(work[one] > 0 for one in path) > 1
+
+
+def _limited_by(
+    results: Sequence[AgentResult], verdict: Verdict | None, efficiency: float | None, *, chained: bool
+) -> str:
     """Return the limiting reason; see `Summary.limited_by`."""
     ended_by = {STOPPED_BY.get(result.kind or "") for result in results}
     if stopped := [word for word in STOPPED_BY.values() if word in ended_by]:
@@ -374,7 +382,7 @@ def _limited_by(results: Sequence[AgentResult], verdict: Verdict | None, efficie
     waits = waited_s(results)
     near_bound = verdict == "CONCURRENT" or (efficiency is not None and efficiency * NEAR_BOUND >= 1)
     if near_bound or not any(waits.values()):
-        return "dependencies"
+        return "dependencies" if chained else "longest"
     return max(waits, key=lambda cause: waits[cause])
 
 

@@ -82,7 +82,7 @@ TOGETHER_S: Final = 0.06
 """Requests that are sent within this may overtake each other on their way, where nobody saw when answers began."""
 OVERTAKES: Final = 3.0
 """What each answer costs a model that was let in before one that was sent earlier: one in twenty is."""
-OURS: Final = frozenset({"slot", "dependencies", "barrier"})
+OURS: Final = frozenset({"slot", "dependencies", "longest", "barrier", "group"})
 """What seems to hold a run whose requests hold each other at their server."""
 HELD: Final = 0.1
 """Where requests lose more than this share of their time to others, the server is what limits them."""

@@ -64,7 +64,8 @@ class Settings(Configurable):
     concurrency = _number(Int, 8, "The most requests under way at once.", "concurrency")
     schedule = _choice(
         "ready",
-        "ready: an agent starts when its parents are done. layers: when earlier layers are. sequential: one by one.",
+        "ready: an agent starts when its parents are done. shortest: the shortest ready one first. "
+        "layers: when earlier layers are done. groups: in groups of --concurrency. sequential: one by one.",
         "schedule",
     )
     max_attempts = _number(Int, 3, "The most requests for one agent, retries included.", "max_attempts")

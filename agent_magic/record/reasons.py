@@ -9,6 +9,7 @@ from agent_magic.declare.units import plural
 Reason = Literal[
     "slot",
     "barrier",
+    "group",
     "schedule",
     "requests",
     "input",
@@ -31,6 +32,7 @@ Reason = Literal[
     "ledger",
     "deadline",
     "dependencies",
+    "longest",
 ]
 """The words in `held_by` and `limited_by`. Events and files hold them; never reuse one for another idea."""
 
@@ -53,6 +55,7 @@ REASONS: Final[dict[str, Wording]] = {
     "": Wording("", "its turn"),
     "slot": Wording("waits for a slot", "a slot"),
     "barrier": Wording("waits for its layer", "its layer"),
+    "group": Wording("waits for its group", "its group"),
     "schedule": Wording("one at a time", "its schedule, one step at a time"),
     "requests": Wording("request limit", "the request limit", is_rate_limit=True),
     "input": Wording("input limit", "the input limit", is_rate_limit=True),
@@ -75,6 +78,7 @@ REASONS: Final[dict[str, Wording]] = {
     "ledger": Wording("another run buys it", "another run that buys the same answer"),
     "deadline": Wording("deadline passed", "the deadline"),
     "dependencies": Wording("waits for its parents", "dependencies"),
+    "longest": Wording("the longest step", "its longest step"),
 }
 
 

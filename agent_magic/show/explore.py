@@ -49,7 +49,7 @@ class Choice:
 
     Attributes:
         concurrency: The most concurrent requests.
-        schedule: `ready`, `layers` or `sequential`.
+        schedule: `ready`, `shortest`, `layers`, `groups` or `sequential`.
         models: Models by agent name.
         rpm: Requests per minute; 0 is no limit.
         cache: `auto`, `on` or `off`.

@@ -250,7 +250,7 @@ MEANINGS: Final = {
     "cost_error": "Forecast over measured, less 1.",
     "predicted_rate_limited": "How many requests were forecast to be refused for a rate limit.",
     "measured_rate_limited": "How many were.",
-    "schedule": "`ready`, `layers` or `sequential`.",
+    "schedule": "`ready`, `shortest`, `layers`, `groups` or `sequential`.",
     "cache": "`auto`, `on` or `off`.",
     "cache_ttl": "How long the cache keeps a context, such as `5m`.",
     "COLUMNS.batch": "`on` where it was asked as a batch.",

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -12,7 +14,7 @@ from hypothesis import strategies as st
 from agent_magic.declare.dag import build_dag
 from agent_magic.engine.actions import Backoff, Done, Send, WakeAt
 from agent_magic.engine.conductor.conductor import Conductor
-from agent_magic.engine.policy import Policy
+from agent_magic.engine.policy import Policy, Schedule
 from agent_magic.engine.retry import Failure
 from agent_magic.record.events import AgentEnded, AgentReady
 from tests.declare.examples import E1, E2, E3, E5, E6
@@ -94,6 +96,24 @@ def test_agents_know_what_held_them():
     run = Clockwork(dag_of(()), lambda _, number: failing[number - 1]).run()
     assert ["", "backoff"] == [one[3] for one in run.launches]
     assert 5.0 <= run.launches[1][0] <= 5.25
+
+
+def test_groups_wait_for_the_group_before_and_the_shortest_goes_first():
+    """Five agents in groups of two; three on one slot, the least expected work first."""
+    run = clockwork(dag_of(*[()] * 5), [1.0, 3.0, 1.0, 1.0, 2.0], policy=Policy(2, "groups"))
+    assert [(0.0, 0), (0.0, 1), (3.0, 2), (3.0, 3), (4.0, 4)] == [one[:2] for one in run.launches]
+    assert ["", "", "group", "group", "group"] == [one[3] for one in run.launches]
+    work = [3.0, 1.0, 2.0]
+    orders: dict[Schedule, list[int]] = {"ready": [0, 2, 1], "shortest": [1, 2, 0]}
+    for schedule, order in orders.items():
+        run = clockwork(dag_of((), (), ()), work, policy=Policy(1, schedule), work_s=work)
+        assert order == [one[1] for one in run.launches]
+
+
+def test_parents_and_children_in_one_group_do_not_lock_each_other():
+    """A child waits for its parent inside of its group, and the next group for both."""
+    run = clockwork(dag_of((), (0,), (0,)), [1.0] * 3, policy=Policy(2, "groups"))
+    assert [(0.0, 0, 1, ""), (1.0, 1, 1, ""), (2.0, 2, 1, "group")] == run.launches
 
 
 def test_one_step_by_hand():
@@ -412,7 +432,7 @@ def troubles(draw):
         lambda agent, number: table.get((agent, number), Step(work_s[agent])),
         Policy(
             draw(st.integers(1, 4)),
-            draw(st.sampled_from(["ready", "layers", "sequential"])),
+            draw(st.sampled_from(get_args(Schedule))),
             max_attempts=draw(st.integers(1, 4)),
             seed=draw(st.integers(0, 9)),
         ),
@@ -462,7 +482,7 @@ def test_a_seed_makes_a_run_repeatable(run):
 @given(dags, st.lists(some_time, min_size=12, max_size=12))
 def test_without_failures_the_schedule_changes_no_attempt(dag, work_s):
     """Every agent is asked exactly once in every schedule, so tokens do not depend on it."""
-    for schedule in ("ready", "layers", "sequential"):
+    for schedule in get_args(Schedule):
         for slots in (1, 3):
             run = clockwork(dag, work_s, policy=Policy(slots, schedule))
             assert [(one, 1) for one in range(len(dag.parents))] == sorted((one[1], one[2]) for one in run.launches)

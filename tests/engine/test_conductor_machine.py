@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 from hypothesis import assume, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -12,7 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from agent_magic.declare.dag import build_dag
 from agent_magic.engine.actions import Abort, Backoff, Done, Reopened, Send, Skipped, WakeAt
 from agent_magic.engine.conductor.conductor import Conductor
-from agent_magic.engine.policy import Policy
+from agent_magic.engine.policy import Policy, Schedule
 from agent_magic.engine.retry import Failure
 from agent_magic.record.events import AgentEnded, AgentReady
 
@@ -35,7 +37,7 @@ class Hands(RuleBasedStateMachine):
     @initialize(
         parents=rows,
         slots=st.integers(1, 3),
-        schedule=st.sampled_from(["ready", "layers", "sequential"]),
+        schedule=st.sampled_from(get_args(Schedule)),
         timeouts=st.none() | st.lists(steps, min_size=MOST, max_size=MOST),
         deadline=st.none() | st.none() | steps.map(lambda one: 4 * one),
     )

@@ -22,7 +22,8 @@ from agent_magic.api import Run
 from agent_magic.errors import DeclarationError, Overloaded, RateLimited
 from agent_magic.forecast.advice import rules, structure
 from agent_magic.forecast.advice.advice import ADVICE
-from agent_magic.forecast.advice.finding import PRACTICES, UNLIMITED, practices
+from agent_magic.forecast.advice.finding import PRACTICES, UNLIMITED, Finding, practices
+from agent_magic.forecast.advice.situations import SITUATIONS, fitting, in_situation
 from agent_magic.forecast.outlook import NEAR, Outlook
 from agent_magic.measure.metrics import summarize
 from agent_magic.record.history import History
@@ -316,3 +317,35 @@ def test_barriers_and_slots_are_changed_together():
     assert "%agents run --concurrency 2 --schedule ready" == told.edit
     applied = run.apply(told).policy
     assert ("ready", 2) == (applied.schedule, applied.concurrency)
+
+
+def test_a_situation_answers_first_and_says_on_which_numbers():
+    """An emergency takes several at any price; a night takes a batch; each names its row, share and thresholds."""
+    run = Run(run_of(E2.parents, E2.work_s, am.Policy(8)))
+    first = {name: run.advise(situation=name).findings[0] for name in SITUATIONS}
+    assert 8 == len(first)
+    assert all(one.rule == f"situation: {name}" and one.action == "keep" for name, one in first.items())
+    assert first["emergency fix"].measured.startswith("take several: ")
+    assert "saves 56% of the time (it asks for 5%)" in first["emergency fix"].measured  # 18 s of work in 8 s
+    assert first["nightly job"].measured.startswith("send a batch: ")
+    assert not any(one.rule == structure.WORTH_IT for one in run.advise(situation="release"))
+    with pytest.raises(DeclarationError, match=r"emergency fix.*got 'emergency'\. Did you mean 'emergency fix'\?"):
+        run.advise(situation="emergency")
+
+
+def test_little_saved_or_many_dollars_take_one_agent():
+    """A chain saves no time; three times the dollars are too much where dollars count."""
+    chain = outlook_of(run_of([[], [0], [1]], [1.0, 1.0, 1.0], am.Policy(8)))
+    assert in_situation(chain, "emergency fix", 1.0).measured.startswith("take one: ")
+    wide = outlook_of(run_of([[], [], []], [1.0, 1.0, 1.0], am.Policy(8)))
+    assert in_situation(wide, "exploration", None).measured.startswith("take several: ")
+    assert in_situation(wide, "exploration", 3.0).measured.startswith("take one: ")
+    assert in_situation(wide, "emergency fix", 3.0).measured.startswith("take several: ")
+
+
+def test_a_change_that_costs_what_counts_is_told_and_not_recommended():
+    """Dearer is no advice to somebody who counts dollars, nor slower to somebody who waits."""
+    dearer = Finding("a", "b", change="c", source="d", saves_s=2.0, saves_usd=-0.5)
+    left = fitting(dearer, SITUATIONS["cost-sensitive"])
+    assert ("keep", "b Its change is left out, as it costs $0.5000: c") == (left.action, left.measured)
+    assert dearer == fitting(dearer, SITUATIONS["emergency fix"])

@@ -18,7 +18,7 @@ from agent_magic.measure.metrics import _limited_by, critical_path, judge, slack
 from agent_magic.record.prices import Prices, PriceWarning, TokenPrice
 from agent_magic.record.request import Request
 from agent_magic.show.graph.scene import header_of
-from tests.declare.examples import E1, E2, E6
+from tests.declare.examples import E1, E2, E6, Example
 from tests.live.virtual import MODEL, Reply, Scripted, drive
 
 
@@ -73,6 +73,7 @@ CAUSES = {
     "sequential": (E2, Policy(8, "sequential"), "SEQUENTIAL", "schedule"),
     "room for all": (E2, Policy(8), "CONCURRENT", "dependencies"),
     "two slots": (E1, Policy(2), "PARTIAL", "slot"),
+    "nobody has parents": (Example(((), (), ()), (2.0, 1.0, 1.0)), Policy(8), "CONCURRENT", "longest"),
 }
 
 
@@ -168,9 +169,10 @@ def test_sources_are_summed_up_as_the_header_names_them():
 
 
 def test_without_a_wait_the_plan_is_the_limit():
-    """Nobody waited, and there was no verdict: nothing is named. Nobody waited, and it was slow: dependencies."""
-    assert "" == _limited_by([], None, None)
-    assert "dependencies" == _limited_by([], "PARTIAL", 0.5)
+    """Nobody waited, and there was no verdict: nothing is named. Nobody waited, and it was slow: its chain."""
+    assert "" == _limited_by([], None, None, chained=True)
+    assert "dependencies" == _limited_by([], "PARTIAL", 0.5, chained=True)
+    assert "longest" == _limited_by([], "PARTIAL", 0.5, chained=False)
 
 
 @pytest.mark.filterwarnings("ignore::agent_magic.record.prices.PriceWarning")

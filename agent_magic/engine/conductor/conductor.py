@@ -25,7 +25,7 @@ from agent_magic.engine.admission.room import FOREVER, Hold, Never
 from agent_magic.engine.calls import Holding, Resources
 from agent_magic.engine.conductor.alarms import RUN, Alarms
 from agent_magic.engine.conductor.attempts import Slots, Tries
-from agent_magic.engine.conductor.lines import Barrier, Lines
+from agent_magic.engine.conductor.lines import Lines, barrier_of
 from agent_magic.engine.conductor.order import Order
 from agent_magic.engine.conductor.reopening import to_reopen
 from agent_magic.engine.contract import NO_STEPS
@@ -141,7 +141,7 @@ class Conductor:
         self._tries = Tries(count, policy, seed, tasks)
         self._ready_s = [0.0] * count
         self._deadline_s: list[float | None] = [None] * count
-        barrier = Barrier(dag) if policy.schedule == "layers" else None
+        barrier = barrier_of(dag, policy)
         self._tasks, self._tasks_running = tasks, 0
         self._holding = Holding(holds, resources or Resources()) if holds else None
         self._batching, self._batched = batching, NO_STEPS if batching is None else batching.now
@@ -558,7 +558,7 @@ class Conductor:
     def _held_by(self, agent: int, now: float, reason: str) -> str:
         if self._tries.made(agent) > 1:
             return self._tries.held_by(agent, reason)
-        return "barrier" if self._lines.opened(agent, now) else reason or self._slots.reason
+        return self._lines.opened(agent, now) or reason or self._slots.reason
 
     def _set_deadline(self, agent: int, now: float, number: int) -> None:
         timeout_s = FOREVER if agent in self._batched else self._timeouts_s[agent]

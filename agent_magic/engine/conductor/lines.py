@@ -1,15 +1,20 @@
-"""Queues of ready agents, one per set of shared limits, and the barrier of `schedule="layers"`."""
+"""Queues of ready agents, one per set of shared limits, and the barrier between layers or groups."""
 
 from __future__ import annotations
 
+from collections import Counter
 from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, Final
 
+from agent_magic.declare.dag import places
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Container
+    from collections.abc import Callable, Collection, Container, Sequence
 
     from agent_magic.declare.dag import Dag
     from agent_magic.engine.conductor.order import Order
+    from agent_magic.engine.policy import Policy
+    from agent_magic.record.reasons import Reason
 
 
 NOTHING: Final[tuple[str, float, float]] = ("", 0.0, 0.0)
@@ -136,12 +141,12 @@ class Lines:
     def reason(self, agent: int) -> str:
         """Return what the agent waits for: the barrier, or the current or last wait of its queue."""
         if self.barrier is not None and self.barrier.is_held(agent):
-            return "barrier"
+            return self.barrier.reason
         return self._reasons[self._line_of[agent]]
 
-    def opened(self, agent: int, now: float) -> bool:
-        """Return True if the barrier has just admitted the agent."""
-        return self.barrier is not None and self.barrier.opened_s(agent) == now
+    def opened(self, agent: int, now: float) -> str:
+        """Return the barrier's reason if it has just admitted the agent, else nothing."""
+        return self.barrier.reason if self.barrier is not None and self.barrier.opened_s(agent) == now else ""
 
 
 def _numbered(name: Callable[[int], str], count: int) -> tuple[dict[str, int], list[int]]:
@@ -150,15 +155,32 @@ def _numbered(name: Callable[[int], str], count: int) -> tuple[dict[str, int], l
     return numbers, [numbers.setdefault(name(agent), len(numbers)) for agent in range(count)]
 
 
+def barrier_of(dag: Dag, policy: Policy) -> Barrier | None:
+    """Return the barrier of a schedule, if it has one. Groups are of as many agents as there are slots."""
+    if policy.schedule == "layers":
+        return Barrier(dag.layer)
+    if policy.schedule == "groups":
+        return Barrier([place // policy.concurrency for place in places(dag.order)], "group")
+    return None
+
+
 class Barrier:
     """Holds agents back until all agents of earlier layers have ended, to measure what that costs.
 
     If an agent runs again, the later layers close, except for requests under way.
+
+    Args:
+        layer: Layer of each agent, or its group. Parents are in the same one or an earlier one.
+        reason: What held agents wait for.
+
+    Attributes:
+        reason: The same.
     """
 
-    def __init__(self, dag: Dag) -> None:
-        self._layer = dag.layer
-        self._left = [len(row) for row in dag.layers()]
+    def __init__(self, layer: Sequence[int], reason: Reason = "barrier") -> None:
+        self._layer, self.reason = layer, reason
+        counts = Counter(layer)
+        self._left = [counts[one] for one in range(len(counts))]
         self._opened_s = [0.0] * len(self._left)
         self._open = 0
         self._held: set[int] = set()

@@ -1,4 +1,4 @@
-"""Order of ready steps: the longest remaining path first.
+"""Order of ready steps: the longest remaining path first, or the least work first (`schedule="shortest"`).
 
 Expected work is known before the run (`agent_magic.engine.expected`) and corrected during it. The correction factor of
 a kind of steps (rows of an `--each`, or agents of a model) is actual over expected work of those that have ended; a
@@ -26,7 +26,12 @@ def turns_of(dag: Dag, policy: Policy, work_s: Sequence[float] | None) -> tuple[
     """Rank the agents by order of start; return rank by agent, and agent by rank."""
     if policy.schedule == "sequential":
         return places(dag.order), dag.order
-    return dag.turns if work_s is None else by_most(dag.remaining(work_s), dag.priority)
+    return dag.turns if work_s is None else _ranked(dag, policy, work_s)
+
+
+def _ranked(dag: Dag, policy: Policy, work_s: Sequence[float]) -> tuple[Sequence[int], Sequence[int]]:
+    rest = [-work for work in work_s] if policy.schedule == "shortest" else dag.remaining(work_s)
+    return by_most(rest, dag.priority)
 
 
 class Order:
@@ -45,7 +50,7 @@ class Order:
     """
 
     def __init__(self, dag: Dag, policy: Policy, work_s: Sequence[float] | None, kinds: Sequence[str] = ()) -> None:
-        self._dag, self._work_s, self._kinds = dag, work_s, kinds
+        self._dag, self._policy, self._work_s, self._kinds = dag, policy, work_s, kinds
         self.turns, self.by_turn = turns_of(dag, policy, work_s)
         self.learns = policy.schedule != "sequential" and len(set(kinds)) > 1
         self._factors = Factors()
@@ -58,7 +63,7 @@ class Order:
         if self._ended < self._next:
             return False
         self._next = self._ended + max(1, self._ended // 2)
-        self.turns, self.by_turn = by_most(self._dag.remaining(self._corrected()), self._dag.priority)
+        self.turns, self.by_turn = _ranked(self._dag, self._policy, self._corrected())
         return True
 
     def _corrected(self) -> list[float]:

@@ -14,7 +14,8 @@ from agent_magic.declare.units import dollars, known, seconds
 from agent_magic.declare.validation import is_word, must_be
 from agent_magic.errors import did_you_mean
 from agent_magic.forecast.advice.rules import OF_PLANS, RULES
-from agent_magic.forecast.advice.structure import awaits_in_loops, worth_it
+from agent_magic.forecast.advice.situations import SITUATIONS, fitting, in_situation
+from agent_magic.forecast.advice.structure import WORTH_IT, awaits_in_loops, dollars_over_one, worth_it
 from agent_magic.forecast.outlook import Outlook
 from agent_magic.measure.frames import make_frame
 from agent_magic.record.display import Shown
@@ -154,17 +155,21 @@ def advise(outlook: Outlook, wall_s: float | None, cost_usd: float | None, *, by
         outlook: The run's forecasts.
         wall_s: Its wall time.
         cost_usd: Its cost.
-        by: Order of the findings: most `seconds` or `dollars` saved.
+        by: Order of the findings: most `seconds` or `dollars` saved; or one of `SITUATIONS`, which is answered first,
+            and whose changes never cost what counts in it.
 
     Raises:
-        DeclarationError: `by` is neither.
+        DeclarationError: `by` is none of them.
     """
-    if not is_word(by, BY):
-        raise must_be("by", f"one of {', '.join(BY)}", by, did_you_mean(by, BY))
-    worked = any(result.attempts for result in outlook.record.results)
+    if not is_word(by, words := (*BY, *SITUATIONS)):
+        raise must_be("by or situation", f"one of {', '.join(words)}", by, did_you_mean(by, words))
+    row, worked = SITUATIONS.get(by), any(result.attempts for result in outlook.record.results)
     told = [found for rule in RULES if (found := rule(outlook)) is not None] if worked else []
-    told.sort(key=_by_seconds if by == "seconds" else _by_dollars)
-    return Advice(tuple(told), wall_s=wall_s, cost_usd=cost_usd, simulated=outlook.record.simulated)
+    if row is not None:  # it answers what `worth_it` leaves open
+        told = [fitting(one, row) for one in told if one.rule != WORTH_IT]
+    told.sort(key=_by_dollars if "dollars" in {by, row and row.by} else _by_seconds)
+    first = [in_situation(outlook, by, dollars_over_one(outlook))] if row is not None and worked else []
+    return Advice((*first, *told), wall_s=wall_s, cost_usd=cost_usd, simulated=outlook.record.simulated)
 
 
 def lint(estimate: Estimate, cells: Sequence[str] = (), prices: Prices | None = None) -> Advice:

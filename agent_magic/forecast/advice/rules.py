@@ -76,7 +76,8 @@ def wall_time(outlook: Outlook) -> Finding | None:
     if summary.verdict is None or summary.wall_s is None:
         return None
     path_s, all_s = seconds(summary.critical_path_s), seconds(summary.agent_s)
-    cause = f" Agents mostly waited for {wording(summary.limited_by).phrase}." if summary.limited_by else ""
+    waited = "" if summary.limited_by == "longest" else summary.limited_by
+    cause = f" Agents mostly waited for {wording(waited).phrase}." if waited else ""
     measured = (
         f"The run took {seconds(summary.wall_s)}. Its longest chain of agents works {path_s}, all of them together "
         f"{all_s}.{cause}"

@@ -49,6 +49,7 @@ MANY, SHORT, TOGETHER = 8, 60, 5
 VIEWS = 3
 HELD = 0.2
 """A run of which a limit holds agents for this share is held up by it."""
+WORTH_IT = "several agents or one"
 DEAR = 2.0
 """From twice the dollars of one agent on, the time has to be worth it. Source: the source's own multiple."""
 
@@ -264,19 +265,11 @@ def worth_it(outlook: Outlook) -> Finding | None:
         return None
     source = f"{CONCURRENT}: decision matrix; {practices(8)}"
     if all(map(_is_there, asked)):
-        return Finding("several agents or one", REUSED, source=source)
+        return Finding(WORTH_IT, REUSED, source=source)
     work = works(outlook.record)
     path_s = Chains.of(plan.dag, work).longest_s
     bound = sum(work) / path_s if path_s else 1.0
-    cost = summarize(outlook.record).cost_usd
-    sent_on = [
-        _price(outlook, agent.name, _output(outlook, parent))
-        for agent, inputs in zip(plan.agents, plan.inputs, strict=True)
-        if not agent.is_task
-        for parent in inputs
-    ]
-    passed = sum(one or 0.0 for one in sent_on)
-    multiple = cost / (cost - passed) if cost and cost > passed and None not in sent_on else None
+    cost, multiple = summarize(outlook.record).cost_usd, dollars_over_one(outlook)
     one_left = len(asked) > 1 and sum(not _is_there(one) for one in asked) == 1
     word, why = ONE_LEFT if one_left else _situation(outlook, bound, multiple)
     slow, fast = outlook.sequential.wall_s, summarize(outlook.record).wall_s or 0.0
@@ -289,7 +282,23 @@ def worth_it(outlook: Outlook) -> Finding | None:
     )
     can_change = word == "take one" and len(plan) > 1
     change = "Ask one agent for all of it; %agents baseline measures both." if can_change else ""
-    return Finding("several agents or one", measured, change=change, source=source)
+    return Finding(WORTH_IT, measured, change=change, source=source)
+
+
+def dollars_over_one(outlook: Outlook) -> float | None:
+    """Return the run's dollars over those of one agent that gives the same answers; `None` if unknown.
+
+    One agent is not sent answers again as input.
+    """
+    plan, cost = outlook.record.plan, summarize(outlook.record).cost_usd
+    sent_on = [
+        _price(outlook, agent.name, _output(outlook, parent))
+        for agent, inputs in zip(plan.agents, plan.inputs, strict=True)
+        if not agent.is_task
+        for parent in inputs
+    ]
+    passed = sum(one or 0.0 for one in sent_on)
+    return cost / (cost - passed) if cost and cost > passed and None not in sent_on else None
 
 
 REUSED = (

@@ -292,7 +292,7 @@ def _limited_by(
     if any(one.seconds.likely > late_s for one, late_s in zip(found.expected, timeouts_s, strict=True)):
         return "timeout"
     path, waited = found.critical_path, likely.limited_by
-    if waited in {"", "dependencies", "key", "limits"}:  # until the first reply of the first run
+    if waited in {"", "dependencies", "longest", "key", "limits"}:  # until the first reply of the first run
         near = len(path) > 1 and found.wall_s.likely <= path.length_s * NEARLY
         return "dependencies" if near or (waited and len(path) > 1) else "none known"
     return waited

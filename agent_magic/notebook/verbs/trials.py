@@ -9,9 +9,10 @@ from IPython.core.error import UsageError
 from agent_magic.declare.baseline import output_cap
 from agent_magic.declare.plan_json import asks_the_same
 from agent_magic.declare.units import times
+from agent_magic.forecast.advice.situations import SITUATIONS
 from agent_magic.forecast.pilot import pilot_agents
 from agent_magic.forecast.sweep import make_sweep
-from agent_magic.notebook.command import CommandContext, Parser, Verb, add_nothing
+from agent_magic.notebook.command import CommandContext, Parser, Verb
 from agent_magic.notebook.front_end import can_decide, is_kernel, note, say
 from agent_magic.notebook.planning import show_price
 from agent_magic.notebook.running import execute
@@ -49,8 +50,17 @@ def _sweep_options(parser: Parser) -> None:
     parser.add_argument("--yes", action="store_true", help="Run them. Without it only the price is shown.")
 
 
-def _advise(ctx: CommandContext, _: Namespace) -> Advice:
-    return ctx.session.last_run().advise()
+def _advise_options(parser: Parser) -> None:
+    parser.add_argument("--by", default="seconds", metavar="WORD", help="What counts: seconds or dollars.")
+    parser.add_argument(
+        "--situation",
+        metavar="NAME",
+        help=f"What it is for, which says what counts: {', '.join(SITUATIONS)}. Quote names of two words.",
+    )
+
+
+def _advise(ctx: CommandContext, given: Namespace) -> Advice:
+    return ctx.session.last_run().advise(given.by, situation=given.situation)
 
 
 async def _baseline(ctx: CommandContext, given: Namespace) -> Run:
@@ -126,9 +136,9 @@ def _slots(text: str, agents: int) -> list[int]:
 VERBS = {
     "advise": Verb(
         "Say what would have made the last run faster or cheaper, with forecasts. Nothing is sent.",
-        add_nothing,
+        _advise_options,
         _advise,
-        examples=("%agents advise",),
+        examples=("%agents advise", "%agents advise --by dollars", '%agents advise --situation "emergency fix"'),
     ),
     "baseline": Verb(
         "Do the same job with one agent and the same token cap, to compare costs. Prints its price first.",

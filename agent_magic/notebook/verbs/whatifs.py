@@ -30,7 +30,7 @@ IN_PYTHON: Final = frozenset({"prices", "outage", *PASSING})
 HELP: Final = {
     "model": "Models, such as A,B; NAME=A changes one agent.",
     "concurrency": "The most requests under way at once, such as 1,4,16.",
-    "schedule": "ready, layers, sequential.",
+    "schedule": "ready, shortest, layers, groups, sequential.",
     "limits": "Requests a minute, such as 50,200, or off.",
     "cache": "auto, on, off.",
     "batch": "on, off, auto.",
