@@ -11,7 +11,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 from agent_magic.api.plan import Plan
 from agent_magic.declare.plan_json import plan_to_dict
@@ -50,11 +50,7 @@ def block_network() -> None:
 
 def _refuse(event: str, _: tuple[Any, ...]) -> None:
     if event in NETWORK:
-        _no_network(event)
-
-
-def _no_network(event: str) -> NoReturn:
-    raise PermissionError(f"a clean replay reaches no network ({event})")
+        raise PermissionError(f"a clean replay reaches no network ({event})")
 
 
 def fingerprints(

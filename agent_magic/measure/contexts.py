@@ -143,7 +143,7 @@ def _waited_s(results: Iterable[AgentResult], marked: Sequence[Attempt]) -> floa
     begun = [one.granted_s for one in marked if one is not first and one.granted_s > first.granted_s]
     until_s = min(begun, default=first.started_s)
     waits: list[float] = []
-    for one in (attempt for result in results for attempt in result.attempts):
+    for one in Facts.of(results).attempts:
         if one.held_by == "leader":
             waits.append(one.queued_s)
         elif wording(one.held_by).is_rate_limit and one is not first:

@@ -29,10 +29,9 @@ from agent_magic.measure.metrics import (
     source_of,
     summarize,
     total_cost,
-    total_tokens,
     wall_time_s,
 )
-from agent_magic.record.answer import PAID_BEFORE
+from agent_magic.record.answer import PAID_BEFORE, total_tokens
 from agent_magic.record.display import ShownFrame
 from agent_magic.record.events import (
     AgentEnded,

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from agent_magic.measure.server import OURS, limit_of_run
+from agent_magic.record.answer import total_tokens, total_usd
 from agent_magic.record.facts import Facts
 from agent_magic.record.phases import phases_of
 
@@ -339,21 +340,14 @@ def waited_s(results: Iterable[AgentResult]) -> dict[str, float]:
     return waits
 
 
-def total_tokens(counts: Iterable[int | None]) -> int | None:
-    """Return the sum of the known counts; `None` if none is known."""
-    known = [count for count in counts if count is not None]
-    return sum(known) if known else None
-
-
 def total_cost(results: Sequence[AgentResult]) -> float | None:
     """Return total dollars; `None` if the price of an answer is unknown. Unsent requests cost nothing."""
     if results and not any(result.attempts for result in results):
         return 0.0
     costs = [(result.cost_usd, result) for result in results if result.attempts]
-    known = [cost for cost, _ in costs if cost is not None]
-    if not known or any(cost is None and result.answer for cost, result in costs):
+    if any(cost is None and result.answer for cost, result in costs):
         return None
-    return math.fsum(known)
+    return total_usd(cost for cost, _ in costs)
 
 
 def _limited_by_all(record: RunRecord, limit: str) -> str:

@@ -71,7 +71,7 @@ class AwaitRewriter(CellHook):
 
     def rewrite(self, text: str) -> str:
         """Return the text of a cell with `await` added; text with a syntax error is unchanged."""
-        tree = _parse(text)
+        tree = _quietly(lambda: ast.parse(text))
         if tree is None:
             return text
         source = text.encode()
@@ -150,10 +150,6 @@ def _quietly(compiling: Callable[[], T]) -> T | None:
             return compiling()
         except (SyntaxError, ValueError, MemoryError, RecursionError):
             return None
-
-
-def _parse(text: str) -> ast.Module | None:
-    return _quietly(lambda: ast.parse(text))
 
 
 def _compiles(text: str) -> bool:

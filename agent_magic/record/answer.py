@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -177,20 +178,27 @@ NOT_BILLED = Price(0.0, "not billed")
 def add_usage(parts: Iterable[Usage]) -> Usage:
     """Add token counts. A count is `None` if no part knows it."""
     parts = list(parts)
-
-    def total(values: list[int | None]) -> int | None:
-        known = [value for value in values if value is not None]
-        return sum(known) if known else None
-
     return Usage(
-        total([one.input_tokens for one in parts]),
-        cache_read_tokens=total([one.cache_read_tokens for one in parts]),
-        cache_write_tokens=total([one.cache_write_tokens for one in parts]),
-        output_tokens=total([one.output_tokens for one in parts]),
+        total_tokens(one.input_tokens for one in parts),
+        cache_read_tokens=total_tokens(one.cache_read_tokens for one in parts),
+        cache_write_tokens=total_tokens(one.cache_write_tokens for one in parts),
+        output_tokens=total_tokens(one.output_tokens for one in parts),
         cache_write_1h_tokens=sum(one.cache_write_1h_tokens for one in parts),
         searches=sum(one.searches for one in parts),
         estimated=any(one.estimated for one in parts),
     )
+
+
+def total_tokens(counts: Iterable[int | None]) -> int | None:
+    """Return the sum of the known counts; `None` if none is known."""
+    known = [count for count in counts if count is not None]
+    return sum(known) if known else None
+
+
+def total_usd(costs: Iterable[float | None]) -> float | None:
+    """Return the sum of the known dollars; `None` if none is known."""
+    known = [cost for cost in costs if cost is not None]
+    return math.fsum(known) if known else None
 
 
 def is_reusable(answer: Answer, *, simulated: bool = False) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Protocol, Self
 
 from agent_magic.record.answer import PAID_BEFORE
 
@@ -13,7 +13,15 @@ if TYPE_CHECKING:
     from agent_magic.record.answer import Source, Usage
     from agent_magic.record.attempt import Attempt
     from agent_magic.record.request import Request
-    from agent_magic.record.results import AgentResult
+
+
+class Asker(Protocol):
+    """The result of a step."""
+
+    @property
+    def attempts(self) -> Sequence[Attempt]:
+        """Its requests."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +37,7 @@ class Facts:
     attempts: Sequence[Attempt]
 
     @classmethod
-    def of(cls, results: Iterable[AgentResult]) -> Self:
+    def of(cls, results: Iterable[Asker]) -> Self:
         """Return the facts of the requests of several steps, step by step."""
         return cls([attempt for result in results for attempt in result.attempts])
 
@@ -117,6 +125,16 @@ class Facts:
     def api_s(self) -> float:
         """The seconds of all that ended."""
         return sum(one.api_s or 0.0 for one in self.attempts)
+
+    @property
+    def backoff_s(self) -> float:
+        """The seconds of backoff before them."""
+        return sum(one.backoff_s for one in self.attempts)
+
+    @property
+    def queued_s(self) -> float:
+        """The seconds their agents were queued before them."""
+        return sum(one.queued_s for one in self.attempts)
 
     @property
     def spans(self) -> list[tuple[float, float]]:

@@ -7,7 +7,6 @@ used is stored with each attempt, because prices change.
 from __future__ import annotations
 
 import functools
-import math
 import re
 import warnings
 from collections.abc import Mapping
@@ -18,7 +17,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from agent_magic.declare.validation import is_number
 from agent_magic.errors import DeclarationError, did_you_mean, shown_value
-from agent_magic.record.answer import Price
+from agent_magic.record.answer import Price, total_usd
 from agent_magic.record.model_names import ends_with, is_same_model, plain_name, undated
 from agent_magic.record.quick_tuples import new_tuple
 
@@ -298,10 +297,7 @@ def saved_usd(record: RunRecord, prices: Prices | None = None) -> float | None:
         prices: Token prices; default list prices.
     """
     prices = prices or Prices(tell=lambda _: None)
-    served = record.facts.paid_before
-    costs = [prices.of(one.model, one.usage).cost_usd for one in served]
-    known = [cost for cost in costs if cost is not None]
-    return math.fsum(known) if known else None
+    return total_usd(prices.of(one.model, one.usage).cost_usd for one in record.facts.paid_before)
 
 
 def asking_usd(result: AgentResult, prices: Prices) -> float | None:
@@ -317,8 +313,7 @@ def asking_usd(result: AgentResult, prices: Prices) -> float | None:
     if not result.is_served:
         return result.cost_usd
     costs = [_asked_usd(one, prices) for one in result.attempts]
-    known = [cost for cost in costs if cost is not None]
-    return math.fsum(known) if known and costs[-1] is not None else None
+    return total_usd(costs) if costs and costs[-1] is not None else None
 
 
 def _asked_usd(attempt: Attempt, prices: Prices) -> float | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
@@ -15,7 +14,7 @@ from agent_magic.declare.subplan import last_in
 from agent_magic.declare.units import seconds
 from agent_magic.declare.values import same_name, unpack
 from agent_magic.errors import NoValue, UnknownAgent
-from agent_magic.record.answer import ESCALATED, PAUSED, Usage, add_usage
+from agent_magic.record.answer import ESCALATED, PAUSED, Usage, add_usage, total_usd
 from agent_magic.record.attempt import Attempt
 from agent_magic.record.call import ToolCall, own_text, stretches
 from agent_magic.record.conversation import conversation_frame, conversation_of, exported
@@ -289,8 +288,7 @@ class AgentResult(Shown):
         costs = self._facts.costs_usd
         if costs and costs[-1] is None and self.attempts[-1].answer:
             return None
-        known = [cost for cost in costs if cost is not None]
-        return math.fsum(known) if known else None
+        return total_usd(costs)
 
     @property
     def context_tokens(self) -> int | None:
@@ -371,7 +369,7 @@ class AgentResult(Shown):
     def backoff_s(self) -> float:
         """Seconds it waited because attempts had failed."""
         calls_s = sum(one.backoff_s for one in self.calls)
-        return self.last_backoff_s + sum(one.backoff_s for one in self.attempts) + calls_s
+        return self.last_backoff_s + self._facts.backoff_s + calls_s
 
     @property
     def total_s(self) -> float | None:
@@ -385,7 +383,7 @@ class AgentResult(Shown):
         """Seconds it was ready and waited for a slot, a limit, a barrier, a resource or a person."""
         if self.ready_s is None or self.finished_s is None:
             return None
-        return self.last_queued_s + sum(one.queued_s for one in self.attempts) + self._away_s("queued")
+        return self.last_queued_s + self._facts.queued_s + self._away_s("queued")
 
     @property
     def local_s(self) -> float | None:

@@ -74,6 +74,7 @@ _QUOTED = {mark: re.compile(rf"[^{mark}\n\\]{{1,4000}}") for mark in "\"'`"}
 _BARE = re.compile(r"[^\s\"'`,;&<>(){}\[\]\\|#]{1,4000}")
 _HEADER = re.compile(r"[^\n\"'\\]{1,4000}")
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+PLAIN = frozenset({"disabled", "required", "optional"})
 _CODE = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+|(?:None|True|False)\b.*")
 _PATH = re.compile(r"~?(?:/[\w. -]+){2,}/?|[A-Za-z]:\\.*")
 _SEGMENT = re.compile(r"[A-Za-z0-9]+")
@@ -136,17 +137,13 @@ def secrets_of(environment: Mapping[str, str], *, named: bool = False) -> dict[s
             if len(password) >= SHORTEST_PASSWORD and not password.isalpha():
                 found[password] = name
         short = len(value) < SHORTEST and not (_PASSWORDS.search(name) and len(value) >= SHORTEST_PASSWORD)
-        if short or value.startswith(("/", "~", ".")) or _is_plain(value):
+        if short or value.startswith(("/", "~", ".")) or value.isdigit() or value.lower() in PLAIN:
             continue
         if len(value) < SHORTEST and value.isalpha():
             continue
         if _TELLING.search(name) or (not named and _is_dense(value)):
             found[value] = name
     return found
-
-
-def _is_plain(value: str) -> bool:
-    return value.isdigit() or value.lower() in {"disabled", "required", "optional"}
 
 
 def _is_dense(value: str) -> bool:

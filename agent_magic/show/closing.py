@@ -5,7 +5,6 @@ The answers open by a plain `<details>`, so they can be read in a saved notebook
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from agent_magic.declare.race import BEATEN
@@ -13,7 +12,7 @@ from agent_magic.declare.units import dollars, known, plural, steps
 from agent_magic.errors import Rejected
 from agent_magic.measure.compare import bought_again
 from agent_magic.measure.metrics import summarize
-from agent_magic.record.answer import PAID_BEFORE
+from agent_magic.record.answer import PAID_BEFORE, total_usd
 from agent_magic.record.identical import sharers_of
 from agent_magic.record.ledger.base import IN_DOUBT
 from agent_magic.record.prices import Prices, asking_usd, saved_usd
@@ -133,8 +132,8 @@ def _saved(record: RunRecord, prices: Prices | None) -> str:
     for result, first in zip(record.results, sharers_of(record), strict=True):
         if result.is_shared and first is not None and not record.results[first].is_shared:
             saved.append(asking_usd(record.results[first], prices))
-    known_usd = [one for one in saved if one is not None]
-    return f", {dollars(math.fsum(known_usd))} saved" if known_usd else ""
+    found = total_usd(saved)
+    return "" if found is None else f", {dollars(found)} saved"
 
 
 def _fine(record: RunRecord, numbers: Summary, prices: Prices | None) -> _Next:

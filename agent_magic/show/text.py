@@ -12,6 +12,7 @@ from agent_magic.declare.flow import is_reserved
 from agent_magic.declare.units import UNKNOWN, count, dollars, known, plural, seconds, steps, times
 from agent_magic.forecast.one_by_one import MOST_AT_ONCE, totals_of
 from agent_magic.measure.metrics import cost_mark, total_cost
+from agent_magic.record.answer import total_tokens
 from agent_magic.record.plaintext import single_line
 from agent_magic.record.reasons import limited
 from agent_magic.record.returned import capped_steps
@@ -307,8 +308,7 @@ def _usage_words(usage: Usage) -> str:
 def total_tokens_of(result: AgentResult) -> int | None:
     """Return the tokens of all attempts of an agent; `None` if none is known."""
     usage = result.usage
-    parts = [part for part in (usage.total_input_tokens, usage.output_tokens) if part is not None]
-    return sum(parts) if parts else None
+    return total_tokens((usage.total_input_tokens, usage.output_tokens))
 
 
 def listed(names: Sequence[str], most: int = 8) -> str:

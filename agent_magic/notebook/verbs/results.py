@@ -95,7 +95,8 @@ def _step(result: AgentResult) -> list[Block]:
 def _errors(result: AgentResult) -> list[Block]:
     head = f"{single_line(result.name)}:"
     calls = _failed_calls(result)
-    if result.error is None and not calls and not any(attempt.error for attempt in result.attempts):
+    failed = [one for one in result.attempts if one.error]
+    if result.error is None and not calls and not failed:
         return [Line(f"{result.status}.", head=head)]
     told = f"{result.status}" + (f": {result.error}" if result.error else "")
     rows = [
@@ -110,8 +111,8 @@ def _errors(result: AgentResult) -> list[Block]:
     ]
     partial = [
         Line(f"attempt {one.number}: {len(one.partial):,} characters had arrived: {one.partial[:MOST_PARTIAL]!r}")
-        for one in result.attempts
-        if one.error and one.partial
+        for one in failed
+        if one.partial
     ]
     facts = Line(f"{result.model}, {plural(len(result.attempts), 'attempt')}", "soft")
     return [

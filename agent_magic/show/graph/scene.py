@@ -12,6 +12,7 @@ from agent_magic.declare.race import BEATEN
 from agent_magic.declare.units import UNKNOWN, count, dollars, seconds
 from agent_magic.forecast.one_by_one import MOST_AT_ONCE, totals_of
 from agent_magic.measure.metrics import longest_chain, source_of
+from agent_magic.record.answer import total_tokens, total_usd
 from agent_magic.record.plaintext import single_line
 from agent_magic.record.returned import capped_steps
 from agent_magic.show.graph.card_texts import faces_of, planned_faces
@@ -313,10 +314,8 @@ def _work(result: AgentResult, now_s: float, usual: float) -> float:
 def _phrases(record: RunRecord, numbers: Summary | None, source: str) -> list[str]:
     if numbers is not None:
         return [*sped(numbers), *facts(numbers)]
-    tokens = [total_tokens_of(result) for result in record.results]
-    known = [one for one in tokens if one is not None]
-    prices = [price for price in (result.cost_usd for result in record.results) if price is not None]
-    words = [f"{count(sum(known) if known else None)} tokens", dollars(sum(prices) if prices else None)]
+    tokens = total_tokens(total_tokens_of(result) for result in record.results)
+    words = [f"{count(tokens)} tokens", dollars(total_usd(result.cost_usd for result in record.results))]
     return [*words, source] if source else words
 
 

@@ -114,7 +114,8 @@ def draw(scene: Scene, plan: Plan, layout: Layout | None, *, theme: Theme | None
         cells, cells_h = draw_cells(plan, sheet, scene, width - 2 * MARGIN)
         body.append(_moved(cells, height))
         height += cells_h + MARGIN
-    return _frame(width, height, "".join(body), theme, _spoken(scene))
+    spoken = " · ".join([scene.title, scene.header.line, *scene.header.facts])
+    return _frame(width, height, "".join(body), theme, spoken)
 
 
 def _moved(inside: str, y: float) -> str:
@@ -220,10 +221,6 @@ def _frame(width: float, height: float, body: str, theme: Theme | None, label: s
         role="img",
         **page,
     )
-
-
-def _spoken(scene: Scene) -> str:
-    return " · ".join([scene.title, scene.header.line, *scene.header.facts])
 
 
 def _header(scene: Scene, width: float) -> str:
