@@ -227,7 +227,9 @@ def soft_first(lot: Random) -> tuple[str, float, Speed]:
     return f"reads {full}", math.inf, speed
 
 
-KINDS: tuple[Callable[[Random], tuple[str, float, Speed]], ...] = (
+Kind = Callable[[Random], tuple[str, float, Speed]]
+"""Draws a server: its numbers in words, its slots, and how fast each request goes."""
+KINDS: tuple[Kind, ...] = (
     constant,
     shared,
     reads_apart,
@@ -238,7 +240,7 @@ KINDS: tuple[Callable[[Random], tuple[str, float, Speed]], ...] = (
 )
 
 
-def draw(seed: int, kind: Callable[[Random], tuple[str, float, Speed]]) -> Drawn:
+def draw(seed: int, kind: Kind) -> Drawn:
     """Draw a server of a kind."""
     lot = Random(f"{seed} {kind.__name__}")
     words, slots, speed = kind(lot)

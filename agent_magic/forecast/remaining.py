@@ -5,13 +5,15 @@ Without earlier answers, and with nothing declared, there is no estimate: a numb
 
 from __future__ import annotations
 
+import math
 from math import sqrt
 from statistics import fmean, quantiles
+from time import perf_counter
 from typing import TYPE_CHECKING, NamedTuple
 
 from agent_magic.engine.expected import Factors, kinds_of
 from agent_magic.forecast.pace import UNSURE
-from agent_magic.forecast.servers import KnownServers
+from agent_magic.forecast.servers import NOTHING_KNOWN, KnownServers
 from agent_magic.measure.server import FEWEST, Needs, at_of, shortest_s
 from agent_magic.record.exchanges import Exchange, seen_run
 from agent_magic.record.history import MEASURED
@@ -19,7 +21,8 @@ from agent_magic.record.history import MEASURED
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from agent_magic.measure.server import At
+    from agent_magic.measure.server import At, Steps
+    from agent_magic.record.exchanges import SeenRun
     from agent_magic.record.history import History, Past
     from agent_magic.record.results import AgentResult, RunRecord
 
@@ -42,7 +45,9 @@ class Usual(NamedTuple):
     high: float
 
 
-def remaining(record: RunRecord, now_s: float, history: History, concurrency: int) -> Span | None:
+def remaining(
+    record: RunRecord, now_s: float, history: History, concurrency: int, most_s: float = math.inf
+) -> Span | None:
     """Estimate the remaining seconds of a run.
 
     An agent's answer is expected between the lower and upper quartile of complete answers of its declaration's other
@@ -59,13 +64,14 @@ def remaining(record: RunRecord, now_s: float, history: History, concurrency: in
         now_s: Seconds since it began.
         history: Earlier answers.
         concurrency: Maximum requests at once.
+        most_s: Seconds in which servers may be fitted anew: what is left of that is done at the next call.
 
     Returns:
         The fewest and most seconds, or `None` if nothing is known about a remaining agent, or the run is over.
     """
     if record.ended_s is not None:
         return None
-    servers = _servers(record, now_s, history)
+    servers = _servers(record, now_s, history, most_s)
     own, known, declared = _own_seconds(record, servers), dict[tuple[str, str], Usual | None](), _declared(record)
     left: dict[int, Usual] = {}
     for agent, result in enumerate(record.results):
@@ -101,27 +107,67 @@ def _group(record: RunRecord, agent: int) -> str:
     return "" if part is None else part.group
 
 
-def _servers(record: RunRecord, now_s: float, history: History) -> KnownServers:
+class _Refits:
+    """The servers of a run as they are known, and how they are fitted anew.
+
+    Attributes:
+        known: The servers, as the last fit that is over told.
+        stands_on: What they were fitted to, or are being fitted to.
+    """
+
+    def __init__(self, known: KnownServers) -> None:
+        self.known = known
+        self.stands_on: tuple[object, ...] = ()
+        self._steps: Steps[KnownServers] | None = None
+
+    def begin(self, steps: Steps[KnownServers], stands_on: tuple[object, ...]) -> None:
+        self._steps, self.stands_on = steps, stands_on
+
+    def go_on(self, most_s: float) -> bool:
+        """Fit for some seconds; return True if nothing is left to do."""
+        until_s = perf_counter() + most_s
+        while self._steps is not None:
+            try:
+                next(self._steps)
+            except StopIteration as end:
+                self.known, self._steps = end.value, None
+            if perf_counter() >= until_s:
+                break
+        return self._steps is None
+
+
+def _servers(record: RunRecord, now_s: float, history: History, most_s: float) -> KnownServers:
     """Return what earlier runs tell of its servers, and this one once it says something.
 
     They are fitted anew whenever twice as much has ended.
     """
     runs = history.runs_at(record.origin)
+    earlier = tuple(one.uid for one in runs)
+    refits = history.found.get((remaining, record.uid))
+    if not isinstance(refits, _Refits):
+        estimated = history.found.get((KnownServers, *earlier))
+        refits = _Refits(estimated if isinstance(estimated, KnownServers) else NOTHING_KNOWN)
+        history.found[remaining, record.uid] = refits
     ended = sum(one.finished_s is not None for one in record.results)
     doubled = min(ended, MOST_FITTED).bit_length() if ended >= FEWEST else 0
-    key = remaining, record.uid, doubled, *(one.uid for one in runs)
-    found = history.found.get(key)
-    if not isinstance(found, KnownServers):
-        now = seen_run(record)
-        exchanges = dict(now.exchanges)
-        for attempt in record.facts.running:
+    if refits.go_on(most_s) and refits.stands_on != (doubled, *earlier):
+        now = [_seen_so_far(record, now_s)] if doubled else []
+        steps = KnownServers.fitting([*runs, *now], lambda model: at_of(record, "", model)[1])
+        refits.begin(steps, (doubled, *earlier))
+        refits.go_on(most_s)
+    return refits.known
+
+
+def _seen_so_far(record: RunRecord, now_s: float) -> SeenRun:
+    """Return what a run saw of its servers, with what is under way."""
+    now = seen_run(record)
+    exchanges = dict(now.exchanges)
+    for attempt in record.attempts:
+        if attempt.ended_s is None:
             at = attempt.endpoint, attempt.model
             under_way = Exchange(attempt.started_s, attempt.first_token_s, now_s, whole=False)
             exchanges[at] = [*exchanges.get(at, ()), under_way]
-        now = now._replace(exchanges=exchanges)
-        found = KnownServers([*runs, now] if doubled else runs, lambda model: at_of(record, "", model)[1])
-        history.found[key] = found
-    return found
+    return now._replace(exchanges=exchanges)
 
 
 def _at(record: RunRecord, result: AgentResult, servers: KnownServers) -> At | None:

@@ -7,18 +7,21 @@ time serves them beside each other by that model.
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from agent_magic.measure.server import NO_NEEDS, Needs, Observed, fit, shortest_s, words_of
+from agent_magic.measure.server import NO_NEEDS, Needs, Observed, all_at_once, fitting, shortest_s, words_of
 from agent_magic.record.exchanges import seen_run
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from agent_magic.measure.server import At, Fit, Server
+    from agent_magic.measure.server import At, Fit, Server, Steps
     from agent_magic.record.exchanges import Exchange, SeenRun
     from agent_magic.record.history import History, Past
     from agent_magic.record.results import RunRecord
+
+CROWDED: Final = 1.15
+"""More at once than a server serves well slow it down: by less where `benchmarks/drawn_servers.py` draws some."""
 
 
 def open_s(
@@ -42,7 +45,7 @@ def open_s(
         if most[at] > known.most:  # it may be that it does no more at once than it was seen to do
             for model in known.open:
                 capped = model._replace(slots=min(model.slots, max(1, known.most)))
-                high = max(high, wall_s(at, capped, model) - likely_s)
+                high = max(high, wall_s(at, capped, model) * CROWDED - likely_s)
     return low, high
 
 
@@ -65,11 +68,14 @@ class Asked(NamedTuple):
 
 
 class KnownServers:
-    """What runs at an origin saw of its servers.
+    """What runs at an origin saw of its servers; `fitting` makes it.
 
     Args:
         runs: The runs, oldest first.
         class_of: Says the class of a model.
+
+    Attributes:
+        fits: What is known of each.
     """
 
     def __init__(self, runs: Sequence[SeenRun], class_of: Callable[[str], str]) -> None:
@@ -81,9 +87,18 @@ class KnownServers:
             for at, exchanges in by_class.items():
                 self._seen.setdefault(at, []).append((run.uid, Observed(exchanges)))
         self._runs = {run.uid for run in runs}
-        found = {at: fit([one for _, one in some]) for at, some in self._seen.items()}
-        self.fits: Mapping[At, Fit] = {at: one for at, one in found.items() if one.pace is not None}
+        self.fits: dict[At, Fit] = {}
         self._class_of = class_of
+
+    @classmethod
+    def fitting(cls, runs: Sequence[SeenRun], class_of: Callable[[str], str]) -> Steps[KnownServers]:
+        """Fit the servers of runs, the oldest first, in steps; `class_of` says the class of a model."""
+        known = cls(runs, class_of)
+        for at, some in known._seen.items():
+            found = yield from fitting([one for _, one in some])
+            if found.pace is not None:
+                known.fits[at] = found
+        return known
 
     @classmethod
     def of(cls, history: History, pilot: RunRecord | None, class_of: Callable[[str], str]) -> KnownServers:
@@ -94,7 +109,7 @@ class KnownServers:
         key = (cls, *(one.uid for one in runs))
         found = history.found.get(key)
         if not isinstance(found, KnownServers):
-            found = history.found[key] = cls(runs, class_of)
+            found = history.found[key] = all_at_once(cls.fitting(runs, class_of))
         return found
 
     @cached_property

@@ -31,11 +31,12 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left, bisect_right
+from collections.abc import Generator
 from heapq import heappop, heappush
 from itertools import accumulate
 from operator import attrgetter, mul, sub
 from statistics import median
-from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeAlias, TypeVar
 
 from agent_magic.declare.units import plural
 from agent_magic.providers.anthropic import models as by_name
@@ -50,6 +51,9 @@ if TYPE_CHECKING:
     from agent_magic.record.results import RunRecord
 
 K = TypeVar("K")
+T = TypeVar("T")
+Steps: TypeAlias = Generator[None, None, T]
+"""What is found in steps, so that a loop can do something else in between."""
 NEVER: Final = math.inf
 BURST: Final = 0.03
 """Ends come in bursts, as a loop reads them: how many ran is counted by this part of a request before its end."""
@@ -74,6 +78,7 @@ CHANGED: Final = 0.7
 """Runs together that make each answer of one less likely than it is by itself by more than that in the logarithm are
 not of one server: a speed that doubled costs about 2."""
 CLIPPED: Final = 3.0
+"""Beyond so many spreads an answer is an outlier: a client or a network that faltered tells little of a server."""
 IMPOSSIBLE: Final = 5.0
 """What each answer costs a model that comes before it can by that model."""
 BEFORE_FREE: Final = 2.0
@@ -644,16 +649,30 @@ def fit(runs: Sequence[Observed]) -> Fit:
     Args:
         runs: What was seen, run by run, what counts most first.
     """
+    return all_at_once(fitting(runs))
+
+
+def fitting(runs: Sequence[Observed]) -> Steps[Fit]:
+    """Fit in steps of a few milliseconds, each the comparison with one model; see `fit`."""
     runs = [one for one in runs if one.compared]
     if sum(len(one.compared) for one in runs) < FEWEST:
         return UNKNOWN._replace(most=max((one.most for one in runs), default=0))
     search = _Search(_chosen(runs), max(one.most for one in runs))
-    found = search.fit()
+    found = yield from search.fitting()
     if len(runs) == 1 or len(runs[0].compared) < FEWEST:
         return found
     alone = _Search(runs[:1], runs[0].most)
-    own = alone.fit()
+    own = yield from alone.fitting()
     return own if search.lost(found.likely, alone, own.likely) > CHANGED * len(runs[0].compared) else found
+
+
+def all_at_once(steps: Steps[T]) -> T:
+    """Return what comes of all steps."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return end.value
 
 
 def _chosen(runs: Sequence[Observed]) -> list[Observed]:
@@ -673,21 +692,28 @@ class _Search:
         self.each: dict[Server, list[float]] = {}
         self._designs: dict[tuple[float, bool], tuple[_Design, _Design]] = {}
 
-    def fit(self) -> Fit:
+    def fitting(self) -> Steps[Fit]:
         for shape in self.shapes():
-            self.score(shape)
-            for full in self.grid(shape, COARSE):
-                self.score(shape._replace(full=full))
+            yield from self.comparing([shape, *(shape._replace(full=full) for full in self.grid(shape, COARSE))])
         best = max(self.known.values())
         near = [one for one in self.shapes() if max(self.of(one).values()) > best - FAR]
         for shape in near:
-            for full in self.grid(shape, FINE):
-                self.score(shape._replace(full=full))
-        if self.likely().full < NEVER:
-            self.look_closer()
+            yield from self.comparing([shape._replace(full=full) for full in self.grid(shape, FINE)])
+        # Batches slow each a little with every other: beside a constant server never likely, often open.
+        likely = self.likely()
+        for power in POWERS if likely.full < NEVER else POWERS[:1]:
+            yield from self.comparing([likely._replace(full=full, power=power) for full in self.grid(likely, MIDDLE)])
+        if likely.full < NEVER:
+            for _ in range(ROUNDS):
+                yield from self.comparing(self.between(self.likely()))
         likely = self.likely()
         middle = self.middle(likely)
         return Fit(middle, (middle, *self.open(middle)), self.most, _pace(self.runs, likely))
+
+    def comparing(self, models: Iterable[Server]) -> Steps[None]:
+        for model in models:
+            self.score(model)
+            yield
 
     def lost(self, likely: Server, alone: _Search, own: Server) -> float:
         """Return how much less likely the answers of the first run are by all runs together than by itself."""
@@ -696,15 +722,6 @@ class _Search:
             search.designs(model)[1].scores(model)[:count] for search, model in ((self, likely), (alone, own))
         )
         return sum(apart) - sum(together)
-
-    def look_closer(self) -> None:
-        """Look at other powers of the likely shape, and between the values of `full`."""
-        likely = self.likely()
-        for power in POWERS:
-            for full in self.grid(likely, MIDDLE):
-                self.score(likely._replace(full=full, power=power))
-        for _ in range(ROUNDS):
-            self.refine(self.likely())
 
     def open(self, apart: Server) -> list[Server]:
         """Return the models that the requests leave open, of each shape those with the least and the most `full`."""
@@ -761,12 +778,12 @@ class _Search:
 
         return max(self.known, key=earned)
 
-    def refine(self, likely: Server) -> None:
-        """Look between the best value of `full` and those beside it."""
+    def between(self, likely: Server) -> list[Server]:
+        """Return the models between the best value of `full` and those beside it."""
         values = sorted(one for one in self.of(likely) if one < NEVER)
-        place = values.index(likely.full)
-        for other in values[max(0, place - 1) : place] + values[place + 1 : place + 2]:
-            self.score(likely._replace(full=math.sqrt(likely.full * other)))
+        place = values.index(likely.full) if likely.full < NEVER else len(values)
+        beside = values[max(0, place - 1) : place] + values[place + 1 : place + 2]
+        return [likely._replace(full=math.sqrt(likely.full * other)) for other in beside if likely.full < NEVER]
 
     def middle(self, likely: Server) -> Server:
         """Return the model with the mean of `full` that the data leave, in place of the single best value."""
@@ -883,7 +900,7 @@ class _Design:
         for one, each, log, share in zip(off, self.blur, logs, ends, strict=True):
             variance = spread + each
             away = one / variance
-            lost = away / 2 if away < CLIPPED**2 else CLIPPED * math.sqrt(away) - CLIPPED**2 / 2
+            lost = away / 2 if away < CLIPPED**2 else CLIPPED**2 / 2 * (1 + math.log(away / CLIPPED**2))
             found.append(math.log(share) - log - math.log(variance) / 2 - lost)
         return found
 

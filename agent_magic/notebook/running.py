@@ -313,6 +313,8 @@ MOST_SAID = 200
 HEALTH_EVERY_S = 0.5
 LEFT_EVERY_S = 1.0
 """How often the time that is left is estimated, for up to a thousand agents; for more as much later."""
+REFIT_S = 0.01
+"""Each time servers are fitted to what has come for so long: a whole fit takes 0.1 s and more of the loop."""
 
 
 class LiveStatus:
@@ -364,7 +366,7 @@ class LiveStatus:
         policy = self._policy
         if now_s - self._left_at_s >= self._left_every_s:
             self._left_at_s = now_s
-            self._left_s = remaining(self._driver.record, now_s, self._history, policy.concurrency)
+            self._left_s = remaining(self._driver.record, now_s, self._history, policy.concurrency, REFIT_S)
         if now_s - self._health_at_s >= HEALTH_EVERY_S:
             self._health_at_s = now_s
             self._health = self._driver.health()

@@ -153,3 +153,17 @@ def test_the_load_of_a_server_counts(truth: Server, share: float) -> None:
         assert 0.7 * low <= left_s <= 1.4 * high, (before, now, low, left_s, high)
         if share > 0.1:
             assert high <= 2 * left_s + 1.0, (before, now, low, left_s, high)
+
+
+def test_servers_are_fitted_in_steps_while_a_run_goes_on() -> None:
+    """Calls that have no time compare one model each, and end with what a call finds that has all time."""
+    history, other = History(), History()
+    for each in (history, other):
+        each.learn(run_on(Server(4.0, 2.0), 1)[0])
+    record, _ = run_on(Server(4.0, 2.0), 8, 0.7)
+    now_s = record.events[-1].at_s
+    whole = remaining(record, now_s, history, 8)
+    found = [remaining(record, now_s, other, 8, most_s=0.0) for _ in range(150)]
+    assert None is not whole
+    assert whole == found[-1]
+    assert 20 < found.index(whole)

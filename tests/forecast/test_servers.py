@@ -14,11 +14,13 @@ from agent_magic.measure.server import Needs, Observed, Server, fit
 from agent_magic.record.exchanges import SeenRun, seen_run
 from agent_magic.record.history import History
 from agent_magic.simulator import start
-from benchmarks.drawn_servers import Drawn, run_drawn
+from benchmarks.drawn_servers import Drawn, batched, draw, guesses, long_prompts, run_drawn
 from tests.measure.test_server import drawn, served
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from benchmarks.drawn_servers import Kind
 
 OF_ITS_OWN = {"latency": "ttft=0.02,spread=0", "unlimited": True, "slots": 2, "shared_rate": 300, "cap": 200}
 
@@ -164,3 +166,9 @@ def test_what_a_client_missed_that_stood_still_is_no_speed_of_its_server() -> No
     assert recorded_s == pytest.approx(frame.wall_s[1])
     assert [other_s[1], other_s[8]] == [pytest.approx(frame.wall_s[place], rel=0.05) for place in (0, 2)]
     assert "the kernel stood still: 4 answers under way then forecast by length" in frame.assumed[0]
+
+
+@pytest.mark.parametrize(("kind", "seed"), [(batched, 9), (long_prompts, 2), (long_prompts, 10)])
+def test_a_range_holds_what_a_server_takes_that_is_not_quite_of_the_model(kind: Kind, seed: int) -> None:
+    """Batches that gain with each request, and prompts that slow all others down, are in the range at any load."""
+    assert all(one.inside for one in guesses(draw(seed, kind)))

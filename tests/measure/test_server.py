@@ -310,3 +310,19 @@ def test_silences_are_no_stall_where_requests_were_sent_together() -> None:
     """Rows that begin together end together, wave after wave: the client was there all the time."""
     found = [Exchange(wave, wave + 0.1, wave + 0.99 + 0.001 * n, 20, 80) for wave in range(6) for n in range(8)]
     assert not Observed(found).caught
+
+
+def test_two_late_first_tokens_are_outliers_and_no_shared_speed() -> None:
+    """A network that faltered for a quarter of a second in a run of 24 hardly ever makes a constant server shared."""
+    wrong = 0
+    for seed in range(24):
+        draw, free_s, found = Random(seed), [0.0] * 4, []
+        for number in range(24):
+            sent_s, tokens, late_s = min(free_s), draw.randrange(20, 160), 0.25 if number in {20, 21} else 0.0
+            due_s = sent_s + 0.1 * draw.lognormvariate(0.0, 0.1)
+            first_s = due_s + late_s
+            ended_s = max(first_s, due_s + tokens / 200 * draw.lognormvariate(0.0, 0.1))
+            free_s[free_s.index(sent_s)] = ended_s
+            found.append(Exchange(sent_s, first_s, ended_s, 100, tokens))
+        wrong += not fit([Observed(found)]).likely.is_constant
+    assert wrong <= 1
