@@ -143,6 +143,19 @@ class Kernel:
         self._cells[cell] = _Cell(time.monotonic())
         return cell
 
+    def start_beside(self, code: str) -> str:
+        """Send a cell to a new subshell, which does not wait for the cell that runs; return its id at once."""
+        session = self._client.session
+        self._client.control_channel.send(session.msg("create_subshell_request", {}))
+        made = self._client.get_control_msg(timeout=PATIENCE_S)["content"]
+        asked = {"code": code, "silent": False, "store_history": True, "user_expressions": {}, "allow_stdin": False}
+        message = session.msg("execute_request", asked)
+        message["header"]["subshell_id"] = made["subshell_id"]
+        cell = message["header"]["msg_id"]
+        self._cells[cell] = _Cell(time.monotonic())
+        self._client.shell_channel.send(message)
+        return cell
+
     def wait(self, cell: str) -> Reply:
         """Wait until a cell has its reply and all its output has arrived."""
         entry = self._cells[cell]

@@ -73,9 +73,11 @@ def is_unwatched(shell: Any) -> bool:
     """Return True if a program runs the cells, such as nbclient or papermill, whose log has lines only.
 
     Those name neither a session nor a cell. JupyterLab and Notebook name both; VS Code and Colab leave their own marks;
-    JupyterLite names neither, but is a page, which no program runs cells in.
+    JupyterLite names neither, but is a page, which no program runs cells in. Voila runs the cells for a page.
     """
     if not is_kernel(shell) or cell_of(shell).id is not None or "JPY_SESSION_NAME" in os.environ or in_browser():
+        return False
+    if os.environ.get("SERVER_SOFTWARE", "").startswith("voila/"):
         return False
     return "__vsc_ipynb_file__" not in shell.user_ns and "google.colab" not in sys.modules
 

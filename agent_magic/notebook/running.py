@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -32,8 +33,9 @@ from agent_magic.show.graph import cards_layout
 from agent_magic.show.live import VERBS, Edit, LiveView, make_live_view
 from agent_magic.show.live.status import Around
 from agent_magic.show.notes import REJECTED
-from agent_magic.show.terminal import Lines, LineView, TableView, terminal_view
+from agent_magic.show.terminal import Lines, LineView, StillView, TableView, terminal_view
 from agent_magic.show.text import listed
+from agent_magic.show.widgets import in_output
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence
@@ -275,6 +277,8 @@ async def _show_run(driver: Driver, status: LiveStatus, screen: Screen) -> View:
         view = terminal_view(driver.record)
     elif screen.answer is not None:
         view = AnswerView(driver.record, driver.plan.index[screen.answer], status.arriving)
+    elif in_output() and is_unwatched(get_ipython()):
+        view = StillView(driver.record, sys.stdout)
     else:
         await asyncio.to_thread(cards_layout, driver.plan)  # remembered; the first time it loads Graphviz
         view = status.view()

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from agent_magic.declare.units import count, dollars, plural, seconds
 from agent_magic.record.plaintext import single_line
 from agent_magic.record.returned import capped_steps
+from agent_magic.show.graph import static_bundle
 from agent_magic.show.graph.scene import doing_of, header_of, node_view
 from agent_magic.show.states import DONE, OF_STATUS, STATES, badge_of, states_of
 from agent_magic.show.text import counts_line, listed, many_of, run_line, steps_of, total_tokens_of
@@ -163,6 +164,19 @@ class LineView:
         encoding = self._stream.encoding or "utf-8"
         self._stream.write(line.encode(encoding, "replace").decode(encoding) + "\n")
         self._stream.flush()
+
+
+class StillView(LineView):
+    """Shows a run to a program that runs the cells, inside an `Output` widget: lines, and its picture at the end.
+
+    That widget keeps what was displayed as it was, and no page comes to ask a live view for its picture.
+    """
+
+    def finish(self) -> None:
+        """Display the picture."""
+        from IPython.display import display  # pyright: ignore[reportUnknownVariableType] - IPython leaves types open
+
+        display(static_bundle(self._record.plan, self._record), raw=True)
 
 
 class TableView:

@@ -26,22 +26,30 @@ def is_captured() -> bool:
     Front ends update the outputs of cells only. Displays from a widget's callback, or captured by an `Output` widget
     (`interact` has one), stay as they were sent.
     """
+    return _header().get("msg_type") == "comm_msg" or in_output()
+
+
+def in_output() -> bool:
+    """Return True if an `Output` widget captures what the running cell displays."""
+    header = _header()
+    said = header.get("msg_id") if header.get("msg_type") == "execute_request" else None
+    return bool(said) and any(getattr(one, "msg_id", None) == said for one in _open_widgets())
+
+
+def _header() -> dict[str, Any]:
+    """Return the header of the message that is handled."""
     from IPython.core.getipython import get_ipython  # pyright: ignore[reportUnknownVariableType] - IPython leaves types open
 
     shell: Any = get_ipython()
     get_parent = getattr(shell, "get_parent", None)
     parent: Any = get_parent() if get_parent is not None else {}
-    header = cast("dict[str, Any]", parent.get("header") or {})
-    if header.get("msg_type") == "comm_msg":
-        return True
-    said = header.get("msg_id")
-    return bool(said) and any(getattr(one, "msg_id", None) == said for one in _open_widgets())
+    return cast("dict[str, Any]", parent.get("header") or {})
 
 
 def _open_widgets() -> list[Any]:
     """Return the widgets of this kernel; ipywidgets 7 keeps them with their class."""
     module: Any = sys.modules.get("ipywidgets.widgets.widget")
-    if module is None:
+    if not hasattr(module, "Widget"):  # not imported, or still being imported by another thread: none is open
         return []
     found: Mapping[str, Any] = getattr(module, "_instances", None) or module.Widget.widgets
     return [*found.values()]

@@ -24,6 +24,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+import ipykernel
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -388,6 +389,25 @@ def test_a_run_in_the_background_is_edited_reloaded_and_stopped(api, kernels):
     assert "ok" == kernel.do("run = %agents run").status
     assert Counter(["one", "two", "not two", "three"]) == Counter(api.asked)
     assert "ledger" in kernel.do("print(run.agents.source.tolist()[0])").text
+
+
+@pytest.mark.kernel
+@pytest.mark.slow
+@pytest.mark.skipif(ipykernel.version_info < (7, 0), reason="this ipykernel has no subshells")
+def test_a_reload_in_a_subshell_and_after_a_failed_cell_loses_nothing(api, kernels):
+    """One line says what is kept, the run under way among it, which ends as if nothing had happened."""
+    kernel, there = kernels(), api.hold("one")
+    write(kernel, red="one")
+    assert "error" == kernel.do("%%agent green --bogus\ntwo").status
+    cell = kernel.start("run = %agents run")
+    assert there.wait(PATIENCE_S)
+    reloaded = kernel.wait(kernel.start_beside("%reload_ext agent_magic"))
+    (line,) = reloaded.text.splitlines()
+    assert ("ok", True) == (reloaded.status, "1 agent, 1 run under way" in line), line
+    api.go_on.set()
+    assert "ok" == kernel.wait(cell).status
+    assert "['red'] True" == kernel.do("print(run.agents.agent.tolist(), run.ok)").text.strip()
+    assert {"one": 1} == api.answered  # the request that was held got no answer
 
 
 @pytest.mark.kernel

@@ -12,7 +12,7 @@ import pytest
 from agent_magic.api import Run
 from agent_magic.show.explore import Explorer, Panel
 from agent_magic.show.live import make_live_view
-from agent_magic.show.widgets import view_of
+from agent_magic.show.widgets import in_output, view_of
 from tests.show.story import business_run
 
 VIEW = "application/vnd.jupyter.widget-view+json"
@@ -76,3 +76,11 @@ def test_a_widget_without_data_shows_itself() -> None:
     """As in ipywidgets 7, which hosted notebooks may have."""
     assert (None, {}) == view_of(object())
     assert ({"a": "b"}, {}) == view_of(SimpleNamespace(_repr_mimebundle_=lambda: {"a": "b"}))
+
+
+def test_no_widget_is_open_while_they_are_imported(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thread imports ipywidgets early: a cell that asks meanwhile finds a module without its classes."""
+    shell = SimpleNamespace(get_parent=lambda: {"header": {"msg_type": "execute_request", "msg_id": "1"}})
+    monkeypatch.setattr("IPython.core.getipython.get_ipython", lambda: shell)
+    monkeypatch.setitem(sys.modules, "ipywidgets.widgets.widget", ModuleType("ipywidgets.widgets.widget"))
+    assert not in_output()

@@ -33,7 +33,8 @@ The laws:
    the view stays alive in it: a click is answered as before. Elsewhere the kernel replaces the output.
 7. A view that stays alive becomes its static picture when the kernel ends, and when the session closes it.
 8. Updates of a display do not reach what an `Output` widget has captured, nor what a button's callback displays: there
-   the widget stays open, muted, as its static picture.
+   the widget stays open, muted, as its static picture. Where a program runs the cells, an `Output` widget gets no live
+   view, but the picture at the end (`show.terminal.StillView`).
 
 Tried and lost:
 
