@@ -78,7 +78,8 @@ CHANGED: Final = 0.7
 """Runs together that make each answer of one less likely than it is by itself by more than that in the logarithm are
 not of one server: a speed that doubled costs about 2."""
 CLIPPED: Final = 3.0
-"""Beyond so many spreads an answer is an outlier: a client or a network that faltered tells little of a server."""
+"""Beyond so many spreads an answer is far off. In one run it is an outlier, and counts by its logarithm: a client or a
+network faltered. In several it may be of another server, and counts by how far."""
 IMPOSSIBLE: Final = 5.0
 """What each answer costs a model that comes before it can by that model."""
 BEFORE_FREE: Final = 2.0
@@ -657,11 +658,11 @@ def fitting(runs: Sequence[Observed]) -> Steps[Fit]:
     runs = [one for one in runs if one.compared]
     if sum(len(one.compared) for one in runs) < FEWEST:
         return UNKNOWN._replace(most=max((one.most for one in runs), default=0))
-    search = _Search(_chosen(runs), max(one.most for one in runs))
+    search = _Search(_chosen(runs), max(one.most for one in runs), strict=len(runs) > 1)
     found = yield from search.fitting()
     if len(runs) == 1 or len(runs[0].compared) < FEWEST:
         return found
-    alone = _Search(runs[:1], runs[0].most)
+    alone = _Search(runs[:1], runs[0].most, strict=True)
     own = yield from alone.fitting()
     return own if search.lost(found.likely, alone, own.likely) > CHANGED * len(runs[0].compared) else found
 
@@ -686,8 +687,8 @@ def _chosen(runs: Sequence[Observed]) -> list[Observed]:
 class _Search:
     """Looks for the models that the requests of some runs are the most likely under."""
 
-    def __init__(self, runs: Sequence[Observed], most: int) -> None:
-        self.runs, self.most = runs, most
+    def __init__(self, runs: Sequence[Observed], most: int, *, strict: bool) -> None:
+        self.runs, self.most, self.strict = runs, most, strict
         self.known: dict[Server, float] = {}
         self.each: dict[Server, list[float]] = {}
         self._designs: dict[tuple[float, bool], tuple[_Design, _Design]] = {}
@@ -755,7 +756,8 @@ class _Search:
         found = self._designs.get(key)
         if found is None:
             lines = [one.timeline(model) for one in self.runs]
-            found = _Design([one.before for one in lines]), _Design([one.after for one in lines])
+            befores, afters = [one.before for one in lines], [one.after for one in lines]
+            found = _Design(befores, strict=self.strict), _Design(afters, strict=self.strict)
             self._designs[key] = found
         return found
 
@@ -859,10 +861,11 @@ class _Design:
 
     Args:
         parts: That part, run by run.
+        strict: True if answers that are far off count in full, as those of another server have to.
     """
 
-    def __init__(self, parts: Sequence[_Parts]) -> None:
-        self.parts = parts
+    def __init__(self, parts: Sequence[_Parts], *, strict: bool) -> None:
+        self.parts, self.strict = parts, strict
         self.known = [known for each in parts for known in each.known]
         self._columns = list(zip(*self.known, strict=True))
         took_s = [took for each in parts for took in each.took_s]
@@ -900,7 +903,10 @@ class _Design:
         for one, each, log, share in zip(off, self.blur, logs, ends, strict=True):
             variance = spread + each
             away = one / variance
-            lost = away / 2 if away < CLIPPED**2 else CLIPPED**2 / 2 * (1 + math.log(away / CLIPPED**2))
+            lost = away / 2
+            if away > CLIPPED**2:
+                times = math.sqrt(away) / CLIPPED
+                lost = CLIPPED**2 * (2 * times - 1 if self.strict else 1 + 2 * math.log(times)) / 2
             found.append(math.log(share) - log - math.log(variance) / 2 - lost)
         return found
 
