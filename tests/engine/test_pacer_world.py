@@ -187,6 +187,19 @@ def test_a_gateway_of_three_a_minute_that_says_nothing_fails_no_row(windows):
     assert client.result.longest_s < 300
 
 
+@pytest.mark.parametrize(("rpm", "begin_s", "refused"), [(3, 7, 0.15), (10, 20, 0.05), (60, 45, 0.02)])
+def test_a_count_by_the_minute_is_learned_whenever_its_minutes_begin(rpm, begin_s, refused):
+    """All of each minute is used, and after the first one few are refused: now and then one more is tried."""
+    world = World(Server(rpm, headers="none", wait=None, windows=True), 1)
+    world.now = begin_s
+    pacer = Pacer(seed=1)
+    client = Paced(world, draw(10 * rpm, Random(1)), pacer, attempts=10**9)
+    world.run(begin_s + 300)
+    assert 5 * rpm <= len(client.result.admitted)
+    assert client.result.refused_share(begin_s + 60) <= refused
+    assert rpm == pacer.ceilings()["claude-sonnet-5-5"]["requests"].per_minute
+
+
 @pytest.mark.parametrize(("server", "most"), [
     (Server(60, capacity_s=60, headers="none", wait=None, windows=True), 0.055),
     (Server(10, capacity_s=1, headers="none"), 0.065),

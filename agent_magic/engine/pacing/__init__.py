@@ -37,6 +37,10 @@ earlier retries fail. A 529 says nothing of our own limits. (Source: the vendor'
   number agrees, one below it or a request that is let in above it contradicts. Two refusals that agree are tried out,
   three are believed; one more is tried every 150 requests, at most once a minute. Counts are off by what is on the
   wire, which matters where answers are short: how quickly refusals come tells how much that is.
+* *How many in a minute* (`minute`), where a small gateway counts them and says nothing. It admits the number at any
+  pace, then none until its minute is over, where a bucket would soon admit the next one. So log odds are kept of how
+  long it stays shut, of numbers that come again, and of when minutes begin. Believed, no more are sent within any
+  minute: that is right whenever its minutes begin, for sliding ones too, and all is used.
 * *Refusals without a limit* (`window`): of a proxy, or injected. They come at any load, a limit refuses nothing while
   less leaves than has passed before, and lets much the same pass between any two. After two that say otherwise,
   refusals are taken for chance: they lower nothing and hold nobody else, and more is tried at once, until more are
@@ -45,8 +49,8 @@ earlier retries fail. A 529 says nothing of our own limits. (Source: the vendor'
 Four laws hold over all of it (`class_pacer`):
 
 1. Nothing leaves before the server's `retry-after` is over; without one the wait is a second and doubles, the next time
-   sooner: gateways that count by the minute of the clock are shut as long again. Where it is
-   known that a server only had no place, or refuses by chance, a wait of a second is that request's own.
+   sooner, and from the second on one request goes ahead. Where it is known that a server only had no place, or refuses
+   by chance, a wait of a second is that request's own.
 2. What is saved up is spent ever more slowly, so nothing leaves in a clump, also after a refusal.
 3. Who asks first goes first. What flows in is saved for it, however large it is; queues take turns.
 4. Nobody is told a time that has come: whoever asks again then would ask for ever.
@@ -67,6 +71,8 @@ reading is believed over both.
   our own pace by then, so where chance refuses four in a hundred 0.05 of the limit is used. *Comparing what was
   answered* between refusals: 15 % refused by a server that counts in windows of ten seconds. *Trying more by the time
   alone*: of 60 a minute one in fourteen was refused, so a limit is kept for a number of requests.
+* *A long `retry-after` as evidence of minutes*: proxies say ten times too much. *More of it for each refusal* while a
+  server is shut: slots with long answers were taken for minutes, and one in ten refused.
 * *Taking the first refusal for a limit of requests at once*: learned 5 s sooner, and 0.5 to 5 % more refused by limits
   of a rate, whose bucket was meanwhile not used.
 * *Refusals a little below that number as evidence for it*: of 3,000 a minute with answers of half a second each 2.4 %

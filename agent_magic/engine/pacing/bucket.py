@@ -228,8 +228,13 @@ class Bucket:
         if closed_s is not None:
             self._correct(min(1 - closed_s * self.rate, 0.0) - self.level)
 
-    def free(self, now: float) -> None:
-        """Forget a limit that was inferred: what refused was another one."""
+    def free(self, now: float, counted: float = 0.0) -> None:
+        """Forget a limit that was inferred: what refused is none of a rate.
+
+        Args:
+            now: The time.
+            counted: What is inferred instead, and kept by somebody else, per minute of the server; 0 for nothing.
+        """
         self._advance(now)
         self._own = self._given
         known: list[tuple[float, LimitSource]] = [(self.announced, "announced"), (self._given or 0.0, "given")]
@@ -239,6 +244,8 @@ class Bucket:
             if limit and (not self.limit or limit < self.limit):
                 self.source = source
                 self._set_limit(limit)
+        if counted and not self.limit:
+            self.source, self.limit, self.capacity = "inferred", counted, counted
 
     def recall(self, ceiling: Ceiling, source: LimitSource, now: float) -> None:
         """Go on from a limit that was known earlier; the first reading is believed over it."""

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Final
 
 from agent_magic.engine.admission.room import Hold
 from agent_magic.engine.pacing.bucket import Bucket
-from agent_magic.engine.pacing.concurrency import Concurrency
+from agent_magic.engine.pacing.concurrency import SILENT_S, Concurrency
 from agent_magic.engine.pacing.health import Meter, PoolHealth, limit_use
 from agent_magic.engine.pacing.limits import KINDS, Limits
+from agent_magic.engine.pacing.minute import Minute
 from agent_magic.engine.pacing.output import Output
 from agent_magic.engine.pacing.ratio import Ratio
 from agent_magic.engine.pacing.share import Demand, Share
@@ -102,7 +103,7 @@ class ClassPacer:
         ]
         self._guessed = [each for each in self.shares if each[3]]
         self._known: list[Taking] = []  # those with a limit; output has its own law
-        self._window, self._concurrency = Window(), Concurrency()
+        self._window, self._concurrency, self._minute = Window(), Concurrency(), Minute()
         self._inputs, self._outputs = Ratio(500.0), Ratio(300.0)
         self._turns: dict[int, Hold] = {}
         self._meter = Meter()
@@ -110,6 +111,7 @@ class ClassPacer:
         self._fruitless = self._patience = 0  # refusals in a row, now and the time before
         self._said, self._shut_s = False, -1.0  # whether the last one said when to come again, and when the first came
         self._next_s, self._gate_s, self._cut_s = 0.0, -1.0, -1.0
+        self._is_half_open = False  # after refusals in a row one request goes ahead
         self._heed()
 
     def ask(self, input_tokens: int, output_tokens: int, now: float, queue: int) -> Ticket | Hold:
@@ -119,10 +121,11 @@ class ClassPacer:
         turns = self._turns
         if turns and (ahead := self._ahead(queue, now)):
             return ahead
-        if hold := self._concurrency.hold(self.under_way, now):
+        places = self._concurrency
+        if hold := places.hold(self.under_way, now) or (not places.kept and self._minute.hold(now)):
             return self._hold(queue, hold)
         if not self.requests.rate:
-            if self._window.rate and not self._concurrency.kept:
+            if self._window.rate and not places.kept and not self._minute.kept:
                 self._window.eased()
                 self.requests.impose(60 * self._window.rate, now, closed_s=0.0)
                 self._heed()
@@ -146,10 +149,13 @@ class ClassPacer:
 
     def _count(self, ticket: Ticket, now: float) -> None:
         """Count what leaves; the inferred limit may have grown."""
+        self._minute.sent(now)
+        if self._is_half_open:
+            self._gate_s = now + SILENT_S
         window = self._window
         grown = window.sent(now)
         ticket.had_room, ticket.passed = window.has_room, window.passed
-        if grown and self.requests.source == "inferred":
+        if grown and self.requests.rate and self.requests.source == "inferred":
             self.requests.impose(60 * window.rate, now, doubted=window.doubted)
 
     def forgo(self, queue: int) -> None:
@@ -224,6 +230,7 @@ class ClassPacer:
         self._window.take_back(ticket.sent_s)
         gentle = False
         if not explained:
+            self._is_half_open = self._fruitless > 1
             gentle = self._explain(ticket, limit, wait_s, now, first=first) and wait_s <= PLACE_S
         if first and not (gentle and self._window.by_chance):
             self._cut_s = now
@@ -235,10 +242,14 @@ class ClassPacer:
 
     def _explain(self, ticket: Ticket, limit: str | None, wait_s: float, now: float, *, first: bool) -> bool:
         """Find what refuses, where no limit that is known does. Return whether others may go on meanwhile."""
+        odd = any(each.announced for each in self._buckets.values())
         places = self._concurrency
+        if self._minute.refused(ticket.sent_s, now, first=first, alone=not (odd or places.kept)):
+            self.requests.free(now, self._minute.limit)
+            self._known = []
+            return False
         was_kept = places.kept
         (lately, *_), passed_s = self._meter.lately(now, 2)
-        odd = any(each.announced for each in self._buckets.values())
         crowded = (
             not odd
             and (places.kept or not self._window.by_chance)
@@ -260,7 +271,7 @@ class ClassPacer:
         window = self._window
         is_limit = window.refused(
             now, wait_s, had_room=ticket.had_room or (odd and not window.rate), passed=ticket.passed, first=first,
-            announced=self.requests.announced / 60, ramp=limit == "ramp",
+            burst=self._minute.burst, announced=self.requests.announced / 60, ramp=limit == "ramp",
         )  # fmt: skip
         if is_limit and window.rate:
             self.requests.impose(60 * window.rate, now, closed_s=wait_s)
@@ -318,7 +329,7 @@ class ClassPacer:
 
     def ceilings(self) -> dict[str, Ceiling]:
         """Return the limits that are known, and what each bucket holds at least."""
-        return {name: Ceiling(each.limit, each.capacity) for name, each in self._buckets.items() if each.rate}
+        return {name: Ceiling(each.limit, each.capacity) for name, each in self._buckets.items() if each.limit}
 
     def learned(self, now: float) -> Learned:
         """Return what answers have taught so far."""
@@ -409,11 +420,14 @@ class ClassPacer:
     def _let_in(self, ticket: Ticket, now: float) -> None:
         """Record that a reply begins that is no refusal."""
         ticket.heard = True
+        if self._is_half_open and ticket.sent_s > self._cut_s:
+            self._is_half_open, self._gate_s = False, now
         self._speak()
         if ticket.sent_s > self._shut_s or self._said:  # what left before says nothing of how long it is shut
             self._patience, self._fruitless = self._fruitless or self._patience, 0
         self._window.let_in(had_room=ticket.had_room or not self._window.rate)
         self._concurrency.let_in(ticket.before + 1, ticket.sent_s, now)
+        self._minute.let_in(ticket.sent_s)
 
     def _speak(self) -> None:
         """Record that there was a reply: whoever waited for the first one may ask again."""

@@ -62,7 +62,6 @@ MANY: Final = 3.0
 PACE_S: Final = 0.5
 """How far back the pace of the first refusal is taken."""
 CLOSED_S: Final = 8.0
-MINUTE_S: Final = 60.0
 """A server that refuses all for longer than the first lets in no more meanwhile than it did in the minute before."""
 
 
@@ -101,12 +100,12 @@ class Window:
         self._since_s = self._limit_s = -1.0
         self._let_in = self._seen = 0
         self._pace = self._paced_s = 0.0
-        self._minute = self._burst = 0.0  # requests of the last minute, now and when the limit last refused
         self._low = self._level = self._level_s = 0.0  # a bucket that holds no more than the server's
         self.has_room = False
         self._strays = self._safe = 0.0  # refusals where there was room, and requests
         self._excess = self._proved = 0.0
-        self._is_free = self._is_measured = False
+        self._is_free = False
+        self._is_measured = False
 
     @property
     def by_chance(self) -> bool:
@@ -141,7 +140,6 @@ class Window:
         """Count a sent request. Return True if the inferred limit has grown, since it held requests."""
         self.passed += 1
         self._pace = self._pace * math.exp((self._paced_s - now) / PACE_S) + 1
-        self._minute = self._minute * math.exp((self._paced_s - now) / MINUTE_S) + 1
         self._paced_s = now
         held_s, self._held_s = self._held_s, None
         if not self.rate:
@@ -194,6 +192,7 @@ class Window:
         had_room: bool,
         passed: int,
         first: bool,
+        burst: int,
         announced: float = 0.0,
         ramp: bool = False,
     ) -> bool:
@@ -205,6 +204,7 @@ class Window:
             had_room: True if there was room when the request was sent.
             passed: Requests sent since the last refusal of a limit, this one included.
             first: True for the first refusal of its episode.
+            burst: Requests within the minute before the server began to refuse.
             announced: The announced limit of requests, per second; 0 for none.
             ramp: True if the server said that the load grew too fast.
         """
@@ -229,7 +229,7 @@ class Window:
             self._strays = self._proved
             self._many(passed - 1, now, wait_s)
         else:
-            self._measure(passed - 1, now, wait_s)
+            self._measure(passed - 1, now, wait_s, burst)
         if ramp:
             self._keep_s *= RAMP
         return True
@@ -261,7 +261,7 @@ class Window:
         self._keep_s, self._more, self._low = keep_s, max(SPARE_S / keep_s, 0.25), min(self._low, self._base / 2)
         self._begin(now, max(0.0, wait_s - 1.0), wait_s)
 
-    def _measure(self, passed: int, now: float, wait_s: float) -> None:
+    def _measure(self, passed: int, now: float, wait_s: float, burst: int) -> None:
         """Infer the limit from the requests since its last refusal."""
         owed_s = max(0.0, wait_s - 1.0)
         past_s = max(now + owed_s - self._then_s, 0.1)
@@ -276,7 +276,7 @@ class Window:
             self._paused_s += max(0.0, wait_s - 1)
             self._closed_s += wait_s
             closed_s = now - self._since_s
-            if closed_s > CLOSED_S and (most := (self._burst + 1) / closed_s) < self._base:
+            if closed_s > CLOSED_S and (most := (burst + 1) / closed_s) < self._base:
                 self._base, self._keep_s = most, min(max(self._keep_s, 2 * closed_s), LONGEST_S)
             self.rate, self._tried_s = self._base, 0.0
             self._level, self._level_s = 0.0, now
@@ -298,7 +298,6 @@ class Window:
 
     def _begin(self, now: float, owed_s: float, wait_s: float) -> None:
         """Start counting again, with an empty bucket."""
-        self._burst = self._minute
         self._excess, self._is_free, self._limit_s = 0.0, False, now
         self.rate, self._tried_s = self._base, 0.0
         self._level, self._level_s = 0.0, now

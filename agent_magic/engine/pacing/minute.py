@@ -1,0 +1,172 @@
+"""A number of requests a minute, if a server counts them by the minute and says nothing."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from typing import Final
+
+from agent_magic.engine.admission.room import Hold
+from agent_magic.engine.pacing.concurrency import SILENT_S
+
+MINUTE_S: Final = 60.0
+HELD_S: Final = 60.1
+"""For how long a request counts: the next one may be on the wire for less time."""
+MOST: Final = 4_096
+"""Requests that are remembered at most."""
+LONGER: Final = 1.5
+SHUT: Final = 2.0
+"""Evidence of a server that is shut for so much longer than it takes such a bucket to hold one more."""
+AGREES: Final = math.log(0.9 / 0.1)
+"""A minute that ends with the number of an earlier one: a bucket has no reason for that."""
+DIFFERS: Final = -5.0
+"""Minutes that begin at times that do not fit."""
+LIKELY: Final = 3.0
+SURE: Final = 4.0
+CERTAIN: Final = 8.0
+"""Log odds from which it is kept, from which more is tried seldom, and the maximum of them."""
+EVERY: Final = 150
+EVERY_S: Final = 600.0
+"""Requests between two probes for more, or seconds where those are few: each costs a refusal."""
+SLACK: Final = 20
+"""Counts may be off by one in so many: requests overtake each other on the wire."""
+
+
+class Minute:
+    """Distinguishes a count by the minute from a bucket by their odds, and keeps to it.
+
+    Such a server admits a number of requests, then none until its minute is over. A bucket that refills as many in a
+    minute admits the next one after a fraction of it. So a server that stays shut is evidence, and so are minutes that
+    end with the same number and begin a whole number of minutes apart.
+
+    Nobody says when a minute begins. Therefore no more than the number are sent within *any* minute. That is right for
+    minutes of the clock, for sliding ones, and for a bucket that holds a minute's worth, and all of it is used.
+
+    Attributes:
+        limit: The assumed number; 0 if there is none.
+        burst: Requests within the minute before the server began to refuse.
+    """
+
+    def __init__(self) -> None:
+        self.limit = self.burst = 0
+        self._sent = deque[float](maxlen=MOST)
+        self._odds = 0.0
+        self._shut_s: float | None = None  # when the first of the latest refusals was sent, while nothing is admitted
+        self._last_s = 0.0  # when the last of them was sent
+        self._is_counted = self._is_long = False  # whether that was weighed
+        self._opened: tuple[float, float] | None = None  # a minute began between these times
+        self._probed_s: float | None = None
+        self._tried_s = 0.0
+        self._grown = self._passed = 0  # since then
+
+    @property
+    def kept(self) -> bool:
+        """True if requests are held by it."""
+        return self._odds >= LIKELY
+
+    def hold(self, now: float) -> Hold | None:
+        """Return a hold for one more request, or `None`."""
+        if not self.kept or len(self._sent) < self.limit:
+            return None
+        until_s = self._sent[-self.limit] + HELD_S
+        if self._odds < SURE or self._passed >= EVERY or now - self._tried_s >= EVERY_S:  # one more is tried alone
+            until_s = min(until_s, self._sent[-1] + SILENT_S)
+            if self._probed_s is not None and now >= until_s:
+                self._grow()
+        return Hold("requests", until_s) if now < until_s else None
+
+    def sent(self, now: float) -> None:
+        """Record that a request leaves."""
+        if self.kept:
+            self._passed += 1
+            if len(self._sent) >= self.limit and now < self._sent[-self.limit] + HELD_S:
+                self._probed_s = now
+        self._sent.append(now)
+
+    def let_in(self, sent_s: float) -> None:
+        """Record that a request was admitted."""
+        if self._probed_s is not None and sent_s >= self._probed_s:
+            self._grow()
+        if self._shut_s is not None and sent_s > self._shut_s and sent_s >= self._last_s:
+            self._end(self._shut_s, sent_s)
+
+    def refused(self, sent_s: float, now: float, *, first: bool, alone: bool) -> bool:
+        """Return True if a refusal is of this limit.
+
+        Args:
+            sent_s: When the request was sent.
+            now: The time.
+            first: True for the first refusal of its episode.
+            alone: False if another limit is known: then it is not one of these.
+        """
+        if sent_s in self._sent:
+            self._sent.remove(sent_s)
+        if not first:
+            return self.kept
+        if self._shut_s is not None:
+            self._settle(self._shut_s, sent_s)
+        if self._shut_s is None:
+            self._shut_s, self._is_counted, self._is_long = sent_s, False, False
+            self.burst = sum(each >= sent_s - MINUTE_S for each in self._sent)
+        self._last_s = sent_s
+        self._probed_s, self._passed, self._tried_s = None, 0, now
+        if not alone:
+            self._odds = 0.0
+        return self.kept
+
+    def _settle(self, shut_s: float, now: float) -> None:
+        """Weigh the latest refusal, now that those sent with it are answered, too."""
+        since_s = self._last_s if self._last_s > shut_s else math.nextafter(shut_s, math.inf)
+        admitted = next((each for each in self._sent if since_s <= each < now), None)
+        if admitted is not None:  # its answer may not be here yet: refusals come sooner
+            self._end(shut_s, admitted)
+        else:
+            self._weigh(shut_s, again=True)
+
+    def _end(self, shut_s: float, opened_s: float) -> None:
+        """Record that the server admits requests again."""
+        self._weigh(shut_s, again=False)
+        if self.limit and not self.kept:
+            self._open(self._last_s, opened_s)
+        else:
+            self._opened = self._last_s, opened_s
+        self._shut_s = None
+
+    def _weigh(self, shut_s: float, *, again: bool) -> None:
+        """Weigh the number that ended a minute, and for how long the server was shut."""
+        if not self._is_counted:
+            self._count(shut_s, again=again)
+        if not self._is_long and (self._last_s - shut_s) * self.limit > LONGER * MINUTE_S:
+            self._is_long, self._odds = True, min(self._odds + SHUT, CERTAIN)
+
+    def _count(self, shut_s: float, *, again: bool) -> None:
+        since_s = shut_s - MINUTE_S
+        counts = [sum(since_s <= each <= shut_s for each in self._sent)]
+        if self._opened is not None:  # the last beginning of a minute
+            since_s = max(since_s, self._opened[1] + (shut_s - self._opened[1]) // MINUTE_S * MINUTE_S)
+            counts.insert(0, sum(since_s <= each <= shut_s for each in self._sent))
+        least, most = self.limit - self._grown - self.limit // SLACK, self.limit + self.limit // SLACK
+        same = [each for each in counts[: 1 + self.kept] if least <= each <= most]
+        if self.limit and same:
+            self._odds, self.limit = min(self._odds + AGREES, CERTAIN), same[0]
+        elif self.kept and not again:  # by chance, it may be
+            self._odds -= SHUT
+        else:
+            self._odds, self._opened, self.limit = 0.0, None, counts[0]
+        self._grown, self._is_counted = 0, True
+
+    def _open(self, after_s: float, before_s: float) -> None:
+        """Compare when a minute began with when an earlier one did."""
+        if self._opened is not None:
+            least_s, most_s = after_s - self._opened[1], before_s - self._opened[0]
+            if most_s // MINUTE_S * MINUTE_S < max(least_s, 1.0):
+                self._odds = DIFFERS
+            else:
+                self._odds += math.log(MINUTE_S / min(max(most_s - least_s, MINUTE_S / 10), MINUTE_S))
+        self._opened = after_s, before_s
+
+    def _grow(self) -> None:
+        """Record that one more was admitted."""
+        self.limit += 1
+        self._grown += 1
+        self._probed_s = None
