@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from math import floor
 from statistics import fmean, linear_regression
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
@@ -14,10 +12,9 @@ from agent_magic.declare.models import prompt_of
 from agent_magic.declare.tool import Tool
 from agent_magic.engine.batching import BATCH_MOST_S, BATCH_S
 from agent_magic.engine.requests import OVERHEAD_TOKENS
-from agent_magic.engine.retry import Failure
 from agent_magic.forecast.pace import ENOUGH, HIGH, LOW, UNSURE, Speeds, quantile, tokens_factor
 from agent_magic.forecast.terms import facts_of
-from agent_magic.record.answer import CHARS_PER_TOKEN, ESCALATED
+from agent_magic.record.answer import CHARS_PER_TOKEN
 from agent_magic.record.history import History, kin_of
 from agent_magic.record.prices import SEARCH_USD
 
@@ -559,74 +556,3 @@ def _rule(pairs: Sequence[tuple[int, int]]) -> Rule:
             return Rule(line.slope, line.intercept + 0.5)
     more = fmean(size - length / CHARS_PER_TOKEN for length, size in pairs)
     return Rule(more=more + 0.5)
-
-
-ESCALATION = Failure(ESCALATED, kind=ESCALATED)
-"""The failure of an attempt after which the next model is asked."""
-
-
-@dataclass(frozen=True, slots=True)
-class NextModel:
-    """The next model of one agent.
-
-    Attributes:
-        request: Its request to that model.
-        guess: The expected use and time.
-        likely: True if that model is likely to be asked: at the low end never, at the high end always.
-    """
-
-    request: Request
-    guess: Guess
-    likely: bool
-
-
-def cascades_of(
-    plan: Plan,
-    requests: Sequence[Request],
-    held: Sequence[Answer | None],
-    counted: Sequence[int | None] | None,
-    history: History,
-    pilot: Collection[str],
-    *,
-    terms: Terms,
-) -> dict[int, list[NextModel]]:
-    """Return the further models of each agent that has a cascade, in order.
-
-    Earlier answers say how often one was asked after another: as many members of a group are taken to escalate.
-    Without any, all are.
-    """
-    found: dict[int, list[NextModel]] = {n: [] for n, one in enumerate(plan.agents) if one.cascade}
-    for rung in range(1, max((len(plan.agents[one].cascade) for one in found), default=1)):
-        asked = [
-            request._replace(model=plan.agents[n].cascade[rung]) if rung < len(plan.agents[n].cascade) else request
-            for n, request in enumerate(requests)
-        ]
-        sizes = None if counted is None else [*map(as_of, counted, requests, asked)]
-        guesses = guess_all(plan, asked, held, sizes, history, pilot, terms=terms)
-        for agent, steps in found.items():
-            cascade = plan.agents[agent].cascade
-            if rung < len(cascade):
-                share = _share(plan, agent, history, cascade[0], cascade[rung])
-                steps.append(NextModel(asked[agent], guesses[agent], _is_likely(plan, agent, share)))
-    return found
-
-
-def as_of(tokens: int | None, request: Request, other: Request) -> int | None:
-    """Return the counted tokens of a request, converted to another one's model."""
-    return None if tokens is None else round(tokens * tokens_factor(request.model, other.model))
-
-
-def _share(plan: Plan, agent: int, history: History, first: str, model: str) -> float:
-    """Return how often a model was asked after the first one, by the answers of an agent or its group."""
-    name = plan.agents[agent].name
-    for rows in (history.of_agent, history.of_kin):
-        if asked := len(rows(name, first)):
-            return min(1.0, len(rows(name, model)) / asked)
-    return 1.0
-
-
-def _is_likely(plan: Plan, agent: int, share: float) -> bool:
-    """Return True if an agent is among those that escalate: they are spread evenly over its group."""
-    part = plan.agents[agent].part
-    number = 0 if part is None else part.number
-    return share > 0.5 if part is None else floor((number + 1) * share) > floor(number * share)

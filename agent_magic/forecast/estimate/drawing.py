@@ -18,7 +18,8 @@ from agent_magic.engine.admission.prefix import context_tokens
 from agent_magic.engine.expected import expected_work_s
 from agent_magic.engine.identical import sharers_ahead
 from agent_magic.engine.pacing.pacer import Pacer
-from agent_magic.forecast.estimate.agents import ESCALATION, Guess, Span, as_of, cascades_of, guess_all
+from agent_magic.forecast.estimate.agents import Guess, Span, guess_all
+from agent_magic.forecast.estimate.cascades import ESCALATION, as_of, cascades_of
 from agent_magic.forecast.pace import RANK
 from agent_magic.forecast.service import Pricing, play
 from agent_magic.forecast.terms import facts_of
@@ -36,7 +37,8 @@ if TYPE_CHECKING:
     from agent_magic.declare.flow import Left
     from agent_magic.declare.plan import Plan
     from agent_magic.engine.policy import Policy
-    from agent_magic.forecast.estimate.agents import InputBasis, NextModel
+    from agent_magic.forecast.estimate.agents import InputBasis
+    from agent_magic.forecast.estimate.cascades import NextModel
     from agent_magic.forecast.pace import Basis
     from agent_magic.forecast.servers import KnownServers
     from agent_magic.forecast.service import Played

@@ -13,7 +13,7 @@ import tarfile
 import zlib
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from agent_magic.declare.options import option
 from agent_magic.declare.outline import outline_of
@@ -125,7 +125,12 @@ class _Lean(ast.NodeTransformer):
             return node
         return ast.copy_location(ast.Assign([node.target], node.value), node) if node.value else ast.Pass()
 
+    def visit_Assign(self, node: ast.Assign) -> ast.AST | None:
+        return None if ast.unparse(node.targets[0]) == "__all__" else self.generic_visit(node)
+
     def visit_Call(self, node: ast.Call) -> ast.AST:
+        if isinstance(node.func, ast.Name) and node.func.id == cast.__name__:
+            return self.visit(node.args[1])
         if isinstance(node.func, ast.Name) and node.func.id == option.__name__:
             node.keywords = [one for one in node.keywords if one.arg not in {"doc", "help", "unit", "note"}]
         return self.generic_visit(node)
