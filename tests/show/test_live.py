@@ -434,3 +434,15 @@ def test_an_answer_is_edited_on_its_card_after_the_end():
         {"edit": {"agent": 0, "start": "What the model said."}},
         {"edit": {}},
     ]
+
+
+def test_a_page_that_is_late_is_not_drawn_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where no page comes a line replaces the text; a page of a Jupyter server is waited for."""
+    view, face = view_of(record_of(business_plan()))
+    monkeypatch.setattr("IPython.display.DisplayHandle.display", lambda *_, **__: None)
+    monkeypatch.setenv("JPY_SESSION_NAME", "n.ipynb")
+    for looked_at, said in ((True, ""), (False, "3 of 9 done")):
+        monkeypatch.setattr("agent_magic.show.live.is_looked_at", lambda looked_at=looked_at: looked_at)
+        view.show()
+        view.tell("3 of 9 done")
+        assert said == face.line

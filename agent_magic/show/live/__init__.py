@@ -193,8 +193,11 @@ class LiveView:
             self.face.send({"delta": delta})
 
     def tell(self, line: str) -> None:
-        """Put a line in place of the text, for a front end that shows no widgets."""
-        if self._handle is None or self.is_over:
+        """Put a line in place of the text, for a front end that shows no widgets.
+
+        A page of a Jupyter server shows them, late on a busy machine: what it draws then would be drawn anew.
+        """
+        if self._handle is None or self.is_over or self._is_patient:
             return
         self.face.line = line
         data, metadata = view_of(self.face)
