@@ -11,6 +11,7 @@ import asyncio
 import copy
 import json
 import pickle
+from types import SimpleNamespace
 
 import pytest
 from anthropic import Anthropic, AsyncAnthropic, DefaultAioHttpClient
@@ -20,6 +21,7 @@ import agent_magic as am
 from agent_magic.declare.sandbox import Sandbox
 from agent_magic.errors import DeclarationError, RunFailed, UnknownAgent, Unreachable
 from agent_magic.providers.anthropic.client import as_provider
+from agent_magic.providers.base import Provider
 from agent_magic.simulator import child
 from tests.declare.examples import E2
 from tests.live.virtual import Reply, Scripted, drive
@@ -198,6 +200,26 @@ def test_what_cannot_answer_is_refused():
         with pytest.raises(am.AgentMagicError, match="cannot answer") as told:
             am.Claude(client=wrong)
         assert "secret" not in str(told.value)
+
+
+def test_a_provider_without_an_address_is_told_what_to_write():
+    """The ledger finds answers by it, so there is none to be made up."""
+
+    class Mute(Provider):
+        async def send(self, request, stream):
+            """Never asked."""
+
+    with pytest.raises(am.AgentMagicError, match=r"'Mute' has no endpoint\. Write one into its class"):
+        as_provider(Mute())
+
+
+def test_clients_of_another_kind_are_told_what_to_give():
+    """A class, an address, a client that blocks, and one of the chat completions API: each has its own way in."""
+    chat = SimpleNamespace(chat=SimpleNamespace(completions=object()))
+    ways = [(am.Claude, r"Call it: client=Claude\("), (chat, r"am\.Chat\("), (Anthropic(api_key="x"), "AsyncAnthropic")]
+    for wrong, way in (*ways, ("http://127.0.0.1:9/v1", r"am\.Claude\(base_url")):
+        with pytest.raises(am.AgentMagicError, match=way):
+            as_provider(wrong)
 
 
 def test_failures_are_raised_when_asked_for():

@@ -179,6 +179,9 @@ def test_a_renamed_notebook_keeps_its_edits(tmp_path):
     assert "ledger" == run(plan, session_at(new))["writer"].source
     old.unlink()
     assert "my words" == run(plan, session_at(new))["writer"].text
+    old.touch()  # another notebook of the old name takes nothing away
+    assert "my words" == run(plan, session_at(new))["writer"].text
+    old.unlink()
     assert "ledger" == run(plan, session_at(f"{tmp_path}/"))["facts"].source
     again = session_at(new)
     run(plan, again).edit("writer", "newer words")

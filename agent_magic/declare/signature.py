@@ -56,10 +56,17 @@ def check_function(function: object, what: str) -> None:
     """
     if not callable(function) or isinstance(function, type):
         kind = "a class" if isinstance(function, type) else shown_value(function)
-        raise DeclarationError(f"The function of {what} must be a function, got {kind}.")
+        raise DeclarationError(f"The function of {what} must be a function, got {kind}.", hint=_held(function))
     if inspect.isgeneratorfunction(defined(function)) or inspect.isasyncgenfunction(defined(function)):
         message = f"The function of {what} yields. Only the first step that reads a generator gets its values."
         raise DeclarationError(message, hint="Collect it in a list, and return that.")
+
+
+def _held(value: object) -> str:
+    """Return what to give instead of a tool of another library: the function that it holds; empty if it is none."""
+    names = [] if isinstance(value, type) or inspect.isroutine(value) else ["func", "function", "fn", "coroutine"]
+    held = next((name for name in names if inspect.isfunction(getattr(value, name, None))), "")
+    return f"Give the function that it holds: its .{held}" + ", or a @am.tool that calls it." if held else ""
 
 
 def parameters_of(function: Callable[..., Any], what: str, *, lenient: bool = False) -> tuple[Parameter, ...]:
@@ -85,7 +92,8 @@ def parameters_of(function: Callable[..., Any], what: str, *, lenient: bool = Fa
             continue
         if one.kind in _REFUSED:
             why, hint = (text.format(name) for text in _REFUSED[one.kind])
-            raise DeclarationError(f"The function of {what} {why}, which a plan cannot pass.", hint=f"{hint}.")
+            hint = _held(function) or f"{hint}."
+            raise DeclarationError(f"The function of {what} {why}, which a plan cannot pass.", hint=hint)
         try:
             kind = run_user_code(partial(_kind, one.annotation, variables), failed)
         except DeclarationError:

@@ -68,6 +68,11 @@ class AnswerCache:
             return edit
         return None if self._earlier is None else self._earlier.find(name, request)
 
+    def adopt(self, agent: int, request: Request, answer: Answer) -> None:
+        """Record that an edited answer is used, which may have been made under another name of the notebook."""
+        if answer.edited and self._ledger is not None:
+            self._ledger.edits.adopt(self._plan.agents[agent].name, self.key(agent, request)[0], answer)
+
     def is_there(self, agent: int, request: Request) -> bool:
         """Return True if the answer is stored, so that nothing will be sent."""
         return self.find(agent, request) is not None

@@ -98,14 +98,15 @@ class Buyer:
     ) -> Answer:
         """Return the cached answer, or buy and store it."""
         journal, number = self.journal, len(self._record.results[step].attempts)
-        kept: Answer | Busy | None = cache.taken_over(step, request)
-        if kept is not None:
-            return kept
+        taken = cache.taken_over(step, request)
+        if taken is not None:
+            cache.adopt(step, request, taken)
+            return taken
         if journal is None:
             return await self._bought(step, request, stream)
         key, ordinal = cache.key(step, request)
         fresh = cache.buys_anew(step, request)
-        kept = journal.ask(step, number, key, ordinal, fresh=fresh)
+        kept: Answer | Busy | None = journal.ask(step, number, key, ordinal, fresh=fresh)
         while isinstance(kept, Busy):
             await asyncio.sleep(LOOK_S)
             kept = journal.ask(step, number, key, ordinal, fresh=fresh)

@@ -591,3 +591,28 @@ def test_no_warning_on_the_way():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert {} == Tool.of(function).arguments("{}")
+
+
+class Bought:
+    """A tool as other libraries make them."""
+
+    def __init__(self, func):
+        self.func = func
+
+    def __str__(self):
+        return "Bought"
+
+
+class CalledAnyhow(Bought):
+    """One that can be called with anything."""
+
+    def __call__(self, *args, **kwargs):
+        """Call the function."""
+        return self.func(*args, **kwargs)
+
+
+@pytest.mark.parametrize("kind", [Bought, CalledAnyhow])
+def test_a_tool_of_another_library_is_refused_with_the_function_that_it_holds(kind):
+    """LangChain, LlamaIndex and pydantic-ai keep the function in an attribute, which is what a tool is made of."""
+    with pytest.raises(DeclarationError, match=r"Give the function that it holds: its \.func, or a @am\.tool"):
+        Tool.of(kind(lambda a: a))

@@ -356,7 +356,14 @@ def as_provider(client: Provider | AsyncAnthropic | None) -> Provider:
     """
     if client is None:
         return Claude()
+    if isinstance(client, type):
+        raise AgentMagicError(f"client={client.__name__} is a class. Call it: client={client.__name__}(...).")
     if Provider in type(client).__mro__:  # looking at each method, as `isinstance` does, takes 0.1 ms
+        if not hasattr(client, "endpoint"):
+            name = type(client).__name__
+            raise AgentMagicError(
+                f"client={name!r} has no endpoint. Write one into its class: endpoint = 'https://...'."
+            )
         return cast("Provider", client)
     if hasattr(client, "send") and not hasattr(client, "messages"):
         if isinstance(client, Provider):
@@ -369,10 +376,21 @@ def _check_client(client: object) -> None:
     """Raise `AgentMagicError` for what cannot answer. It is named by its kind: a text may be a key."""
     create = getattr(getattr(client, "messages", None), "create", None)
     if client is not None and (create is None or not inspect.iscoroutinefunction(inspect.unwrap(create))):
-        raise AgentMagicError(
-            f"client={type(client).__name__!r} cannot answer. Give a Claude(), an AsyncAnthropic or a Provider of your "
-            "own. A key is read from ANTHROPIC_API_KEY, or given as Claude(api_key=...)."
-        )
+        raise AgentMagicError(f"client={type(client).__name__!r} cannot answer. {_instead_of(client, create)}")
+
+
+def _instead_of(client: object, create: object) -> str:
+    """Say what to give in place of a client that cannot answer."""
+    if create is not None:
+        return "It waits for each answer. Give the async client of the same arguments, AsyncAnthropic(...)."
+    if hasattr(getattr(client, "chat", None), "completions"):
+        return "It speaks the chat completions API. Give am.Chat(base_url, api_key=...) with its address."
+    if isinstance(client, str) and "://" in client:
+        return "Give am.Claude(base_url=...) with the address, or am.Chat(...) if it speaks the chat completions API."
+    return (
+        "Give a Claude(), an AsyncAnthropic or a Provider of your own. A key is read from ANTHROPIC_API_KEY, or given "
+        "as Claude(api_key=...)."
+    )
 
 
 def _named_address() -> str | None:

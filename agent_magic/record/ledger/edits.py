@@ -5,6 +5,7 @@ again. The model's answer stays in `answers`, so undoing an edit costs nothing.
 
 A renamed notebook has a new home. So an edit also counts if its notebook or script does not exist any more, and an
 agent of that name sends that request here. Those of a notebook that exists, such as the original of a copy, do not.
+When such an edit is used it becomes one of the new home, so that a later file with the old name takes nothing away.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import json
 import sqlite3
 import time
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
@@ -19,6 +21,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from agent_magic.record.answer import Answer
 from agent_magic.record.codec import from_json, to_json
 from agent_magic.record.home import is_file
+from agent_magic.record.ledger.file import FAILURES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -28,7 +31,9 @@ if TYPE_CHECKING:
 Edits: TypeAlias = "Mapping[tuple[str, str], Answer]"
 """By agent and fingerprint of its first request, the answer that counts."""
 KEEP = "INSERT OR REPLACE INTO edits VALUES (?, ?, ?, ?, ?)"
+ADOPT = "INSERT OR IGNORE INTO edits VALUES (?, ?, ?, ?, ?)"
 READ = "SELECT home, agent, key, data FROM edits ORDER BY at"
+IS_OWN = "SELECT 1 FROM edits WHERE home = ? AND agent = ? AND key = ?"
 DROP = "DELETE FROM edits WHERE home = ? AND agent = ?"
 DROP_ONE = "DELETE FROM edits WHERE home = ? AND agent = ? AND key = ?"
 
@@ -77,6 +82,19 @@ class EditRows:
         """
         row = (self._store.home, agent, key, time.time(), json.dumps(to_json(answer)))
         self._store.patiently(lambda: self._store.insert(KEEP, *row))
+
+    def adopt(self, agent: str, key: str, answer: Answer) -> None:
+        """Store an edit that is used here, if it was made under an earlier name of the notebook or script.
+
+        Args:
+            agent: The agent.
+            key: Fingerprint of the agent's first request.
+            answer: The edited answer.
+        """
+        with suppress(*FAILURES):  # it counts in this run, and the next one tries again
+            own = self._store.file.read(IS_OWN, self._store.home, agent, key)
+            if not own:
+                self._store.insert(ADOPT, self._store.home, agent, key, time.time(), json.dumps(to_json(answer)))
 
     def drop(self, agent: str, key: str) -> None:
         """Take the edits of an agent back.

@@ -62,6 +62,14 @@ INHERIT_CALLS = (
     "AND r.id = tool_calls.run AND c.agent = tool_calls.agent)"
 )
 """Assigns the calls of an agent whose answer is taken over to the run, with negative numbers, unlike its own calls."""
+PLANNED = "run, agent, number, name, model, effort, started_at, reserved_input, reserved_output, state"
+END = (
+    *("source", "stop_reason", "at_s", "input_tokens", "output_tokens", "ttft_s", "api_s", "cost_usd", "saved_usd"),
+    *("kind", "answer"),
+)
+INSERT_PLANNED = f"INSERT INTO calls ({PLANNED}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"  # noqa: S608 - ours
+INSERT_ENDED = f"INSERT INTO calls ({PLANNED}, {', '.join(END)}) VALUES ({', '.join('?' * (10 + len(END)))})"  # noqa: S608 - ours
+UPDATE_END = f"UPDATE calls SET state = ?, {' = ?, '.join(END)} = ? WHERE run = ? AND agent = ? AND number = ?"  # noqa: S608
 ARGUMENTS = "arguments"
 """The field with the arguments in a call's data, beside the fields of its end."""
 
@@ -108,6 +116,7 @@ class SqliteJournal:
         record.keeper = partial(store.keep_bases, self._uid)
         self._prices = prices or Prices(tell=lambda _: None)
         self._keys: dict[int, tuple[str, int]] = {}
+        self._leased: set[tuple[str, int]] = set()
         self._kept: dict[tuple[int, int], _Kept] = {}
         self._new: list[_Kept] = []
         self._in_memory: set[tuple[int, int]] = set()  # answers that could not be written
@@ -190,6 +199,7 @@ class SqliteJournal:
             if not fresh:
                 lease = (key, ordinal, run, self._ledger.owner, now + LEASE_S)
                 db.execute("INSERT OR REPLACE INTO leases VALUES (?, ?, ?, ?, ?)", lease)
+                self._leased.add((key, ordinal))
         self._ledger.heartbeat.add(id(self), self._beat)
         return None
 
@@ -459,11 +469,11 @@ class SqliteJournal:
         chunk = chunk_of(events, self._texts, rows)
         self._texts.store(db)
         db.execute("INSERT INTO events VALUES (?, ?, ?)", (run, place, chunk))
+        # What begins and ends in one chunk, such as an answer of the ledger, is written once.
+        begun = {(event.agent, event.number): event for event in events if isinstance(event, AttemptStarted)}
         for event in events:
-            if isinstance(event, AttemptStarted):
-                self._store_planned(db, run, event)
-            elif isinstance(event, AttemptEnded):
-                self._store_end(db, run, event, rows)
+            if isinstance(event, AttemptEnded):
+                self._store_end(db, run, event, rows, begun.pop((event.agent, event.number), None))
             elif isinstance(event, CallEnded) and event.status != "cancelled" and event.kind != IN_DOUBT:
                 # The others may have finished: they stay begun, which is a doubt.
                 arguments = self._record.results[event.agent].call(event.number).arguments
@@ -471,44 +481,46 @@ class SqliteJournal:
                 done = (data, run, event.agent, event.number)
                 sql = "UPDATE tool_calls SET state = 'done', data = ? WHERE run = ? AND agent = ? AND number = ?"
                 db.execute(sql, done)
+        for event in begun.values():
+            db.execute(INSERT_PLANNED, (*self._planned(run, event), "planned"))
 
-    def _store_planned(self, db: sqlite3.Connection, run: int, event: AttemptStarted) -> None:
-        """Write the row of an attempt that is about to be made."""
+    def _planned(self, run: int, event: AttemptStarted) -> tuple[object, ...]:
+        """Return what is known of an attempt that is about to be made."""
         request, name = event.request, self._record.results[event.agent].name
-        db.execute(
-            "INSERT INTO calls (run, agent, number, name, model, effort, state, started_at, reserved_input, "
-            "reserved_output) VALUES (?, ?, ?, ?, ?, ?, 'planned', ?, ?, ?)",
-            (
-                *(run, event.agent, event.number, name, request.model, request.effort, time.time()),
-                *(most_input_tokens(request), request.max_tokens),
-            ),
+        return (
+            *(run, event.agent, event.number, name, request.model, request.effort, time.time()),
+            *(most_input_tokens(request), request.max_tokens),
         )
 
     def _store_end(
-        self, db: sqlite3.Connection, run: int, event: AttemptEnded, rows: Mapping[tuple[int, int], int]
+        self,
+        db: sqlite3.Connection,
+        run: int,
+        event: AttemptEnded,
+        rows: Mapping[tuple[int, int], int],
+        begun: AttemptStarted | None,
     ) -> None:
-        """Write how an attempt ended into its row, and release its lease."""
+        """Write how an attempt ended into its row, which is new if it began just now, and release its lease."""
         attempts = self._record.results[event.agent].attempts
         attempt = next(one for one in reversed(attempts) if one.number == event.number)
         usage, answer = event.usage, event.answer
         state = "finished" if answer else "cancelled" if event.kind == "cancelled" else "failed"
         saved = self._prices.of(attempt.model, usage).cost_usd if event.price == PAID_BEFORE else None
         reason, output = answer.stop_reason if answer else None, usage.output_tokens if usage else None
-        db.execute(
-            "UPDATE calls SET state = ?, source = ?, stop_reason = ?, at_s = ?, input_tokens = ?, output_tokens = ?, "
-            "ttft_s = ?, api_s = ?, cost_usd = ?, saved_usd = ?, kind = ?, answer = ? "
-            "WHERE run = ? AND agent = ? AND number = ?",
-            (
-                *(state, event.source, reason, event.at_s, usage.total_input_tokens if usage else None, output),
-                *(attempt.ttft_s, None if answer and answer.batch else attempt.api_s),  # a batch measures no model
-                *(event.price.cost_usd, saved, event.kind),
-                *(rows.get((event.agent, event.number)), run, event.agent, event.number),
-            ),
+        end = (
+            *(state, event.source, reason, event.at_s, usage.total_input_tokens if usage else None, output),
+            *(attempt.ttft_s, None if answer and answer.batch else attempt.api_s),  # a batch measures no model
+            *(event.price.cost_usd, saved, event.kind, rows.get((event.agent, event.number))),
         )
+        if begun is None:
+            db.execute(UPDATE_END, (*end, run, event.agent, event.number))
+        else:
+            db.execute(INSERT_ENDED, (*self._planned(run, begun), *end))
         if answer and self._record.resumes and event.price == PAID_BEFORE:
             name = self._record.results[event.agent].name
             db.execute(INHERIT_CALLS, (run, event.agent, self._record.resumes, name))
-        self._release(db, run, event.agent)
+        if (event.agent, event.number) not in self._kept:  # its lease ends with the answer
+            self._release(db, run, event.agent)
 
     def _store_finished(self, db: sqlite3.Connection, run: int, one: _Kept, row: int) -> None:
         """Write the answer of an attempt, before it is shown."""
@@ -524,7 +536,7 @@ class SqliteJournal:
         self._release(db, run, one.agent)
 
     def _release(self, db: sqlite3.Connection, run: int, agent: int) -> None:
-        if agent in self._keys:
+        if self._keys.get(agent) in self._leased:
             sql = "DELETE FROM leases WHERE key = ? AND ordinal = ? AND run = ?"
             db.execute(sql, (*self._keys[agent], run))
 

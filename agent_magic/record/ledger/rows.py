@@ -214,8 +214,10 @@ class Texts:
 
     def store(self, db: sqlite3.Connection) -> None:
         """Store those that are new."""
-        db.executemany("INSERT OR IGNORE INTO texts (sha, text) VALUES (?, ?)", self._new)
-        db.executemany("INSERT OR IGNORE INTO files (sha, data) VALUES (?, ?)", self._new_files)
+        if self._new:
+            db.executemany("INSERT OR IGNORE INTO texts (sha, text) VALUES (?, ?)", self._new)
+        if self._new_files:
+            db.executemany("INSERT OR IGNORE INTO files (sha, data) VALUES (?, ?)", self._new_files)
 
     def stored(self) -> None:
         """Record that the transaction is committed."""
