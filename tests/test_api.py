@@ -12,6 +12,7 @@ import copy
 import json
 import pickle
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from anthropic import Anthropic, AsyncAnthropic, DefaultAioHttpClient
@@ -209,8 +210,9 @@ def test_a_provider_without_an_address_is_told_what_to_write():
         async def send(self, request, stream):
             """Never asked."""
 
+    made: Any = Mute
     with pytest.raises(am.AgentMagicError, match=r"'Mute' has no endpoint\. Write one into its class"):
-        as_provider(Mute())
+        as_provider(made())
 
 
 def test_clients_of_another_kind_are_told_what_to_give():

@@ -23,7 +23,7 @@ from agent_magic.declare.expansion import expand
 from agent_magic.declare.flow import MISSING, Flow, is_reserved
 from agent_magic.declare.grouping import REQUEST
 from agent_magic.declare.race import check_races
-from agent_magic.declare.resources import Held, conflicts, held_by_all
+from agent_magic.declare.resources import Held, conflicts, held_by, held_by_all
 from agent_magic.declare.saving import saved_paths
 from agent_magic.declare.step import steps_of
 from agent_magic.declare.subplan import join
@@ -150,6 +150,8 @@ class Plan:
 
     def _hold(self) -> None:
         """Record the resources of each step, and resolve conflicts."""
+        for tool in (tool for one in self.firsts if one.tools for tool in one.tools.functions):
+            held_by(tool.uses, tool.writes)  # refused here what its calls would meet
         saves, held = saved_paths(self.agents, self.dag.alike), ()
         if saves or any(one.uses_resources or one.writes for one in self.firsts):
             held = held_by_all(self.agents, saves)

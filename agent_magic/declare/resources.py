@@ -2,6 +2,7 @@
 
 ```
 am.resource("db", 2)                                # two connections, no more
+am.resource("memory", 2_000, unit="MB")             # a budget: uses="memory:500" draws a part of it
 
 @am.tool(uses="db")
 def run_sql(query: str) -> str: ...
@@ -19,6 +20,7 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from agent_magic.declare.validation import check_integer, check_text
+from agent_magic.errors import DeclarationError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from agent_magic.declare.step import Step
 
 _LIMITS: Final[dict[str, int]] = {}
+_UNITS: Final[dict[str, str]] = {}
 
 
 class Held(NamedTuple):
@@ -34,19 +37,22 @@ class Held(NamedTuple):
 
     Attributes:
         name: The resource, or the path.
-        most: How many may hold it at once: 1 for a writer, any number of readers.
+        most: How much of it may be held at once: 1 for a writer, any number of readers.
+        amount: How much of it is held.
     """
 
     name: str
     most: float = 1.0
+    amount: float = 1.0
 
 
-def resource(name: str, most: int) -> str:
-    """Limit how many steps and calls may hold a resource at once, in this process.
+def resource(name: str, most: int, *, unit: str = "") -> str:
+    """Limit how many steps and calls may hold a resource at once, or how much of it, in this process.
 
     Args:
         name: The resource, as named in `uses` of tools and tasks and `--uses` of agents.
         most: The limit.
+        unit: Unit of a resource of which each takes an amount, as in `uses="memory:500MB"` or `"memory:500"`.
 
     Returns:
         The name.
@@ -56,8 +62,33 @@ def resource(name: str, most: int) -> str:
     """
     check_text("name of a resource", name)
     check_integer("most of a resource", most)
-    _LIMITS[name] = most
+    if unit:
+        check_text("unit of a resource", unit)
+    _LIMITS[name], _UNITS[name] = most, unit
     return name
+
+
+def _held(text: str) -> Held:
+    """Read one of `uses`: a path, a resource, or an amount of one."""
+    name, _, amount = text.rpartition(":")
+    if text in _LIMITS or name not in _LIMITS:
+        if _UNITS.get(text):
+            wanted = f"{text}:100{_UNITS[text]}"
+            raise DeclarationError(
+                f"uses={text!r} takes an amount of it, in {_UNITS[text]}.", hint=f"Write {wanted!r}."
+            )
+        return Held(_plain(text), _LIMITS.get(text, math.inf))
+    number, most = amount.strip().removesuffix(_UNITS[name]).strip(), _LIMITS[name]
+    try:
+        taken = float(number)
+    except ValueError:
+        taken = math.nan
+    if not 0 < taken <= most:
+        unit = _UNITS[name]
+        raise DeclarationError(
+            f"uses={text!r} must take an amount of {name!r} from 0 to {most:,}{unit}, got {amount!r}."
+        )
+    return Held(name, most, taken)
 
 
 def held_by(uses: Iterable[str], writes: Iterable[str]) -> tuple[Held, ...]:
@@ -67,8 +98,8 @@ def held_by(uses: Iterable[str], writes: Iterable[str]) -> tuple[Held, ...]:
         uses: Names of resources, and paths that are read.
         writes: Names and paths that are written.
     """
-    found = {_plain(name): _LIMITS.get(name, math.inf) for name in uses}
-    return tuple(Held(*one) for one in {**found, **dict.fromkeys(map(_plain, writes), 1.0)}.items())
+    used, written = map(_held, uses), (Held(_plain(name)) for name in writes)
+    return tuple({one.name: one for one in (*used, *written)}.values())
 
 
 def held_by_all(steps: Iterable[Step], saves: Mapping[int, str]) -> list[tuple[Held, ...]]:

@@ -7,7 +7,8 @@ they were requested, each as soon as it can.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+import math
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from agent_magic.declare.resources import overlap
 
@@ -113,31 +114,35 @@ class Verdict(NamedTuple):
     why: str = ""
 
 
+EXACT: Final = 1 + 1e-9
+"""Amounts of a resource are compared so closely: ten times 0.1 is 1."""
+
+
 class Resources:
-    """Tracks resource holders: per name, how many others each holder tolerates."""
+    """Tracks resource holders, and how much beside them each tolerates."""
 
     def __init__(self) -> None:
-        self._held: dict[str, list[float]] = {}
+        self._held: dict[str, list[Held]] = {}
 
     def are_free(self, holds: Sequence[Held]) -> bool:
         """Return True if all of these can be held beside the current holders."""
         if not holds:
             return True
         for one in holds:
-            beside = [most for name, held in self._held.items() if overlap(one.name, name) for most in held]
-            if len(beside) >= min([one.most, *beside]):
+            all_of = [one, *(each for name, held in self._held.items() if overlap(one.name, name) for each in held)]
+            if math.fsum(each.amount for each in all_of) > min(each.most for each in all_of) * EXACT:
                 return False
         return True
 
     def take(self, holds: Iterable[Held]) -> None:
         """Acquire these."""
         for one in holds:
-            self._held.setdefault(one.name, []).append(one.most)
+            self._held.setdefault(one.name, []).append(one)
 
     def give_back(self, holds: Iterable[Held]) -> None:
         """Release these."""
         for one in holds:
-            self._held[one.name].remove(one.most)
+            self._held[one.name].remove(one)
             if not self._held[one.name]:
                 del self._held[one.name]
 

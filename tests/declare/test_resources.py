@@ -9,6 +9,7 @@ from agent_magic.declare.plan import Plan
 from agent_magic.declare.plan_json import plan_from_dict, plan_to_dict
 from agent_magic.declare.resources import Held, held_by, overlap, resource
 from agent_magic.declare.task import Task
+from agent_magic.declare.tool import tool
 from agent_magic.engine.calls import Resources
 from agent_magic.errors import DeclarationError, PlanError
 
@@ -90,3 +91,37 @@ def test_readers_of_a_folder_and_its_files_go_together():
     resources = Resources()
     resources.take(plan.holds[0])
     assert ((), True) == (plan.notes, resources.are_free(plan.holds[1]))
+
+
+def test_steps_draw_amounts_from_a_budget():
+    """In its unit or without; three of ten parts of 0.1 fit beside seven of them, and no more."""
+    resource("memory", 2_000, unit="MB")
+    resource("share", 1)
+    assert (Held("memory", 2_000, 500),) == held_by(["memory:500MB"], []) == held_by(["memory: 500"], [])
+    assert 2_000 == held_by(["memory:2000"], [])[0].amount
+    shares = [held_by(["share:0.1"], [])] * 10
+    resources = Resources()
+    for one in shares:
+        assert resources.are_free(one)
+        resources.take(one)
+    assert not resources.are_free(held_by(["share:0.01"], []))
+    resources.give_back(shares[0])
+    assert resources.are_free(held_by(["share:0.1"], []))
+    assert not resources.are_free(held_by(["share:0.2"], []))
+
+
+@pytest.mark.parametrize(
+    "uses", ["memory", "memory:", "memory:0", "memory:-1", "memory:2001", "memory:x", "memory:nan"]
+)
+def test_an_amount_that_never_fits_is_refused_when_the_plan_is_made(uses):
+    """Of steps, and of the tools that they may call."""
+    resource("memory", 2_000, unit="MB")
+    with pytest.raises(DeclarationError, match=r"uses='memory.*amount of"):
+        Plan([Agent("one", "x", uses_resources=uses)])
+
+    def load(name: str) -> str:
+        """Load a model."""
+        return name
+
+    with pytest.raises(DeclarationError, match=r"uses='memory.*amount of"):
+        Plan([Agent("one", "x", tools=[tool(uses=uses)(load)])])
