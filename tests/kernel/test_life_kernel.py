@@ -24,10 +24,10 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-import ipykernel
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from ipykernel._version import version_info
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.utils.capture import capture_output
 
@@ -393,7 +393,7 @@ def test_a_run_in_the_background_is_edited_reloaded_and_stopped(api, kernels):
 
 @pytest.mark.kernel
 @pytest.mark.slow
-@pytest.mark.skipif(ipykernel.version_info < (7, 0), reason="this ipykernel has no subshells")
+@pytest.mark.skipif(version_info < (7, 0), reason="this ipykernel has no subshells")
 def test_a_reload_in_a_subshell_and_after_a_failed_cell_loses_nothing(api, kernels):
     """One line says what is kept, the run under way among it, which ends as if nothing had happened."""
     kernel, there = kernels(), api.hold("one")
