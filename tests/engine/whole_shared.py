@@ -26,6 +26,8 @@ FIRST_WINDOW = 8
 """So many may go before anything is known of limits."""
 UNSAID_S, MOST_UNSAID_S, JITTER_S = 1.0, 60.0, 0.1
 """How long the pacer waits where the server does not say, at least and at most, and what it may add."""
+SILENT_S = 0.3
+"""How long the others wait for the request that goes ahead after refusals in a row, at most."""
 EXACT_S = 1e-6
 SPARE, LONG_S, PLENTY = 2.5, 1.5, 5e6
 """Requests that could go, how long somebody has waited for one, and a limit that does not count."""
@@ -70,6 +72,8 @@ class Shared:
             assert not early or now + EXACT_S >= early[0] + KEY_S, "who knows the limits?"
             early.append(now)
         self._ask_key(run)
+        if self.unsaid[name] > 1:  # after refusals in a row one request goes ahead, and the others wait for it
+            self.open_s[name] = max(self.open_s.get(name, 0.0), self.world.now + SILENT_S)
         self.waits_for_slot.pop(run, None)
         for other in self.waits_for_slot:
             if other.is_live and self.wants_slot(other):
