@@ -13,6 +13,7 @@ import itertools
 import json
 import re
 import sqlite3
+import sys
 import types
 import uuid
 from collections import ChainMap, OrderedDict, UserDict, UserList, UserString, defaultdict, deque
@@ -699,3 +700,17 @@ def test_whatever_the_text_of_a_result_raises_is_told_to_the_model(error):
     for value in (Raises(error), {"a": [Raises(error)]}, pd.DataFrame({"a": [Raises(error)]})):
         found = result_text(value)
         assert found.is_error, found
+
+
+def test_a_library_that_another_thread_imports_is_not_asked_yet(monkeypatch):
+    """A kernel loads pandas beside its first cells: its options may not be there while its functions are."""
+
+    class Mine:
+        def __str__(self):
+            return "mine"
+
+    def refused(*_):
+        raise KeyError("No such keys(s): 'display.max_rows'")
+
+    monkeypatch.setitem(sys.modules, "pandas", types.SimpleNamespace(option_context=refused))
+    assert "mine" == prompt("{{ v }}", v=Mine())

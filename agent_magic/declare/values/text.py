@@ -197,9 +197,10 @@ def _long(value: Any, write: Callable[[Any], str]) -> str:
         # a library may be half imported by another thread
         if (numpy := getattr(sys.modules.get("numpy"), "printoptions", None)) is not None:
             options.enter_context(numpy(threshold=sys.maxsize, floatmode="unique"))
-        if (pandas := getattr(sys.modules.get("pandas"), "option_context", None)) is not None:
+        pandas: Any = sys.modules.get("pandas")
+        if hasattr(pandas, "DataFrame"):  # it comes after the options
             most = ("max_rows", "max_columns", "max_colwidth", "width", "max_seq_items")
-            options.enter_context(pandas(*(item for name in most for item in (f"display.{name}", None))))
+            options.enter_context(pandas.option_context(*(part for name in most for part in (f"display.{name}", None))))
         text, found = write(value), dict[str, str]()
         for one in _shown_in(value):
             if one is not value and _is_read(one):
