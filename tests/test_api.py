@@ -215,6 +215,15 @@ def test_a_provider_without_an_address_is_told_what_to_write():
         as_provider(made())
 
 
+def test_a_source_that_a_provider_makes_up_is_an_answer_bought_now():
+    """It is shown, recorded and found in the ledger like any other: nothing is paid for twice."""
+    session = am.Session(client=Scripted(lambda *_: Reply(0.0, source="cached")), ledger=am.Ledger())
+    runs = [asyncio.run(am.Plan([am.Agent("a", "x")]).run(session=session)) for _ in range(2)]
+    assert [["live"], ["ledger"]] == [run.agents["source"].tolist() for run in runs]
+    assert "live" in repr(runs[0])
+    assert 1 == len(session.client.asked)
+
+
 def test_clients_of_another_kind_are_told_what_to_give():
     """A class, an address, a client that blocks, and one of the chat completions API: each has its own way in."""
     chat = SimpleNamespace(chat=SimpleNamespace(completions=object()))

@@ -164,6 +164,16 @@ def test_another_notebook_and_another_agent_keep_the_models_answer(tmp_path):
     assert "edited" == run(plan, later)["a"].source
 
 
+def test_an_edit_of_a_run_in_memory_does_not_enter_the_ledger_of_another():
+    """It counts in the run that continues it, and in no later one."""
+    plan, kept = am.Plan(CHAIN), session_of()
+    first = run(plan, am.Session(client=kept.client))
+    first.edit("writer", "my words")
+    assert "my words" == run(plan, kept, resume=first)["writer"].text
+    assert {} == kept.ledger.edits.read()
+    assert "my words" != run(plan, kept)["writer"].text
+
+
 def test_a_renamed_notebook_keeps_its_edits(tmp_path):
     """Its next kernel has another home. A copy beside the original has none of them, until that is gone."""
     plan, old, new = am.Plan(CHAIN), tmp_path / "Untitled.ipynb", tmp_path / "bees.ipynb"

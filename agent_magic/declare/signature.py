@@ -10,6 +10,7 @@ import hashlib
 import inspect
 import textwrap
 import typing
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from types import FunctionType, SimpleNamespace
@@ -64,9 +65,13 @@ def check_function(function: object, what: str) -> None:
 
 def _held(value: object) -> str:
     """Return what to give instead of a tool of another library: the function that it holds; empty if it is none."""
-    names = [] if isinstance(value, type) or inspect.isroutine(value) else ["func", "function", "fn", "coroutine"]
-    held = next((name for name in names if inspect.isfunction(getattr(value, name, None))), "")
-    return f"Give the function that it holds: its .{held}" + ", or a @am.tool that calls it." if held else ""
+    if isinstance(value, type) or inspect.isroutine(value):
+        return ""
+    for name in ("func", "function", "fn", "coroutine"):
+        with suppress(Exception):  # an attribute that cannot be read is no hint
+            if inspect.isfunction(getattr(value, name, None)):
+                return f"Give the function that it holds: its .{name}, or a @am.tool that calls it."
+    return ""
 
 
 def parameters_of(function: Callable[..., Any], what: str, *, lenient: bool = False) -> tuple[Parameter, ...]:

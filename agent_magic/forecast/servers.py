@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from agent_magic.record.results import RunRecord
 
 CROWDED: Final = 1.15
-"""More at once than a server serves well slow it down: by less where `benchmarks/drawn_servers.py` draws some."""
+"""Factor on the high end beyond the load seen: overloaded servers slow down. Source: `benchmarks.forecast drawn`."""
 
 
 def open_s(

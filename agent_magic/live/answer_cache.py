@@ -8,6 +8,8 @@ from agent_magic.errors import InvalidAnswer
 from agent_magic.record.identical import same_of
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from agent_magic.declare.plan import Plan
     from agent_magic.engine.policy import Equal
     from agent_magic.live.earlier import Earlier
@@ -50,7 +52,8 @@ class AnswerCache:
         self._hedged = {one.hedges for one in plan.agents if one.hedges is not None}
         self._keys: dict[tuple[Any, ...], tuple[str, int]] = {}
         self._taken: dict[int, dict[str, Answer | None]] = {}
-        self._edits = {**({} if earlier is None else earlier.edits), **({} if ledger is None else ledger.edits.read())}
+        self._kept_edits: Mapping[tuple[str, str], Answer] = {} if ledger is None else ledger.edits.read()
+        self._edits = {**({} if earlier is None else earlier.edits), **self._kept_edits}
         self._edited = {agent for agent, _ in self._edits} - (frozenset() if earlier is None else earlier.again)
 
     def taken_over(self, agent: int, request: Request) -> Answer | None:
@@ -70,8 +73,9 @@ class AnswerCache:
 
     def adopt(self, agent: int, request: Request, answer: Answer) -> None:
         """Record that an edited answer is used, which may have been made under another name of the notebook."""
-        if answer.edited and self._ledger is not None:
-            self._ledger.edits.adopt(self._plan.agents[agent].name, self.key(agent, request)[0], answer)
+        place = self._plan.agents[agent].name, self.key(agent, request)[0]
+        if self._ledger is not None and self._kept_edits.get(place) is answer:  # not one of an earlier run in memory
+            self._ledger.edits.adopt(*place, answer)
 
     def is_there(self, agent: int, request: Request) -> bool:
         """Return True if the answer is stored, so that nothing will be sent."""

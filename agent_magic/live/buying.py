@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from agent_magic.engine.contract import Outcome
@@ -10,7 +11,7 @@ from agent_magic.engine.retry import failure_of
 from agent_magic.live.usage import partial_usage, settled, source_of
 from agent_magic.providers.base import EVERYTHING
 from agent_magic.providers.capabilities import check_request
-from agent_magic.record.answer import NOTHING_USED, PAID_BEFORE
+from agent_magic.record.answer import NOTHING_USED, PAID_BEFORE, SOURCES
 from agent_magic.record.ledger.base import Busy
 from agent_magic.record.prices import of_batch
 from agent_magic.record.quick_tuples import new_tuple
@@ -141,7 +142,9 @@ class Buyer:
             self.journal.keep(step, number, self._settled(step, stream, answer), now_s)
 
     def _settled(self, step: int, stream: Stream, answer: Answer) -> Answer:
-        """Return an answer with a credible usage."""
+        """Return an answer with a credible usage, and a source that frames and files know."""
+        if answer.source not in SOURCES:  # a provider of the user's may say anything
+            answer = replace(answer, source="live")
         request = self._record.results[step].attempts[-1].begun.request
         rule = self._provider.token_rule(request.model) if request.files else None
         most_searches = self._record.plan.agents[step].tools.most_searches if request.tools else 0

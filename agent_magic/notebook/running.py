@@ -318,7 +318,7 @@ HEALTH_EVERY_S = 0.5
 LEFT_EVERY_S = 1.0
 """How often the time that is left is estimated, for up to a thousand agents; for more as much later."""
 REFIT_S = 0.01
-"""Each time servers are fitted to what has come for so long: a whole fit takes 0.1 s and more of the loop."""
+"""Seconds of fitting servers per update: a whole fit would block the loop for 0.1 s or more."""
 
 
 class LiveStatus:

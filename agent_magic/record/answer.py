@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, get_args
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 Source = Literal["live", "ledger", "replay", "simulated", "forecast", "shared", "edited"]
 """Where a result came from: bought now, bought earlier, a cassette, the mock server, nowhere since it is a forecast,
 another step of the run that asked the same, or the user, who edited it."""
+
+SOURCES: Final = frozenset(get_args(Source))
 
 Status = Literal["pending", "queued", "running", "succeeded", "failed", "skipped", "unused", "cancelled", "capped"]
 """The state of an agent. `skipped`: an ancestor did not succeed, or a condition is false. `unused`: a place or a round

@@ -82,12 +82,17 @@ MEANINGS = {
 """Legend of states whose word is not enough."""
 
 
+def _of_source(source: str | None) -> str:
+    """Return the state of an answer by its source; without one it was bought now."""
+    return SOURCES[source or "live"]
+
+
 def state_of(result: AgentResult, source: str | None = None) -> str:
     """Return the character of an agent's state. An agent whose calls all wait is queued; `source` as of `source_at`."""
     if result.is_waiting:
         return OF_STATUS["queued"]
     if result.status == "succeeded":
-        return SOURCES[source or result.source or "live"]
+        return _of_source(source or result.source)
     return OF_STATUS[result.status]
 
 
@@ -116,13 +121,13 @@ def meaning_of(state: str) -> str:
 def tone_of(attempt: Attempt) -> str:
     """Return the character of an attempt's state."""
     if attempt.status == "succeeded":
-        return SOURCES[attempt.source or "live"]
+        return _of_source(attempt.source)
     return OF_STATUS[attempt.status]
 
 
 def badge_of(source: str | None) -> str:
     """Return the badge of a reused answer: `ledger`, `replay`, `shared` or `edited`; empty for any other source."""
-    return "" if source is None or SOURCES[source] == "s" else source
+    return source if source and _of_source(source) != "s" else ""
 
 
 def source_word(source: str | None) -> str:

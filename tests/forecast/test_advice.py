@@ -333,12 +333,22 @@ def test_a_situation_answers_first_and_says_on_which_numbers():
         run.advise(situation="emergency")
 
 
+def test_no_situation_is_answered_by_a_run_that_took_no_time():
+    """All answers were there: neither several agents nor one would be better, whatever it is for."""
+    plan = am.Plan([am.Agent("a", "x"), am.Agent("b", "y")])
+    served = Run(drive(plan, lambda *_: Reply(1.0, source="ledger"))[0])
+    rules = [one.rule for one in served.advise(situation="release")]
+    assert structure.WORTH_IT in rules
+    assert "situation: release" not in rules
+
+
 def test_little_saved_or_many_dollars_take_one_agent():
     """A chain saves no time; three times the dollars are too much where dollars count."""
     chain = outlook_of(run_of([[], [0], [1]], [1.0, 1.0, 1.0], am.Policy(8)))
     assert in_situation(chain, "emergency fix", 1.0).measured.startswith("take one: ")
     wide = outlook_of(run_of([[], [], []], [1.0, 1.0, 1.0], am.Policy(8)))
-    assert in_situation(wide, "exploration", None).measured.startswith("take several: ")
+    assert in_situation(wide, "exploration", None).measured.startswith("it depends on the dollars: ")
+    assert in_situation(wide, "emergency fix", None).measured.startswith("take several: ")
     assert in_situation(wide, "exploration", 3.0).measured.startswith("take one: ")
     assert in_situation(wide, "emergency fix", 3.0).measured.startswith("take several: ")
 

@@ -53,7 +53,7 @@ def words(line: str, cell: str | None = None) -> tuple[str, ...]:
         ("%agents run ", ("python", "rust", "compare")),
         ("%agents run python ", ("rust", "compare")),
         ("%agents run python --sched", ("--schedule",)),
-        ("%agents run --schedule ", ("ready", "layers", "sequential")),
+        ("%agents run --schedule ", ("ready", "shortest", "layers")),
         ("%agents run --schedule=se", ("sequential",)),
         ("%agents run --cache o", ("on", "off")),
         ("%agents run --plan se", ("second",)),

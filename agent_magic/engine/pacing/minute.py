@@ -1,4 +1,4 @@
-"""A number of requests a minute, if a server counts them by the minute and says nothing."""
+"""Infers an unannounced limit of requests per minute, of a server that counts by the minute."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from agent_magic.engine.pacing.concurrency import SILENT_S
 
 MINUTE_S: Final = 60.0
 HELD_S: Final = 60.1
-"""For how long a request counts: the next one may be on the wire for less time."""
+"""Seconds for which a request counts: a minute, and the difference between times on the wire."""
 MOST: Final = 4_096
-"""Requests that are remembered at most."""
+"""Maximum number of remembered requests."""
 LONGER: Final = 1.5
 SHUT: Final = 2.0
-"""Evidence of a server that is shut for so much longer than it takes such a bucket to hold one more."""
+"""Log odds added if the server refuses for longer than `LONGER` times what a bucket needs to admit one more."""
 AGREES: Final = math.log(0.9 / 0.1)
-"""A minute that ends with the number of an earlier one: a bucket has no reason for that."""
+"""Log odds added if two minutes end after the same number of requests: a bucket does so only by chance."""
 DIFFERS: Final = -5.0
-"""Minutes that begin at times that do not fit."""
+"""Log odds if the starts of two minutes are not a multiple of a minute apart."""
 LIKELY: Final = 3.0
 SURE: Final = 4.0
 CERTAIN: Final = 8.0
-"""Log odds from which it is kept, from which more is tried seldom, and the maximum of them."""
+"""Log odds from which the limit is kept, from which a higher one is rarely tried, and their maximum."""
 EVERY: Final = 150
 EVERY_S: Final = 600.0
-"""Requests between two probes for more, or seconds where those are few: each costs a refusal."""
+"""Requests, or seconds if requests are few, between two probes of a higher limit: each probe costs a refusal."""
 SLACK: Final = 20
-"""Counts may be off by one in so many: requests overtake each other on the wire."""
+"""Counts may be off by one in twenty: requests overtake each other on the wire."""
 
 
 class Minute:

@@ -42,9 +42,9 @@ ROOM_S: Final = 0.02
 """There was room for a request if this much more had flowed in than was sent: requests overtake each other on the wire.
 """
 CONTRADICT: Final = 2
-"""So many refusals that no limit explains, with none between that one does, are by chance."""
+"""Number of consecutive refusals that no limit explains from which refusals are by chance."""
 SHORT: Final = 2 / 3
-"""So much of what flows in at least passes between two refusals of a limit; how many chance lets pass varies."""
+"""Minimum share of what flows in that passes between two refusals of a limit. Between refusals by chance it varies."""
 STRAYS: Final = 0.04
 GUESSED: Final = 25.0
 """Share of requests refused by chance, before this many are counted."""

@@ -15,7 +15,13 @@ from agent_magic.declare.validation import is_word, must_be
 from agent_magic.errors import did_you_mean
 from agent_magic.forecast.advice.rules import OF_PLANS, RULES
 from agent_magic.forecast.advice.situations import SITUATIONS, fitting, in_situation
-from agent_magic.forecast.advice.structure import WORTH_IT, awaits_in_loops, dollars_over_one, worth_it
+from agent_magic.forecast.advice.structure import (
+    WORTH_IT,
+    awaits_in_loops,
+    dollars_over_one,
+    is_all_there,
+    worth_it,
+)
 from agent_magic.forecast.outlook import Outlook
 from agent_magic.measure.frames import make_frame
 from agent_magic.record.display import Shown
@@ -165,11 +171,12 @@ def advise(outlook: Outlook, wall_s: float | None, cost_usd: float | None, *, by
         raise must_be("by or situation", f"one of {', '.join(words)}", by, did_you_mean(by, words))
     row, worked = SITUATIONS.get(by), any(result.attempts for result in outlook.record.results)
     told = [found for rule in RULES if (found := rule(outlook)) is not None] if worked else []
-    if row is not None:  # it answers what `worth_it` leaves open
-        told = [fitting(one, row) for one in told if one.rule != WORTH_IT]
-    told.sort(key=_by_dollars if "dollars" in {by, row and row.by} else _by_seconds)
-    first = [in_situation(outlook, by, dollars_over_one(outlook))] if row is not None and worked else []
-    return Advice((*first, *told), wall_s=wall_s, cost_usd=cost_usd, simulated=outlook.record.simulated)
+    told = told if row is None else [fitting(one, row) for one in told]
+    told.sort(key=_by_dollars if (by if row is None else row.by) == "dollars" else _by_seconds)
+    if row is not None and worked and not is_all_there(outlook):  # it answers what `worth_it` leaves open
+        answer = in_situation(outlook, by, dollars_over_one(outlook))
+        told = [answer, *(one for one in told if one.rule != WORTH_IT)]
+    return Advice(tuple(told), wall_s=wall_s, cost_usd=cost_usd, simulated=outlook.record.simulated)
 
 
 def lint(estimate: Estimate, cells: Sequence[str] = (), prices: Prices | None = None) -> Advice:

@@ -1,7 +1,7 @@
 """The decision matrix by situation: what counts in it, and whether several agents are worth it there.
 
-The eight situations are those of people who have to decide. Their thresholds are conventions of this package: they are
-named beside the run's own numbers, so that a reader can disagree.
+The thresholds are conventions of this package. They are shown beside the run's own numbers, so that a reader can
+disagree.
 """
 
 from __future__ import annotations
@@ -57,15 +57,25 @@ def in_situation(outlook: Outlook, name: str, multiple: float | None) -> Finding
     """
     row, slow_s, fast_s = SITUATIONS[name], outlook.sequential.wall_s, outlook.as_it_was.wall_s
     saved = 1.0 - fast_s / slow_s if slow_s else 0.0
-    several = saved >= row.least_saved and (multiple is None or multiple <= row.most_dollars)
-    take = "send a batch" if row.least_saved == NEVER else "take several" if several else "take one"
     asks = "which nobody needs" if row.least_saved == NEVER else f"it asks for {row.least_saved:.0%}"
     most = "at any price" if row.most_dollars == math.inf else f"it allows {row.most_dollars:.2f} times"
     money = "unknown dollars" if multiple is None else f"{multiple:.2f} times the dollars of one agent"
+    choice = _choice(row, saved, multiple)
     measured = (
-        f"{take}: {row.because}. Running agents at once saves {saved:.0%} of the time ({asks}), for {money} ({most})."
+        f"{choice}: {row.because}. Running agents at once saves {saved:.0%} of the time ({asks}), for {money} ({most})."
     )
     return Finding(f"situation: {name}", measured, source=f"{CONCURRENT}: decision matrix")
+
+
+def _choice(row: Situation, saved: float, multiple: float | None) -> str:
+    """Return what to do in a situation."""
+    if row.least_saved == NEVER:
+        return "send a batch"
+    if saved < row.least_saved:
+        return "take one"
+    if multiple is None and row.most_dollars < math.inf:
+        return "it depends on the dollars"
+    return "take several" if multiple is None or multiple <= row.most_dollars else "take one"
 
 
 def fitting(one: Finding, row: Situation) -> Finding:

@@ -264,7 +264,7 @@ def worth_it(outlook: Outlook) -> Finding | None:
     if not asked:
         return None
     source = f"{CONCURRENT}: decision matrix; {practices(8)}"
-    if all(map(_is_there, asked)):
+    if is_all_there(outlook):
         return Finding(WORTH_IT, REUSED, source=source)
     work = works(outlook.record)
     path_s = Chains.of(plan.dag, work).longest_s
@@ -308,6 +308,11 @@ REUSED = (
 
 
 ONE_LEFT = "it depends", "all answers but one are there already, and that one waits for nobody"
+
+
+def is_all_there(outlook: Outlook) -> bool:
+    """Return True if every answer was there before, so that the run took no time."""
+    return all(_is_there(one) for one in outlook.record.results if one.attempts)
 
 
 def _is_there(result: AgentResult) -> bool:

@@ -382,7 +382,7 @@ def _check_client(client: object) -> None:
 def _instead_of(client: object, create: object) -> str:
     """Say what to give in place of a client that cannot answer."""
     if create is not None:
-        return "It waits for each answer. Give the async client of the same arguments, AsyncAnthropic(...)."
+        return "It blocks until an answer is there. Give the async client with the same arguments: AsyncAnthropic(...)."
     if hasattr(getattr(client, "chat", None), "completions"):
         return "It speaks the chat completions API. Give am.Chat(base_url, api_key=...) with its address."
     if isinstance(client, str) and "://" in client:

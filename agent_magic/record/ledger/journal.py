@@ -62,14 +62,19 @@ INHERIT_CALLS = (
     "AND r.id = tool_calls.run AND c.agent = tool_calls.agent)"
 )
 """Assigns the calls of an agent whose answer is taken over to the run, with negative numbers, unlike its own calls."""
-PLANNED = "run, agent, number, name, model, effort, started_at, reserved_input, reserved_output, state"
+PLANNED = ("run", "agent", "number", "name", "model", "effort", "started_at", "reserved_input", "reserved_output")
 END = (
-    *("source", "stop_reason", "at_s", "input_tokens", "output_tokens", "ttft_s", "api_s", "cost_usd", "saved_usd"),
-    *("kind", "answer"),
+    *("state", "source", "stop_reason", "at_s", "input_tokens", "output_tokens", "ttft_s", "api_s", "cost_usd"),
+    *("saved_usd", "kind", "answer"),
 )
-INSERT_PLANNED = f"INSERT INTO calls ({PLANNED}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"  # noqa: S608 - ours
-INSERT_ENDED = f"INSERT INTO calls ({PLANNED}, {', '.join(END)}) VALUES ({', '.join('?' * (10 + len(END)))})"  # noqa: S608 - ours
-UPDATE_END = f"UPDATE calls SET state = ?, {' = ?, '.join(END)} = ? WHERE run = ? AND agent = ? AND number = ?"  # noqa: S608
+
+
+def _insert_call(columns: Sequence[str]) -> str:
+    return f"INSERT INTO calls ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})"  # noqa: S608 - ours
+
+
+INSERT_PLANNED, INSERT_ENDED = _insert_call((*PLANNED, "state")), _insert_call((*PLANNED, *END))
+UPDATE_END = f"UPDATE calls SET {' = ?, '.join(END)} = ? WHERE run = ? AND agent = ? AND number = ?"  # noqa: S608 - ours
 ARGUMENTS = "arguments"
 """The field with the arguments in a call's data, beside the fields of its end."""
 
