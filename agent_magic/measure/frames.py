@@ -14,6 +14,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import importlib
+import importlib.util
 import json
 import math
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
@@ -486,8 +487,23 @@ def _frame_class() -> type[pd.DataFrame]:
             del protocol
             return _as_is, (self.copy(deep=False),)
 
+        def to_markdown(self, buf: Any = None, *, index: bool = True, **options: Any) -> Any:
+            """Write the frame as a Markdown table: as pandas does, or plainly where its `tabulate` is not installed."""
+            if buf is None and not options and importlib.util.find_spec("tabulate") is None:
+                return _pipe_table(self, index=index)
+            return super().to_markdown(buf, index=index, **options)
+
     RunFrame.__qualname__ = "RunFrame"
     return RunFrame
+
+
+def _pipe_table(frame: pd.DataFrame, *, index: bool) -> str:
+    """Write a frame as a Markdown table, numbers on the right."""
+    table = frame.reset_index(names=frame.index.name or "") if index else frame
+    numbers = [one.dtype.kind in "iuf" for _, one in table.items()]
+    rows = [[*table.columns], ["---:" if one else ":---" for one in numbers], *table.itertuples(index=False)]
+    words = [[f"{cell:g}" if isinstance(cell, float) else single_line(str(cell)) for cell in row] for row in rows]
+    return "\n".join(f"| {' | '.join(word.replace('|', chr(92) + '|') for word in row)} |" for row in words)
 
 
 def _as_is(frame: pd.DataFrame) -> pd.DataFrame:

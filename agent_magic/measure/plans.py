@@ -23,6 +23,7 @@ TODO: Mapping[str, str] = {
     "owner": "string",
     "after": "string",
     "layer": "Int64",
+    "priority": "Int64",
     "expected_s": "Float64",
     "expected_usd": "Float64",
 }
@@ -59,6 +60,7 @@ def todo_frame(
                 "owner": "function" if step.is_task else step.role or step.model or "agent",
                 "after": ", ".join(plan.parents(step.name)),
                 "layer": plan.dag.layer[number],
+                "priority": step.priority,
                 "expected_s": seconds,
                 "expected_usd": usd,
             }
@@ -78,15 +80,20 @@ def needed_rows(frame: pd.DataFrame) -> tuple[list[dict[str, Any]], str]:
     return needed, f"and {plural(left, 'reserved place')} that {'was' if left == 1 else 'were'} not needed" * bool(left)
 
 
+def todo_words(row: Mapping[str, Any]) -> str:
+    """Return what a row of `todo_frame` says behind its owner."""
+    after = f", after {row['after']}" if row["after"] else ""
+    priority = f", priority {row['priority']}" if row["priority"] else ""
+    return after + priority + ("" if row["status"] in {"pending", "succeeded"} else f": {row['status']}")
+
+
 def todo_markdown(frame: pd.DataFrame) -> str:
-    """Return the result of `todo_frame` as a checklist: `- [x] name (owner), after a, b`."""
+    """Return the result of `todo_frame` as a checklist: `- [x] name (owner), after a, b, priority 2`."""
     lines: list[str] = []
     rows, unused = needed_rows(frame)
     for row in rows:
         done = "x" if row["status"] == "succeeded" else " "
-        said = "" if row["status"] in {"pending", "succeeded"} else f": {row['status']}"
-        after = f", after {row['after']}" if row["after"] else ""
-        lines.append(f"- [{done}] **{row['step']}** ({single_line(str(row['owner']))}){after}{said}")
+        lines.append(f"- [{done}] **{row['step']}** ({single_line(str(row['owner']))}){todo_words(row)}")
     lines += [unused] if unused else []
     return "\n".join(lines)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from agent_magic.declare.condition import flow_notes
 from agent_magic.declare.options import AGENT, note_of
 from agent_magic.declare.units import count, plural
-from agent_magic.measure.plans import needed_rows
+from agent_magic.measure.plans import needed_rows, todo_words
 from agent_magic.record.plaintext import single_line
 from agent_magic.show.graph import picture
 from agent_magic.show.markup import escape
@@ -135,9 +135,7 @@ def todo_page(frame: pd.DataFrame) -> Page:
     rows, unused = needed_rows(frame)
     for row in rows:
         box = "☑" if row["status"] == "succeeded" else "☐"
-        said = "" if row["status"] in {"pending", "succeeded"} else f": {row['status']}"
-        after = f", after {row['after']}" if row["after"] else ""
-        lines.append(Line(f"({row['owner']}){after}{said}", head=f"{box} {row['step']}"))
+        lines.append(Line(f"({row['owner']}){todo_words(row)}", head=f"{box} {row['step']}"))
     return Page([*lines, *([Line(unused, "soft")] if unused else [])])
 
 

@@ -288,6 +288,7 @@ MEANINGS: Final = {
     "refused": "How many requests were refused.",
     "step": "The step's name; `(values)` for a value of the plan.",
     "TODO.status": "As in a run; `pending` without one.",
+    "TODO.priority": "Its own `--priority`: where something has to wait, more goes first.",
     "owner": "Who does it: a role, a model, or `function`.",
     "TODO.after": "What it waits for.",
     "expected_usd": "Dollars that it is expected to cost.",

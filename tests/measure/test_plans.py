@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import sys
+
+import pytest
+
 import agent_magic as am
 from agent_magic.api import Run
 from agent_magic.errors import Rejected
@@ -30,6 +34,27 @@ def test_a_run_says_what_is_done():
     assert f"- [x] **a** ({HAIKU})\n- [x] **b** (writer), after a" == todo_markdown(PLAN.todo(run))
     refused = Run(drive(PLAN, lambda *_: Reply(1.0, error=Rejected("no", status=400), status=400))[0])
     assert f"- [ ] **a** ({HAIKU}): failed\n- [ ] **b** (writer), after a: skipped" == todo_markdown(PLAN.todo(refused))
+
+
+def test_a_priority_is_in_the_frame_and_in_the_list():
+    """The step's own; 0 says nothing."""
+    plan = am.Plan([am.Agent("a", "x"), am.Agent("b", "y", role="writer", priority=2)])
+    assert [0, 2] == [*plan.todo()["priority"]]
+    assert "- [ ] **a** (agent)\n- [ ] **b** (writer), priority 2" == todo_markdown(plan.todo())
+
+
+def test_a_frame_is_markdown_without_another_package(monkeypatch):
+    """Where `tabulate` is not installed the table is written without it; only its options ask for the package."""
+    monkeypatch.setitem(sys.modules, "tabulate", None)
+    frame = am.Plan([am.Agent("a", "x", model="m|n"), am.Agent("b", "{{ a }}", priority=2)]).todo()
+    head = "step | status | owner | after | layer | priority | expected_s | expected_usd |"
+    line = ":--- | :--- | :--- | :--- | ---: | ---: | ---: | ---: |"
+    rows = ["a | pending | m\\|n |  | 0 | 0 | <NA> | <NA> |", "b | pending | agent | a | 1 | 2 | <NA> | <NA> |"]
+    assert "\n".join(f"| {row}" for row in [head, line, *rows]) == frame.to_markdown(index=False)
+    numbered = [f"|  | {head}", f"| ---: | {line}", *(f"| {n} | {row}" for n, row in enumerate(rows))]
+    assert "\n".join(numbered) == frame.to_markdown()
+    with pytest.raises(ImportError, match="tabulate"):
+        frame.to_markdown(tablefmt="grid")
 
 
 def test_two_versions_differ_by_step_option_and_value():
