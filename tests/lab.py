@@ -188,7 +188,7 @@ def _watch(made: Lab) -> None:
 def _server(root: Path, home: Path, app: str) -> Iterator[str]:
     environment, log = _environment(home), home / "lab.log"
     for _ in range(3):  # another program may take the port before the server does
-        port = _free_port()
+        port = free_port()
         url = f"http://127.0.0.1:{port}"
         with log.open("wb") as stream:
             process = subprocess.Popen(
@@ -198,15 +198,15 @@ def _server(root: Path, home: Path, app: str) -> Iterator[str]:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
-        if _answers(url, process):
+        if answers(f"{url}/api/status?token={TOKEN}", process):
             break
-        _end(process)
+        end_server(process)
     else:
         raise RuntimeError("JupyterLab did not start:\n" + log.read_text(encoding="utf-8", errors="replace")[-2000:])
     try:
         yield url
     finally:
-        _end(process)
+        end_server(process)
 
 
 def _options(root: Path, app: str, port: int) -> list[str]:
@@ -242,24 +242,29 @@ def _environment(home: Path) -> dict[str, str]:
     }
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """Return a port that nothing listens on now."""
     with socket.socket() as door:
         door.bind(("127.0.0.1", 0))
         return door.getsockname()[1]
 
 
-def _answers(url: str, process: subprocess.Popen[bytes]) -> bool:
+def answers(url: str, process: subprocess.Popen[bytes]) -> bool:
     """Wait until the server answers; `False` if it ended, or never does."""
     until = time.monotonic() + PATIENCE_S
     while time.monotonic() < until and process.poll() is None:
-        with contextlib.suppress(urllib.error.URLError, OSError):
-            urllib.request.urlopen(f"{url}/api/status?token={TOKEN}", timeout=5).close()
+        try:
+            urllib.request.urlopen(url, timeout=5).close()
+        except urllib.error.HTTPError:
             return True
-        time.sleep(0.1)
+        except OSError:
+            time.sleep(0.1)
+        else:
+            return True
     return False
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
+def end_server(process: subprocess.Popen[bytes]) -> None:
     """End the server and its kernels, which share its session."""
     for how in (signal.SIGTERM, signal.SIGKILL):
         with contextlib.suppress(ProcessLookupError):

@@ -1,4 +1,4 @@
-"""Panel and marimo, by their real packages, show what ends a cell: with no notebook, and no formatter of IPython."""
+"""Panel, marimo and Voila, by their real packages, show what JupyterLab shows."""
 
 from __future__ import annotations
 
@@ -10,6 +10,9 @@ import venv
 from pathlib import Path
 
 import pytest
+from playwright.sync_api import sync_playwright
+
+from tests.lab import FLAGS, PATIENCE_S, answers, end_server, free_port, write_notebook
 
 pytestmark = pytest.mark.slow
 
@@ -42,19 +45,34 @@ async def _():
         run = await plan.run(client=am.Claude(base_url=server.url, api_key="any"))
     return plan, run
 """
+VOILA = (
+    "%load_ext agent_magic\n%agents connect simulator --latency fast",
+    "%%agents\n## a\nOne?\n## b\nTwo {{ a }}",
+    "run = %agents run",
+    (
+        "import ipywidgets\n"
+        "again, out = ipywidgets.Button(description='Again'), ipywidgets.Output()\n"
+        "def press(_):\n"
+        "    with out:\n"
+        "        get_ipython().run_line_magic('agents', 'run --fresh')\n"
+        "again.on_click(press)\n"
+        "display(again, out)"
+    ),
+    "run.explore()",
+)
 SHOWN = ("run", "plan", "run.agents", "run.timeline()", "run['b']")
 
 
 @pytest.fixture(scope="module")
 def python(repo: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The Python of an environment with Panel, marimo and this checkout."""
+    """The Python of an environment with Panel, marimo, Voila and this checkout."""
     folder = tmp_path_factory.mktemp("foreign")
     venv.create(folder / "env", with_pip=True)
     found = folder / "env" / ("Scripts" if os.name == "nt" else "bin") / "python"
-    pip = [str(found), "-m", "pip", "install", "--quiet", str(repo), "panel", "marimo"]
+    pip = [str(found), "-m", "pip", "install", "--quiet", str(repo), "panel", "marimo", "voila"]
     made = subprocess.run(pip, capture_output=True, text=True, check=False)
     if made.returncode:
-        pytest.skip(f"Panel and marimo cannot be installed here: {made.stderr.strip()[-200:]}")
+        pytest.skip(f"Panel, marimo and Voila cannot be installed here: {made.stderr.strip()[-200:]}")
     return found
 
 
@@ -88,3 +106,33 @@ def test_marimo_shows_pictures_and_tables(python: Path, tmp_path: Path) -> None:
     assert [True] * len(SHOWN) == [sign in text for sign, text in zip(signs, shown, strict=True)]
     assert "2 of 2 done" in shown[0]
     assert "simulated" in shown[2]
+
+
+def test_voila_shows_pictures_and_its_buttons_work(python: Path, tmp_path: Path, chromium: str) -> None:
+    """A run, one that a button started, and the controls of what-ifs, whose forecast follows them."""
+    write_notebook(tmp_path / "app.ipynb", VOILA)
+    port = free_port()
+    url = f"http://127.0.0.1:{port}"
+    env = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "PYTEST"))}
+    env |= {"HOME": str(tmp_path), "AGENT_MAGIC_LEDGER": "off"}
+    options = ("--no-browser", f"--port={port}", "--Voila.ip=127.0.0.1", "app.ipynb")
+    with (tmp_path / "voila.log").open("wb") as log:
+        server = subprocess.Popen(
+            [python, "-m", "voila", *options], cwd=tmp_path, env=env, stdout=log, stderr=log, start_new_session=True
+        )
+    try:
+        assert answers(f"{url}/nothing", server), (tmp_path / "voila.log").read_text()
+        with sync_playwright() as pw:
+            browser = pw.chromium.launch(executable_path=chromium, headless=True, args=list(FLAGS))
+            page = browser.new_page(viewport={"width": 1200, "height": 1000})
+            page.set_default_timeout(PATIENCE_S * 1000)
+            page.goto(url)
+            page.locator(".am-explore img").first.wait_for()
+            assert 1 == page.locator("img[src*='2%20of%202%20done']").count()
+            page.get_by_role("button", name="Again").click()
+            page.locator("svg.am-fig", has_text="2 of 2 done").wait_for()
+            page.locator(".am-explore").get_by_label("schedule").select_option("sequential")
+            page.locator(".am-explore img[src*='sequential']").first.wait_for()
+            browser.close()
+    finally:
+        end_server(server)
