@@ -8,6 +8,7 @@ import pytest
 
 from tests.browser.playing import PLAYER, STORY
 from tests.browser.test_live_view import alive_then_still, said
+from tests.browser.test_scrolling import CELLS, SCROLLED, scrolled
 from tests.lab import lab, write_notebook
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
@@ -31,3 +32,18 @@ def test_notebook_7_shows_a_run_live_and_still(tmp_path: Path, chromium: str) ->
         assert "[('skip', 'operations'), ('pause', None), ('stop', None)]" == said(page, "('stop', None)").strip()
         alive_then_still(jupyter, "seven.ipynb")
         assert [] == jupyter.outside
+
+
+def test_no_output_scrolls_in_notebook_7(tmp_path: Path, chromium: str) -> None:
+    """Neither while the run goes on nor after it, at three sizes of a page with visible scroll bars."""
+    pytest.importorskip("notebook")
+    write_notebook(tmp_path / "seven.ipynb", CELLS)
+    with lab(tmp_path, chromium, app="notebook") as jupyter:
+        jupyter.open("seven.ipynb")
+        jupyter.run_all()
+        jupyter.page.wait_for_selector(".am-live .n.s-s")
+        while_it_runs = jupyter.page.evaluate(SCROLLED)
+        jupyter.page.locator(".am-explore img").wait_for()
+        jupyter.wait_idle()
+        found = {"running": while_it_runs, **scrolled(jupyter.page)}
+    assert {name: [] for name in found} == found

@@ -11,6 +11,8 @@ import pytest
 from tests.lab import write_notebook
 
 if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
     from tests.lab import Lab
 
 pytestmark = pytest.mark.browser
@@ -54,7 +56,14 @@ def test_no_output_scrolls(jupyter: Lab, book: str) -> None:
     while_it_runs = page.evaluate(SCROLLED)
     page.locator(".am-explore img").wait_for(timeout=60_000)
     jupyter.wait_idle()
-    found: dict[str, list[str]] = {"running": while_it_runs}
+    found = {"running": while_it_runs, **scrolled(page)}
+    page.set_viewport_size({"width": 1300, "height": 1000})
+    assert {name: [] for name in found} == found
+
+
+def scrolled(page: Page) -> dict[str, list[str]]:
+    """Return which outputs scroll, and which pictures are cut, by the size of the page."""
+    found: dict[str, list[str]] = {}
     for name, (width, height) in SIZES.items():
         page.set_viewport_size({"width": width, "height": height})
         page.wait_for_timeout(300)  # the page lays itself out anew in its next frames
@@ -63,5 +72,4 @@ def test_no_output_scrolls(jupyter: Lab, book: str) -> None:
             for at, kind in enumerate((".am-live", ".am-explore")):
                 page.locator(kind).first.scroll_into_view_if_needed()
                 page.screenshot(path=Path(shots) / f"scrolling-{name.replace(' ', '')}-{at}.png")
-    page.set_viewport_size({"width": 1300, "height": 1000})
-    assert {name: [] for name in found} == found
+    return found

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import sync_playwright
 
-from tests.lab import FLAGS, PATIENCE_S, answers, end_server, free_port, write_notebook
+from tests.browser.test_scrolling import scrolled
+from tests.lab import FLAGS, HIDDEN, PATIENCE_S, answers, end_server, free_port, write_notebook
 
 pytestmark = pytest.mark.slow
 
@@ -123,11 +124,15 @@ def test_voila_shows_pictures_and_its_buttons_work(python: Path, tmp_path: Path,
     try:
         assert answers(f"{url}/nothing", server), (tmp_path / "voila.log").read_text()
         with sync_playwright() as pw:
-            browser = pw.chromium.launch(executable_path=chromium, headless=True, args=list(FLAGS))
+            browser = pw.chromium.launch(
+                executable_path=chromium, headless=True, args=list(FLAGS), ignore_default_args=HIDDEN
+            )
             page = browser.new_page(viewport={"width": 1200, "height": 1000})
             page.set_default_timeout(PATIENCE_S * 1000)
             page.goto(url)
             page.locator(".am-explore img").first.wait_for()
+            found = scrolled(page)
+            assert {name: [] for name in found} == found
             assert 1 == page.locator("img[src*='2%20of%202%20done']").count()
             page.get_by_role("button", name="Again").click()
             page.locator("svg.am-fig", has_text="2 of 2 done").wait_for()
