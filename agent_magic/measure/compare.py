@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Protocol
 
+from agent_magic.declare.agent import Agent
 from agent_magic.declare.baseline import BASELINE, TASKS, one_agent
 from agent_magic.declare.models import models_text
 from agent_magic.declare.plan_json import asks_the_same
@@ -96,7 +97,7 @@ def bought_again(before: RunRecord, record: RunRecord) -> Counter[str]:
 
 
 def measure_against(record: RunRecord, other: RunRecord) -> Kind:
-    """Record the time and cost of a baseline with a run.
+    """Record the time and cost of a baseline with a run, beside those of equal ones that were recorded before.
 
     Args:
         record: The run.
@@ -115,7 +116,10 @@ def measure_against(record: RunRecord, other: RunRecord) -> Kind:
         raise AgentMagicError(f"{wrong} {summary.succeeded} of {summary.steps} agents succeeded. Run it again.")
     if other.served:
         raise AgentMagicError(f"{wrong} its answers were reused and took no time. Run it with fresh=True.")
-    record.measured(kind, Base(summary.wall_s, summary.cost_usd, summary.tokens, other.simulated))
+    one, wall_s, cost_usd = other.plan.agents[0], summary.wall_s, summary.cost_usd
+    asked = f"{one.model} {one.max_tokens}" if kind == "one agent" and isinstance(one, Agent) else ""
+    base = Base(wall_s, cost_usd, summary.tokens, other.simulated, asked, {other.uid: (wall_s, cost_usd)})
+    record.measured(kind, base.repeated(record.bases.get(kind)))
     return kind
 
 

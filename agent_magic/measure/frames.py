@@ -77,6 +77,7 @@ DTYPES: Mapping[str, str] = _columns(
     "request rule batch prints speedup_basis",
     numbers="total_s queued_s api_s tool_s backoff_s local_s ttft_s started_s finished_s slack_s cost_usd at_s "
     "wall_s agent_s mean_concurrency critical_path_s bound efficiency speedup cost_multiple saved_usd uncached_usd "
+    "cost_multiple_low cost_multiple_high "
     "waited_s work_s share halving_saves_s removing_saves_s started_early_s mean p50 p95 p99 max busy_s utilization "
     "slot_utilization requests_per_min expected_s bias mean_s wanted measured seconds_a seconds_b diff_s "
     "cost_usd_a cost_usd_b diff_usd duration_s score low high worst cpu_share rss_mb lag_s "
@@ -137,7 +138,8 @@ LAYERS = table(
 SUMMARY = table(
     "plan agents succeeded wall_s input_tokens output_tokens cost_usd verdict limited_by mean_concurrency bound "
     "efficiency agent_s queued_s critical_path_s layers tasks failed skipped not_needed cancelled rate_limited source "
-    "speedup speedup_over cost_multiple sequential_s time_saved_pct speedup_basis success_rate"
+    "speedup speedup_over cost_multiple sequential_s time_saved_pct speedup_basis success_rate cost_multiple_low "
+    "cost_multiple_high"
 )
 """`run.summary`. See `agent_magic.measure.metrics.Summary`."""
 EVENTS = table("at_s event agent attempt what")

@@ -7,6 +7,7 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
+from agent_magic.measure.intervals import mean_interval
 from agent_magic.measure.server import OURS, limit_of_run
 from agent_magic.record.answer import total_tokens, total_usd
 from agent_magic.record.facts import Facts
@@ -15,6 +16,7 @@ from agent_magic.record.phases import phases_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from agent_magic.record.base import Base
     from agent_magic.record.results import AgentResult, RunRecord
 
 Verdict = Literal["CONCURRENT", "PARTIAL", "SEQUENTIAL"]
@@ -78,7 +80,10 @@ class Summary:
         time_saved_pct: `100 * (1 - 1 / speedup)`, in percent of `sequential_s`.
         speedup_basis: `measured` or `simulated`.
         speedup_over: `sequential`, or `one agent` if only a baseline of one agent was measured.
-        cost_multiple: Cost of this run, divided by the measured cost of the single-agent baseline.
+        cost_multiple: Cost of this run, divided by the measured cost of the single-agent baseline: the mean of those
+            with equal model and token cap.
+        cost_multiple_low: Lower end of its 95 % interval; `None` with fewer than two baselines.
+        cost_multiple_high: Upper end.
     """
 
     plan: str
@@ -120,6 +125,8 @@ class Summary:
     success_rate: float | None
     slots: int | None
     cost_multiple: float | None
+    cost_multiple_low: float | None = None
+    cost_multiple_high: float | None = None
     sequential_s: float | None = None
     speedup: float | None = None
     time_saved_pct: float | None = None
@@ -156,6 +163,7 @@ def summarize(record: RunRecord, now_s: float | None = None) -> Summary:
     cost_usd = total_cost(results)
     needed = len(results) - statuses["unused"] - left_out
     alone, sequence = record.bases.get("one agent"), record.bases.get("one after another")
+    multiple, low, high = _multiple(cost_usd, None if record.served else alone)
     summary = Summary(
         plan=record.plan.name,
         steps=len(results) - statuses["unused"],
@@ -195,12 +203,27 @@ def summarize(record: RunRecord, now_s: float | None = None) -> Summary:
         why=_why(results),
         success_rate=_ratio(statuses["succeeded"], needed) if record.ended_s is not None else None,
         slots=None if record.terms is None else record.terms.policy.get("concurrency"),
-        cost_multiple=None if alone is None or record.served else _ratio(cost_usd, alone.cost_usd),
+        cost_multiple=multiple,
+        cost_multiple_low=low,
+        cost_multiple_high=high,
     )
     slow = sequence or alone
     if slow is None or record.served:
         return summary
     return with_speedup(summary, slow.wall_s, "measured", "sequential" if sequence else "one agent")
+
+
+def _multiple(cost_usd: float | None, alone: Base | None) -> tuple[float | None, float | None, float | None]:
+    """Divide the cost by that of the baselines; their spread gives the ends of its interval.
+
+    Source: the interval of a mean on the scale of its logarithm, by the delta method, so that no end is below 0.
+    """
+    found = None if alone is None else _ratio(cost_usd, alone.cost_usd)
+    if found is None or alone is None or len(alone.made) < 2:
+        return found, None, None
+    mean = mean_interval([cost for _, cost in alone.made.values() if cost is not None])
+    factor = math.exp((mean.high - mean.value) / mean.value)
+    return found, found / factor, found * factor
 
 
 def with_speedup(summary: Summary, sequential_s: float, basis: SpeedupBasis, over: str = "sequential") -> Summary:

@@ -7,12 +7,17 @@
 
 from __future__ import annotations
 
+import math
+
 import pandas as pd
 import pytest
 
 import agent_magic as am
 from agent_magic.api import Ledger, Run
 from agent_magic.errors import Rejected
+from agent_magic.measure.intervals import student_quantile
+from agent_magic.providers.recorded import Deck
+from agent_magic.record.cassette.reading import read_cassette
 from agent_magic.record.prices import Prices, TokenPrice
 from tests.live.virtual import Reply, Scripted, drive
 
@@ -55,6 +60,34 @@ def test_a_sequential_run_is_the_better_measure_of_time():
     assert pd.isna(run.summary["cost_multiple"][0])
     run.against(run_of(plan.baseline(), takes_s=5.0, tokens=(20, 10, 0, 0)))
     assert (1.5, "sequential", 1.5) == tuple(run.summary.iloc[0][["speedup", "speedup_over", "cost_multiple"]])
+
+
+def test_repeated_baselines_give_the_multiple_an_interval():
+    """Over the mean of equal ones, dollars and seconds; one run counts once, another model or token cap starts anew."""
+    plan = plan_of("a", "b")
+    run, columns = run_of(plan), ["cost_multiple", "cost_multiple_low", "cost_multiple_high"]
+    first, second = (run_of(plan.baseline(), takes_s=s, tokens=(s, s, 0, 0)) for s in (14, 16))
+    for other in (first, first):
+        run.against(other)
+        assert run.summary[columns].isna().to_numpy().tolist() == [[False, True, True]]
+    row = run.against(second).summary.iloc[0]
+    factor = math.exp(
+        student_quantile(1, 0.975) * 2 / 30
+    )  # 28 and 32 dollars: their mean 30 with a standard error of 2
+    assert pytest.approx([1.5, 1.5 / factor, 1.5 * factor]) == list(row[columns])
+    assert 15.0 == row["sequential_s"]
+    run.against(run_of(plan.baseline(max_tokens=77), takes_s=5.0, tokens=(9, 9, 0, 0)))
+    assert [2.5, True, True] == [run.summary["cost_multiple"][0], *run.summary.iloc[0][columns[1:]].isna()]
+
+
+def test_repeated_baselines_are_kept_in_files(tmp_path):
+    """What a replay has is what the run had."""
+    plan, file = plan_of("a", "b"), str(tmp_path / "run.jsonl")
+    run = run_of(plan)
+    for tokens in (14, 16):
+        run.against(run_of(plan.baseline(), tokens=(tokens, tokens, 0, 0)))
+    run.save(file)
+    assert run.record.bases == Deck(read_cassette(file)).play(plan, timeout_s=60.0).bases
 
 
 def test_an_unknown_price_leaves_the_multiple_unknown():

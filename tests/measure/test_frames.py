@@ -35,7 +35,7 @@ SUMMARY = (
     "plan, agents, succeeded, wall_s, input_tokens, output_tokens, cost_usd, verdict, limited_by, mean_concurrency, "
     "bound, efficiency, agent_s, queued_s, critical_path_s, layers, tasks, failed, skipped, not_needed, cancelled, "
     "rate_limited, source, speedup, speedup_over, cost_multiple, sequential_s, time_saved_pct, speedup_basis, "
-    "success_rate"
+    "success_rate, cost_multiple_low, cost_multiple_high"
 ).split(", ")
 WORDS = {
     "error_class",

@@ -97,7 +97,9 @@ def _measured_words(run: Run) -> str:
     alone, wall_s, cost_usd = run.record.bases["one agent"], run.totals.wall_s, run.totals.cost_usd
     took = f"{times(wall_s / alone.wall_s)} its seconds" if wall_s and alone.wall_s else "unknown seconds"
     costs = f"{times(cost_usd / alone.cost_usd)} its dollars" if cost_usd and alone.cost_usd else "unknown dollars"
-    return f"The last run took {took} and {costs}. Its run.summary has both."
+    low, high = run.totals.cost_multiple_low, run.totals.cost_multiple_high
+    again = "" if low is None else f" (95 % {times(low)}–{times(high)}, {len(alone.made)} baselines)"
+    return f"The last run took {took} and {costs}{again}. Its run.summary has both."
 
 
 async def _sweep(ctx: CommandContext, given: Namespace) -> Sweep[Run] | None:
