@@ -75,6 +75,7 @@ class Provider:
         lives: Lifetime of each entry; default five minutes.
         outage: Its outage.
         refusal_s: Seconds until a 429 arrives.
+        caches: True if it caches conversations.
     """
 
     def __init__(
@@ -85,8 +86,9 @@ class Provider:
         outage: Outage = Outage(),  # noqa: B008 - it cannot be changed
         *,
         refusal_s: float = 0.0,
+        caches: bool = True,
     ) -> None:
-        self.refusal_s, self.outage = refusal_s, outage
+        self.refusal_s, self.outage, self._caches = refusal_s, outage, caches
         self._pools = {name: _Pool(limits) for name, limits in ceilings.items() if limits}
         self._lives = lives or {}
         self._usable_s = dict.fromkeys(warm, 0.0)
@@ -96,7 +98,16 @@ class Provider:
         """Return True if a model class has limits."""
         return pool in self._pools
 
-    def take(self, pool: str, tokens: int, now: float, entry: str | None = None, prefix: int = 0) -> Input | Refusal:
+    def take(
+        self,
+        pool: str,
+        tokens: int,
+        now: float,
+        entry: str | None = None,
+        prefix: int = 0,
+        read: int = 0,
+        written: int = 0,
+    ) -> Input | Refusal:
         """Let a request in and take its share, or refuse it.
 
         Args:
@@ -105,15 +116,19 @@ class Provider:
             now: When it arrives.
             entry: The cache entry it asks for; `None` asks for none.
             prefix: The tokens of that.
+            read: Tokens of its conversation that are in the cache.
+            written: Tokens of its conversation that it writes to the cache.
         """
-        billed = Input(tokens)
-        prefix = min(prefix, tokens)
+        read, written = (min(read, tokens), min(written, tokens - read)) if self._caches else (0, 0)
+        billed = Input(tokens - read - written, read, written)
+        prefix = min(prefix, billed.uncached + billed.written)
         if entry is not None:
+            uncached = max(0, billed.uncached - prefix)
             if self._usable_s.get(entry, math.inf) <= now < self._until_s[entry]:
-                billed = Input(tokens - prefix, read=prefix)
+                billed = Input(uncached, read + prefix, tokens - read - prefix - uncached)
             else:
                 long = self._lives.get(entry) == "1h"
-                billed = Input(tokens - prefix, written=prefix, written_1h=prefix if long else 0)
+                billed = Input(uncached, read, tokens - read - uncached, written_1h=prefix if long else 0)
         limited = self._pools.get(pool)
         if limited is not None and (refusal := limited.take(billed.uncached + billed.written, now)):
             return refusal

@@ -253,7 +253,8 @@ class ModelledService:
             flight.lose(now, NO_CONNECTION, sent=False)
             return flight
         if attempt.input_tokens is not None and not attempt.turned_away:
-            billed = provider.take(pool, attempt.input_tokens, now, self._entry(step), work.prefix)
+            cached = attempt.read, attempt.written
+            billed = provider.take(pool, attempt.input_tokens, now, self._entry(step), work.prefix, *cached)
             if isinstance(billed, Refusal):
                 flight.refusal, flight.first_s, flight.until_s = billed, None, now + provider.refusal_s
             else:
@@ -603,7 +604,8 @@ def play(  # noqa: PLR0913 - all that a run stands on
     shared: dict[str, Any] = {"dag": record.dag, "pacer": pacer, "key": key, "work_s": terms.work_s}
     engine = Engine(record, policy, asked, timeouts_s=timeouts_s, price=price.of, **shared)
     apart = {name: one.after for name, one in terms.endpoints.items()} or {"": terms.after}
-    everywhere, known = outages.get("", Outage()), {"refusal_s": refusal_s}
+    everywhere = outages.get("", Outage())
+    known: dict[str, Any] = {"refusal_s": refusal_s, "caches": policy.cache != "off"}
     providers = {
         name: Provider(limits, warm, lives, outages.get(name, everywhere), **known) for name, limits in apart.items()
     }

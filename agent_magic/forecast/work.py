@@ -7,6 +7,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from agent_magic.declare.content import tokens_of
+from agent_magic.declare.conversation import continued_by
 from agent_magic.declare.models import prompt_of
 from agent_magic.declare.units import plural
 from agent_magic.forecast.evidence import (
@@ -79,6 +80,8 @@ class Try(NamedTuple):
             those of a live request.
         cut_s: From sending to a recorded abort, if any, to which `usage` belongs.
         searches: Web searches by the provider.
+        read: Input read from the cache of its conversation.
+        written: Input written to that.
     """
 
     local_s: float
@@ -97,6 +100,8 @@ class Try(NamedTuple):
     batch_s: float | None = None
     cut_s: float | None = None
     searches: int = 0
+    read: int = 0
+    written: int = 0
 
     @property
     def turned_away(self) -> bool:
@@ -475,6 +480,11 @@ class _Modelling:
         if tries[-1].model:
             terms = self.evidence.record.terms
             tries = tuple(one._replace(pool=facts_of(terms, one.model).limit_class) for one in tries)
+        if seen.context is not None:  # its cache is modelled with that of the others that share it
+            tries = tuple(one._replace(read=0, written=0) for one in tries)
+        elif tries[0].read and self._continues_another(agent, model):
+            first = tries[0]
+            tries = (first._replace(read=0, written=first.read + first.written, usage=None, price=None), *tries[1:])
         return Work(
             seen.name,
             model,
@@ -490,6 +500,13 @@ class _Modelling:
             time=time,
             output=output,
         )
+
+    def _continues_another(self, agent: int, model: str) -> bool:
+        """Return True if an agent continues a conversation of another model, of which its own finds nothing cached."""
+        plan = self.evidence.record.plan
+        name = continued_by(plan, agent, {})
+        parent = None if name is None else plan.index[name]
+        return parent is not None and self.models.get(parent, self.seen[parent].model) != model
 
     def _task(self, seen: Seen) -> Work:
         """Return the work of a task, whose calls keep their durations."""
@@ -537,7 +554,8 @@ class _Modelling:
                 return (*failed, _answering(last, given, seen.output_tokens)), SAME, SAME
             output, spread = self._output(agent, model, effort, factor)
             answer, time = self._changed(seen, last, model, output, factor)
-            return (*failed, answer._replace(input_tokens=given, model=last.model)), time, spread
+            answer = answer._replace(input_tokens=given, model=last.model, **_cached(last, factor))
+            return (*failed, answer), time, spread
         if failed and recorded[-1].failure is not None and recorded[-1].failure.attempts == 1:
             return tuple(failed), SAME, SAME  # it fails again as it did
         output, spread = self._output(agent, model, effort, factor)
@@ -659,7 +677,7 @@ def _in_batch(answer: Try, one: Tried, *, as_it_was: bool) -> Try:
 
 def _answering(one: Tried, given: int | None, output: int | None) -> Try:
     answer = Try(one.local_s, one.first_s, one.takes_s, None, given, output, one.usage, one.price, one.status)
-    return answer._replace(model=one.model, searches=_searches(one))
+    return answer._replace(model=one.model, searches=_searches(one), **_cached(one, 1.0))
 
 
 def _cut_short(answer: Try, cut: Tried) -> Try:
@@ -689,7 +707,15 @@ def _failing(one: Tried, factor: float, *, same: bool) -> Try:
         one.model,
         batch_s=one.takes_s if one.by_batch else None,
         searches=_searches(one),
-    )
+    )._replace(**_cached(one, factor))
+
+
+def _cached(one: Tried, factor: float) -> dict[str, int]:
+    """Return what a recorded attempt read from the cache and wrote to it."""
+    if one.usage is None:
+        return {}
+    read, written = one.usage.cache_read_tokens or 0, one.usage.cache_write_tokens or 0
+    return {"read": round(read * factor), "written": round(written * factor)}
 
 
 def _searches(one: Tried) -> int:

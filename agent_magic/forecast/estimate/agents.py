@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from math import ceil
 from statistics import fmean, linear_regression
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from agent_magic.declare.agent import DEFAULT_MAX_TOKENS
 from agent_magic.declare.answers.schema import schema_of, typical_chars
 from agent_magic.declare.content import tokens_of
+from agent_magic.declare.conversation import continued_steps
 from agent_magic.declare.models import prompt_of
 from agent_magic.declare.tool import Tool
 from agent_magic.engine.batching import BATCH_MOST_S, BATCH_S
@@ -19,7 +21,7 @@ from agent_magic.record.history import History, kin_of
 from agent_magic.record.prices import SEARCH_USD
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Container, Sequence
+    from collections.abc import Collection, Container, Mapping, Sequence
 
     from agent_magic.declare.plan import Plan
     from agent_magic.declare.step import Step
@@ -68,6 +70,7 @@ class Span(NamedTuple):
 
 
 NOTHING: Final = Span(0.0, 0.0, 0.0)
+ONE: Final = Span(1.0, 1.0, 1.0)
 DECLARED: Final = "as declared, taken as half to twice"
 
 
@@ -90,6 +93,11 @@ class Guess(NamedTuple):
         most_output: Its output if every possible turn fills its `max_tokens`.
         by_batch: True if it is batched.
         searches: Its web searches.
+        last: Input of its last request.
+        said: What its conversation has beside the text of prompts: answers, calls and results, from its first agent on.
+        most_said: The same if every possible turn fills its `max_tokens`.
+        read: Input read from the cache of its conversation.
+        written: Input written to that.
     """
 
     own: int
@@ -110,6 +118,11 @@ class Guess(NamedTuple):
     most_output: int = 0
     by_batch: bool = False
     searches: Span = NOTHING
+    last: Span = NOTHING
+    said: Span = NOTHING
+    most_said: int = 0
+    read: Span = NOTHING
+    written: Span = NOTHING
 
 
 def guess_all(  # noqa: PLR0913 - all that a guess stands on
@@ -123,6 +136,7 @@ def guess_all(  # noqa: PLR0913 - all that a guess stands on
     terms: Terms | None = None,
     max_turns: int = 10,
     left: Sequence[Container[int]] = ((), (), ()),
+    there: Sequence[Answer | None] = (),
 ) -> list[Guess]:
     """Return the expected use and time of every agent.
 
@@ -136,7 +150,9 @@ def guess_all(  # noqa: PLR0913 - all that a guess stands on
         terms: The provider's facts about models, such as token rules.
         max_turns: Default maximum requests per answer.
         left: Steps not needed at the low, likely and high end.
+        there: Answers that the requests have in them, if others than the available ones.
     """
+    there, continued = there or held, continued_steps(plan)
     speeds = Speeds(history, history.time_factor, history.origin)
     sizes = _sizes(requests, counted or [None] * len(plan), terms)
     tried = [row for row in history if row.agent in pilot]
@@ -155,21 +171,26 @@ def guess_all(  # noqa: PLR0913 - all that a guess stands on
             continue
         name = step.name
         before = [
-            _Parent(found[one], tokens_factor(requests[one].model, request.model), at)
+            _Parent(
+                found[one], tokens_factor(requests[one].model, request.model), at, _continues(step, plan.agents[one])
+            )
             for one, at in _read_by(plan, agent, left)
-            if not found[one].held
+            if there[one] is None
         ]
-        turns = _turns(step, max_turns, history)
+        turns, cache = _turns(step, max_turns, history), None
+        least = facts_of(terms, request.model).min_cacheable_tokens if step.tools or agent in continued else None
+        if least is not None:
+            cache = _Cache(least, _begun(plan, agent, left, found, requests, sizes, least))
         if own := history.of_agent(name):
             guess = _guess(request, before, sizes[agent], _seen(step, request, own, tried), speeds)
-            found[agent] = _searching(_in_turns(guess, turns), step, own)
+            found[agent] = _searching(_in_turns(guess, turns, cache), step, own)
             continue
         key = (kin_of(name), request.model, request.effort, step.expect, step.expect_out, step.prompt)
         if key not in shared:
             kin = history.of_kin(name)
             shared[key] = _seen(step, request, kin, tried)._replace(piloted=any(row.agent in pilot for row in kin))
         guess = _guess(request, before, sizes[agent], shared[key], speeds)
-        guess = _in_turns(_by_kin(guess, piloted=shared[key].piloted), turns)
+        guess = _in_turns(_by_kin(guess, piloted=shared[key].piloted), turns, cache)
         found[agent] = _searching(guess, step, history.of_kin(name)) if step.tools_text else guess
     return [found[agent] for agent in range(len(plan))]
 
@@ -181,11 +202,62 @@ class _Parent(NamedTuple):
         guess: Its expectation.
         by: Tokens of the agent's model per token of the parent's.
         at: True if the agent reads it at the low, likely and high end.
+        continued: True if the agent goes on in its conversation, and so reads all of it.
     """
 
     guess: Guess
     by: float
     at: tuple[bool, ...]
+    continued: bool
+
+    def tokens(self, end: int) -> float:
+        """Return the tokens that the agent reads at an end."""
+        return (self.guess.said if self.continued else self.guess.answer)[end] * self.by if self.at[end] else 0.0
+
+    @property
+    def most(self) -> float:
+        """The same if every possible turn fills its `max_tokens`."""
+        return (self.guess.most_said if self.continued else self.guess.cap) * self.by if self.at[-1] else 0.0
+
+
+def _continues(step: Step, parent: Step) -> bool:
+    return step.continues is not None and step.continues in {parent.name, parent.part and parent.part.group}
+
+
+class _Cache(NamedTuple):
+    """The provider's cache of a conversation.
+
+    Attributes:
+        least: Length in tokens from which a request is cached.
+        begun: What an agent's first request finds there, of the conversation it continues.
+    """
+
+    least: int
+    begun: Span
+
+
+def _begun(
+    plan: Plan,
+    agent: int,
+    left: Sequence[Container[int]],
+    found: Mapping[int, Guess],
+    requests: Sequence[Request],
+    sizes: Sequence[_Size],
+    least: int,
+) -> Span:
+    """Return what an agent's first request finds in the cache: the last request of the conversation it continues.
+
+    Another model finds nothing. An answer of the ledger may be older than the cache: only the low end reads it.
+    """
+    ends = [0.0, 0.0, 0.0]
+    for one, at in _read_by(plan, agent, left):
+        if _continues(plan.agents[agent], plan.agents[one]) and requests[one].model == requests[agent].model:
+            last = Span(sizes[one].tokens, 0.0, 0.0) if found[one].held else found[one].last
+            ends = [
+                tokens if is_read and tokens >= least else known
+                for known, tokens, is_read in zip(ends, last, at, strict=True)
+            ]
+    return Span(*ends)
 
 
 def _read_by(plan: Plan, agent: int, left: Sequence[Container[int]]) -> list[tuple[int, tuple[bool, ...]]]:
@@ -313,15 +385,16 @@ def _guess(
     speeds: Speeds,
 ) -> Guess:
     cap, own, attached = request.max_tokens, asked.tokens, asked.attached
-    ends = [round(sum(one.answer[end] * by for one, by, at in parents if at[end])) for end in range(3)]
-    likely, most = ends[1], round(sum(one.cap * by for one, by, at in parents if at[-1]))
+    ends = [round(sum(one.tokens(end) for one in parents)) for end in range(3)]
+    likely, most = ends[1], round(sum(one.most for one in parents))
     size = sum(len(text.encode(errors="replace")) for text in request.texts()) + OVERHEAD_TOKENS + attached.most
     output, output_basis, length_words = seen.length
     output = Span(*(float(min(max(round(tokens), 1), cap)) for tokens in output))
     seconds, first_s, seconds_basis, pace_words = _seconds(request, seen, output, speeds)
+    given = Span(*(float(own + tokens) for tokens in ends))
     return Guess(
         own,
-        Span(*(float(own + tokens) for tokens in ends)),
+        given,
         output,
         seconds,
         first_s,
@@ -335,6 +408,9 @@ def _guess(
         words=(length_words, pace_words, *(() if asked.is_counted else attached.words)),
         answer=output,
         most_output=cap,
+        last=given,
+        said=Span(*(tokens + before for tokens, before in zip(output, ends, strict=True))),
+        most_said=cap + most,
     )
 
 
@@ -345,11 +421,15 @@ class _Turns(NamedTuple):
         number: Low, likely and high.
         most: The cap.
         words: What that stands on.
+        calls: Output of a request that calls; `None` if unknown, as long as an answer.
+        results: Tokens of the results between two requests.
     """
 
     number: Span
     most: int
     words: str
+    calls: Span | None
+    results: Span
 
 
 def _turns(agent: Step, max_turns: int, history: History) -> _Turns | None:
@@ -360,34 +440,77 @@ def _turns(agent: Step, max_turns: int, history: History) -> _Turns | None:
     rows = history.of_agent(agent.name) or history.of_kin(agent.name)
     answers = sum(not row.calls for row in rows)
     if not answers:
-        likely, told = min(ASSUMED_TURNS, most), "assumed"
+        # what a conversation was begun for has been looked up there
+        likely, told = min(ASSUMED_TURNS if agent.continues is None else 1.0, most), "assumed"
         number = Span(1.0, likely, float(most))
     else:
         likely, told = min(len(rows) / answers, most), f"by {_answers(answers)}, taken as half to twice"
         number = Span(max(1.0, likely / 2), likely, min(likely * 2, most))
     words = f"turns: {likely:.3g} {told} ({number.low:.3g}–{number.high:.3g}, at most {most})"
-    return _Turns(number, most, f"{words}, each tool result assumed as {ASSUMED_RESULT_TOKENS} tokens")
+    lengths = [float(row.output_tokens) for row in rows if row.calls and row.output_tokens is not None]
+    calls, results = Span.of(lengths) if lengths else None, _results(rows)
+    if results is None:
+        results, told = Span.around(ASSUMED_RESULT_TOKENS, UNSEEN), "assumed as"
+    else:
+        told = "as before,"
+    return _Turns(number, most, f"{words}, each tool result {told} {results.likely:.0f} tokens", calls, results)
 
 
-def _in_turns(guess: Guess, turns: _Turns | None) -> Guess:
+def _results(rows: Sequence[Past]) -> Span | None:
+    """Return the tokens of results between two requests of earlier conversations; `None` if unknown."""
+    found: list[float] = []
+    calling: dict[str, Past] = {}
+    for row in rows:
+        before = calling.pop(row.agent, None)
+        if before is not None and row.input_tokens is not None and before.input_tokens is not None:
+            found.append(max(0.0, row.input_tokens - before.input_tokens - (before.output_tokens or 0)))
+        if row.calls:
+            calling[row.agent] = row
+    return Span.of(found) if found else None
+
+
+def _in_turns(guess: Guess, turns: _Turns | None, cache: _Cache | None) -> Guess:
     """Return what all turns of a conversation use together: each sends again all that came before it."""
     if turns is None:
-        return guess
-
-    def sent(first: float, output: float, result: float, number: float) -> float:
-        return number * first + (output + result) * number * (number - 1) / 2
-
-    results = (ASSUMED_RESULT_TOKENS * UNSEEN[0], ASSUMED_RESULT_TOKENS, ASSUMED_RESULT_TOKENS * UNSEEN[1])
-    parts = list(zip(guess.input, guess.output, results, turns.number, strict=True))
-    return guess._replace(
-        input=Span(*(float(round(sent(*one))) for one in parts)),
-        output=Span(*(float(round(output * number)) for _, output, _, number in parts)),
+        return guess if cache is None else _cached(guess, guess.input, NOTHING, cache)
+    calls = guess.output if turns.calls is None else turns.calls
+    grows = Span(*(map(sum, zip(calls, turns.results, strict=True))))
+    more = [(number - 1, by) for number, by in zip(turns.number, grows, strict=True)]
+    most = guess.cap + turns.results.high
+    found = guess._replace(
+        input=Span(*(round((n + 1) * (one + by * n / 2)) for one, (n, by) in zip(guess.input, more, strict=True))),
+        output=Span(*(round(one + by * n) for one, by, (n, _) in zip(guess.output, calls, more, strict=True))),
         seconds=Span(*(took_s * number for took_s, number in zip(guess.seconds, turns.number, strict=True))),
-        most_input=round(sent(guess.most_input, guess.cap, results[-1], turns.most)),
+        most_input=round(turns.most * (guess.most_input + most * (turns.most - 1) / 2)),
         most_output=guess.cap * turns.most,
         input_basis="estimated",
         words=(*guess.words, turns.words),
+        last=Span(*(one + by * n for one, (n, by) in zip(guess.last, more, strict=True))),
+        said=Span(*(one + by * n for one, (n, by) in zip(guess.said, more, strict=True))),
+        most_said=round(guess.most_said + most * (turns.most - 1)),
     )
+    return found if cache is None else _cached(found, guess.input, grows, cache)
+
+
+def _cached(guess: Guess, first: Span, grows: Span, cache: _Cache) -> Guess:
+    """Return an agent's expectation with what its requests read from the cache and write to it.
+
+    Each request reads what the one before it sent, and writes the rest: all that is written is the last request.
+
+    Args:
+        guess: Its other use.
+        first: Input of its first request.
+        grows: By how much the next one is longer.
+        cache: The cache.
+    """
+    read, written = [0.0] * 3, [0.0] * 3
+    for end, (one, by, last) in enumerate(zip(first, grows, guess.last, strict=True)):
+        if last < cache.least:
+            continue
+        short = 0 if one >= cache.least else ceil((cache.least - one) / by)
+        written[end] = max(0.0, last - cache.begun[end])
+        read[end] = max(0.0, guess.input[end] - written[end] - short * (one + by * (short - 1) / 2))
+    return guess._replace(read=Span(*read), written=Span(*written))
 
 
 def _searching(guess: Guess, step: Step, earlier: Sequence[Past]) -> Guess:
@@ -417,10 +540,11 @@ def _length(
     request: Request, same: Sequence[Past], earlier: Sequence[Past], tried: Sequence[Past], declared: int | None
 ) -> tuple[Span, Basis, str]:
     """Return the length of an agent's answer, its basis, and words."""
-    lengths = [float(row.output_tokens) for row in same if row.output_tokens is not None]
+    answers = [row for row in same if not row.calls] or same
+    lengths = [float(row.output_tokens) for row in answers if row.output_tokens is not None]
     if lengths:
         few = "" if len(lengths) >= ENOUGH else ", taken as half to twice"
-        return Span.of(lengths), "ledger", f"length: {_answers(len(same))}{few}"
+        return Span.of(lengths), "ledger", f"length: {_answers(len(lengths))}{few}"
     if declared is not None:
         return Span.around(declared, UNSURE), "assumed", f"length: {DECLARED}"
     others = [

@@ -49,6 +49,7 @@ def cascades_of(
     pilot: Collection[str],
     *,
     terms: Terms,
+    there: Sequence[Answer | None],
 ) -> dict[int, list[NextModel]]:
     """Return the further models of each agent that has a cascade, in order.
 
@@ -62,7 +63,7 @@ def cascades_of(
             for n, request in enumerate(requests)
         ]
         sizes = None if counted is None else [*map(as_of, counted, requests, asked)]
-        guesses = guess_all(plan, asked, held, sizes, history, pilot, terms=terms)
+        guesses = guess_all(plan, asked, held, sizes, history, pilot, terms=terms, there=there)
         for agent, steps in found.items():
             cascade = plan.agents[agent].cascade
             if rung < len(cascade):

@@ -176,9 +176,9 @@ class Drawing:
         unread = [{*one, *change.without} for one in left]
         guesses = guess_all(
             plan, requests, held, counted, self.rows, self.pilot,
-            terms=self.terms, max_turns=self.policy.max_turns, left=unread,
+            terms=self.terms, max_turns=self.policy.max_turns, left=unread, there=self.held,
         )  # fmt: skip
-        cascades = cascades_of(plan, requests, held, counted, self.rows, self.pilot, terms=self.terms)
+        cascades = cascades_of(plan, requests, held, counted, self.rows, self.pilot, terms=self.terms, there=self.held)
         cascades = {step: later for step, later in cascades.items() if step not in change.models}
         sure = sharers_ahead(plan, requests, held, identical=self.policy.identical)
         likely = sure if self.policy.identical == "each" else _shared_before(plan, self.rows, sure, left[1])
@@ -312,7 +312,10 @@ def _work(name: str, request: Request, limit_class: str, guess: Guess, end: int)
     if guess.is_task:
         request = request._replace(model="")
     searches = round(guess.searches[end])
-    only = Try(0.0, min(guess.first_s * by, takes_s), takes_s, None, given, round(guess.output[end]), searches=searches)
+    only = Try(
+        0.0, min(guess.first_s * by, takes_s), takes_s, None, given, round(guess.output[end]), searches=searches,
+        read=round(guess.read[end]), written=round(guess.written[end]),
+    )  # fmt: skip
     pool = HELD_POOL if guess.held or guess.is_task else limit_class
     size = guess.aside[1]
     return Work(
