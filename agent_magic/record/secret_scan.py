@@ -40,38 +40,57 @@ SHAPES_FILE = Path(__file__).with_name("secret_shapes.toml")
 _ASCII_LOWER = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
 _AFTER_A_NAME = re.compile(
     r"""(?P<rest>[\w-]{0,24})
-    (?: (?P<close>["'`\\\])]{0,4}) \s{0,4}
+    (?: (?P<close>["'`\\\])]{0,8}) \s{0,4}
         (?P<sign> :\s{0,3}[&*A-Za-z_][&*\w.\[\]|\ ]{0,30}=(?![=\s]*(?:\n|\Z))\s{0,6}
               (?:[\w.]{1,40}\((?:\w{1,20}\s?=\s?)?(?=["']))?
-          | ["',\]}]{0,3}[\s{]{1,40}["']?(?:value|content|default|val)["']?\s{0,2}[:=]  # beside its name
+          | ["',\]}]{0,3}(?:[\s,]{1,40}["']?[\w-]{1,30}["']?\s{0,2}[:=]\s{0,2}["'][^"'\n<>{}]{0,60}["'],?){0,3}
+              [\s{]{1,40}["']?(?:value|content|default|val)["']?\s{0,2}[:=]  # beside its name
           | :\s{0,3}[|>][+-]?\s{1,20} | :\s{1,40}-\s{1,4}  # of YAML, in the next line
-          | </key>\s{0,40}<string>  # of a property list
+          | :?\s{0,4}</[\w:-]{1,20}>:?\s{0,40}(?:<[\w:-]{1,20}(?:\s[^<>]{0,200})?>\s{0,20}){0,3}(?!<)  # an element
+          | (?:\s[\w:-]{1,30}=["'][^"'\n<>]{0,200}["']){1,5}\s?>(?!<)  # of an element with attributes
+          | (?:\.[\w-]{1,24}){1,6}["'],(?=\s{0,4}["'])  # in a longer name
+          | [:=]\s{0,4}\{\s{0,9}["']?[\w.@/-]{1,40}["']?\s{0,3}(?::|=>?)(?=\s{0,4}["'])  # of several by name
+          | [:=]\s{0,4}<<[-~]?["']?\w{1,20}["']?\n\s{0,20}  # below
           | \s(?:provided|given|supplied|passed):
-          | (?:=>|->|\?=|:=|={1,3}|[:>?\uff1a\uff1d]|%3D|\b(?:is|ist|was|or)\b|\|\||\?\?
+          | (?:=>|->|<-|\?\?|\?=|:=|={1,3}|[:>?\uff1a\uff1d]|%3D|\b(?:is|ist|was|or)\b:?|\|\|
               |\|\s{0,20}(?=[^\s|]{6,200}\s{0,20}\|))
-            (?:\s{0,3}(?:[\w.]{1,40}[(])(?:\w{1,20}\s?=\s?)?(?=[bfru]{0,2}["']) | \s{0,3}\[\s{0,4}(?=["'])
-               | \s{0,3}\(\s{0,4}["'][^"'\n]{0,80}["']\s{0,4},\s{0,4}(?=["']))?  # a call, a list, a pair
-          | (?<=["']),(?=\s{0,4}["']) | \((?=[bfru]{0,2}["'])
-        ) (?:\s{0,9}(?=[bfru]{0,2}\\{0,2}["'])|[ \t]{0,6})
-      | (?P<space>[ \t]{1,4}) )
-    (?: (?i:bearer|basic|token|apikey|digest) \s{1,3} )?
-    (?: [frbuFRBU]{0,2} \\{0,2} (?P<quote>["'`]) )?""",
+            (?:\s{0,3}\(\s{0,4}["'][^"'\n]{0,80}["']\s{0,4},\s{0,4}(?=["'])  # a pair, a call, a list
+               | \s{0,3}[\w.\[\]]{0,40}[(]\s{0,9}(?:\w{1,20}\s?=\s?)?(?=[bfru]{0,2}["']) | \s{0,3}\[\s{0,4}(?=["']))?
+          | (?<=["']),(?=\s{0,4}["']) | \((?:\w{1,20}\s?=\s?)?(?=[bfru]{0,2}["'])
+        ) (?:\s{0,40}(?=[bfru]{0,2}\\{0,8}["'])|[ \t]{0,40})
+      | (?P<prompt>(?:\s{1,4}(?:for|of|from|to)\b[^:\n]{0,80})(?:\sis)?:\s{1,6})
+      | (?P<space>[ \t]{1,40}) )
+    (?: (?i:bearer|basic|token|apikey|digest|plain) \s{1,3} )?
+    (?: !![a-z]{1,9}\s | &\w{1,20}\s | <!\[CDATA\[ )?
+    (?: [frbuFRBU]{0,2} \\{0,8} (?P<quote>["'`]) (?:(?P=quote){2}\s{0,40})? )?""",
     re.VERBOSE,
 )
 """Between a telling word and the value: the rest of the name, quotes, a sign or a blank, an opening quote."""
 _HEADING = re.compile(r"[|\"']?[\w -]{1,40}[\"']?(?:[\t,;|][\"' ]?[\w -]{0,40}[\"']?){1,40}")
 """The first line of a table: names alone."""
-_BOX = str.maketrans("\u2502\u2506", "||")
-"""The lines between the cells of a printed polars frame."""
+_BOX = str.maketrans("\u2502\u2506\u2503", "|||")
+"""The lines between the cells of a printed table."""
 _ALIGNED_HEADING = re.compile(r" {2,}[A-Za-z_][\w-]{0,40}(?: +[A-Za-z_][\w-]{0,40}){0,40}")
 """The first line of a printed pandas frame: names alone, after the room of the index."""
+_INSERT = re.compile(r"\((?P<names>[^()]{1,400})\)\s{0,9}(?i:values)\s{0,9}\((?P<values>[^()]{1,2000})\)")
+_ITEM = re.compile(r"\s*'?([^',]+)'?\s*(?:,|\Z)")
+_RULE = re.compile(r"(?:[-=]{2,200}(?: {1,9}|\Z)){2,40}")
+"""The line below the heading of a table in a terminal."""
+_ELEMENT = re.compile(
+    r"<(?P<tag>table|tr)\b|<t[hd]\b[^<>]{0,200}>\s{0,20}(?:<\w{1,10}(?:\s[^<>]{0,200})?>\s{0,20}){0,2}(?P<value>[^<\s]*)"
+)
+"""A table of HTML, a row of it, or a cell."""
 _CELL = re.compile(r"\S+")
 _NEXT_IN_A_LIST = re.compile(r"""["']\s{0,4},\s{0,4}["']""")
 _CONNECTION = re.compile(r"[^;\"'\n]{1,400}")
 """A value of a text such as `Server=x;Password=y;`."""
-_BEFORE_A_NAME = re.compile(r"[\w.$-]{0,48}\Z")
+_BEFORE_A_NAME = re.compile(r"(?:\b(?i:api|secret|access|private) )?[\w.$-]{0,48}\Z")
 _QUOTED = {mark: re.compile(rf"[^{mark}\n\\]{{1,4000}}") for mark in "\"'`"}
 _BARE = re.compile(r"[^\s\"'`,;&<>(){}\[\]\\|#]{1,4000}")
+_LAST = re.compile(
+    r"(?=[^\s<]{0,40}\d)(?=[^\s<]{0,40}[A-Za-z])[^\s\"'`<>(){}\[\]$][^\s\"'`<>]{7,60}(?=\s*(?:\n|\Z)|</)"
+)
+"""A value to the end of its line or element, with signs that end another one."""
 _HEADER = re.compile(r"[^\n\"'\\]{1,4000}")
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 PLAIN = frozenset({"disabled", "required", "optional"})
@@ -79,6 +98,7 @@ _CODE = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+|(?:None|True|False)\b.*")
 _PATH = re.compile(r"~?(?:/[\w. -]+){2,}/?|[A-Za-z]:\\.*")
 _SEGMENT = re.compile(r"[A-Za-z0-9]+")
 _WORDLIKE = re.compile(r"[A-Za-z]?[a-z]*\d*|[A-Z]+\d*|\d+[a-z]+|\d+[A-Z]+")
+_BASE58 = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
 _BASE64 = re.compile(r"[A-Za-z0-9+/]{30,}={0,2}")
 _HEX_IN_PARTS = re.compile(r"[0-9a-f-]{20,}|[0-9A-F-]{20,}")
 _HEX = re.compile(r"[0-9a-fA-F]{16,128}")
@@ -183,6 +203,7 @@ class Shape(NamedTuple):
         pattern: Its pattern. The last matching group is the secret; without groups, the whole match.
         shortest: If not 0, the group must look random and have this many characters.
         whole: True if the whole match is the secret, although only the group must look random.
+        checked: True if it must end with its checksum, as in `has_checksum`.
         body: The part to mask, if longer than the pattern.
     """
 
@@ -191,6 +212,7 @@ class Shape(NamedTuple):
     pattern: re.Pattern[str]
     shortest: int = 0
     whole: bool = False
+    checked: bool = False
     body: re.Pattern[str] | None = None
 
     def spans(self, text: str) -> Iterator[tuple[int, int]]:
@@ -198,6 +220,8 @@ class Shape(NamedTuple):
         for match in self.pattern.finditer(text):
             group = match.lastindex or 0
             if self.shortest and not is_random(match[group], self.shortest):
+                continue
+            if self.checked and not has_checksum(match[group]):
                 continue
             if self.body is not None and (whole := self.body.match(text, match.start())):
                 yield whole.span()
@@ -223,7 +247,8 @@ def tables() -> tuple[tuple[Shape, ...], Names]:
     for row in data["shape"]:
         body = re.compile(row["body"], re.DOTALL) if "body" in row else None
         shortest = {"short": SHORTEST_PASSWORD, True: SHORTEST_RANDOM, False: 0}[row.get("random", False)]
-        shapes.append(Shape(row["what"], tuple(row["signs"]), re.compile(row["pattern"]), shortest, body=body))
+        pattern, checked = re.compile(row["pattern"]), row.get("checked", False)
+        shapes.append(Shape(row["what"], tuple(row["signs"]), pattern, shortest, checked=checked, body=body))
     for what, prefixes in data["prefixes"].items():
         for prefix in prefixes:
             shortest = SHORTEST_RANDOM if len(prefix) > 3 else 20  # short ones also begin ordinary words
@@ -251,10 +276,22 @@ def is_random(value: str, shortest: int) -> bool:
         return False
     if _HEX_IN_PARTS.fullmatch(value) and any(c.isdigit() for c in value) and any(c.isalpha() for c in value):
         return True
-    if len(value) >= 16 and _changes(value) >= len(value) * (0.3 if _BASE64.fullmatch(value) else 0.45):
+    if len(value) >= (SHORTEST_RANDOM if value.isalnum() else 16) and _changes(value) >= len(value) * (
+        0.3 if _BASE64.fullmatch(value) else 0.45
+    ):
         return True
     odd = sum(len(part) for part in _SEGMENT.findall(value) if len(part) >= 4 and _is_odd(part))
     return odd >= max(shortest * 0.6, len(value) * 0.5)
+
+
+def has_checksum(value: str) -> bool:
+    """Return whether a text in base 58 ends with the four bytes that check it.
+
+    Source: https://en.bitcoin.it/wiki/Base58Check_encoding.
+    """
+    number = functools.reduce(lambda sum_, one: 58 * sum_ + _BASE58.index(one), value, 0)
+    data = number.to_bytes(-(-number.bit_length() // 8))
+    return hashlib.sha256(hashlib.sha256(data[:-4]).digest()).digest()[:4] == data[-4:]
 
 
 def _is_odd(part: str) -> bool:
@@ -298,7 +335,7 @@ class _Field(NamedTuple):
             return "a recovery phrase"
         if names.passwords.search(self.name.lower()):
             return "a password" if self._is_password() else ""
-        if words & names.harmless and not words & {"private", "secret"}:
+        if words & names.harmless and not words & {"private", "secret", "access"}:
             return ""
         if self.sign == "?":
             enough = len(self.value) >= 6 if self.told else is_random(self.value, SHORTEST_RANDOM)
@@ -336,7 +373,7 @@ class _Field(NamedTuple):
         if any(c.isspace() for c in value):
             return self.quoted and _IN_FOURS.fullmatch(value) is not None
         if self.sign == " ":
-            return is_random(value, SHORTEST)
+            return is_random(value, SHORTEST) or (self.quoted and len(value) >= SHORTEST and _is_mixed(value))
         if self.quoted:
             return len(value) >= SHORTEST_PASSWORD
         if _PATH.fullmatch(value):
@@ -358,7 +395,7 @@ def _named(text: str, small: str, *, told: bool) -> Iterator[tuple[int, int, str
         name = (before[0] + match[0] + after["rest"]).strip("-.$")
         mark = after["quote"]
         asked = not mark and text[max(0, before.start() - 1) : before.start()] in {"?", "&"} and after["sign"] == "="
-        option = text.startswith("--", before.start()) or text[max(0, before.start() - 2) : before.start()] == "--"
+        option = text.startswith("-", before.start()) or text[max(0, before.start() - 2) : before.start()] == "--"
         given = "=" in (after["sign"] or "") or option
         sign = (
             "?"
@@ -368,7 +405,7 @@ def _named(text: str, small: str, *, told: bool) -> Iterator[tuple[int, int, str
             else "="
             if given
             else " "
-            if after["space"]
+            if after["space"] or after["prompt"]
             else ":"
         )
         header = sign == ":" and not mark and name.lower().endswith("cookie")
@@ -378,6 +415,8 @@ def _named(text: str, small: str, *, told: bool) -> Iterator[tuple[int, int, str
         value = pattern.match(text, after.end())
         if value is None or (not mark and text[value.end() : value.end() + 1] in {"(", "["}):
             continue  # nothing, or a call: getpass(), os.environ[...]
+        if pattern is _BARE and sign in {"=", ":"}:
+            value = _LAST.match(text, after.end()) or value
         name = text[before.start() : after.end("rest")].strip("-.$")
         if kind := _Field(name, value[0], sign, bool(mark), told).kind():
             while value is not None:
@@ -390,7 +429,7 @@ def _named(text: str, small: str, *, told: bool) -> Iterator[tuple[int, int, str
 def _columns(text: str, *, told: bool) -> Iterator[tuple[int, int, str]]:
     """Yield the values of tables, such as CSV, whose column is named like a secret."""
     separator, heads, place = "", list[str](), 0
-    for line in text.translate(_BOX).splitlines(keepends=True):
+    for line in text.splitlines(keepends=True):
         if separator and not _SEGMENT.search(line):  # a rule between the rows
             place += len(line)
             continue
@@ -408,14 +447,40 @@ def _columns(text: str, *, told: bool) -> Iterator[tuple[int, int, str]]:
         place += len(line)
 
 
+def _elements(text: str, *, told: bool) -> Iterator[tuple[int, int, str]]:
+    """Yield the values of HTML tables whose column is named like a secret."""
+    heads, row, column = dict[int, str](), 0, 0
+    for match in _ELEMENT.finditer(text):
+        if match["value"] is None:
+            row, column = (0 if match["tag"] == "table" else row + 1), 0
+            continue
+        column += 1
+        if row <= 1:
+            heads[column] = match["value"] if _is_name(match["value"]) else ""
+        elif (name := heads.get(column)) and (kind := _Field(name, match["value"], told=told).kind()):
+            yield *match.span("value"), kind
+
+
+def _inserted(text: str, *, told: bool) -> Iterator[tuple[int, int, str]]:
+    """Yield the values that SQL inserts into columns named like secrets."""
+    for match in _INSERT.finditer(text):
+        for name, value in zip(match["names"].split(","), _ITEM.finditer(text, *match.span("values")), strict=False):
+            if _is_name(name) and (kind := _Field(name.strip("\"'` \n"), value[1], quoted=True, told=told).kind()):
+                yield *value.span(1), kind
+
+
 def _aligned(text: str, *, told: bool) -> Iterator[tuple[int, int, str]]:
-    """Yield the values of a printed frame that end, or begin, below a heading that is named like a secret."""
-    heads, place = list[re.Match[str]](), 0
+    """Yield the values of a printed table that end, or begin, below a heading that is named like a secret."""
+    heads, place, before, is_ruled = list[re.Match[str]](), 0, "", False
     for line in text.splitlines(keepends=True):
-        if _ALIGNED_HEADING.fullmatch(line.rstrip()):
-            heads = [one for one in _CELL.finditer(line) if _is_name(one[0])]
-        elif line[:1].isspace():
+        if _RULE.fullmatch(line.rstrip()):
+            heads = heads or [one for one in _CELL.finditer(before) if _is_name(one[0])]
+            is_ruled = True
+        elif _ALIGNED_HEADING.fullmatch(line.rstrip()):
+            heads, is_ruled = [one for one in _CELL.finditer(line) if _is_name(one[0])], False
+        elif line[:1].isspace() and not (is_ruled and line.strip()):
             heads = []  # a row begins with its index
+        before = line
         for one in _CELL.finditer(line) if heads else ():
             head = next((head for head in heads if head.end() == one.end() or head.start() == one.start()), None)
             if head and one[0] != head[0] and (kind := _Field(head[0], one[0], told=told).kind()):
@@ -455,11 +520,14 @@ def _shaped(text: str, small: str) -> Iterator[tuple[int, int, str]]:
 def _apart(text: str, small: str, *, told: bool = False) -> Iterator[tuple[int, int, str]]:
     """Yield all secrets of a text in their order, overlapping ones as one."""
     whole: list[tuple[int, int, str]] = []
+    plain = text.translate(_BOX).replace("\\\n", "  ").replace("\\\r\n", "   ")
     for start, end, what in sorted(
         [
             *_shaped(text, small),
-            *_named(text, small, told=told),
-            *_columns(text, told=told),
+            *_named(plain, small, told=told),
+            *_columns(plain, told=told),
+            *_elements(text, told=told),
+            *_inserted(text, told=told),
             *_aligned(text, told=told),
         ],
         key=lambda one: one[0],

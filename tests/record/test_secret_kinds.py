@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import random
 import re
 import string
@@ -95,6 +96,11 @@ HARMLESS = [
     "        token  count\n0  anthropic     12\n1    claudette   7",
     "az login tells the subscription; then git auth status",
     "password: str = field(default_factory=str)",
+    "<table><tr><th>user</th><th>password</th></tr><tr><td>bob</td><td>required</td></tr></table>",
+    "<tr><td>max_tokens</td><td>800</td></tr> <b>Password:</b> at least eight letters",
+    "The password for the database: ask Bob. The key of this table: name",
+    'password = (\n    os.environ["DB_PASSWORD"]\n)',
+    "docker run -u 1000:1000 -p 127.0.0.1:8080:8080 -h web-1 x",
 ]
 
 
@@ -102,6 +108,26 @@ HARMLESS = [
 def test_code_and_prose_about_keys_raise_no_alarm(text):
     """Calls, placeholders, names of models, types, counts, sentences."""
     assert [] == list(scan_text(text, "here", {}))
+
+
+def _base58(data: bytes) -> str:
+    letters = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
+    number, text = int.from_bytes(data), ""
+    while number:
+        number, rest = divmod(number, 58)
+        text = letters[rest] + text
+    return text
+
+
+@pytest.mark.parametrize(
+    "data", [b"\x80" + bytes(range(32)) + b"\x01", b"\x80" + bytes(range(9, 41)), b"\xef" + b"q" * 32]
+)
+def test_a_private_key_of_bitcoin_is_known_by_its_checksum(data):
+    """Alone in a text, without a name; a text that only looks like one is none."""
+    key = _base58(data + hashlib.sha256(hashlib.sha256(data).digest()).digest()[:4])
+    assert ["a private key"] == [one.what for one in scan_text(f"see {key}.", "here", {})]
+    wrong = _base58(data + b"abcd")
+    assert [] == list(scan_text(f"see {wrong}.", "here", {}))
 
 
 def test_every_shape_can_be_found_by_its_signs():
