@@ -46,6 +46,9 @@ class Context:
             raise DeclarationError(f"Context {self.name!r} is empty.", hint=hint)
         template = Template.parse(self.text, agent=self.name, title=f"Context {self.name!r}")
         object.__setattr__(self, "template", template)
+        if self.name in self.uses:
+            hint = "Give the context or the variable another name."
+            raise DeclarationError(f"Context {self.name!r} uses its own name, {{{{ {self.name} }}}}.", hint=hint)
         compare_names(self)
 
     @property
@@ -60,8 +63,9 @@ class Context:
             values: A value for each of `uses`.
 
         Raises:
-            DeclarationError: One of its expressions fails, or it renders empty.
+            DeclarationError: One of its expressions fails, a value can be read only once, or it renders empty.
         """
+        check_values(self.uses, values, f"Context {self.name!r}")
         found = self.template.render(values)
         if found.attachments:
             return blocks_of(found.text, found.attachments)
@@ -123,5 +127,4 @@ def _rendered(context: Context, agents: Collection[str], contexts: Iterable[str]
             )
         if name not in values:
             raise UndefinedVariable(name, user=f"Context {context.name!r}", known=values)
-    check_values(context.uses, values, f"Context {context.name!r}")
     return context.render(values)

@@ -283,7 +283,7 @@ class Compiled:
         template: Renders it.
 
     Raises:
-        TemplateSyntaxError: It is not a template, or would load another one.
+        TemplateSyntaxError: It is not a template, would load another one, or has an unknown filter or test.
         SyntaxError, RecursionError: It is nested too deeply for Python.
     """
 
@@ -291,6 +291,12 @@ class Compiled:
         tree = _Names().visit(sandbox().parse(text))
         for node in tree.find_all(LOADING):
             raise TemplateSyntaxError("a prompt stands alone and cannot load other templates", node.lineno)
+        for node in tree.find_all(
+            (nodes.Filter, nodes.Test)
+        ):  # Jinja2 looks up those below a condition when it renders
+            kind = "filter" if isinstance(node, nodes.Filter) else "test"
+            if node.name not in (sandbox().filters if kind == "filter" else sandbox().tests):  # pyright: ignore[reportUnknownMemberType]
+                raise TemplateSyntaxError(f"No {kind} named {node.name!r}", node.lineno)
         names = frozenset(meta.find_undeclared_variables(tree) - GLOBALS)
         self.names = frozenset("self" if name == SELF else name for name in names)
         written = [child for node in tree.find_all(nodes.Output) for child in node.nodes]

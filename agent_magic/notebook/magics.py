@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from functools import partial
+from functools import cache, partial
 from inspect import ismodule
 from typing import TYPE_CHECKING, Any
 
@@ -241,11 +241,12 @@ class AgentMagics(Magics, Settings):
 
     def _declare_context(self, context: Context, plan: str, cell: Cell, said: Iterable[str]) -> None:
         names = self.shell.user_ns
-        notes = [*said, *self.session.declare_context(context, plan, cell)]
+        missing = [name for name in context.uses if name not in names]
+        rendered = cache(lambda: None if missing else context.render(names))
+        notes = [*said, *self.session.declare_context(context, plan, cell, rendered)]
         if context.name in names:
             notes.append(f"--context {context.name} and {{{{ {context.name} }}}} take this cell, not your variable")
-        missing = [name for name in context.uses if name not in names]
-        found = None if missing else context.render(names)
+        found = rendered()
         size = len(found) // CHARS_PER_TOKEN if isinstance(found, str) else None
         parts = [one if isinstance(one, str) else one.label for one in found] if isinstance(found, list) else []
         shared = self.session.sharing(context.name, plan)

@@ -139,31 +139,37 @@ class Registry:
         stale = dict.fromkeys(other for name in changed for other in self.descendants(name) if other in ran)
         return [*notes, *([f"now stale: {', '.join(stale)}"] if stale else [])]
 
-    def declare_context(self, context: Context, cell: Cell, *, ran: Collection[str]) -> list[str]:
+    def declare_context(
+        self, context: Context, cell: Cell, *, ran: Collection[str], check: Callable[[], object] | None = None
+    ) -> list[str]:
         """Declare a context, in place of one of the same name or from the same cell.
 
         Args:
             context: The context.
             cell: Its cell.
             ran: The agents that have a result already.
+            check: Renders it, where all its names have a value; a text that fails is not declared.
 
         Returns:
             Notes for the user; see `declare`.
 
         Raises:
-            DeclarationError: There is an agent of that name, or it uses an agent's answer or another context.
+            DeclarationError: There is an agent of that name, it uses an agent's answer or another context, or `check`
+                fails.
         """
         name = context.name
         notes = _take_back(self._agents, cell, "agent")
         if name in self._agents:
             raise _taken(name, "an agent", "a context")
         for used in context.uses:
-            if used in self._agents or (used in self._contexts and used != name):
+            if used in self._agents or used in self._contexts:
                 kind = "the answer of agent" if used in self._agents else "the context"
                 raise DeclarationError(
                     f"Context {name!r} uses {kind} {used!r}, but has to be the same for all who share it.",
                     hint="A context takes variables; answers go into prompts.",
                 )
+        if check is not None:
+            check()
         old, (self._contexts, said) = self._contexts.get(name), _with(self._contexts, context, cell)
         changed = old is not None and old.value != context
         return [*notes, *said, *(self.stale_note(name, ran) if changed else [])]

@@ -255,11 +255,16 @@ class Session:
         """The agents and groups that have a result."""
         return [] if self.last is None else [*self.last.plan.names, *self.last.plan.groups]
 
-    def declare_context(self, context: Context, plan: str, cell: Cell) -> list[str]:
-        """Declare a context; return notes. Plans without one of that name share the default plan's."""
+    def declare_context(
+        self, context: Context, plan: str, cell: Cell, check: Callable[[], object] | None = None
+    ) -> list[str]:
+        """Declare a context, if `check` does not fail; return notes.
+
+        Plans without one of that name share the default plan's.
+        """
         ran = self.ran
         known = {one.name: one for one in self.registry(plan).contexts}
-        notes = self.registry(plan).declare_context(context, cell, ran=ran)
+        notes = self.registry(plan).declare_context(context, cell, ran=ran, check=check)
         if plan == DEFAULT_PLAN and known.get(context.name, context) != context:
             for name, registry in self._registries.items():
                 if name != plan and not registry.has_context(context.name):

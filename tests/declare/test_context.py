@@ -63,6 +63,9 @@ def test_a_context_that_cannot_be_the_same_for_all_is_refused(contexts: Any, err
         ("with", "x", "Try 'with_context'"),
         ("rules", " \n", "Context 'rules' is empty"),
         ("rules", "a\n{% if %}", "Context 'rules' cannot be read in line 2"),
+        ("rules", "a\n{% if n %}{{ n | uper }}{% endif %}", "in line 2.*No filter named 'uper'"),
+        ("rules", "{% if n is bigger %}a{% endif %}", "No test named 'bigger'"),
+        ("rules", "See {{ rules }}", "Context 'rules' uses its own name.*another name"),
     ],
 )
 def test_a_context_that_cannot_be(name: str, text: str, words: str):

@@ -321,6 +321,27 @@ def test_comments_for_other_tools_are_not_sent(said, shell, line, magic, place):
     assert "for another tool, and not sent" in " ".join(told.split())
 
 
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("{{ rows[7] }}", "has no element 7"),
+        ("{{ n / 0 }}", "division by zero"),
+        ("{% for one in once %}{{ one }}{% endfor %}", "'once', a generator, which can be read only once"),
+        ("{{ nowhere | uper }}", "No filter named 'uper'"),
+        ("{% if nowhere %}{{ nowhere | uper }}{% endif %}", "No filter named 'uper'"),
+        ("See {{ docs }}", "its own name"),
+    ],
+)
+def test_a_context_that_would_fail_in_the_run_is_not_declared(said, shell, text, words):
+    """The cell says it, uses up no iterator, and what its cell declared before stays."""
+    shell.run_cell("rows, n, once = [], 1, (one for one in 'ab')")
+    told = said(f"%%context docs\n{text}")
+    assert words in " ".join(told.split())
+    assert "Still as declared before" not in told
+    assert () == session_of(shell).registry().contexts
+    assert ["a", "b"] == [*shell.user_ns["once"]]
+
+
 def test_comments_for_other_tools_in_sections_are_told(said, shell):
     """Each section may have its own."""
     told = said("# NBVAL_SKIP\n%%agents\n## a\n#| echo: false\nHi\n## b\n\n#@title Ask\n\nHo")
