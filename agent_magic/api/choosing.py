@@ -6,10 +6,15 @@ Candidates are the named ones, `auto:A,B`, or the provider's, cheapest first.
    `--needs vision`, if the provider does not know how it sees pictures.
 2. If two or more were graded by one grader on at least `ENOUGH` answers to the same prompt, the cheapest is chosen that
    is not known to be worse than the best: the interval of their difference reaches 0.
-3. Otherwise the first is chosen, with `--needs reasoning` the second, and the reason names the missing grades.
+3. Otherwise the first is chosen, or the second if a rule of `HARD` applies. The reason has its number, or says that
+   none applies, and names the missing grades.
 
 A choice is part of the frozen plan: replays, what-ifs and forecasts use the chosen model. Grades come from
 `run.score`, `run.judge` and `run.trial`, in this session or the ledger.
+
+Source of the tokens in `HARD`: Hsieh et al., "RULER: What's the Real Context Size of Your Long-Context Language
+Models?", COLM 2024: of models that claim 32,000 tokens of context or more, half are good at that length. Its other
+numbers are a first guess, which grades replace.
 
 Source of the interval: Newcombe, "Interval Estimation for the Difference Between Independent Proportions", Statistics
 in Medicine 17, 1998, method 10; for means Zou and Donner, same journal 27, 2008.
@@ -18,9 +23,11 @@ in Medicine 17, 1998, method 10; for means Zou and Donner, same journal 27, 2008
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar, cast
 
 from agent_magic.declare.agent import DEFAULT_MAX_TOKENS, Agent
+from agent_magic.declare.answers.schema import fields_of, schema_of
 from agent_magic.declare.changes import with_options
 from agent_magic.declare.models import AUTO, candidates_of, job_of
 from agent_magic.declare.units import dollars
@@ -33,14 +40,52 @@ from agent_magic.record.ledger.grades import Graded
 from agent_magic.record.prices import context_window
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from agent_magic.api.session import Session
+    from agent_magic.declare.answers.schema import Schema
     from agent_magic.declare.plan import Plan
 
 ENOUGH = 20
 """Minimum graded answers of a model."""
 P = TypeVar("P", bound="Plan")
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """What makes a job hard for the cheapest model.
+
+    Attributes:
+        number: Returns what is measured, from the agent and the tokens of its prompt.
+        least: The least number that is hard.
+        words: The ground as a sentence, with a place for the number.
+    """
+
+    number: Callable[[Agent, int], int]
+    least: int
+    words: str
+
+
+def _fields(agent: Agent, _: int) -> int:
+    """Count the fields of an answer, nested ones too."""
+    found, todo = 0, list[Any]([schema_of(agent.schema)] if agent.schema else [])
+    while todo:
+        one = todo.pop()
+        if isinstance(one, dict):
+            found += len(fields_of(cast("Schema", one)))
+            todo += cast("Schema", one).values()
+        elif isinstance(one, list):
+            todo += cast("list[Any]", one)
+    return found
+
+
+HARD: Final[tuple[Rule, ...]] = (
+    Rule(lambda agent, _: "reasoning" in agent.needs, 1, "it needs reasoning"),
+    Rule(lambda _, tokens: tokens, 32_000, "its prompt has about {:,} tokens"),
+    Rule(lambda agent, _: len(agent.tools), 3, "it chooses among {:,} tools"),
+    Rule(_fields, 12, "its answer has {:,} fields"),
+)
+"""The first that applies is the ground for the second cheapest model while too little was graded."""
 
 
 class Choice(NamedTuple):
@@ -119,8 +164,11 @@ def choose(agent: Agent, session: Session, prompt_tokens: int) -> Choice:
     measured = _measured(session.graded(job_of(agent)), fitting)
     if len(measured) > 1:
         return _by_grades(fitting, measured, few)
-    place = min(1, len(fitting) - 1) if "reasoning" in agent.needs else 0
-    rule = "it needs reasoning, and this is the second cheapest" if place else "the cheapest"
+    grounds = (one.words.format(n) for one in HARD if (n := one.number(agent, prompt_tokens)) >= one.least)
+    ground = next(grounds, "")
+    place = min(1, len(fitting) - 1) if ground else 0
+    easy = "the cheapest, as nothing in its length, tools and type is hard"
+    rule = f"{ground}, and this is the second cheapest" if ground else easy
     if len(fitting) == 1:
         return Choice(fitting[0], f"the only one that fits{few}")
     missing = next(one for one in (fitting[place], *fitting) if one not in measured)

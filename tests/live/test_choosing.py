@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import closing
+from typing import Any, Literal
 
 import pytest
+from typing_extensions import TypedDict
 
 from agent_magic.api import Agent, Claude, Ledger, Plan, Session, TokenPrice
 from agent_magic.api.choosing import ENOUGH, choose, is_worse, with_models
 from agent_magic.declare.models import job_of
+from agent_magic.declare.tool import Tool
 from agent_magic.errors import DeclarationError
 from agent_magic.measure.intervals import share_interval
 from agent_magic.providers.base import EVERYTHING, Provider, Stream
@@ -65,6 +68,38 @@ def test_what_needs_reasoning_asks_the_second_cheapest(needs, chosen, api):
     """While nothing was graded; all models of the API see pictures."""
     agent = Agent("a", "Why?", model="auto", needs=needs)
     assert chosen == choose(agent, Session(client=api), 100).model
+
+
+def fields(n: int) -> Any:
+    """Return a type of `n` fields, one of them a list of another type of `n` fields."""
+    inner: Any = TypedDict("Inner", {f"i{one}": str for one in range(n)})
+    outer: Any = TypedDict("Outer", {"rows": list[inner], **{f"o{one}": str for one in range(1, n)}})
+    return outer
+
+
+@pytest.mark.parametrize(
+    ("options", "tokens", "chosen", "why"),
+    [
+        ({}, 31_999, SMALL, "the cheapest, as nothing in its length, tools and type is hard; nothing was graded"),
+        ({}, 32_000, MIDDLE, "its prompt has about 32,000 tokens, and this is the second cheapest"),
+        ({"tools": 2, "returns": fields(5)}, 9, SMALL, "nothing in its length, tools and type is hard"),
+        ({"tools": 3}, 9, MIDDLE, "it chooses among 3 tools"),
+        ({"returns": fields(6)}, 9, MIDDLE, "its answer has 12 fields"),
+        ({"returns": Literal["yes", "no"]}, 9, SMALL, "nothing in its length, tools and type is hard"),
+        ({"needs": "reasoning", "tools": 3}, 9, MIDDLE, "it needs reasoning"),
+    ],
+)
+def test_what_is_hard_asks_the_second_cheapest_and_the_ground_is_said(options, tokens, chosen, why, api):
+    """Length, tools and fields, counted in nested types too; until grades tell."""
+    session = Session(client=api)
+    tools = [Tool(f"t{n}", "x", "{}", len) for n in range(options.get("tools", 0))]
+    agent = Agent("a", "Why?", model="auto", **{**options, "tools": tools})
+    found = choose(agent, session, tokens)
+    assert chosen == found.model
+    assert why in found.why
+    for model in (SMALL, MIDDLE):
+        grades(session, agent, model, 40)
+    assert SMALL == choose(agent, session, tokens).model
 
 
 @pytest.mark.parametrize(
