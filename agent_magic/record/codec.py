@@ -115,7 +115,7 @@ def event_from_json(data: object) -> Event:
 
 def line_of(data: object) -> str:
     """Write plain data as one line of ASCII, keys in order, without its line feed."""
-    return json.dumps(data, ensure_ascii=True, sort_keys=True, allow_nan=False)
+    return _ENCODER.encode(data)
 
 
 def data_of(line: str) -> dict[str, Any]:
@@ -125,7 +125,7 @@ def data_of(line: str) -> dict[str, Any]:
         ValueError: It does not.
     """
     try:
-        data: Any = json.loads(line, parse_constant=_no_number)
+        data: Any = _DECODER.decode(line)
     except RecursionError:
         raise ValueError("nested too deeply") from None
     if not isinstance(data, dict):
@@ -135,6 +135,10 @@ def data_of(line: str) -> dict[str, Any]:
 
 def _no_number(word: str) -> Any:
     raise ValueError(f"{word} is not a number")
+
+
+_ENCODER = json.JSONEncoder(ensure_ascii=True, sort_keys=True, allow_nan=False)
+_DECODER = json.JSONDecoder(parse_constant=_no_number)
 
 
 @functools.cache
@@ -152,8 +156,8 @@ def _reader(kind: Any) -> Any:
     """Return a function that reads a value of this type from plain data, and checks it."""
     origin, inner = get_origin(kind), get_args(kind)
     if origin in {Union, UnionType}:
-        ordered = sorted(inner, key=lambda one: one is not NoneType)  # the last one's error is the one that is raised
-        return functools.partial(_any_of, tuple(_reader(one) for one in ordered))
+        read = functools.partial(_any_of, tuple(_reader(one) for one in inner if one is not NoneType))
+        return functools.partial(_optional, read) if NoneType in inner else read
     if origin is tuple and Ellipsis not in inner:
         return functools.partial(_tuple, tuple(map(_reader, inner)))
     if origin is tuple or origin is list:
@@ -230,7 +234,12 @@ def _one_of(words: frozenset[Any], data: Any) -> Any:
     return data
 
 
+def _optional(read: Any, data: Any) -> Any:
+    return None if data is None else read(data)
+
+
 def _any_of(readers: tuple[Any, ...], data: Any) -> Any:
+    """Read with the first reader that can. The last one's error is raised."""
     for read in readers[:-1]:
         try:
             return read(data)

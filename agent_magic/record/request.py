@@ -6,7 +6,7 @@ import hashlib
 import json
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
-from agent_magic.declare.answers.schema import told_by
+from agent_magic.declare.answers.schema import schema_of, told_by
 from agent_magic.declare.content import Attachment, Placed, blocks_of, with_bytes
 from agent_magic.declare.values import sendable
 
@@ -17,6 +17,7 @@ Ttl = Literal["5m", "1h"]
 """How long a cached context lives after each use."""
 
 
+_KEYS = json.JSONEncoder(ensure_ascii=True, sort_keys=True, separators=(",", ":"))
 SERVER_ROUNDS = 10
 """How often the API goes on from its own tools within one request. Source: the vendor's page on server tools."""
 THINKING = frozenset({"thinking", "redacted_thinking"})
@@ -128,7 +129,7 @@ class Request(NamedTuple):
             asked["system"] = sendable(self.system)
         output: dict[str, Any] = {"effort": self.effort} if self.effort else {}
         if self.schema:
-            output["format"] = {"type": "json_schema", "schema": read_blocks(self.schema)}
+            output["format"] = {"type": "json_schema", "schema": schema_of(self.schema) or read_blocks(self.schema)}
         if output:
             asked["output_config"] = output
         if self.tools:
@@ -144,8 +145,7 @@ class Request(NamedTuple):
             asked.append(self.schema)
         if self.options:
             asked.append(self.sent)
-        text = json.dumps(asked, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
-        return hashlib.sha256(text.encode()).hexdigest()
+        return hashlib.sha256(_KEYS.encode(asked).encode()).hexdigest()
 
     @property
     def sent(self) -> dict[str, Any]:

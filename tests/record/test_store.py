@@ -184,6 +184,16 @@ def test_states_of_an_attempt(ledger):
     assert [(1, 10)] == ledger._store.file.read("SELECT reserved_input, reserved_output FROM calls")
 
 
+def test_a_lease_that_nobody_has_is_taken_without_a_look(ledger):
+    """A bought answer writes its lease and deletes it; only a lease that is there is read."""
+    sent = list[str]()
+    journal = ledger.begin(record_of())
+    ledger._store.file._db.set_trace_callback(sent.append)
+    assert journal.ask(0, 1, "k", 0, fresh=False) is None
+    journal.keep(0, 1, answer(), 2.0)
+    assert ["INSERT", "DELETE"] == [one.split()[0] for one in sent if " leases " in one]
+
+
 def test_states_of_failures(ledger):
     """A failure and a cancellation are told apart, and each lets others buy."""
     from agent_magic.errors import Rejected

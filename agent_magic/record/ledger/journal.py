@@ -192,20 +192,26 @@ class SqliteJournal:
         """Take the lease and record the start, unless another run was quicker."""
         now = time.time()
         with self._writing() as (db, run):
-            known = None if fresh else self._serve(agent, number) or self._holder(*self._keys[agent])
+            key, ordinal = self._keys[agent]
+            known = None if fresh else self._serve(agent, number) or self._lease(db, run, now, key, ordinal)
             if known is not None:
                 return known
-            key, ordinal = self._keys[agent]
             db.execute(
                 "UPDATE calls SET state = 'started', key = ?, ordinal = ?, started_at = ? "
                 "WHERE run = ? AND agent = ? AND number = ?",
                 (key, ordinal, now, run, agent, number),
             )
-            if not fresh:
-                lease = (key, ordinal, run, self._ledger.owner, now + LEASE_S)
-                db.execute("INSERT OR REPLACE INTO leases VALUES (?, ?, ?, ?, ?)", lease)
-                self._leased.add((key, ordinal))
         self._ledger.heartbeat.add(id(self), self._beat)
+        return None
+
+    def _lease(self, db: sqlite3.Connection, run: int, now: float, key: str, ordinal: int) -> Busy | None:
+        """Take the lease on an answer, unless another run has it."""
+        lease = (key, ordinal, run, self._ledger.owner, now + LEASE_S)
+        if db.execute("INSERT OR IGNORE INTO leases VALUES (?, ?, ?, ?, ?)", lease).rowcount == 0:
+            if (holder := self._holder(key, ordinal)) is not None:
+                return holder
+            db.execute("INSERT OR REPLACE INTO leases VALUES (?, ?, ?, ?, ?)", lease)
+        self._leased.add((key, ordinal))
         return None
 
     def begin_call(self, agent: int, number: int, key: CallKey, *, fresh: bool) -> CallEnded | Doubt | Busy | None:

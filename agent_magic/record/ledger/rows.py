@@ -141,7 +141,7 @@ def most_input_tokens(request: Request) -> int:
 
 def answer_row(key: str, ordinal: int, answer: Answer, bought_at: float) -> tuple[object, ...]:
     """Write an answer as the columns of `answers`, without its id."""
-    text, data = encode(answer.text), line_of(to_json(replace(answer, text="")))
+    text, data = encode(answer.text), line_of(to_json(answer) | {"text": ""})
     ends = (key, ordinal, answer.source, answer.stop_reason, bought_at, data)
     return (MARK, _checksum(*ends, text), *ends, text)
 
@@ -155,7 +155,7 @@ def answer_of(row: tuple[Any, ...]) -> Answer:
     _, mark, checksum, key, ordinal, source, stop_reason, bought_at, data, text = row
     if mark != MARK or checksum != _checksum(key, ordinal, source, stop_reason, bought_at, data, text):
         raise ValueError("the checksum of an answer is wrong")
-    return replace(from_json(Answer, data_of(data)), text=decode(text))
+    return from_json(Answer, data_of(data) | {"text": decode(text)})
 
 
 def is_whole(row: tuple[Any, ...]) -> bool:
@@ -168,11 +168,8 @@ def is_whole(row: tuple[Any, ...]) -> bool:
 
 
 def _checksum(*parts: object) -> bytes:
-    seal = hashlib.sha256()
-    for part in parts:
-        seal.update(part if isinstance(part, bytes) else encode(repr(part)))
-        seal.update(b"\x1f")
-    return seal.digest()[:SUM_BYTES]
+    sealed = (part if isinstance(part, bytes) else encode(repr(part)) for part in parts)
+    return hashlib.sha256(b"\x1f".join((*sealed, b""))).digest()[:SUM_BYTES]
 
 
 def file_in(rows: Sequence[tuple[Any, ...]], name: str) -> bytes:
