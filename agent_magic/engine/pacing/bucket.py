@@ -1,4 +1,4 @@
-"""A token bucket of the server, as far as a client can know it."""
+"""A client's model of one token bucket on the server."""
 
 from __future__ import annotations
 
@@ -10,67 +10,66 @@ if TYPE_CHECKING:
     from agent_magic.record.terms import Ceiling
 
 LimitSource = Literal["announced", "given", "inferred"]
-"""Who says what the limit is: the server, the user, or refusals that nothing else explains."""
+"""Where the limit comes from: the server, the user, or refusals that nothing else explains."""
 
 MARGIN_S: Final = 0.02
-"""So much of the refill stays in the bucket at first: requests overtake each other on the wire."""
+"""Seconds of refill kept in reserve at first, since requests overtake each other on the wire."""
 MOST_MARGIN: Final = 0.25
-"""The most that stays in it after refusals, as a share of the capacity."""
+"""Maximum reserve after refusals, as a share of the capacity."""
 GLIDE_S: Final = 1.0
 MOST_PACE: Final = 8.0
-"""What is saved up is spent over this time, and no faster than so many times the refill. So nothing leaves in a clump,
-and a level that is believed a little too high costs one refusal, not fifty."""
+"""Saved tokens are spent over `GLIDE_S` seconds, at most at `MOST_PACE` times the refill rate. Requests then leave
+evenly, and an overestimated level costs one refusal, not fifty."""
 REGAIN: Final = 0.25
-"""How much of a surprise to the better is believed at once: a response that was computed before our latest requests
-arrived shows more than is there."""
+"""The part of an unexpected surplus that is accepted at once. A response that was computed before our latest requests
+arrived reports too much."""
 EXTERNAL_PER_S: Final = 0.2
-"""How fast unexplained use becomes the belief that others take so much all the time."""
+"""How fast unexplained use raises the assumed rate of other clients."""
 FAIR: Final = 0.5
-"""The share of a limit that is left to others with the same key. If all were left, two pacers would starve each other.
-"""
+"""Maximum share of a limit that is left to others with the same key. With all of it, two pacers would starve each other."""
 FADE_S: Final = 60.0
-"""How long it is believed what was left of a limit."""
+"""How long a remembered level is used."""
 SPREAD: Final = 0.12
-"""The standard deviation of a guess of input tokens, as a share of it."""
+"""The relative standard deviation of an estimate of input tokens."""
 
 
 class Bucket:
-    """Mirrors a token bucket of the server: continuous refill, an announced limit, a capacity that nobody announces.
+    """Mirrors a token bucket on the server: continuous refill, an announced limit, an unannounced capacity.
 
-    The level is dead reckoning: each request takes its share when it leaves, and each response corrects what is left.
-    A response does not say when it was computed, at any time between sending and hearing, so only what none of these
-    times explains is a correction.
+    The level is dead reckoning: each request takes its amount when it is sent, and each response corrects the level.
+    A response may have been computed at any time between sending and receiving, so it corrects the level only where
+    no such time explains the difference.
 
     Args:
-        kind: What is limited.
+        kind: The limited quantity.
         given: The user's own limit per minute.
-        burst_s: Seconds' worth of it that may pass at once.
+        burst_s: Seconds of it that may be used at once.
 
     Attributes:
-        grain: How far a rounded `remaining` may be off.
-        source: Who says what the limit is; `None` while it is unknown.
+        grain: Maximum rounding error of `remaining`.
+        source: Where the limit comes from; `None` while it is unknown.
         limit: Per minute; 0 while unknown.
-        announced: What the server says it is; 0 while it says nothing.
-        rate: Per second, of it and of our share of it; 0 while unknown.
-        taken: All that was ever taken.
-        share: Our share of the limit, above 0: kernels that use one key divide it. An inferred limit is ours alone.
-        level: What may pass at the latest change; negative while something is owed.
-        capacity: The most that was ever seen in it: so much certainly fits.
-        margin: What is left in it.
-        external_rate: What others take, per second.
+        announced: The server's own figure, per minute; 0 without one.
+        rate: Our share of the limit, per second; 0 while unknown.
+        taken: The total ever taken.
+        share: Our share of the limit, above 0: kernels with the same key divide it, but not an inferred limit.
+        level: The amount available at the latest change; negative while something is owed.
+        capacity: The highest level ever observed, a lower bound of the true capacity.
+        margin: The reserve that is never used.
+        external_rate: The assumed use by other clients, per second.
     """
 
     def __init__(self, kind: Kind, given: float | None = None, burst_s: float = 1.0) -> None:
         self.grain = max(1.0, kind.rounded / 2)
-        self._fair = 0.0 if kind.per_output_token else FAIR  # what is missing of output may be our own, under way
+        self._fair = 0.0 if kind.per_output_token else FAIR  # missing output may be our own, in flight
         self._spread = SPREAD if kind.per_input_token else 0.0
-        self._given, self._own = given, given  # the lower limit that the server does not know: given, or inferred
+        self._given, self._own = given, given  # a lower limit than the server's: given, or inferred
         self.announced = 0.0
         self.source: LimitSource | None = None
         self.limit = self.rate = self.capacity = self.margin = 0.0
         self.share, self._begun_s = 1.0, -math.inf
         self.taken = self._largest = 0.0
-        self._saving = 0.0  # what the first in the queue waits for, where our share of the capacity has no room for it
+        self._saving = 0.0  # the amount that the head of the queue waits for, if our share of the capacity is smaller
         self.level = self._at_s = 0.0
         self._shift = self._variance = 0.0
         self.external_rate = self._credit = 0.0
@@ -82,23 +81,23 @@ class Bucket:
 
     @property
     def room(self) -> float:
-        """What may be saved up in our share of it."""
+        """The capacity of our share."""
         return self.capacity if self.source == "inferred" else self.capacity * self.share
 
     def level_at(self, now: float) -> float:
-        """Return what may pass now."""
+        """Return the amount available now."""
         return min(self._unbounded(now), self.room)
 
     def sure_level_at(self, now: float) -> float:
-        """Return what may pass now, less how far the guesses of what is under way may be off."""
+        """Return the amount available now, less one standard deviation of the estimates of requests in flight."""
         return self.level_at(now) - math.sqrt(self._variance)
 
     def wait_s(self, amount: float, now: float) -> float:
-        """Return the seconds until an amount may pass; 0 or less if it may now.
+        """Return the seconds until an amount is available; 0 or less if it is now.
 
-        An amount larger than our share of the capacity is saved up for, as far as the whole of it has room. One that is
-        larger still passes when the bucket is full, and the rest is owed. Where the margins have no room beside it, it
-        waits until it is full, too.
+        An amount larger than our share of the capacity is saved up for, up to the whole capacity. A larger one passes
+        when the bucket is full, and the rest is owed. If amount and margins together exceed the capacity, it waits
+        for a full bucket, too.
         """
         if not self.rate:
             return 0.0
@@ -106,20 +105,20 @@ class Bucket:
         need = amount + self.margin
         if self._variance:
             need += math.sqrt(self._variance + (self._spread * amount) ** 2)
-        if need > self.room:  # the server's bucket is full before ours: waiting on is time lost
+        if need > self.room:  # the server's bucket is full before ours: waiting longer gains nothing
             need = max(self.room, min(amount, self._full) + self.rate * MARGIN_S)
             self._saving = need if self.share < 1 else 0.0
         return (need - self._unbounded(now)) / (self.rate - self.external_rate)
 
     def step_s(self, amount: float) -> float:
-        """Return for how long nothing should follow an amount that was just taken."""
+        """Return the pause in seconds after an amount was taken."""
         if not self.rate:
             return 0.0
         saved = max(0.0, self.level - self.margin) / GLIDE_S
         return amount / (self.rate + min(saved, (MOST_PACE - 1) * self.rate))
 
     def take(self, amount: float, now: float) -> float:
-        """Take an amount out, a guess of tokens. Return the level without corrections, for `read` to compare with."""
+        """Take an estimated amount. Return the level without corrections, which `read` compares with."""
         self._advance(now, amount)
         self.level -= amount
         self.taken += amount
@@ -129,20 +128,20 @@ class Bucket:
         return self.level - self._shift
 
     def settle(self, taken: float, used: float) -> None:
-        """Record what a request has really used; nothing, if it was refused."""
+        """Record a request's true use; 0 if it was refused."""
         if self._spread:
             self._variance = max(0.0, self._variance - (self._spread * taken) ** 2)
         self.level += taken - used
         self.taken -= taken - used
 
     def read(self, reading: Reading, mark: float, amount: float, sent_s: float, now: float) -> None:
-        """Correct the level by what a response says.
+        """Correct the level by a response.
 
         Args:
-            reading: What it says.
-            mark: What `take` returned for its request.
-            amount: What the request took.
-            sent_s: When it left. What was left before our turn began says nothing of now.
+            reading: The limit as the response reports it.
+            mark: The result of `take` for its request.
+            amount: The amount that the request took.
+            sent_s: When it was sent. Reports on requests from before our turn are ignored.
             now: The time.
         """
         self._learn(reading, amount, now)
@@ -150,9 +149,9 @@ class Bucket:
         if remaining is None or sent_s < self._begun_s or self._is_first(remaining, mark):
             return
         level, then = self.level_at(now), mark + self._shift
-        slack = self.grain + 2 * math.sqrt(self._variance)  # what is under way may be off: usage will tell
+        slack = self.grain + 2 * math.sqrt(self._variance)  # estimates in flight may be wrong: usage will tell
         missing = min(level, then) - slack - remaining
-        surplus = remaining - slack - max(level, then) - self.capacity * (1 - self.share)  # others may have so much
+        surplus = remaining - slack - max(level, then) - self.capacity * (1 - self.share)  # others may hold it
         if missing > 0:
             self._lose(missing, now, was_full=min(level, then) >= self.room - self.grain)
         elif surplus > 0 and remaining > 0 and self.source == "announced":  # a debt is shown as 0
@@ -172,14 +171,14 @@ class Bucket:
         wait_s: float,
         first: bool,
     ) -> None:
-        """Correct the level by a refusal. It is answered at once, so that what it says is young.
+        """Correct the level by a refusal. Refusals come at once, so their readings are current.
 
         Args:
-            reading: What it says of this limit.
-            mark: What `take` returned for its request.
-            amount: What the request had taken, and was given back.
+            reading: This limit as the refusal reports it.
+            mark: The result of `take` for its request.
+            amount: The amount that the request had taken, which was given back.
             now: The time.
-            need: What the request wanted, if it is this limit that had no room; else `None`.
+            need: The amount requested, if this limit caused the refusal; else `None`.
             wait_s: The server's `retry-after`, in whole seconds rounded up.
             first: True if it is the first refusal of its episode.
         """
@@ -206,14 +205,14 @@ class Bucket:
                 self._set_external(self.external_rate + min(missing, self._most_credit) * EXTERNAL_PER_S, now)
 
     def impose(self, limit: float, now: float, *, closed_s: float | None = None, doubted: bool = False) -> None:
-        """Keep an inferred limit, unless the user's is lower. A second's worth may pass at once.
+        """Keep an inferred limit, unless the user's is lower. One second of it may be used at once.
 
         Args:
             limit: Per minute.
             now: The time.
-            closed_s: For how long nothing may leave after the refusal that showed the limit: nothing is saved up then,
-                for the limit is a guess. `None` if there was no refusal.
-            doubted: True if refusals contradict it: once as much as is announced has passed, that counts again.
+            closed_s: How long nothing may be sent after the refusal that revealed the limit. Nothing is saved up
+                meanwhile, since the limit is a guess. `None` without a refusal.
+            doubted: True if refusals contradict it: it ends when as much as the announced limit has passed.
         """
         self._advance(now)
         known = self.announced or (self.limit if self.source == "announced" else 0.0)  # this session's, or remembered
@@ -229,11 +228,11 @@ class Bucket:
             self._correct(min(1 - closed_s * self.rate, 0.0) - self.level)
 
     def free(self, now: float, counted: float = 0.0) -> None:
-        """Forget a limit that was inferred: what refused is none of a rate.
+        """Forget an inferred limit, since a rate does not explain the refusals.
 
         Args:
             now: The time.
-            counted: What is inferred instead, and kept by somebody else, per minute of the server; 0 for nothing.
+            counted: The limit per minute that was inferred instead and is enforced elsewhere; 0 without one.
         """
         self._advance(now)
         self._own = self._given
@@ -248,7 +247,7 @@ class Bucket:
             self.source, self.limit, self.capacity = "inferred", counted, counted
 
     def recall(self, ceiling: Ceiling, source: LimitSource, now: float) -> None:
-        """Go on from a limit that was known earlier; the first reading is believed over it."""
+        """Start from a limit of an earlier session; the first reading replaces it."""
         if self.source is None:
             self.source = source
             self._set_limit(ceiling.per_minute)
@@ -257,9 +256,9 @@ class Bucket:
             self.level, self._at_s = self.room, now
 
     def recall_level(self, level: float, margin: float, external_rate: float, now: float, age_s: float = 0.0) -> None:
-        """Go on from what was left so many seconds ago of a limit that is known. If it is old, the first reading rules.
+        """Start from an earlier level of a known limit, `age_s` seconds old. The first reading replaces an old one.
 
-        Both fade: a bucket of a minute is full after a minute, and who used it may be gone.
+        Level and external rate fade: after a minute the bucket is full, and other clients may be gone.
         """
         if self.rate:
             self.margin, self._seen = margin, not age_s
@@ -267,16 +266,16 @@ class Bucket:
             self.level = min(level + self.rate * age_s, self.room) if age_s < FADE_S else self.room
 
     def take_largest(self) -> float:
-        """Return the largest amount that waits or asked since the last call, beyond what our share has room for."""
+        """Return the largest amount that waits, or was asked for since the last call."""
         found, self._largest = max(self._largest, self._saving), 0.0
         return found
 
     def set_share(self, share: float, level_s: float | None = None, *, now: float) -> None:
-        """Keep to a share of the limit from now on. Of what was saved up, what goes to others is theirs.
+        """Keep to a share of the limit from now on. A smaller share gives up its part of the saved tokens.
 
         Args:
             share: Above 0, at most 1.
-            level_s: How long what may pass now took to flow in, where others who took from it say so.
+            level_s: The level, in seconds of refill by the whole limit, if other kernels report it.
             now: The time.
         """
         if share == self.share:
@@ -294,7 +293,7 @@ class Bucket:
 
     @property
     def _full(self) -> float:
-        """What a request waits for that may be larger than the bucket."""
+        """The level at which a request larger than the bucket is sent."""
         return self.capacity + (2 * self.grain if self.source == "announced" else 0.0)
 
     @property
@@ -305,9 +304,9 @@ class Bucket:
         return self.level + (now - self._at_s) * (self.rate - self.external_rate)
 
     def _learn(self, reading: Reading, amount: float, now: float) -> None:
-        """Record the limit, and how much certainly fits."""
+        """Record the limit and the highest level seen."""
         if self.source == "inferred" and not self.announced:
-            self._own = self._given  # what was inferred was this limit
+            self._own = self._given  # the inferred limit was this one
         self.announced = reading.limit
         limit = reading.limit if self._own is None else min(reading.limit, self._own)
         source = "announced" if limit != self._own else self.source
@@ -324,7 +323,7 @@ class Bucket:
         self.capacity = min(max(1.0, self.capacity, seen), limit)
 
     def _is_first(self, remaining: float, mark: float) -> bool:
-        """Take the first that is ever said of the level for the truth, less what left since."""
+        """Accept the first report of the level as true, less the amounts sent since."""
         if self._seen or self.source != "announced":
             return False
         self._seen, self._credit = True, self._most_credit
@@ -332,7 +331,7 @@ class Bucket:
         return True
 
     def _lose(self, missing: float, now: float, *, was_full: bool) -> None:
-        """Take what others took. Of that no more than a fair share is believed."""
+        """Lower the level by others' use, up to a fair share."""
         if not was_full:
             self._advance(now)
             if self._fair:
@@ -342,12 +341,12 @@ class Bucket:
         self._correct(-missing)
 
     def _correct(self, amount: float) -> None:
-        """Change the level, and what is compared with it later."""
+        """Change the level and the offset of later comparisons."""
         self.level += amount
         self._shift += amount
 
     def _advance(self, now: float, amount: float = 0.0) -> None:
-        """Let flow in what flows in. Who waited for more than was ever seen has seen that it is there."""
+        """Add the refill since the last change, up to the capacity or the larger amount that a request waited for."""
         passed_s, full, self._at_s = now - self._at_s, self.room, now
         if (most := max(amount, self._saving)) > full:
             full = max(full, min(most, self._full))

@@ -1,29 +1,29 @@
-"""How kernels that use the same key divide a rate limit: each tells what it wants, and takes no more than is left.
+"""How kernels that use the same key divide a rate limit: each states its demand and takes at most the free rest.
 
-Every half a second each kernel writes a row that the others read: per limit, the part it wants and the part it takes.
-Whoever is not held by the limit wants what it uses; whoever is held wants more at each look, up to all of it. What
-everybody gets is the max-min fair division of that: nobody gets less than an equal part unless it wants less, and what
-some leave is divided among the rest. A part shrinks at once and grows only into what the others' rows have left free,
-so together they never take more than the limit, in whichever order they look.
+Every half second each kernel writes a row that the others read: for each limit, the part it wants and the part it
+takes. A kernel that the limit does not hold back wants its current use; one that is held back wants more at each
+look, up to the whole limit. The limit is divided by max-min fairness: a kernel gets less than an equal part only if
+it wants less, and the rest is divided among the others. A part shrinks at once and grows only into the part that all
+rows leave free, so together they never exceed the limit, in whichever order they look.
 
-Where requests are so large that their parts of the server's bucket have no room for them (one of 5,000 tokens where
-10,000 pass at once, among four), kernels that are held take turns instead: one has all of what there is for them, the
-others nothing. Two that save up for large requests at the same time would otherwise refuse each other's. Whoever has
-its turn passes it on when it has taken as much more than another that waits as the largest request takes, or has
-nothing to send; then whoever of those that wait has taken least goes on from what was left. So turns are as long as
-requests are large, of 60 requests a minute one each, and are counted by what was taken: what is saved up for a large
-request is not lost to the next one. While there are turns each looks twenty times a second, and writes when one begins
-or ends.
+If requests are too large for a kernel's part of the server's bucket (5,000 tokens each, where 10,000 fit at once,
+among four kernels), the kernels that are held back take turns: one has their whole part, the others nothing. Two that
+saved up for large requests at the same time would otherwise cause each other's refusals. A kernel ends its turn when
+it has nothing to send, or has taken more than a waiting kernel by the size of the largest request; the waiting kernel
+that has taken least comes next and starts from the level that is left. Turns are thus as long as requests are large
+(one request each at 60 requests a minute), and they are counted by use, so tokens saved up for a large request are
+not lost to the next kernel. During turns each kernel looks twenty times a second and writes when a turn begins or
+ends.
 
-**Limits** that one has been told are in its row, so a kernel that begins beside it need not be refused to learn them.
+**Limits** that a kernel knows are in its row, so a new kernel beside it learns them without a refusal.
 
-**What was tried and lost.** Turns by the clock, four seconds each: whoever saves up for a large request loses what was
-saved when its time is over (17 of 100 in place of 25). With two looks a second 0.96 of one request a second passes
-among four, and 0.8 of requests of 70 % of a bucket with a quarter refused. Two kernels that only read headers: 0.84 of
-an output limit with 18 % refused, and large requests beside small ones starve, because what is missing is seen only
-when it is gone. A bucket of tokens that all take from: a write for each request, and no queue, so large requests starve
-there too. Whoever is held wants all at once: one that needs a fifth takes half whenever it is held for a moment, and
-0.93 of the limit is used in place of 0.99 (all measured).
+**What was tried and lost.** Turns by the clock, four seconds each: whoever saves up for a large request loses what
+was saved when its time is over (17 of 100 in place of 25). With two looks a second 0.96 of one request a second
+passes among four, and 0.8 of requests of 70 % of a bucket with a quarter refused. Two kernels that only read headers:
+0.84 of an output limit with 18 % refused, and large requests beside small ones starve, because what is missing is
+seen only when it is gone. A bucket of tokens that all take from: a write for each request, and no queue, so large
+requests starve there too. Whoever is held wants all at once: one that needs a fifth takes half whenever it is held
+for a moment, and 0.93 of the limit is used in place of 0.99 (all measured).
 """
 
 from __future__ import annotations
@@ -40,39 +40,39 @@ if TYPE_CHECKING:
     from agent_magic.record.terms import Ceilings
 
 HEADROOM: Final = 1.25
-"""How much more than it uses a kernel may take that is not held. It is not kept free for it."""
+"""A kernel that is not held back may take its use times this. That much is not reserved for it."""
 GROWTH: Final = 1.5
 MORE: Final = 0.1
-"""A kernel that is held wants so many times what it wanted, and so much of the limit more."""
+"""A kernel that is held back wants `GROWTH` times its earlier demand, plus `MORE` of the limit."""
 LEAST: Final = 0.01
-"""The part that nobody goes below: so a kernel that begins can be held, which tells that it wants more."""
+"""The smallest part. A new kernel needs one to be held back, which shows that it wants more."""
 IDLE: Final = 2 * LEAST
-"""Up to this part a kernel waits for its turn."""
+"""A kernel with at most this part waits for its turn."""
 BEAT_S: Final = 0.5
 """How often each kernel looks."""
 TURN_BEAT_S: Final = 0.05
-"""How often each looks while they take turns."""
+"""How often each kernel looks during turns."""
 LARGE: Final = 1.0
-"""From how many times its part of what may pass at once on a request is so large that kernels take turns."""
+"""Kernels take turns if a request exceeds its kernel's part of the capacity times this."""
 TURN_S: Final = 0.25
-"""What may flow in for a turn at least."""
+"""The minimum length of a turn, in seconds of refill."""
 FADE: Final = 0.97
-"""What is left half a second later of how large requests were."""
+"""The factor by which the largest recent request fades each half second."""
 
 
 class Demand(NamedTuple):
-    """What a pacer knows of one limit.
+    """A pacer's knowledge of one limit.
 
     Attributes:
-        used: The part of it that was used of late.
-        held: True if it holds a request now.
-        largest: The largest request that asked since the last look or waits, as a part of what may pass at once.
-        largest_s: How long it takes to flow in, with all of the limit.
-        level_s: How long what may pass now took to flow in, with all of the limit.
-        taken_s: How long all that was ever taken took to flow in.
-        shut: True if nothing may leave after a refusal.
-        per_minute: What is announced; 0 if nothing is known.
-        capacity: What may pass at once.
+        used: The part of it in recent use.
+        held: True if it holds back a request now.
+        largest: The largest request that waits or was made since the last look, as a part of the capacity.
+        largest_s: The same in seconds of refill by the whole limit.
+        level_s: The level, in seconds of refill by the whole limit.
+        taken_s: The total ever taken, in seconds of refill.
+        shut: True if nothing may be sent after a refusal.
+        per_minute: The announced limit; 0 if unknown.
+        capacity: The amount that may be used at once.
     """
 
     used: float = 0.0
@@ -87,23 +87,23 @@ class Demand(NamedTuple):
 
 
 class Claim(NamedTuple):
-    """What one kernel tells the others of one limit.
+    """One kernel's row about one limit, as the others read it.
 
     Attributes:
         want: The part it wants, 0 to 1.
         part: The part it takes, 0 to 1.
-        largest: The largest request of late, as a part of what may pass at once.
-        largest_s: How long it takes to flow in, with all of the limit.
-        empty_s: When, on the common clock, nothing was left: what may pass now has flowed in since.
-        waits: 1 if the limit holds it, else 0.
-        place: What it has taken, in seconds of the limit: of those that wait the least is next. Whoever has not waited
-            begins beside those that do.
-        per_minute: What is announced; 0 if it knows nothing.
-        capacity: What may pass at once.
-        taken_s: For itself: what the pacer had taken at the last look.
+        largest: The largest recent request, as a part of the capacity.
+        largest_s: The same in seconds of refill by the whole limit.
+        empty_s: When the level was 0, on the common clock; it has been refilled since.
+        waits: 1 if the limit holds it back, else 0.
+        place: Its total use, in seconds of refill: of the waiting kernels the lowest is next. A kernel that begins to
+            wait starts level with those that already do.
+        per_minute: The announced limit; 0 if unknown.
+        capacity: The amount that may be used at once.
+        taken_s: For itself: the pacer's total use at the last look.
         at_s: For itself: when that was.
-        turns: For itself: 1 while they take turns, else 0.
-        level_s: For itself, where its turn begins at this look: how long what may pass now took to flow in.
+        turns: For itself: 1 during turns, else 0.
+        level_s: For itself, if its turn begins at this look: the level in seconds of refill.
     """
 
     want: float
@@ -122,15 +122,15 @@ class Claim(NamedTuple):
 
 
 TOLD: Final = 9
-"""So many fields of a claim the others read."""
+"""The number of fields of a claim that other kernels read."""
 
 
 class Share(NamedTuple):
-    """What a pacer is to keep to of one limit.
+    """A pacer's share of one limit.
 
     Attributes:
         part: Above 0, at most 1.
-        level_s: How long what may pass now took to flow in, with all of the limit; `None` if the pacer knows best.
+        level_s: The level, in seconds of refill by the whole limit; `None` to keep the pacer's own.
     """
 
     part: float
@@ -138,20 +138,20 @@ class Share(NamedTuple):
 
 
 Demands = dict[str, dict["Dimension", Demand]]
-"""What a pacer knows, by model class and limit."""
+"""A pacer's knowledge, by model class and limit."""
 Claims = dict[str, dict["Dimension", Claim]]
-"""What one kernel tells, by model class and limit."""
+"""A kernel's rows, by model class and limit."""
 
 
 def claims(demands: Demands, before: Claims, me: str, others: Mapping[str, object], now: float) -> Claims:
-    """Return what a kernel takes of each limit.
+    """Return a kernel's claim on each limit.
 
     Args:
-        demands: What its pacer knows.
-        before: What it told at the last look.
+        demands: Its pacer's knowledge.
+        before: Its claims at the last look.
         me: Its name.
-        others: The rows of the others by their names, as `row_of` wrote them. What cannot be read is left out.
-        now: The time on a clock that all of them have.
+        others: The other kernels' rows by name, as `row_of` wrote them. Unreadable rows are left out.
+        now: The time on a clock that all kernels share.
     """
     read = {name: _read(row) for name, row in others.items()}
     found: Claims = {}
@@ -201,7 +201,7 @@ def _claim(demand: Demand, before: Claim, me: str, others: Mapping[str, Claim], 
         fair = level * len(heavy) if _is_next(me, {**heavy, me: mine}, turn_s) else LEAST
     fair += max(0.0, 1 - sum(one.want for one in rows.values())) / len(rows)
     bound = (min(one.part, one.want) for one in others.values() if not turns or one.part > IDLE)
-    free = 1 - sum(bound)  # the rest of its part another gives away
+    free = 1 - sum(bound)  # another kernel gives up the rest of its part
     mine = mine._replace(part=max(LEAST, min(fair, free)), turns=float(turns))
     if turns and before.part <= IDLE < mine.part:
         empty_s = max(one.empty_s for one in rows.values())
@@ -210,7 +210,7 @@ def _claim(demand: Demand, before: Claim, me: str, others: Mapping[str, Claim], 
 
 
 def _is_next(me: str, rows: Mapping[str, Claim], turn_s: float) -> bool:
-    """Say whether it is a kernel's turn: it is until it has taken its fill, then it is that of who has taken least."""
+    """Return True if it is a kernel's turn: until it has taken its fill; then the one that has taken least is next."""
     waiting = {name: one.place for name, one in rows.items() if one.waits}
     have = [name for name, one in rows.items() if one.part > IDLE]
     if have:
@@ -221,7 +221,7 @@ def _is_next(me: str, rows: Mapping[str, Claim], turn_s: float) -> bool:
 
 
 def _level(wants: Sequence[float]) -> float:
-    """Return the part that those get who want more than there is for them."""
+    """Return the part for each kernel that wants more than a fair part."""
     left = 1.0
     for place, want in enumerate(sorted(wants)):
         level = left / (len(wants) - place)
@@ -232,13 +232,13 @@ def _level(wants: Sequence[float]) -> float:
 
 
 def beat_s(told: Claims) -> float:
-    """Return when to look again: soon where kernels take turns."""
+    """Return the seconds until the next look: fewer during turns."""
     turns = any(one.turns for each in told.values() for one in each.values())
     return TURN_BEAT_S if turns else BEAT_S
 
 
 def is_news(told: Claims, before: Claims) -> bool:
-    """Say whether others have to know it before the next beat: whose turn it is, and who waits."""
+    """Return True if others must know before the next look: a turn or a wait has changed."""
     return told.keys() != before.keys() or any(
         (one.part, one.waits) != (old.part, old.waits)
         for name, each in told.items()
@@ -247,17 +247,17 @@ def is_news(told: Claims, before: Claims) -> bool:
 
 
 def with_parts(told: Claims, before: Claims) -> Claims:
-    """Return claims with the parts that were written before."""
+    """Return claims with the parts written before."""
     return _of_both(told, before, lambda one, old: one._replace(part=old.part, level_s=None))
 
 
 def without_growth(told: Claims, before: Claims) -> Claims:
-    """Return claims with the smaller part of each: what is given away is given away before the others read it."""
+    """Return claims with the smaller of both parts, so that a part is given up before others read it."""
     return _of_both(told, before, lambda one, old: one._replace(part=min(one.part, old.part), level_s=None))
 
 
 def _of_both(told: Claims, before: Claims, make: Callable[[Claim, Claim], Claim]) -> Claims:
-    untold = Claim(0.0, 1.0)  # a pacer has all of what it was told nothing of
+    untold = Claim(0.0, 1.0)  # a pacer has all of a limit that no row mentions
     return {
         name: {limit: make(one, before.get(name, {}).get(limit, untold)) for limit, one in each.items()}
         for name, each in told.items()
@@ -265,12 +265,12 @@ def _of_both(told: Claims, before: Claims, make: Callable[[Claim, Claim], Claim]
 
 
 def shares_of(told: Claims) -> dict[str, dict[Dimension, Share]]:
-    """Return what a pacer is to keep to."""
+    """Return a pacer's shares."""
     return {name: {limit: Share(one.part, one.level_s) for limit, one in each.items()} for name, each in told.items()}
 
 
 def limits_of(others: Mapping[str, object], known: Iterable[str]) -> Ceilings:
-    """Return the limits that others have been told, of these model classes."""
+    """Return the limits that other kernels know, for these model classes."""
     found: dict[str, dict[str, Ceiling]] = {}
     for row in others.values():
         for (name, limit), one in _read(row).items():
