@@ -26,7 +26,7 @@ arrived reports too much."""
 EXTERNAL_PER_S: Final = 0.2
 """How fast unexplained use raises the assumed rate of other clients."""
 FAIR: Final = 0.5
-"""Maximum share of a limit that is left to others with the same key. With all of it, two pacers would starve each other."""
+"""Maximum share of a limit that is left to other clients with the key. Leaving all of it could starve two pacers."""
 FADE_S: Final = 60.0
 """How long a remembered level is used."""
 SPREAD: Final = 0.12

@@ -1,4 +1,4 @@
-"""The pacing of one limit class: a bucket per kind of limit, what answers teach, and whose turn it is."""
+"""The pacing of one limit class: a bucket per kind of limit, the lessons of its answers, and the order of queues."""
 
 from __future__ import annotations
 
@@ -28,32 +28,31 @@ if TYPE_CHECKING:
 
 ALL: Final = Share(1.0)
 MOST_WAIT_S: Final = 3600.0
-"""However long a refusal says to wait, after an hour somebody may ask again."""
+"""The longest `retry-after` that is obeyed."""
 UNSAID_S: Final = 1.0
 MOST_UNSAID_S: Final = 60.0
-"""How long to wait after a refusal that does not say. It doubles while nothing but refusals comes."""
+"""The wait after a refusal without `retry-after`. It doubles while only refusals come."""
 JITTER_S: Final = 0.1
 FIRST_OUTPUT: Final = 1_000.0
-"""Before the first answer no request is expected to have more output than this: many know no better than `max_tokens`.
-"""
+"""The most output expected of a request before the first answer, when `max_tokens` is often the only estimate."""
 LATE_S: Final = 0.05
-"""What a request that wakes up late has lost may be made up for within this time, no longer."""
+"""A request that wakes up late may make up for at most this delay."""
 LONGEST_STEP_S: Final = 0.1
-"""Spacing keeps requests from leaving together. That a large one has room is the bucket's business."""
+"""The longest spacing between requests, which only keeps them from leaving together; the bucket knows their room."""
 PLACE_S: Final = 1.0 + JITTER_S
-"""Where a refusal is of no rate, a server that asks to wait no longer than this only means the request itself."""
+"""If no rate explains a refusal, a `retry-after` of at most this concerns only the refused request."""
 INSTANT_S: Final = 1e-6
-"""A shorter wait is none: added to a large time it would be lost, and whoever asks again then would ask for ever."""
+"""The shortest wait. A shorter one would vanish when added to a large time, and the caller would ask for ever."""
 OUTPUT_STEP_S: Final = 0.02
-"""The shortest wait for output: what is under way drains meanwhile, so the time that is told comes again and again."""
+"""The shortest wait for output, whose estimate is repeated while requests in flight drain."""
 GRACE_S: Final = 2.0
 """A queue that does not ask again loses its turn after this time."""
 FITS: Final = 1.5
-"""A limit explains a refusal if less is left of it than so many times the guess of what the request needs."""
+"""A limit explains a refusal if less than this times the request's estimated need is left of it."""
 
 
 class Ticket:
-    """Leave to send one request now. Give it back by `finished` or `refused`, whatever becomes of it."""
+    """The permission to send one request now. Always give it back, by `finished` or `refused`."""
 
     __slots__ = (
         "amounts",
@@ -83,11 +82,11 @@ class Ticket:
 
 
 class ClassPacer:
-    """What is known of the limits of one class of models, and what is under way.
+    """The known limits of one class of models, and its requests in flight.
 
     Args:
-        limits: What the user says of them.
-        random: What jitter is drawn from.
+        limits: The user's own limits.
+        random: The source of jitter.
         endpoint: Whose limits they are, where there are several.
     """
 
@@ -115,7 +114,7 @@ class ClassPacer:
         self._heed()
 
     def ask(self, input_tokens: int, output_tokens: int, now: float, queue: int) -> Ticket | Hold:
-        """Let a request go, or say what it waits for."""
+        """Return a ticket, or the reason to wait."""
         if now < self._gate_s:
             return Hold("backoff", self._gate_s)
         turns = self._turns
@@ -148,7 +147,7 @@ class ClassPacer:
         return ticket
 
     def _count(self, ticket: Ticket, now: float) -> None:
-        """Count what leaves; the inferred limit may have grown."""
+        """Count a request that is sent; the inferred limit may have grown."""
         self._minute.sent(now)
         if self._is_half_open:
             self._gate_s = now + SILENT_S
@@ -159,16 +158,16 @@ class ClassPacer:
             self.requests.impose(60 * window.rate, now, doubted=window.doubted)
 
     def forgo(self, queue: int) -> None:
-        """Record that a queue that waited cannot go for another reason now: it keeps nobody from going."""
+        """Record that a waiting queue is now held for another reason, so that others need not wait for it."""
         self._turns.pop(queue, None)
 
     @property
     def quiet(self) -> bool:
-        """True if requests wait for a first reply, which may tell the limits."""
+        """True if requests wait for a first reply, which may report the limits."""
         return self._window.quiet
 
     def heard(self, ticket: Ticket, readings: Readings, now: float) -> None:
-        """Record what a response says of the limits, unless it is a refusal: that is for `refused`."""
+        """Record the limits that a response reports. Refusals are for `refused`."""
         if ticket.open and not ticket.heard:
             self._let_in(ticket, now)
         if readings:
@@ -177,10 +176,10 @@ class ClassPacer:
             self._heed()
 
     def finished(self, ticket: Ticket, input_tokens: int | None, output_tokens: int | None, now: float) -> None:
-        """Record what a request has used; `None` if that is not known."""
+        """Record a request's use; `None` if unknown."""
         if not ticket.open:
             return
-        if not input_tokens and not output_tokens:  # an error that cost nothing says nothing of answers
+        if not input_tokens and not output_tokens:  # an error that cost nothing is no evidence of answers
             input_tokens = output_tokens = None
         self._end(ticket, output_tokens, now)
         used = ticket.input if input_tokens is None else input_tokens
@@ -200,7 +199,7 @@ class ClassPacer:
     def refused(
         self, ticket: Ticket, retry_after_s: float | None, limit: str | None, readings: Readings, now: float
     ) -> None:
-        """Record a 429: nothing was used, and nothing goes for a while."""
+        """Record a 429: the request used nothing, and nothing is sent for a while."""
         if not ticket.open:
             return
         self._end(ticket, None, now)
@@ -241,7 +240,7 @@ class ClassPacer:
             self._gate_s = max(self._gate_s, now + min(wait_s, MOST_WAIT_S))
 
     def _explain(self, ticket: Ticket, limit: str | None, wait_s: float, now: float, *, first: bool) -> bool:
-        """Find what refuses, where no limit that is known does. Return whether others may go on meanwhile."""
+        """Attribute a refusal that no known limit explains. Return True if other requests may go on meanwhile."""
         odd = any(each.announced for each in self._buckets.values())
         places = self._concurrency
         if self._minute.refused(ticket.sent_s, now, first=first, alone=not (odd or places.kept)):
@@ -278,7 +277,7 @@ class ClassPacer:
         return window.by_chance and not is_limit
 
     def health(self, name: str, now: float) -> PoolHealth:
-        """Say how much of the limits was used of late."""
+        """Return the recent use of the limits."""
         used, passed_s = self._meter.lately(now)
         refusals = self._meter.refusals
         return PoolHealth(
@@ -294,12 +293,12 @@ class ClassPacer:
         )
 
     def load(self, now: float) -> float:
-        """Return the share that is used now of the tightest limit, from 0; 0 if none is known."""
+        """Return the used share of the tightest limit, from 0; 0 if no limit is known."""
         known = [one for one in self._buckets.values() if one.rate]
         return max((1 - one.level_at(now) / one.capacity for one in known), default=0.0)
 
     def demands(self, now: float) -> dict[Dimension, Demand]:
-        """Return how much of each limit is used, and whether it holds somebody. Nothing of one that is not known."""
+        """Return the use of each limit, and whether it holds back a request. Unknown limits have no demand."""
         used, passed_s = self._meter.lately(now, 2)
         held = {hold.reason for hold in self._turns.values() if hold.until_s + GRACE_S > now}
         shut = now < self._gate_s
@@ -321,18 +320,18 @@ class ClassPacer:
         return found
 
     def set_shares(self, shares: Mapping[Dimension, Share], now: float) -> bool:
-        """Keep to these shares of the limits, and to all of those that are not named. Return whether that is new."""
+        """Keep to these shares of the limits; the others are not divided. Return True if a share changed."""
         before = [bucket.share for bucket in self._buckets.values()]
         for name, bucket in self._buckets.items():
             bucket.set_share(*shares.get(name, ALL), now=now)
         return before != [bucket.share for bucket in self._buckets.values()]
 
     def ceilings(self) -> dict[str, Ceiling]:
-        """Return the limits that are known, and what each bucket holds at least."""
+        """Return the known limits with a lower bound of each bucket's capacity."""
         return {name: Ceiling(each.limit, each.capacity) for name, each in self._buckets.items() if each.limit}
 
     def learned(self, now: float) -> Learned:
-        """Return what answers have taught so far."""
+        """Return the lessons of the answers so far."""
         buckets = self._buckets.values()
         return Learned(
             self._inputs.sums,
@@ -346,11 +345,11 @@ class ClassPacer:
         )
 
     def sources(self) -> dict[str, LimitSource]:
-        """Return who says what the limits that are known are."""
+        """Return where the known limits come from."""
         return {name: each.source for name, each in self._buckets.items() if each.source}
 
     def recall(self, ceilings: Mapping[str, Ceiling], sources: Mapping[str, LimitSource], now: float) -> None:
-        """Go on from limits that were known earlier; the first reply is believed over them."""
+        """Start from limits of an earlier session; the first reply replaces them."""
         for name, bucket in self._buckets.items():
             if name in ceilings:
                 bucket.recall(ceilings[name], sources.get(name, "announced"), now)
@@ -359,7 +358,7 @@ class ClassPacer:
         self._heed()
 
     def recall_learned(self, learned: Learned, now: float, age_s: float = 0.0) -> None:
-        """Go on from what answers had taught, and from what was left of the limits so many seconds ago."""
+        """Start from the lessons and levels of an earlier session, `age_s` seconds old."""
         self._inputs.recall(*learned.inputs)
         self._outputs.recall(*learned.outputs)
         self.output.recall(learned.ahead, learned.answers)
@@ -371,7 +370,7 @@ class ClassPacer:
             bucket.recall_level(level, margin, external_rate, now, age_s)
 
     def _wait_s(self, taken: float, now: float) -> tuple[float, Reason | None]:
-        """Return how long a request has to wait, and for which limit; `None` if only the spacing holds it."""
+        """Return the seconds that a request has to wait, and for which limit; `None` for the spacing."""
         longest_s, why = max(0.0, self._next_s - now), None
         for name, bucket, per_request, per_token in self._known:
             wait_s = bucket.wait_s(per_request + per_token * taken, now)
@@ -388,7 +387,7 @@ class ClassPacer:
         return hold
 
     def _ahead(self, queue: int, now: float) -> Hold | None:
-        """Return what holds the queue whose turn it is, if that is another one: what flows in is saved for it."""
+        """Return the hold of the queue whose turn it is, if that is another queue: the refill is saved for it."""
         while self._turns:
             first, hold = next(iter(self._turns.items()))
             if first == queue:
@@ -402,7 +401,7 @@ class ClassPacer:
         return None
 
     def _tightest(self, taken: float, made: float) -> Reason:
-        """Name the limit of which a request takes the greatest part."""
+        """Return the limit of which a request takes the greatest part."""
         part, why = 0.0, "slot"
         for name, bucket in self._buckets.items():
             if bucket.rate and (share := KINDS[name].amount(1, taken, made) / bucket.rate) > part:
@@ -410,7 +409,7 @@ class ClassPacer:
         return why
 
     def _space(self, taken: float, made: float, now: float) -> None:
-        """Set the earliest time for the next one."""
+        """Set the earliest time of the next request."""
         step_s = min(self.output.bucket.step_s(made), OUTPUT_STEP_S)  # it takes nothing at once
         step_s = max(step_s, self._concurrency.step_s(now))
         for _, bucket, per_request, per_token in self._known:
@@ -418,7 +417,7 @@ class ClassPacer:
         self._next_s = max(now - LATE_S, self._next_s) + min(step_s, LONGEST_STEP_S)
 
     def _let_in(self, ticket: Ticket, now: float) -> None:
-        """Record that a reply begins that is no refusal."""
+        """Record that a reply begins which is not a refusal."""
         ticket.heard = True
         if self._is_half_open and ticket.sent_s > self._cut_s:
             self._is_half_open, self._gate_s = False, now

@@ -1,4 +1,4 @@
-"""How much of the rate limits was used of late."""
+"""The recent use of rate limits."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class LimitUse(NamedTuple):
 
     Attributes:
         kind: What is limited.
-        model_class: Whose limit it is.
+        model_class: The class it applies to.
         limit_per_min: `None` while it is unknown.
         used_per_min: By us, over the last minute or since the first request.
         used_share: What was used in the last minute, of what may pass in a minute, 0 to 1 and more; `None` while the
@@ -43,15 +43,15 @@ class LimitUse(NamedTuple):
 def limit_use(
     kind: Dimension, model_class: str, bucket: Bucket, used: float, passed_s: float, refusals: int
 ) -> LimitUse:
-    """Say how much of a limit is used.
+    """Return the use of a limit.
 
     Args:
         kind: What is limited.
-        model_class: Whose limit it is.
-        bucket: What is known of the limit.
-        used: What was used.
-        passed_s: In how many seconds.
-        refusals: How many requests were refused, since the session began.
+        model_class: The class it applies to.
+        bucket: The model of the limit.
+        used: The amount used.
+        passed_s: The seconds in which it was used.
+        refusals: Requests refused since the session began.
     """
     share = used / bucket.limit if bucket.limit else None
     source = bucket.source or ""
@@ -66,11 +66,11 @@ class PoolHealth:
 
     Attributes:
         name: The class.
-        limits: Each of its limits, by what is limited.
+        limits: Its limits, by kind.
         under_way: Requests under way.
-        refusals: Number of 429s there were.
-        episodes: How many times they began. Refusals of one moment are one episode.
-        shut_s: For how many seconds more nothing goes, because a 429 said so; 0 if something may.
+        refusals: Number of 429s.
+        episodes: Number of episodes: refusals at one moment count once.
+        shut_s: Seconds until something may be sent after a 429; 0 if it may now.
     """
 
     name: str
@@ -85,7 +85,7 @@ class Meter:
     """Sums over the last minute.
 
     Attributes:
-        refusals: Requests that were turned away, ever.
+        refusals: Requests ever refused.
     """
 
     __slots__ = ("_bins", "_first_s", "_place", "refusals")
@@ -107,7 +107,7 @@ class Meter:
         bin_[2] += made
 
     def lately(self, now: float, bins: int = BINS) -> tuple[list[float], float]:
-        """Return requests, input tokens and output tokens of the last minute, and how many seconds that was.
+        """Return the requests, input tokens and output tokens of the last minute, and the seconds they cover.
 
         Args:
             now: The time.
@@ -119,7 +119,7 @@ class Meter:
         return [max(0.0, sum(column)) for column in zip(*rows, strict=True)], passed_s
 
     def _turn(self, place: int, now: float) -> None:
-        """Clear the bins that a minute has passed over."""
+        """Clear the bins that are older than a minute."""
         if self._place < 0:
             self._first_s = now
         for old in range(max(self._place + 1, place - BINS + 1), place + 1):

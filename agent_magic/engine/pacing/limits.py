@@ -51,7 +51,7 @@ KINDS: Final[Mapping[Dimension, Kind]] = {
     "input": Kind("input_tokens", "uncached input tokens", "itpm", per_input_token=1.0, rounded=1000),
     "output": Kind("output_tokens", "output tokens", "otpm", per_output_token=1.0, rounded=1000),
 }
-"""All there are: the pacer, forecasts, `%agents limits` and the charts go through this table."""
+"""All kinds. The pacer, forecasts, `%agents limits` and the charts read this table."""
 DIMENSIONS: Final = tuple(KINDS)
 MOST: Final = 1e12
 """Higher limits are mistakes."""
@@ -65,7 +65,7 @@ class Limits:
         requests: Requests.
         input_tokens: Uncached input tokens. Cache reads do not count.
         output_tokens: Output tokens.
-        burst_s: Seconds' worth that may pass at once, until response headers say more.
+        burst_s: Seconds of the limit that may be used at once, until response headers report more.
 
     Raises:
         DeclarationError: A value is not a number above 0.

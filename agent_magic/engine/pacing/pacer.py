@@ -29,7 +29,7 @@ NO_LIMITS: Final = Limits()
 
 
 class _Kept(NamedTuple):
-    """What is remembered of one limit class."""
+    """The remembered state of one limit class."""
 
     ceilings: dict[str, Ceiling]
     sources: dict[str, LimitSource]
@@ -37,13 +37,13 @@ class _Kept(NamedTuple):
 
 
 class Pacer:
-    """Says when the next request may leave. One for everything that uses the same key.
+    """Decides when the next request may be sent. There is one for everything that uses the same key.
 
     Pure: no clock, no tasks, no network. The time comes in as an argument, in seconds of one monotonic clock for all
     runs that share the pacer. The same events and the same seed give the same answers.
 
     Args:
-        limits: What the user says of the limits, by model class. A lower limit than the server's is kept; a
+        limits: The user's own limits, by model class. A lower limit than the server's is kept; a
             higher one gives way to what the server announces.
         seed: Makes the jitter repeatable.
     """
@@ -56,7 +56,7 @@ class Pacer:
 
     @cached_property
     def _random(self) -> Random:
-        """What jitter is drawn from; made when a class is first asked for, since seeding takes longer than a start."""
+        """The source of jitter, created on first use, since seeding is slow."""
         return Random(self._seed)
 
     def ask(
@@ -79,7 +79,7 @@ class Pacer:
         return found.ask(input_tokens, output_tokens, now, queue)
 
     def forgo(self, limit_class: str, queue: int) -> None:
-        """Record that a queue that was held will not ask again soon: something else holds it, or it is over.
+        """Record that a held queue will not ask again soon: something else holds it, or it has ended.
 
         Args:
             limit_class: What it asked for.
@@ -89,7 +89,7 @@ class Pacer:
             self._classes[limit_class].forgo(queue)
 
     def heard(self, ticket: Ticket, readings: Readings, now: float) -> None:
-        """Record what a response says of the limits, as soon as its headers are here. Not for a 429: see `refused`.
+        """Record the limits that a response reports, as soon as its headers have come. For a 429 see `refused`.
 
         Args:
             ticket: The request's.
@@ -99,7 +99,7 @@ class Pacer:
         ticket.pool.heard(ticket, readings, now)
 
     def finished(self, ticket: Ticket, input_tokens: int | None, output_tokens: int | None, now: float) -> None:
-        """Record that a request is over, in whichever way but a 429.
+        """Record the end of a request, other than by a 429.
 
         Args:
             ticket: The request's. A second time is ignored.
@@ -110,7 +110,7 @@ class Pacer:
         ticket.pool.finished(ticket, input_tokens, output_tokens, now)
 
     def blamed(self, ticket: Ticket, bad: Blame, now: float) -> None:
-        """Record what the end of a request says of its endpoint. Of a single one the run's own breakers know it."""
+        """Record the health of an endpoint at the end of a request. For a single endpoint the run's breakers do."""
 
     def refused(
         self,
@@ -133,11 +133,11 @@ class Pacer:
         ticket.pool.refused(ticket, retry_after_s, limit, readings, now)
 
     def health(self, now: float) -> dict[str, PoolHealth]:
-        """Return, per model class, how much of each limit was used over the last minute."""
+        """Return the use of each limit over the last minute, by model class."""
         return {name: each.health(name, now) for name, each in self._classes.items()}
 
     def demands(self, limit_classes: Iterable[str], now: float) -> Demands:
-        """Return what others who use the same key should know, by model class; see `agent_magic.engine.pacing.share`.
+        """Return the demands to publish to others with the key, by model class; see `agent_magic.engine.pacing.share`.
 
         Args:
             limit_classes: Classes that will be asked for, beside those that were.
@@ -147,7 +147,7 @@ class Pacer:
         return unasked | {name: each.demands(now) for name, each in self._classes.items()}
 
     def set_shares(self, shares: Mapping[str, Mapping[Dimension, Share]], now: float) -> bool:
-        """Keep to a share of the limits. Return whether that is new: whoever is held may ask again.
+        """Keep to a share of the limits. Return True if it changed: held queues may then ask again.
 
         Args:
             shares: By model class and limit. All of what is not named.
@@ -158,27 +158,27 @@ class Pacer:
         return any(changed)
 
     def ceilings(self) -> Ceilings:
-        """Return the limits that are known, by model class."""
+        """Return the known limits, by model class."""
         return {name: found for name, each in self._classes.items() if (found := each.ceilings())}
 
     def learned(self, now: float) -> dict[str, Learned]:
-        """Return what answers have taught so far, by model class."""
+        """Return the lessons of the answers so far, by model class."""
         return {name: each.learned(now) for name, each in self._classes.items()}
 
     def route(self, terms: Terms, now: float) -> Terms:
-        """Say in the terms of a run how requests are given to several endpoints. Here there is one."""
+        """Return how requests are divided among several endpoints, in the terms of a run. Here there is one."""
         del now
         return terms
 
     def recall(self, ceilings: Ceilings, learned: Mapping[str, Learned], now: float = 0.0) -> None:
-        """Go on from where another pacer stood, as `ceilings` and `learned` say."""
+        """Start from the `ceilings` and `learned` of another pacer."""
         for name, limits in ceilings.items():
             self._class(name).recall(limits, {}, now)
         for name, each in learned.items():
             self._class(name).recall_learned(each, now)
 
     def memory(self, now: float) -> dict[str, Any]:
-        """Return what a later session should know, as plain JSON data. What the user says of limits is not in it."""
+        """Return the knowledge for a later session, as plain JSON data, without the user's own limits."""
         found: dict[str, Any] = {}
         for name, each in self._classes.items():
             sources: dict[str, LimitSource] = {
@@ -189,7 +189,7 @@ class Pacer:
         return found
 
     def remember(self, memory: object, now: float, age_s: float) -> None:
-        """Go on from what an earlier session has kept. Limits are believed until a reply says otherwise.
+        """Start from an earlier session's knowledge. Its limits hold until a reply corrects them.
 
         Args:
             memory: What `memory` returned. What cannot be read is left out.
@@ -208,7 +208,7 @@ class Pacer:
 
     @property
     def given(self) -> dict[str, Limits]:
-        """What the user says of the limits, by model class."""
+        """The user's own limits, by model class."""
         return self._limits
 
     def _class(self, name: str) -> ClassPacer:

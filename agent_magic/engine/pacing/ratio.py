@@ -1,19 +1,19 @@
-"""What answers teach of expectations that are off."""
+"""Corrects expectations by the answers' true use."""
 
 from __future__ import annotations
 
 from typing import Final
 
 KEEP: Final = 0.97
-"""The weight of an answer is multiplied with this at every later answer."""
+"""The factor by which each answer lowers the weight of the earlier ones."""
 
 
 class Ratio:
     """A quotient of two sums in which older answers count less, such as tokens used by tokens expected.
 
     Attributes:
-        expected: The sum of what was expected.
-        used: The sum of what was used.
+        expected: The sum of expectations.
+        used: The sum of true uses.
     """
 
     __slots__ = ("expected", "used")
