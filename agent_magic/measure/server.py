@@ -1,30 +1,31 @@
-"""The server behind an endpoint, as its answers tell: how its speed depends on how much runs beside a request.
+"""A model of the server behind an endpoint, fitted to its answers: how its speed depends on concurrent requests.
 
-A server that is one's own shares its speed. Its model here is egalitarian processor sharing with a limit, behind a
-queue:
+A server that you run yourself shares its speed. Its model here is egalitarian processor sharing with a limit, behind
+a queue:
 
 * At most `slots` requests run at once; more wait, first come, first served.
-* With `n` running, each goes at the speed `share(n) = min(1, full / n)` of one that runs alone: `full` is how many run
-  at full speed, so a server that gives one request at most `cap` tokens a second, and all together `rate`, has
-  `full = rate / cap`. With a `power`, `share(n) ** power`: below 1 more at once still gain some, above it they lose.
-* Reading the prompt is a part of that work (`reads_beside`), or takes its own time whatever runs.
+* With `n` running, each has the speed `share(n) = min(1, full / n)` of one that runs alone: `full` is the number that
+  run at full speed. A server that gives one request at most `cap` tokens a second, and all together `rate`, has
+  `full = rate / cap`. With a `power` the speed is `share(n) ** power`: below 1 more requests at once still gain
+  throughput, above 1 they lose some.
+* Reading the prompt is part of that work (`reads_beside`), or takes a time that does not depend on the load.
 
-A *constant* server has neither slots nor `full`: every request has the speed that it would have alone.
+A *constant* server has neither slots nor `full`: every request has the speed it would have alone.
 
-The work of a request is the time it would take alone. From a run it follows by what was served while it ran: between
-its start and its end, `work = integral of share(n(t)) dt`, where `n(t)` is recorded. A simulation turns this around,
-and counts with one clock of service for all (`Serving`), which goes at `share(n)`: a request ends when that has gone on
-by its work. So what is simulated as it was recorded takes as long as it was recorded, whatever the model.
+The work of a request is the time it would take alone. It follows from the recorded load: between start and end,
+`work = integral of share(n(t)) dt`, where `n(t)` is recorded. A simulation inverts this: one clock of service for all
+requests (`Serving`) advances at `share(n)`, and a request ends when the clock has advanced by its work. An unchanged
+simulation of a recorded run therefore takes its recorded time under every model.
 
 The model is fitted by likelihood. For each request `log(work / usual)` is taken to be normal, where `usual` is
 `a + b * input` until the first token, and `a + output * (b + c * input)` after it, in tokens; the density of its end is
-that of the work, times `share(n at its end) / work`. Each parameter has to earn its penalty. A queue is first come,
-first served: an order of answers that says otherwise has the likelihood of that order. What the data leave open is kept
-as `Fit.open`.
+that of the work, times `share(n at its end) / work`. Each parameter must improve the fit by its penalty. Queues are
+first come, first served; any other order of answers has its own likelihood. Models that the data leave open are kept as
+`Fit.open`.
 
 Source: Kleinrock, "Time-shared Systems: a theoretical treatment", 1967 (processor sharing); Cohen, "The multiple phase
 service network with generalized processor sharing", 1979 (a speed per number of requests); Schwarz, "Estimating the
-dimension of a model", 1978 (what a parameter has to earn).
+dimension of a model", 1978 (the penalty of a parameter).
 """
 
 from __future__ import annotations
@@ -53,67 +54,67 @@ if TYPE_CHECKING:
 K = TypeVar("K")
 T = TypeVar("T")
 Steps: TypeAlias = Generator[None, None, T]
-"""What is found in steps, so that a loop can do something else in between."""
+"""A computation in steps, so that a loop can do something else in between."""
 NEVER: Final = math.inf
 BURST: Final = 0.03
-"""Ends come in bursts, as a loop reads them: how many ran is counted by this part of a request before its end."""
+"""A loop reads ends in bursts, so the load is counted this part of a request before its end."""
 JITTER_S: Final = 0.012
-"""How exactly the seconds of a request are known: a loaded client, buffers, frames that are sent together."""
+"""Error of a request's seconds: a loaded client, buffers, frames that are sent together."""
 HANDED_OVER_S: Final = 0.05
-"""For so long a request may seem to run on when the next one has its slot: its last frame is on its way."""
+"""How long a request may seem to run on after the next one has taken its slot: its last frame is on the wire."""
 LEAST_SPREAD: Final = 0.03
-"""No server is more regular than that: a smaller spread would make a wrong model look certain."""
+"""The smallest spread. A smaller one would make a wrong model look certain."""
 PENALTY: Final = 3.0
 SLOTS_PENALTY: Final = 5.0
-"""What slots have to earn: they are the best of as many models as requests were under way."""
+"""Penalty of slots, which are the best of as many models as requests were in flight."""
 OPEN: Final = 3.0
-"""Models whose log likelihood is within this of the best one are open: about nine in ten for one parameter."""
+"""Models within this log likelihood of the best one stay open: about a 90 % interval for one parameter."""
 FEWEST: Final = 10
-"""Fewer requests than that say nothing: any model fits them."""
+"""With fewer requests any model fits."""
 MOST: Final = 60
-"""So many requests of a run are compared, evenly chosen: more cost time and say little more."""
+"""The number of requests of a run that are compared, evenly chosen: more cost time and add little."""
 MOST_IN_ALL: Final = 240
 """The same of several runs."""
 CHANGED: Final = 0.7
-"""Runs together that make each answer of one less likely than it is by itself by more than that in the logarithm are
-not of one server: a speed that doubled costs about 2."""
+"""If fitting several runs together lowers a run's log likelihood per answer by more than this, they are not of one
+server: a speed that doubled costs about 2."""
 CLIPPED: Final = 3.0
-"""Beyond so many spreads an answer is far off. In one run it is an outlier, and counts by its logarithm: a client or a
-network faltered. In several it may be of another server, and counts by how far."""
+"""The number of spreads beyond which an answer is far off. Within one run it is an outlier (client or network
+faltered) and counts by its logarithm. Across runs it may be of another server and counts in full."""
 IMPOSSIBLE: Final = 5.0
-"""What each answer costs a model that comes before it can by that model."""
+"""Cost in log likelihood of each answer that comes earlier than the model allows."""
 BEFORE_FREE: Final = 2.0
-"""The same of an answer that begins while its slot still seems taken: one in seven does."""
+"""The same for an answer that begins while its slot still seems taken: one in seven does."""
 TOGETHER_S: Final = 0.06
-"""Requests that are sent within this may overtake each other on their way, where nobody saw when answers began."""
+"""Requests sent within this may overtake each other on the wire, if the starts of answers were not recorded."""
 OVERTAKES: Final = 3.0
-"""What each answer costs a model that was let in before one that was sent earlier: one in twenty is."""
+"""Cost in log likelihood of each request that was served before an earlier one: one in twenty is."""
 OURS: Final = frozenset({"slot", "dependencies", "longest", "barrier", "group"})
-"""What seems to hold a run whose requests hold each other at their server."""
+"""The causes that a run shows if its requests slow each other at their server."""
 HELD: Final = 0.1
-"""Where requests lose more than this share of their time to others, the server is what limits them."""
+"""If requests lose more than this share of their time to others, the server limits them."""
 AT_ONCE_S: Final = 0.015
-"""An answer whose last token comes so soon after the first one is not streamed."""
+"""An answer whose last token comes this soon after the first one is not streamed."""
 COARSE, MIDDLE, FINE, ROUNDS = 2, 4, 8, 3
 FAR: Final = 12.0
-"""A shape whose best score on the coarse grid is that far behind is not looked at more closely."""
+"""A shape whose best score on the coarse grid is this far behind is dropped."""
 POWERS: Final = (0.5, 1.5)
 CAUGHT_UP_S: Final = 0.03
-"""A client that stood still reads all that has come within this."""
+"""A client that stood still reads everything that arrived meanwhile within this time."""
 STOOD_STILL: Final = 1e-3
-"""How unlikely a silence with what follows it has to be."""
+"""Maximum probability of a silence and the burst after it, to be taken for a client that stood still."""
 LEAST_STILL: Final = 0.1
-"""A shorter silence than this share of a usual answer changes little."""
+"""Silences shorter than this share of a usual answer are ignored."""
 
 
 class Server(NamedTuple):
     """A model of a server.
 
     Attributes:
-        slots: The most requests that run at once; infinite is no limit.
-        full: How many run at full speed; infinite for as many as there are.
+        slots: Maximum requests that run at once; infinite without a limit.
+        full: Number of requests that run at full speed; infinite for all.
         reads_beside: True if prompts are read in the shared time.
-        power: How much of its speed each loses beyond that: with 1 they share one speed, below it they gain some.
+        power: Loss of speed beyond `full`: with 1 requests share one speed, below 1 they gain some throughput.
     """
 
     slots: float = NEVER
@@ -123,7 +124,7 @@ class Server(NamedTuple):
 
     @property
     def penalty(self) -> float:
-        """What it has to earn beside a constant server."""
+        """The penalty in log likelihood against a constant server."""
         shared = (self.full < NEVER) + 2 * (self.power != 1.0)  # it is rarely otherwise
         return PENALTY * shared + (SLOTS_PENALTY if self.slots < NEVER else 0.0)
 
@@ -133,7 +134,7 @@ class Server(NamedTuple):
         return self.slots == NEVER == self.full
 
     def share(self, running: int) -> float:
-        """Return the speed of each of so many requests, of one that is alone."""
+        """Return the speed of each of `running` requests, relative to one alone."""
         return 1.0 if running <= self.full else (self.full / running) ** self.power
 
 
@@ -141,7 +142,7 @@ CONSTANT: Final = Server()
 
 
 class Needs(NamedTuple):
-    """What a request needs, in seconds alone: until its first token, and after it."""
+    """The work of a request, in seconds alone: until its first token, and after it."""
 
     before_s: float
     after_s: float
@@ -153,11 +154,11 @@ NO_NEEDS: Final = Needs(0.0, 0.0)
 
 
 class Fit(NamedTuple):
-    """What the answers of an endpoint say of its server.
+    """The model of an endpoint's server, as its answers leave it.
 
     Attributes:
         likely: The model that is the most likely.
-        open: All that the answers leave open, that one first.
+        open: All models that the answers leave open, the most likely first.
         most: The most requests that were under way at once.
         pace: Tokens a second of a request alone; `None` means unknown.
     """
@@ -201,7 +202,7 @@ def limit_words(model: Server, *, queued: bool | None = None) -> str:
 
 
 def limit_of_run(record: RunRecord) -> str:
-    """Say what of its servers held the requests of a run, as it alone tells; empty if that was little.
+    """Return what limited a run at its servers, from this run alone; empty if little did.
 
     It is found once for the events that there are. A forecast is no evidence of a server.
     """
@@ -220,7 +221,7 @@ def is_forecast(record: RunRecord) -> bool:
 
 
 def at_of(record: RunRecord, endpoint: str, model: str) -> At:
-    """Return which server a model is asked at."""
+    """Return the endpoint and model class of a model's requests."""
     known = None if record.terms is None else record.terms.models.get(model)
     return endpoint, (known or by_name.facts_of(model)).limit_class
 
@@ -234,7 +235,7 @@ def asked_at(record: RunRecord) -> dict[At, list[tuple[Attempt, Exchange]]]:
 
 
 def words_of(model: Server) -> str:
-    """Say in words how a server bears load."""
+    """Return a server's behaviour under load, in words."""
     slots = "" if model.slots == NEVER else plural(int(model.slots), "slot")
     shared = "" if model.full == NEVER else f"one speed for all, full for {model.full:.2g} at once"
     return f"the server has {' and '.join(filter(None, (slots, shared)))}" if slots or shared else ""
@@ -278,7 +279,7 @@ class Observed:
         self.groups = [0 if self.streams else number for number in _together(one.sent_s for one in self.exchanges)]
 
     def timeline(self, model: Server) -> _Timeline:
-        """Return what ran when, by a model."""
+        """Return the load over time, by a model."""
         key = min(model.slots, self.most), model.reads_beside
         found = self._timelines.get(key)
         if found is None:
@@ -286,7 +287,7 @@ class Observed:
         return found
 
     def needs(self, model: Server) -> list[Needs]:
-        """Return what each request needed alone, by a model; in the order of `exchanges`."""
+        """Return the work of each request by a model, in the order of `exchanges`."""
         found = self.timeline(model).needs(model)
         if self.caught:
             made = [one.output_tokens or 1 for one in self.exchanges]
@@ -297,13 +298,13 @@ class Observed:
         return found
 
     def held(self, model: Server) -> Held:
-        """Return what the requests lost to each other, by a model."""
+        """Return the seconds that requests lost to each other, by a model."""
         busy_s = sum(one.ended_s - one.sent_s for one in self.exchanges)
         return Held(model, 0.0, 0.0, busy_s) if model.is_constant else self.timeline(model).held(model, busy_s)
 
 
 def _still(answers: Sequence[Exchange]) -> list[tuple[float, float]]:
-    """Return when the client stood still, as silences tell that end with answers to requests of different times.
+    """Return when the client stood still: silences that end with answers to requests of different times.
 
     Answers begin, and end, independently of each other, at a rate. None for `s` seconds, and then one and `k` more at
     once, have the likelihood `exp(-rate s) (rate CAUGHT_UP_S) ** k / k!`.
@@ -344,12 +345,12 @@ def _is_under_way(one: Exchange, span: tuple[float, float]) -> bool:
 
 
 def _lag_s(one: Exchange) -> float:
-    """Return how late the end of an answer may be seen: of a short one not all of its time can be that."""
+    """Return how late the end of an answer may be seen: at most a part of its time."""
     return min(HANDED_OVER_S, (one.ended_s - (one.ended_s if one.first_s is None else one.first_s)) / 2)
 
 
 class _Timeline:
-    """Who ran when, for a number of slots, as `share` counts it."""
+    """The requests running over time, for a number of slots."""
 
     def __init__(self, run: Observed, slots: float, reads_beside: bool) -> None:  # noqa: FBT001 - private
         self.exchanges, self.reads_beside = run.exchanges, reads_beside
@@ -390,11 +391,11 @@ class _Timeline:
         return found, at_s - self.times[found]
 
     def shares(self, model: Server) -> list[float]:
-        """Return the speed of a request by how many run."""
+        """Return the speed of a request for each load."""
         return self._of(model)[1]
 
     def served(self, model: Server) -> list[float]:
-        """Return how far the clock of service has gone at each change."""
+        """Return the clock of service at each change."""
         return self._of(model)[2]
 
     def _of(self, model: Server) -> tuple[Server, list[float], list[float]]:
@@ -408,14 +409,14 @@ class _Timeline:
         return self._last
 
     def held(self, model: Server, busy_s: float) -> Held:
-        """Return what the requests lost to each other."""
+        """Return the seconds that requests lost to each other."""
         shares, spans = self.shares(model), zip(self.times, self.times[1:], self.counts, strict=False)
         slowed_s = sum((after - before) * count * (1.0 - shares[count]) for before, after, count in spans)
         queued_s = sum(begun - one.sent_s for begun, one in zip(self.begun, self.exchanges, strict=True))
         return Held(model, queued_s, slowed_s, busy_s)
 
     def needs(self, model: Server) -> list[Needs]:
-        """Return what each request needs alone."""
+        """Return the work of each request."""
         _, shares, served = self._of(model)
 
         def at(place: tuple[int, float]) -> float:
@@ -430,7 +431,7 @@ class _Timeline:
 
 
 def _begins(run: Observed, slots: float) -> tuple[list[float], float]:
-    """Return when each request gets a slot, and what that costs a model in the logarithm of its likelihood.
+    """Return when each request gets a slot, and the cost of that order in log likelihood.
 
     They are let in as they were sent. Where answers came before that, they may have overtaken each other on their way:
     who begins to answer first was let in first, but such an order has its own likelihood.
@@ -446,7 +447,7 @@ def _begins(run: Observed, slots: float) -> tuple[list[float], float]:
 
 
 def _let_in(run: Observed, order: Iterable[int], slots: float) -> tuple[list[float], float]:
-    """Return when each request gets a slot in some order, and what answers cost that came before that."""
+    """Return when each request gets a slot in some order, and the cost of answers that came earlier."""
     cost = 0.0
     found = [0.0] * len(run.exchanges)
     busy: list[tuple[float, float]] = []
@@ -470,7 +471,7 @@ def _let_in(run: Observed, order: Iterable[int], slots: float) -> tuple[list[flo
 
 
 def _order_cost(run: Observed, order: Iterable[int], begins: Sequence[float]) -> float:
-    """Return how unlikely the order is in which requests were let in: rarely not as sent, or by lot."""
+    """Return the cost in log likelihood of the order of service: rarely other than as sent, or random."""
     sent_s = [one.sent_s for one in run.exchanges]
     left = [-number for number in reversed(range(len(sent_s)))]  # the earliest is last, where it is soon taken out
     rarely = by_lot = 0.0
@@ -485,7 +486,7 @@ def _order_cost(run: Observed, order: Iterable[int], begins: Sequence[float]) ->
 
 
 class Serving(Generic[K]):
-    """A server at work: takes requests, and says when the next of them begins to answer, or ends.
+    """A server at work: takes requests, and returns when the next answer begins or ends.
 
     Args:
         model: How it shares its speed.
@@ -517,13 +518,13 @@ class Serving(Generic[K]):
             self._waiting[key] = work
 
     def leave(self, key: K, now: float) -> None:
-        """Let a request go that was cut."""
+        """Remove a request that was cut."""
         self._turn(now)
         if self._waiting.pop(key, None) is None and key in self._inside:
             self._free(key)
 
     def left(self, key: K, now: float) -> float:
-        """Return the share of an answer that has not come."""
+        """Return the share of an answer that has not arrived."""
         self._turn(now)
         answers, until = self._inside.get(key, (False, 0.0))
         after_s = self._after.get(key, 0.0)
@@ -545,7 +546,7 @@ class Serving(Generic[K]):
         return self._at_s + max(0.0, self._shared[0][0] - self._served) / self._speed if self._shared else NEVER
 
     def pop(self, now: float) -> tuple[K, bool]:
-        """Let the next thing happen, which is due: return which request it is of, and whether that is over."""
+        """Process the next event, which is due: return its request, and whether that has ended."""
         # `now` may be rounded: what is next is what `next_s` said, not what is over by then.
         heap = self._reading if self._reading and self._reading[0][0] <= self._shared_s() else self._shared
         self._turn(now)
@@ -607,10 +608,10 @@ def shortest_s(
     model: Server,
     elsewhere: Collection[int] = (),
 ) -> float:
-    """Return how long requests take that go as soon as their parents are over, and nothing else holds them.
+    """Return the duration of requests that are sent as soon as their parents end, without other limits.
 
     Args:
-        works: What each needs alone.
+        works: The work of each.
         parents: Per request, those it waits for.
         concurrency: The most under way at once.
         model: The server.
@@ -642,13 +643,13 @@ def shortest_s(
 
 
 def fit(runs: Sequence[Observed]) -> Fit:
-    """Return what runs at one server say of it: the first one, and those that it does not contradict.
+    """Fit a server to runs at it: the first one, and those that agree with it.
 
-    A server that was started again with other slots, or on another machine, has the same address: what was seen of it
+    A server that was restarted with other slots, or on another machine, has the same address: what was seen of it
     before that is no evidence.
 
     Args:
-        runs: What was seen, run by run, what counts most first.
+        runs: The observed runs, the most relevant first.
     """
     return all_at_once(fitting(runs))
 
@@ -668,7 +669,7 @@ def fitting(runs: Sequence[Observed]) -> Steps[Fit]:
 
 
 def all_at_once(steps: Steps[T]) -> T:
-    """Return what comes of all steps."""
+    """Run all steps, and return the result."""
     while True:
         try:
             next(steps)
@@ -677,7 +678,7 @@ def all_at_once(steps: Steps[T]) -> T:
 
 
 def _chosen(runs: Sequence[Observed]) -> list[Observed]:
-    """Return the runs that are compared: of each load the first one, then others while there is time for them."""
+    """Return the runs to compare: the first of each load, then others as long as time permits."""
     first = {one.most: number for number, one in reversed([*enumerate(runs)])}
     order = sorted(range(len(runs)), key=lambda number: (number and number != first[runs[number].most], number))
     counts = [*accumulate(len(runs[number].compared) for number in order)]
@@ -685,7 +686,7 @@ def _chosen(runs: Sequence[Observed]) -> list[Observed]:
 
 
 class _Search:
-    """Looks for the models that the requests of some runs are the most likely under."""
+    """Searches for the models with the highest likelihood of some runs' requests."""
 
     def __init__(self, runs: Sequence[Observed], most: int, *, strict: bool) -> None:
         self.runs, self.most, self.strict = runs, most, strict
@@ -717,7 +718,7 @@ class _Search:
             yield
 
     def lost(self, likely: Server, alone: _Search, own: Server) -> float:
-        """Return how much less likely the answers of the first run are by all runs together than by itself."""
+        """Return how much less likely the first run's answers are under a fit of all runs than under its own."""
         count = len(self.runs[0].compared)
         together, apart = (
             search.designs(model)[1].scores(model)[:count] for search, model in ((self, likely), (alone, own))
@@ -725,7 +726,7 @@ class _Search:
         return sum(apart) - sum(together)
 
     def open(self, apart: Server) -> list[Server]:
-        """Return the models that the requests leave open, of each shape those with the least and the most `full`."""
+        """Return the open models: of each shape those with the least and the most `full`."""
         top = max(self.known.values())
         left: dict[Server, list[float]] = {}
         for one, score in self.known.items():
@@ -735,7 +736,7 @@ class _Search:
         return [one for one in ends if one != apart]
 
     def shapes(self) -> list[Server]:
-        """Return the models without a value of `full` that are worth a look."""
+        """Return the candidate models, without values of `full`."""
         fewest = max(one.fewest for one in self.runs)
         return [
             Server(float(slots) if slots < self.most else NEVER, reads_beside=reads_beside)
@@ -762,16 +763,16 @@ class _Search:
         return found
 
     def grid(self, shape: Server, steps: int) -> list[float]:
-        """Return values of `full` from one to as many as ever ran."""
+        """Return values of `full` from one to the highest load."""
         top = min(self.most, shape.slots)
         return [top ** (step / steps) for step in range(steps)] if top > 1 else []
 
     def of(self, shape: Server) -> dict[float, float]:
-        """Return what is known of models that differ in `full` alone."""
+        """Return the scores of models that differ only in `full`."""
         return {one.full: score for one, score in self.known.items() if one._replace(full=shape.full) == shape}
 
     def likely(self) -> Server:
-        """Return the model that earns its parameters best; those of a single request are no evidence."""
+        """Return the model with the best penalised likelihood; single requests are no evidence."""
         constant, base = self.each[CONSTANT], self.known[CONSTANT]
 
         def earned(model: Server) -> float:
@@ -781,14 +782,14 @@ class _Search:
         return max(self.known, key=earned)
 
     def between(self, likely: Server) -> list[Server]:
-        """Return the models between the best value of `full` and those beside it."""
+        """Return models between the best value of `full` and its neighbours."""
         values = sorted(one for one in self.of(likely) if one < NEVER)
         place = values.index(likely.full) if likely.full < NEVER else len(values)
         beside = values[max(0, place - 1) : place] + values[place + 1 : place + 2]
         return [likely._replace(full=math.sqrt(likely.full * other)) for other in beside if likely.full < NEVER]
 
     def middle(self, likely: Server) -> Server:
-        """Return the model with the mean of `full` that the data leave, in place of the single best value."""
+        """Return the model with the posterior mean of `full`, instead of the single best value."""
         if likely.full == NEVER:
             return likely
         found = sorted((math.log(full), score) for full, score in self.of(likely).items() if full < NEVER)
@@ -814,7 +815,7 @@ def _pace(runs: Sequence[Observed], model: Server) -> float | None:
 
 
 def _some(low: int, high: int) -> list[int]:
-    """Return the numbers from one to another; of many the first ones, and every other then."""
+    """Return the numbers from one to another; of many the first ones, then every other."""
     found, step, one = list[int](), 1, low
     while one <= high:
         found.append(one)
@@ -846,7 +847,7 @@ class _Parts:
         self.known: list[tuple[float, ...]] = []
 
     def add(self, begin_s: float, end_s: float, known: tuple[float, ...]) -> None:
-        """Add a request. Every model is compared with all of them, or likelihoods would not be of the same data."""
+        """Add a request. All models are compared on all requests, so that likelihoods are of the same data."""
         begin, end = self.line.place(min(begin_s, end_s - JITTER_S)), self.line.place(end_s)
         self.begins.append(begin)
         self.ends.append(end)
@@ -857,7 +858,7 @@ class _Parts:
 
 
 class _Design:
-    """One part of the requests of all runs, compared with models that agree on who ran when.
+    """One part of the requests of all runs, compared with models that agree on the load over time.
 
     Args:
         parts: That part, run by run.
@@ -874,7 +875,7 @@ class _Design:
         self._solutions: dict[tuple[int, ...], list[list[float]]] = {}
 
     def scores(self, model: Server) -> list[float]:
-        """Return the log likelihood of a model by request, its parameters of work at their best, but for a constant."""
+        """Return the log likelihood of a model per request, with the best parameters of work, up to a constant."""
         work: list[float] = []
         ends: list[float] = []
         for each in self.parts:
@@ -911,7 +912,7 @@ class _Design:
         return found
 
     def _usual(self, work: Sequence[float]) -> list[float]:
-        """Return the works that what is known of requests lets expect: the nearest sum of it, by least squares.
+        """Return the expected work of the requests by their known features, by least squares.
 
         None of its parts may make it less, but for the first where that is so.
         """
@@ -928,7 +929,7 @@ class _Design:
         return list(map(sum, zip(*parts, strict=True)))
 
     def _solution(self, used: tuple[int, ...]) -> list[list[float]]:
-        """Return the rows by which works give the factors of some of what is known."""
+        """Return the rows that map works to the factors of some features."""
         found = self._solutions.get(used)
         if found is None:
             rows = [[one[place] for place in used] for one in self.known]
@@ -937,7 +938,7 @@ class _Design:
 
 
 def _solved(rows: Sequence[Sequence[float]], weights: Sequence[float]) -> list[list[float]]:
-    """Return `(X' W X)^-1 X' W` by elimination. A column without news of its own gets a factor of 0."""
+    """Return `(X' W X)^-1 X' W` by elimination. A column that adds nothing gets a factor of 0."""
     size = len(rows[0])
     weighted = [[w * row[a] for w, row in zip(weights, rows, strict=True)] for a in range(size)]
     matrix = [
