@@ -142,7 +142,7 @@ def _scan(given: argparse.Namespace) -> int:
 
 
 def _folder(name: str) -> Path:
-    """Return where the paths of a file begin; standard input has those of this process."""
+    """Return the base folder of a file's paths; for standard input the current one."""
     return Path() if name == "-" else Path(name).parent
 
 

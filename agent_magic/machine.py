@@ -1,4 +1,4 @@
-"""What the machine lets Python do. In a browser (Pyodide) there are no threads, no processes and no sockets.
+"""Capabilities of the machine's Python. In a browser (Pyodide) there are no threads, no processes and no sockets.
 
 Whoever starts a thread or a process asks here, so one place knows:
 
@@ -25,7 +25,7 @@ def needs_processes(what: str, instead: str) -> None:
     """Raise `AgentMagicError` in a browser, which starts no process.
 
     Args:
-        what: What is wanted, as the sentence begins.
+        what: The wanted feature, as the sentence begins.
         instead: What to do there.
     """
     if in_browser():

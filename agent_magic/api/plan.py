@@ -247,7 +247,7 @@ class Plan(DeclaredPlan):
         )
 
     def whatif(self, policy: Policy | None = None, *, session: Session | None = None, **given: Any) -> pd.DataFrame:
-        """Return what the plan would cost and take: the frame of `run.whatif`, before a run. Nothing is sent.
+        """Forecast the plan's dollars and seconds: the frame of `run.whatif`, before a run. Nothing is sent.
 
         A row per combination of values, by earlier answers, and assumptions where there are none: `basis` says which,
         `wall_low_s`, `wall_high_s`, `cost_low_usd` and `cost_high_usd` how sure that is.

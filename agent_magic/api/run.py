@@ -280,7 +280,7 @@ class Run(Reading):
 
         Args:
             by: What counts: `seconds` or `dollars`.
-            situation: What it is for, which says what counts and answers first: `emergency fix`, `release`,
+            situation: The purpose, which decides what counts and is answered first: `emergency fix`, `release`,
                 `large review`, `routine change`, `cost-sensitive`, `exploration`, `shared account`, `nightly job`.
 
         Raises:

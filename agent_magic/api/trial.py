@@ -262,7 +262,7 @@ class _Trial:
         self._committed_usd += committed_usd or 0.0
 
     def _left(self) -> float | None:
-        """Return the dollars that are left, what may have been billed untold taken off. `None` is without a budget."""
+        """Return the remaining dollars, less possible bills without a count; `None` without a budget."""
         budget = self._policy.budget_usd
         return None if budget is None else max(0.0, budget - self._committed_usd)
 

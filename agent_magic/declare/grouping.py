@@ -283,7 +283,7 @@ def _wrong_with(answer: str, one: Returns, check: Check | None) -> str:
 def taken_apart(agent: Step, text: str) -> tuple[int, InvalidAnswer | None]:
     """Return the number of accepted answers in replies, and the error of the others, if any.
 
-    Its `again` asks for what is left to ask for; it is empty if asking again cannot help.
+    Its `again` has the rows to ask for again; it is empty if that cannot help.
 
     Raises:
         InvalidAnswer: There is no JSON.

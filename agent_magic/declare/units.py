@@ -17,7 +17,7 @@ _LEAST_S = 0.05
 
 
 def known(value: float | None) -> float | None:
-    """Return `value`, or `None` where it is `NaN`."""
+    """Return `value`, or `None` for `NaN`."""
     return None if value is None or math.isnan(value) else value
 
 

@@ -40,10 +40,10 @@ def run_user_code(work: Callable[[], T], failed: Callable[[BaseException], Agent
 
     Args:
         work: The code.
-        failed: Makes the error to raise of what the code raised.
+        failed: Makes the error to raise from the code's exception.
 
     Returns:
-        What the code returns.
+        The code's result.
 
     Raises:
         AgentMagicError: The code raised something.
@@ -99,7 +99,7 @@ class _Stop:
             _SIGNALS.signal(signal.SIGINT, self._before)
 
     def error(self) -> BaseException:
-        """Return what to raise for the interrupt: what a task can raise without ending the loop it runs on."""
+        """Return the exception for an interrupt, which a task can raise without ending its loop."""
         if self._before is signal.default_int_handler or not _in_task():
             return KeyboardInterrupt()
         return asyncio.CancelledError()
@@ -121,7 +121,7 @@ _INSTALLED = ("site-packages", "dist-packages")
 def trace_of(error: BaseException) -> str:
     """Write a traceback that has the user's lines only: those of this package and of libraries are left out.
 
-    Files are named without their folders, which are nobody else's business.
+    Files are named without their folders, which are private.
     """
     frames = [(frame.f_code, line) for frame, line in traceback.walk_tb(error.__traceback__)]
     frames = [one for one in frames if not one[0].co_filename.startswith(_HERE)]
@@ -145,7 +145,7 @@ def _frame_line(code: CodeType, line: int) -> str:
 
 
 def reason_of(error: BaseException) -> str:
-    """Say what was raised: the name of its class, and its message where it has one."""
+    """Return an exception in words: the name of its class, and its message if it has one."""
     try:
         text = str(error)
     except Exception:  # noqa: BLE001 - a class of the user's

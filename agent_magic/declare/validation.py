@@ -63,12 +63,12 @@ def is_word(value: object, words: Iterable[str]) -> bool:
 def must_be(
     option: str, what: str, value: object, hint: str = "", *, error: Callable[[str], Exception] = DeclarationError
 ) -> Exception:
-    """Return the error for an option whose value is not what it must be.
+    """Return the error for an option with a wrong value.
 
     Args:
         option: The option, and whose it is.
-        what: What it must be.
-        value: What it is.
+        what: The required kind of value.
+        value: The given value.
         hint: What to do, if that is not clear.
         error: The class of the error.
     """

@@ -17,7 +17,7 @@ class Send(NamedTuple):
 
     Attributes:
         number: 1 for the first attempt.
-        held_by: What it waited for: `slot`, `barrier`, `backoff`, a limit, `paused`, `retry`, or empty.
+        held_by: The cause of its wait: `slot`, `barrier`, `backoff`, a limit, `paused`, `retry`, or empty.
     """
 
     step: int

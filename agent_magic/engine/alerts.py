@@ -277,7 +277,7 @@ class Gauges:
             self._spent.append((event.at_s, event.price.cost_usd))
 
     def _pass_time(self, at_s: float) -> None:
-        """Add the seconds of running requests; forget what is older than a minute."""
+        """Add the seconds of running requests; forget entries older than a minute."""
         before_s, used = self._used[-1]
         if at_s > before_s:
             self._used.append((at_s, used + (at_s - before_s) * len(self._under_way)))

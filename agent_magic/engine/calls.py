@@ -211,7 +211,7 @@ class Calls:
             turn: Number of the attempt whose response requested them; 0 for a task.
             first: Number of the first call.
             wanted: The calls.
-            held_by: What they have waited for so far.
+            held_by: The causes of their waits so far.
         """
         asked = {number: _Asked(Call(step, number, turn, one), held_by) for number, one in enumerate(wanted, first)}
         self._waiting.setdefault(step, {}).update(asked)

@@ -62,7 +62,7 @@ class Identical:
     """Tracks identical steps of a run.
 
     Args:
-        asks: Returns what a step asks: equal values share an answer, `None` shares none.
+        asks: Returns the key of a step's request: equal keys share an answer, `None` shares none.
         record: The run.
 
     Attributes:

@@ -1,4 +1,4 @@
-"""Calculators: what a rate limit carries, what a token budget reaches, what concurrency can do at best.
+"""Calculators: the load a rate limit carries, the runs of a token budget, the best speedup of concurrency.
 
 Plain arithmetic with its formula beside it. Nothing here was measured: give numbers of your own runs.
 """
@@ -31,7 +31,7 @@ MOST = 1e100
 MINUTE_S, HOUR_S = 60.0, 3600.0
 DAYS_A_MONTH = 30
 BUSY = 100
-"""So many requests in a row tell what a busy server does."""
+"""The number of requests in a row that show a busy server's rate."""
 FORMULAS: Mapping[str, str] = {"slots": "concurrent_requests / latency_s / requests"}
 CAPACITY: Mapping[str, str] = {
     "limit": "string",
@@ -46,7 +46,7 @@ CAPACITY: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Capacity:
-    """What limits carry.
+    """The load that limits carry.
 
     Attributes:
         jobs_per_s: The most jobs a second that every given limit lets pass; `None` if no limit is given.
@@ -83,7 +83,7 @@ def capacity(  # noqa: PLR0913 - a limit, or a number of a job, each
     wanted_jobs_per_s: float | None = None,
     run: HasForecaster | None = None,
 ) -> Capacity:
-    """Say how many jobs a second rate limits carry, which of them binds, and what an hour of it costs.
+    """Return the jobs a second that rate limits carry, the binding limit, and the dollars of an hour.
 
     A limit per minute carries `limit / 60 / use` jobs a second, `use` being that of one job; slots carry
     `concurrent_requests / latency_s / requests`. At a rate there are `rate * latency_s * requests` requests under way.
@@ -99,7 +99,7 @@ def capacity(  # noqa: PLR0913 - a limit, or a number of a job, each
         output_tokens: Output tokens of one job; without a run 0.
         latency_s: Seconds of one request.
         usd_per_job: Dollars of one job.
-        wanted_jobs_per_s: The rate that is wanted: `frame` says what it needs of each limit. Without any limit, the
+        wanted_jobs_per_s: The wanted rate: `frame` shows its need of each limit. Without any limit, the
             requests under way and the dollars are those of this rate.
         run: A run that is one job: its numbers count where none are given. What its servers carry is a limit too, if
             their speed depends on their load, as the answers at them tell: `the server (4 slots)`.
@@ -145,12 +145,12 @@ class HasForecaster(Protocol):
     """A run."""
 
     def forecaster(self) -> Forecaster:
-        """Return what knows its agents and its servers."""
+        """Return its agents and servers."""
         ...
 
 
 class _Job(NamedTuple):
-    """What one job takes, and how many a second each of its servers carries."""
+    """The needs of one job, and the jobs a second that each of its servers carries."""
 
     requests: float
     input_tokens: float
@@ -178,7 +178,7 @@ def _job_of(forecaster: Forecaster) -> _Job:
 
 
 def _jobs_per_s(needs: Sequence[Needs], known: Fit) -> float:
-    """Return how many jobs a second a server does that is always as busy as it ever was seen."""
+    """Return the jobs a second of a server at its highest observed load."""
     few, many = (math.ceil(times * max(BUSY, 4 * known.most) / len(needs)) for times in (1, 2))
     walls_s = [
         shortest_s([*needs] * jobs, [()] * (jobs * len(needs)), known.most, known.likely) for jobs in (few, many)
@@ -200,7 +200,7 @@ def read_limits(limits: object) -> Limits:
 
 
 def check_numbers(given: Mapping[str, Any], *, optional: Mapping[str, Any] | None = None) -> None:
-    """Raise `AgentMagicError` for the first that is not a number >= 0; what is optional may be `None`."""
+    """Raise `AgentMagicError` for the first that is not a number >= 0; optional ones may be `None`."""
     said = {name: value for name, value in (optional or {}).items() if value is not None}
     for name, value in {**given, **said}.items():
         if not (is_number(value) and 0 <= value < MOST):
@@ -224,13 +224,13 @@ def _limit_row(name: str, per_minute: float, used: float, wanted: float | None) 
 
 @dataclass(frozen=True, slots=True)
 class Monthly:
-    """How far a monthly budget of tokens goes.
+    """The runs of a monthly token budget.
 
     Attributes:
         runs: Whole runs in a month.
         runs_a_day: The same by day, of 30.
-        runs_left: Whole runs with what is left.
-        tokens_left: What is left of the budget.
+        runs_left: Whole runs with the rest of the budget.
+        tokens_left: The rest of the budget.
         days_left: Until the budget is used up at the pace so far; `None` if nothing was used yet.
         usd: Dollars of all runs of a month; `None` if not given.
     """
@@ -251,13 +251,13 @@ def monthly(
     days_gone: float = 0,
     usd_per_run: float | None = None,
 ) -> Monthly:
-    """Say how many runs a monthly budget of tokens reaches: `budget // tokens_per_run`.
+    """Return the number of runs in a monthly token budget: `budget // tokens_per_run`.
 
     Args:
         tokens_per_run: Input and output tokens of one run, such as `run.totals.tokens`.
         budget_tokens: Tokens a month. The default is the example of "Token Usage & Cost Analysis" (svrnty,
             claude-skills, 2025), which is no recommendation.
-        used_tokens: What was used this month.
+        used_tokens: Tokens used this month.
         days_gone: Days of this month that are over.
         usd_per_run: Dollars of one run.
 
@@ -284,11 +284,11 @@ def monthly(
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Between which speedups a plan lies with some slots.
+    """The bounds of a plan's speedup with some slots.
 
     Attributes:
         best: Work over the longest of the critical path and an even share of the work: no schedule beats it.
-        worst: What every schedule reaches that leaves no slot idle while an agent is ready.
+        worst: The minimum of every schedule that leaves no slot idle while an agent is ready.
         work_s: All work.
         path_s: The critical path.
     """
@@ -300,7 +300,7 @@ class Bounds:
 
 
 def speedup_bounds(work_s: float, path_s: float, concurrency: int) -> Bounds:
-    """Say in closed form what speedup a plan can have over one agent at a time.
+    """Return bounds, in closed form, of a plan's speedup over one agent at a time.
 
     `best = W / max(C, W / n)` and `worst = W / (C + (W - C) / n)`. The second is Amdahl's formula with the critical
     path as the serial part: for a graph it is what is reached at least, because side chains run beside that path.
@@ -328,16 +328,16 @@ def speedup_bounds(work_s: float, path_s: float, concurrency: int) -> Bounds:
 
 @dataclass(frozen=True, slots=True)
 class Roi:
-    """What answers bring beside what they cost.
+    """The value of answers against their cost.
 
     Attributes:
         accepted: Answers that can be used.
         cost_per_accepted_usd: Dollars of one of those, review included; `None` if there is none.
-        value_usd: What they are worth.
-        cost_usd: What all answers cost, review included.
+        value_usd: Their value.
+        cost_usd: The cost of all answers, review included.
         net_usd: The difference.
         roi: `net_usd / cost_usd`; `None` if nothing was spent.
-        break_even_share: The share that has to be accepted so that nothing is lost; above 1 it never pays.
+        break_even_share: The accepted share at which `net_usd` is 0; above 1 it never pays.
     """
 
     accepted: float
@@ -357,14 +357,14 @@ def roi(
     accepted_share: float,
     review_usd_per_answer: float | None = None,
 ) -> Roi:
-    """Say what answers bring and what an accepted one costs. Every number is yours: none has a default.
+    """Return the value of answers and the cost of an accepted one. Every number is yours: none has a default.
 
     Args:
         value_per_answer: Dollars that one accepted answer is worth to you.
         cost_usd: Dollars of all answers, such as `run.totals.cost_usd`.
-        answers: How many there are.
-        accepted_share: The share that can be used, such as a score; its lower end says what is safe to expect.
-        review_usd_per_answer: Dollars to look at one answer, where somebody does.
+        answers: Number of answers.
+        accepted_share: The usable share, such as a score; the lower end of its interval is the cautious choice.
+        review_usd_per_answer: Dollars to review one answer, if you do.
 
     Raises:
         AgentMagicError: Something is not a number >= 0, there are no answers, or the share is above 1.

@@ -139,7 +139,7 @@ class Answering(Protocol):
 
     @property
     def subject(self) -> str:
-        """What is asked, in words."""
+        """The question, in words."""
         ...
 
     @property
@@ -154,7 +154,7 @@ class Answering(Protocol):
 
     @property
     def evidence(self) -> Evidence:
-        """What is known of its agents."""
+        """The knowledge of its agents."""
         ...
 
     @property
@@ -169,12 +169,12 @@ class Answering(Protocol):
 
     @property
     def route(self) -> str:
-        """How requests are given to several endpoints; empty where there is one."""
+        """How requests are divided among several endpoints; empty for one."""
         ...
 
     @property
     def endpoints(self) -> tuple[str, ...]:
-        """The endpoints; none where there is one, without a name."""
+        """The endpoints; none for a single one, which has no name."""
         ...
 
     def forecast(self, scenario: Scenario, *, ranges: bool = True) -> Forecast:
@@ -183,12 +183,12 @@ class Answering(Protocol):
 
 
 class Imagined(NamedTuple):
-    """What is known of a run that was drawn, not recorded.
+    """The known parts of a simulated run, which was not recorded.
 
     Attributes:
-        works: Per agent, what it does, its requests alone on their server.
+        works: Per agent, its work: its requests alone on their server.
         servers: How its servers bear load.
-        held: The agents whose answers are there already, unless they are asked otherwise.
+        held: The agents whose answers already exist, unless they are asked otherwise.
         ends: The same run at its low and at its high end; `None` for one of these.
     """
 
@@ -198,7 +198,7 @@ class Imagined(NamedTuple):
     ends: tuple[Forecaster, Forecaster] | None = None
 
     def without(self, dropped: frozenset[int], base: tuple[Basis, str] | None) -> Works:
-        """Return the work of the agents that are not dropped, with what it stands on."""
+        """Return the work of the agents that are not dropped, with its basis."""
         basis: Basis = "assumed" if base is None else base[0]
         left = [None if step in dropped else work for step, work in enumerate(self.works)]
         there = [work and work.there if step in self.held else work for step, work in enumerate(left)]
@@ -215,10 +215,10 @@ class Forecaster:
         batch_times_s: Seconds of earlier batches; see `agent_magic.forecast.estimate.agents`.
         base: Basis of a record that is no run, with words; default its own note.
         fits: Cache of server models, shared by forecasters of the same run.
-        imagined: The rest of what is known of a run that was drawn, not recorded.
+        imagined: The other known parts of a simulated run, which was not recorded.
 
     Attributes:
-        subject: What is asked, in words.
+        subject: The question, in words.
     """
 
     subject = "the run"

@@ -1,4 +1,4 @@
-"""How much longer a run will take, as an interval, from what earlier answers took.
+"""The remaining time of a run, as an interval, from the durations of earlier answers.
 
 Without earlier answers, and with nothing declared, there is no estimate: a number from nowhere would be believed.
 """
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     from agent_magic.record.results import AgentResult, RunRecord
 
 LEAST_ROWS = 3
-"""Fewer answers than this of an agent say too little of the next; then those of its model count."""
+"""With fewer answers of an agent, the answers of its model count too."""
 MOST_ROWS = 50
 MOST_FITTED = 512
-"""From so many answers on, a run tells no more of its servers: a fit takes time while it goes."""
+"""The number of answers after which servers are not fitted again, since a fit takes time during the run."""
 MOST_SERVED = 300
-"""Of more steps that are left, only the likely model of a server is asked: the others cost time while a run goes."""
+"""With more steps left, only the most likely model of a server is used: the others cost time during the run."""
 
 Span = tuple[float, float]
 
@@ -64,7 +64,7 @@ def remaining(
         now_s: Seconds since it began.
         history: Earlier answers.
         concurrency: Maximum requests at once.
-        most_s: Seconds in which servers may be fitted anew: what is left of that is done at the next call.
+        most_s: Seconds for refits of servers; the next call continues an unfinished one.
 
     Returns:
         The fewest and most seconds, or `None` if nothing is known about a remaining agent, or the run is over.
@@ -108,11 +108,11 @@ def _group(record: RunRecord, agent: int) -> str:
 
 
 class _Refits:
-    """The servers of a run as they are known, and how they are fitted anew.
+    """The fitted servers of a run, and their refits.
 
     Attributes:
         known: The servers, as the last fit that is over told.
-        stands_on: What they were fitted to, or are being fitted to.
+        stands_on: The runs they are or were fitted to.
     """
 
     def __init__(self, known: KnownServers) -> None:
@@ -137,7 +137,7 @@ class _Refits:
 
 
 def _servers(record: RunRecord, now_s: float, history: History, most_s: float) -> KnownServers:
-    """Return what earlier runs tell of its servers, and this one once it says something.
+    """Return the servers as fitted to earlier runs, and to this one when it has enough answers.
 
     They are fitted anew whenever twice as much has ended.
     """
@@ -159,7 +159,7 @@ def _servers(record: RunRecord, now_s: float, history: History, most_s: float) -
 
 
 def _seen_so_far(record: RunRecord, now_s: float) -> SeenRun:
-    """Return what a run saw of its servers, with what is under way."""
+    """Return a run's observations of its servers, including requests in flight."""
     now = seen_run(record)
     exchanges = dict(now.exchanges)
     for attempt in record.attempts:
@@ -180,7 +180,7 @@ def _at(record: RunRecord, result: AgentResult, servers: KnownServers) -> At | N
 
 
 def _served_s(record: RunRecord, left: Mapping[int, Usual], servers: KnownServers, concurrency: int) -> Span:
-    """Return how long the servers take for what is left, by the quickest and the slowest plausible model of each."""
+    """Return the seconds for the remaining steps, by the quickest and the slowest plausible model of each server."""
     running = [agent for agent in left if record.results[agent].status == "running"]
     place = {agent: number for number, agent in enumerate(dict.fromkeys([*running, *record.dag.order]))}
     agents = sorted(left, key=place.__getitem__)
@@ -206,7 +206,7 @@ def _served_s(record: RunRecord, left: Mapping[int, Usual], servers: KnownServer
 
 
 def _gone_s(record: RunRecord, result: AgentResult, servers: KnownServers, now_s: float) -> float:
-    """Return how much of what a step needs alone is over."""
+    """Return the finished part of a step's work."""
     if result.status != "running":
         return 0.0
     latest = (result.calls if result.is_task else result.attempts)[-1]
@@ -219,7 +219,7 @@ def _gone_s(record: RunRecord, result: AgentResult, servers: KnownServers, now_s
 
 
 def _own_seconds(record: RunRecord, servers: KnownServers) -> dict[tuple[str, str], list[float]]:
-    """Return what complete answers of this run took, by group and model; of all together the group is empty."""
+    """Return the durations of complete answers of this run, by group and model; the group of all is empty."""
     found: dict[tuple[str, str], list[float]] = {}
     for agent, result in enumerate(record.results):
         if result.attempts and result.status == "succeeded" and result.source in MEASURED:
@@ -235,7 +235,7 @@ def _own_seconds(record: RunRecord, servers: KnownServers) -> dict[tuple[str, st
 
 
 def _alone(record: RunRecord, result: AgentResult, servers: KnownServers) -> Needs | None:
-    """Return what the answer of a step needed alone."""
+    """Return the work of a step's answer, in seconds alone."""
     ended_s, usage = result.attempts[-1].ended_s, result.attempts[-1].usage
     return servers.alone(record.uid, ended_s or 0.0, (usage and usage.output_tokens) or 0)
 
@@ -280,14 +280,14 @@ def _usual(
 
 
 class _Earlier(NamedTuple):
-    """Earlier answers: those of the same kind count, with their seconds alone where the load matters."""
+    """Earlier answers of the same kind, by their work if the load matters."""
 
     history: History
     servers: KnownServers
     simulated: bool
 
     def seconds(self, rows: Sequence[Past]) -> list[float]:
-        """Return what the latest of some answers took."""
+        """Return the durations of the latest of some answers."""
         alone = self.servers.rows(rows[-MOST_ROWS:]) if self.servers.models else rows[-MOST_ROWS:]
         return [row.api_s for row in alone if row.simulated == self.simulated and not row.elsewhere]
 

@@ -75,7 +75,7 @@ class KnownServers:
         class_of: Says the class of a model.
 
     Attributes:
-        fits: What is known of each.
+        fits: The fit of each.
     """
 
     def __init__(self, runs: Sequence[SeenRun], class_of: Callable[[str], str]) -> None:
@@ -151,7 +151,7 @@ class KnownServers:
         return found
 
     def alone(self, run: str, ended_s: float, output_tokens: int | None) -> Needs | None:
-        """Return what an answer needed alone; `None` if no load changes that, or if it is unknown."""
+        """Return the work of an answer, in seconds alone; `None` if the load does not matter, or if it is unknown."""
         return self._alone.get((run, ended_s, output_tokens))
 
     def stretch(self, at: At, model: Server) -> tuple[float, float]:
@@ -172,7 +172,7 @@ class KnownServers:
         return before * before_s / total_s, after * after_s / total_s
 
     def plausible(self, at: At, most: int) -> list[tuple[Server, Server]]:
-        """Return the plausible models of a server for so many requests at once, each with that of what they need."""
+        """Return the plausible models of a server at a load, each with its model of the work."""
         known = self.fits[at]
         found = [(one, one) for one in known.open]
         if most > known.most:  # it may be that it does no more at once than it was seen to do

@@ -1,4 +1,4 @@
-"""How large a system has to be for so many jobs a second, on paper: agents, kernels, workers, limits, dollars.
+"""The size of a system for a rate of jobs, on paper: agents, kernels, workers, limits, dollars.
 
 Plain arithmetic over Little's law. What one kernel carries is measured (see the constants); the rest is yours to say.
 """
@@ -24,7 +24,7 @@ STREAMS_PER_KERNEL: Final = 200
 """Live streams of 50 events a second that one kernel carries on a core; 300 saturate it. Measured on two cores."""
 STREAMS_PER_WORKER: Final = 200
 STREAMS_OVER_WORKERS: Final = 2_000
-"""Live streams that one kernel carries where workers read them: as far as was measured, not as far as it goes."""
+"""Live streams that one kernel carries if workers read them: the highest number measured, not the limit."""
 TIERS: Mapping[str, str] = {
     "jobs_per_s": "Float64",
     "agents": "Int64",
@@ -48,12 +48,12 @@ LOST: Mapping[str, str] = {
     "paid_twice_usd": "Float64",
 }
 TARGET_JOBS_PER_S = (5.0, 10.0)
-"""What the document promises. Source: "Agent Scaling Analysis & Solutions", https://github.com/rawjaws/anvil."""
+"""The document's promises. Source: "Agent Scaling Analysis & Solutions", https://github.com/rawjaws/anvil."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tiers:
-    """What a rate of jobs needs, one row for each rate.
+    """The needs of each rate of jobs, one row per rate.
 
     Attributes:
         seconds_per_job: How long a job takes.
@@ -67,12 +67,12 @@ class Tiers:
 
     @property
     def frame(self) -> pd.DataFrame:
-        """One row per rate; columns are `TIERS`. `workers` is 0 if one kernel does, `accounts` how many limits."""
+        """One row per rate; columns are `TIERS`. `workers` is 0 if one kernel does, `accounts` the number of limits."""
         return make_frame(self.rows, TIERS)
 
     @property
     def claims(self) -> tuple[str, ...]:
-        """Where the document that promises 100 agents contradicts itself, computed; one sentence each."""
+        """Computed contradictions in the document that promises 100 agents, one sentence each."""
         return contradictions()
 
     def __repr__(self) -> str:
@@ -81,7 +81,7 @@ class Tiers:
         return "\n".join("  ".join([line[0].ljust(wide[0]), *map(str.rjust, line[1:], wide[1:])]) for line in lines)
 
     def without_region(self, regions: int, *, lost_s: float = 60.0, utilization: float = 0.8) -> pd.DataFrame:
-        """Say what the loss of one region does. One row per rate; columns are `LOST`.
+        """Return the effect of losing one region. One row per rate; columns are `LOST`.
 
         Jobs come evenly, and each region has an equal part of what can be carried, `jobs_per_s / utilization`. What was
         under way in the lost one is `cut`, and sent again elsewhere: it may have been billed, `paid_twice_usd` at most.
@@ -134,7 +134,7 @@ def tiers(
     limits: Limits | float | None = None,
     usd_per_job: float | None = None,
 ) -> Tiers:
-    """Say how large a system has to be for so many jobs a second.
+    """Size a system for a rate of jobs.
 
     Agents are jobs under way: `jobs_per_s * seconds_per_job`, by Little's law. Up to 200 of them one kernel carries;
     above, workers read the streams, 200 each, and a kernel carries those of 2,000. Nothing here is measured in your
@@ -196,7 +196,7 @@ def _row(
 
 
 def contradictions() -> tuple[str, ...]:
-    """Return where the document of the 100 agents contradicts itself, each with both of its numbers.
+    """Return the contradictions in the document of the 100 agents, each with both of its numbers.
 
     Source: "Agent Scaling Analysis & Solutions", https://github.com/rawjaws/anvil: 50 requests a minute and 2 to 4
     requests a second needed; targets of 5 to 10 jobs a second in 2 to 15 s with 100 agents; $500 to $2,000 an hour for

@@ -1,4 +1,4 @@
-"""`run.whatif`: what a run would have taken and cost under other policies, as a frame."""
+"""`run.whatif`: the seconds and dollars of a run under other policies, as a frame."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 _MOST_COMPARED: Final = 300
 THE_REST: Final = "the rest"
-"""What a mapping of agents leaves out, in words."""
+"""The agents that a mapping leaves out, in words."""
 ASKED: Final[Mapping[str, str]] = {
     "concurrency": "Int64",
     "schedule": "string",
@@ -44,7 +44,7 @@ ASKED: Final[Mapping[str, str]] = {
     "rounds": "Int64",
     "most": "Int64",
 }
-"""The dtypes of columns that hold what was asked; others are `string`, or as they were given."""
+"""The dtypes of the columns of arguments; others are `string`, or as given."""
 NUMBERS: Final[Mapping[str, str]] = {
     "wall_s": "Float64",
     "cost_usd": "Float64",
@@ -66,11 +66,11 @@ NUMBERS: Final[Mapping[str, str]] = {
     "basis": "string",
     "assumed": "string",
 }
-"""The columns behind those of what was asked, and their dtypes."""
+"""The columns after those of the arguments, and their dtypes."""
 ANSWERS: Final = "answers"
-"""The column that says what a row is of, where the run took answers from the ledger."""
+"""The column that names the basis of a row, if the run took answers from the ledger."""
 AS_IF: Final = "as if all were bought"
-"""What it says of a forecast: answers that were reused are asked again."""
+"""Its value in a forecast: reused answers are asked again."""
 
 
 def whatif_frame(
@@ -129,7 +129,7 @@ def reused(record: RunRecord) -> str:
 
 
 class Rows(NamedTuple):
-    """Scenarios, and what each would have cost and taken.
+    """Scenarios, with the seconds and dollars of each.
 
     Attributes:
         asked: The arguments that were given, in the order of `ARGUMENTS`.
@@ -141,7 +141,7 @@ class Rows(NamedTuple):
 
 
 def nearby(record: RunRecord, models: Sequence[str]) -> dict[str, Any]:
-    """Return arguments of `run.whatif` for the scenarios around a run, where nobody asked for others.
+    """Return the default arguments of `run.whatif`: scenarios around a run.
 
     Args:
         record: The run.
@@ -176,7 +176,7 @@ def whatif_rows(
     tell: Callable[[int, int], None] | None = None,
     log: Forecasts | None = None,
 ) -> Rows:
-    """Forecast every combination as plain values, where there is no pandas; see `whatif_frame`.
+    """Forecast every combination as plain values, without pandas; see `whatif_frame`.
 
     Args:
         forecaster: The run.
@@ -251,7 +251,7 @@ def _dtype(values: list[Any]) -> str:
 
 
 def _policy_row(forecaster: Answering, asked: Asked) -> dict[str, Any]:
-    """Return what was asked, in words; what was not, as it was recorded."""
+    """Return the arguments in words; those not given are as recorded."""
     given, policy = asked.given, asked.scenario.policy or forecaster.policy
     return {
         "model": _models_text(forecaster, given["model"]),
@@ -333,7 +333,7 @@ ARGUMENTS: Final = (
     "outage",
     *PASSING,
 )
-"""What can be asked, in the order of the frame's columns."""
+"""All arguments, in the order of the frame's columns."""
 POLICY_WORDS: Final = ("concurrency", "schedule", "cache", "cache_ttl", "batch")
 """Those that are fields of the policy."""
 MOST: Final = 100_000
@@ -347,11 +347,11 @@ CACHE: Final[dict[Any, str]] = {True: "on", False: "off", "auto": "auto", "on": 
 
 
 class Asked(NamedTuple):
-    """One scenario, and what was written to ask for it.
+    """One scenario, and the arguments that asked for it.
 
     Attributes:
         given: Per argument, the value as it was given; `None` is as recorded.
-        scenario: What it means.
+        scenario: Its settings.
     """
 
     given: Mapping[str, Any]
@@ -359,12 +359,12 @@ class Asked(NamedTuple):
 
 
 def scenarios_of(forecaster: Answering, given: Mapping[str, Any], policy: Policy | None = None) -> list[Asked]:
-    """Multiply arguments out. A list is several values; whatever else is one, and `None` is as recorded.
+    """Multiply arguments out. A list is several values, anything else is one, and `None` keeps the recorded one.
 
     Args:
         forecaster: The run.
         given: The arguments by name.
-        policy: What they change; `None` is the recorded policy.
+        policy: The policy they change; by default the recorded one.
 
     Raises:
         DeclarationError: An argument or a value is not known.
@@ -431,7 +431,7 @@ class _Reader:
         self._policies: dict[tuple[object, ...], Any] = {}
 
     def read(self, name: str, value: object) -> Any:
-        """Check one value; `None` is as recorded.
+        """Check one value; `None` keeps the recorded one.
 
         Raises:
             DeclarationError: It cannot be read.
@@ -592,7 +592,7 @@ class _Reader:
 
 
 def _reserved(name: str, value: Any, reserved: int, declared: str) -> int:
-    """Check a number of rounds or items against what the plan has places for."""
+    """Check a number of rounds or items against the plan's places."""
     check_integer(name, value)
     if not reserved:
         raise DeclarationError(f"{name}={value} changes nothing: the plan has not {declared}.")

@@ -142,7 +142,7 @@ class Rewritten(NamedTuple):
 
     Attributes:
         spared: Characters saved.
-        context: Name of the context that a part becomes; `None` keeps its context.
+        context: Name of the context that a part becomes; without one it keeps its own.
         characters: Length of that part.
         size: The same in bytes, the upper bound of its tokens.
         tokens: Tokens of the picture or document that is that part.

@@ -1,4 +1,4 @@
-"""What is known about a run's requests before it begins, and which answers are already stored."""
+"""The known parts of a run's requests before it begins, and the answers that are already stored."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from agent_magic.record.results import AgentResult, RunRecord
 
 ANY_TIMEOUT_S = 60.0
-"""No deadline is part of what is asked."""
+"""Deadlines are not part of a request's key."""
 MOST_COUNTED = 50
 """Larger plans are sampled: the count endpoint has its own rate limit."""
 SAMPLED = 10

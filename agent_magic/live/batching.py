@@ -478,7 +478,7 @@ class Batcher:
 
 
 def _goes_on(batches: Collection[_Watched]) -> str:
-    """Return a message about what a stop leaves at the provider, and what to do with it."""
+    """Return a message about batches that a stop leaves at the provider, and the command for them."""
     count = sum(len(one.names) for one in batches)
     requests = plural(count, "request")
     what = f"A batch of {requests} goes" if len(batches) == 1 else f"{len(batches)} batches of {requests} go"
@@ -599,7 +599,7 @@ def _named(ids: Iterable[str], open_: Sequence[KeptBatch]) -> list[str] | None:
 
 
 async def cancel_batches(provider: Provider, book: BatchBook, ids: Iterable[str]) -> list[str]:
-    """Cancel batches and return the cancelled ids. What was answered is billed, and can be collected.
+    """Cancel batches and return the cancelled ids. Their answers so far are billed, and can be collected.
 
     Args:
         provider: The provider.

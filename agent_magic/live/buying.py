@@ -151,7 +151,7 @@ class Buyer:
         return settled(answer, request, stream, rule, most_searches)
 
     def write(self) -> None:
-        """Store what has happened beside the answers."""
+        """Store the events other than answers."""
         if self.journal is not None:
             self.journal.write()
 

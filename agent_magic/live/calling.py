@@ -440,7 +440,7 @@ def _failed(why: str, kind: str) -> Result:
 
 
 def _cut(text: str) -> str:
-    """Shorten a text that is too long to keep, noting what was left out."""
+    """Shorten a text that is too long to keep, with a note of the omitted part."""
     if len(text) <= MOST_TEXT:
         return text
     return f"{text[:MOST_TEXT]}\n[{len(text) - MOST_TEXT:,} more characters were left out]"

@@ -84,7 +84,7 @@ class Driver:
         ledger: Stored answers, served again at no cost; None: buy everything.
         earlier: Answers of an earlier run, reused if an agent's request is the same; None: no earlier run.
         recorded: Answers of this plan on a cassette; only the rest is bought. None: buy all.
-        fresh: Buy again what is in the ledger.
+        fresh: True to buy answers again that are in the ledger.
         prices: Token prices.
         pacer: Keeps the provider's rate limits for all runs that share it; None: no rate limits.
         sharing: Divides the rate limits with other kernels; None: no other kernels known.
@@ -328,7 +328,7 @@ class Driver:
     # what the engine says
 
     def do(self, actions: Sequence[Action]) -> None:
-        """Do what the engine said."""
+        """Carry out the engine's decisions."""
         for action in actions:
             if type(action) is Send:
                 self._tasks.begin(action.step, self._request(action.step), self.plan.agents[action.step].name)
@@ -342,7 +342,7 @@ class Driver:
             self._act(self.alerts.check())
 
     def _act(self, wanted: OnAlert | None) -> None:
-        """Do what an alert asks for."""
+        """Carry out the action of an alert."""
         if wanted == "pause" and not self.paused:
             self.alerts.paused_by = [*self.alerts.open]
             self.pause()
@@ -350,7 +350,7 @@ class Driver:
             self.stop()
 
     def _do(self, action: Action) -> None:
-        """Do what is less common."""
+        """Carry out the less common decisions."""
         match action:
             case Begin(call):
                 over, cut = partial(self._call_over, call), partial(self._call_over, call, CUT)
@@ -446,7 +446,7 @@ class Driver:
                 raise
 
     def _report(self, step: int, stream: Stream, answer: Answer | None, error: Exception | None) -> None:
-        """Tell the engine what came of a request."""
+        """Report the outcome of a request to the engine."""
         self.do(self.engine.ended(step, self._buyer.outcome(step, stream, answer, error), self.now()))
         if answer is None:
             self._buyer.write()

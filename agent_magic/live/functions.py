@@ -1,6 +1,6 @@
 """Runs the user's functions: tools and tasks.
 
-Where a function runs decides what it may access and what can stop it:
+The place where a function runs decides its access and how it can be stopped:
 
 | where | for | what a timeout, or Stop, does |
 | --- | --- | --- |

@@ -41,12 +41,12 @@ class Player:
 
     Args:
         recorded: The complete run.
-        policy: What the view shows as its policy.
+        policy: The policy that the view shows.
         pace: Recorded seconds per real second.
         clock: Monotonic seconds.
 
     Attributes:
-        record: What has been played so far.
+        record: The part played so far.
         streams: The answers that are arriving, by agent.
         alerts: None: a replay raises no alerts.
         batched: Empty: batched answers are known in a replay.
@@ -123,16 +123,16 @@ class Player:
             self._nudge.set()
 
     def retry(self, _names: Iterable[str] | None = None) -> None:
-        """Do nothing: what was recorded happened once."""
+        """Do nothing: a replay repeats no effects."""
 
     def skip(self, _names: Iterable[str]) -> None:
-        """Do nothing: what was recorded happened."""
+        """Do nothing: the recorded events have already happened."""
 
     async def check(self) -> None:
-        """Ask nobody: what was recorded can be played."""
+        """Ask nothing: a recording can always be played."""
 
     async def drive(self) -> RunRecord:
-        """Play to the end or until stopped, and return what was played."""
+        """Play to the end or until stopped, and return the played part."""
         self.loop = asyncio.get_running_loop()
         self._began = self._clock()
         try:
@@ -187,7 +187,7 @@ class _Arriving:
 
     @property
     def text(self) -> str:
-        """What has arrived."""
+        """The text that has arrived."""
         whole_s = self._until_s - self._since_s
         share = 1.0 if whole_s <= 0 else (self._player.now() - self._since_s) / whole_s
         return self._whole[: max(0, int(len(self._whole) * min(share, 1.0)))]
@@ -220,7 +220,7 @@ def lay(deck: Deck, plan: Plan, policy: Policy, start: Callable[[Match], Driver]
         deck: The cassette, and how to play it.
         plan: The plan.
         policy: How to run it.
-        start: Prepares to buy live what a recording lacks.
+        start: Prepares to buy live the answers that a recording lacks.
 
     Returns:
         The recorded run; its player, if it is played in time; or the driver that buys the rest.

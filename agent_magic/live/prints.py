@@ -1,4 +1,4 @@
-"""Sends what a function prints to its caller, and to no cell.
+"""Sends a function's prints to its caller instead of a cell.
 
 `redirect_stdout` would capture the prints of all threads and tasks, since they share `sys.stdout`. So while functions
 run, `sys.stdout` and `sys.stderr` are streams that look up the owner in a context variable, and pass on text without an

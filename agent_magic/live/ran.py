@@ -36,7 +36,7 @@ class Ran(NamedTuple):
 
 
 def failed(error: BaseException) -> Ran:
-    """Return what came of a call that raised."""
+    """Return the result of a call that raised."""
     if hint := hint_of(reason_of(error)):
         error.add_note(hint)
     trace = trace_of(error)

@@ -88,7 +88,7 @@ def save(name: str, value: Any) -> str:
 
 
 class Saved(NamedTuple):
-    """What is in the place of an answer's file.
+    """The existing content in the place of an answer's file.
 
     Attributes:
         file: The file as it is now.
@@ -107,7 +107,7 @@ def write_answer(path: str, data: bytes, known: str | None, *, named: bool = Tru
     Args:
         path: The file.
         data: The answer.
-        known: The fingerprint of what was last written; None: unknown.
+        known: The fingerprint of the last written content; `None` if unknown.
         named: True if the declaration itself names the file, not an item.
 
     Raises:

@@ -31,7 +31,7 @@ class Rows(Protocol):
     """Shared rows in which kernels with the same key publish their demand."""
 
     name: str
-    """What the others call this one."""
+    """The name of this one for the others."""
 
     def look(self, decide: Callable[[Mapping[str, Any]], Any], *, beat: bool = True) -> bool:
         """Read the other kernels' rows and write ours; return False if that is impossible now. On any thread."""

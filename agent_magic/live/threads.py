@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 IDLE = "agent_magic idle"
-"""What a thread is called that waits."""
+"""The name of a waiting thread."""
 IDLE_S = 20.0
 """Seconds a thread waits for its next call before it ends."""
 

@@ -61,7 +61,7 @@ class Sampling:
             self._timer.cancel()
 
     def _begin(self) -> None:
-        """Begin to measure what the next sample tells."""
+        """Begin to measure for the next sample."""
         self._due_s = self._loop.time() + self._every_s
         self._wall_s, self._cpu_s = time.perf_counter(), time.process_time()
 

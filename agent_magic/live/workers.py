@@ -176,7 +176,7 @@ def pack_call(function: Callable[..., Any], arguments: Mapping[str, Any], *, wit
 
 
 def unpack_ran(packed: bytes) -> Ran:
-    """Read what came of a call."""
+    """Read the result of a call."""
     try:
         return Ran(*_LOADS(packed))
     except Exception as error:  # noqa: BLE001 - the value's own code
@@ -202,7 +202,7 @@ def pack_ran(ran: Ran, dumps: Callable[[Any], bytes] = _DUMPS) -> bytes:
 
 
 class _Told(io.TextIOBase):
-    """Sends what is printed."""
+    """Sends prints."""
 
     def __init__(self, pipe: Connection) -> None:
         self._pipe = pipe

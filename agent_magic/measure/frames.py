@@ -158,7 +158,7 @@ TOKENS = "input_tokens cache_read_tokens cache_write_tokens output_tokens"
 
 
 class Speedups(Protocol):
-    """What running at once has saved each step, in plan order; `None` is unknown."""
+    """The seconds that concurrency has saved each step, in plan order; `None` if unknown."""
 
     @property
     def speedups(self) -> Sequence[float | None]:
@@ -204,7 +204,7 @@ def agents_frame(record: RunRecord, speedups: Speedups | None = None) -> pd.Data
 
 
 def on_the_run(record: RunRecord, step: str) -> dict[str, Any]:
-    """Return what a frame shows above its rows: `totals` with time and cost, `next` with the next step.
+    """Return the lines above a frame's rows: `totals` with time and cost, `next` with the next step.
 
     Args:
         record: The run.

@@ -81,7 +81,7 @@ def needed_rows(frame: pd.DataFrame) -> tuple[list[dict[str, Any]], str]:
 
 
 def todo_words(row: Mapping[str, Any]) -> str:
-    """Return what a row of `todo_frame` says behind its owner."""
+    """Return the text of a row of `todo_frame` after its owner."""
     after = f", after {row['after']}" if row["after"] else ""
     priority = f", priority {row['priority']}" if row["priority"] else ""
     return after + priority + ("" if row["status"] in {"pending", "succeeded"} else f": {row['status']}")

@@ -75,7 +75,7 @@ class FirstLine(CellHook):
 
 @dataclass(frozen=True, slots=True)
 class PlainSigns(CellHook):
-    """Makes of a cell of ours what a notebook would have: cells come from files and pages too.
+    """Normalises the text of our cells, which come from files and pages too.
 
     A byte order mark above a magic, or a blank behind its name that does not break, hides it from IPython. Line ends of
     Windows would be part of a prompt, which would then be another one.

@@ -45,7 +45,7 @@ def edit_answer(session: Session, run: Run, name: str, text: str) -> str:
 
 
 def editor(session: Session, run: Run) -> Edit:
-    """Return what the live view of a run calls for its Edit buttons; see `make_live_view`."""
+    """Return the callback of the live view's Edit buttons; see `make_live_view`."""
 
     def edit(name: str, text: str | None) -> tuple[str, bool]:
         try:

@@ -126,7 +126,7 @@ def _value(place: str, variables: Mapping[str, Any], magic: str) -> str:
 
 
 def _text(place: str, variables: Mapping[str, Any]) -> str:
-    """Return what a place stands for, read as in an f-string: an expression, with a conversion and a format.
+    """Return the value of a placeholder, read as in an f-string: an expression, with a conversion and a format.
 
     Raises:
         _NoValueError: It stands for nothing that a line can hold.

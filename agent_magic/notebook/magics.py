@@ -365,7 +365,7 @@ def user_errors(left: Callable[[AgentMagicError], str] = lambda _: "") -> Genera
     """Show the user's mistakes as one line without a traceback. The one place that converts them.
 
     Args:
-        left: Returns a sentence after the mistake, on what is unchanged.
+        left: Returns a sentence for after the mistake, on unchanged declarations.
     """
     try:
         yield

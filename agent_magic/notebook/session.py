@@ -217,7 +217,7 @@ class Session:
         return self.registry(plan).of_cells(self.deleted)
 
     def declared_by(self, cell: Cell, name: str) -> list[str]:
-        """Return what is declared under a name or by a cell, whose source may have another name by now."""
+        """Return the declaration with a name or of a cell; the source may have been renamed since."""
         ids = () if cell.id is None else (cell.id,)
         found = [one for registry in self._registries.values() for one in registry.of_cells(ids)]
         found += [name for registry in self._registries.values() if name in registry or registry.has_context(name)]

@@ -177,7 +177,7 @@ class Match:
         return max((event.at_s for event in self.record.events), default=0.0)
 
     def found(self) -> RunRecord:
-        """Return what was found as a run, in the order of time."""
+        """Return the found events as a run, in order of time."""
         record = RunRecord(self.plan, began_at=self.record.began_at, models=self._models, origin="cassette")
         record.replays_simulation, record.replayed = self.run.simulated, self.record.replayed
         record.redacted, record.same = self.run.redacted, self.run.same(self.plan) if self.run.redacted else None
@@ -186,7 +186,7 @@ class Match:
         return record
 
     def events(self) -> list[Event]:
-        """Return what was found in the order of time; what happened to one agent at one time stays in order."""
+        """Return the found events in order of time; an agent's events of one time keep their order."""
         return sorted(self.record.events, key=lambda event: event.at_s)
 
     def whole(self) -> RunRecord:
@@ -205,7 +205,7 @@ class Match:
         return record
 
     def _terms(self) -> Terms | None:
-        """What it ran under, the expected seconds in the order of this plan."""
+        """The policy it ran under, its expected seconds in the order of this plan."""
         terms, count = self.run.terms, len(self.plan)
         if terms is None or terms.work_s is None:
             return terms
@@ -258,13 +258,13 @@ class Match:
         return found
 
     def _request(self, agent: int, timeout_s: float) -> Request:
-        """Return what an agent asks now, after what was recorded of those before it."""
+        """Return an agent's request now, after the recorded answers of its parents."""
         request, name = ask(self.plan, agent, self.texts, timeout_s), continued_by(self.plan, agent, self.texts)
         before = None if name is None else conversation_of(self.record.results[self.plan.index[name]])
         return request if before is None else going_on(request, before)
 
     def _other_task(self, agent: int, found: RecordedAgent) -> ReplayMiss | None:
-        """Say what tells a task from the recorded one of its name: its code, and what it takes.
+        """Return how a task differs from the recorded one of its name: in its code, or its inputs.
 
         A plan that was read from a record has neither functions nor variables that could differ.
         """
@@ -281,7 +281,7 @@ class Match:
         return ReplayMiss(task.name, nearest=task.name, differences=differences, is_task=True) if differences else None
 
     def _take(self, agent: int, found: RecordedAgent) -> None:
-        """Fold what was recorded of an agent, and keep the text that its children use."""
+        """Fold an agent's recorded events, and keep the text for its children."""
         self._places[agent] = self._recorded_places[found.name]
         for event in _events(agent, found):
             self.record.add(_replayed(event))
@@ -299,8 +299,8 @@ class Deck:
     """Plays the recorded runs of a cassette, each in its turn.
 
     Args:
-        cassette: What is in it.
-        fill: Buy what is missing.
+        cassette: The recording.
+        fill: Buys missing answers.
         pace: Recorded seconds in a second of playing; `None` plays at once.
 
     Attributes:
@@ -388,7 +388,7 @@ class Deck:
             return Tools()  # they were left out
 
     def provenance(self, run: RecordedRun) -> dict[str, Any]:
-        """Say where a replayed run is from, as frames carry it in `attrs["provenance"]`."""
+        """Return the origin of a replayed run, as in the frames' `attrs["provenance"]`."""
         return {
             "cassette": self.cassette.name,
             "sha256": self.cassette.sha256,
@@ -439,7 +439,7 @@ def recorded_run(plan: Plan, run: RecordedRun) -> RunRecord:
 
     Args:
         plan: The plan, its agents in the order of the recording.
-        run: What was recorded.
+        run: The recorded run.
 
     Raises:
         CassetteError: It is another plan.

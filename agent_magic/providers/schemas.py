@@ -29,7 +29,7 @@ class SchemaWatch:
         self._refusing: set[str] = set()
 
     def in_words(self, request: Request) -> Request:
-        """Return a request that says its schema in the system prompt, where the model does not hold to it otherwise."""
+        """Return a request with its schema in the system prompt, for models that do not follow it otherwise."""
         told = told_by(request.schema)
         if not told and (not request.schema or request.model not in self._loose):
             return request
@@ -41,9 +41,9 @@ class SchemaWatch:
         """Learn from a refusal; return whether it names a field of the schema, which is left out from now on.
 
         Args:
-            request: What was refused.
-            refusal: What the server says.
-            fields: What the API calls the schema.
+            request: The refused request.
+            refusal: The server's message.
+            fields: The API's names of the schema.
         """
         if (
             not request.schema

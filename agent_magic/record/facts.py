@@ -108,7 +108,7 @@ class Facts:
 
     @property
     def requests(self) -> list[Request]:
-        """What was asked."""
+        """The request."""
         return [one.request for one in self.attempts]
 
     @property

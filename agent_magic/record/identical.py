@@ -22,7 +22,7 @@ def rows_of(plan: Plan, number: int) -> str:
 
 
 class Same:
-    """What a row asks. Equal values share an answer.
+    """The key of a row's request. Equal keys share an answer.
 
     Fingerprints are compared only if prompts are equal, since most are not.
 
@@ -54,7 +54,7 @@ class Same:
 
 
 def same_of(plan: Plan, number: int, request: Request, *, fresh: bool = False) -> Same | None:
-    """Return what a step asks, or `None` if it shares no answer.
+    """Return the key of a step's request, or `None` if it shares no answer.
 
     Args:
         plan: The plan.

@@ -157,7 +157,7 @@ def _recorded(frame: pd.DataFrame) -> list[Line]:
 
 
 def _how_sure(frame: pd.DataFrame) -> str:
-    """Return the range of a plan's own numbers, and what they are based on; empty for a run, whose are measured."""
+    """Return the range of a plan's own numbers and their basis; empty for a run, which is measured."""
     planned: Mapping[str, Any] = frame.attrs.get("planned", {})
     if not planned:
         return ""

@@ -140,7 +140,7 @@ def run_page(
     """Return a run as one HTML file.
 
     Args:
-        record: The run, without what may not be shown.
+        record: The run, without parts that may not be shown.
         name: File name of the saved recording.
         cassette: The recording.
         texts: True to show prompts and answers.

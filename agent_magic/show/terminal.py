@@ -169,7 +169,7 @@ class LineView:
 class StillView(LineView):
     """Shows a run to a program that runs the cells, inside an `Output` widget: lines, and its picture at the end.
 
-    That widget keeps what was displayed as it was, and no page comes to ask a live view for its picture.
+    That widget keeps its first display, and no page will ask a live view for its picture.
     """
 
     def finish(self) -> None:

@@ -60,7 +60,7 @@ def run_line(record: RunRecord, now_s: float | None = None) -> str:
 
 
 def sped(numbers: Summary) -> list[str]:
-    """Return what the same would have taken one by one: `4.4 s one by one: 1.7x`; nothing if unknown or the same."""
+    """Return the sequential time and speedup, `4.4 s one by one: 1.7x`; empty if unknown or the same."""
     if numbers.steps < 2 or numbers.sequential_s is None or (fold := times(numbers.speedup)) == times(1.0):
         return []
     how = "by one agent" if numbers.speedup_over == "one agent" else "one by one"

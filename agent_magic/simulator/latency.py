@@ -88,7 +88,7 @@ def parse(spec: str) -> Latency:
     """Parse the value of `--latency`.
 
     Raises:
-        ValueError: The text is invalid; the message says what is valid.
+        ValueError: The text is invalid; the message lists valid ones.
     """
     if spec in _NAMED:
         return _NAMED[spec]

@@ -228,7 +228,7 @@ class _Filler:
         return choices[self._rng.choice(found)]
 
     def _resolved(self, schema: Json, *, ends: bool) -> Json:
-        """Resolve references, and take one of the alternatives; `null` where the document ends."""
+        """Resolve references, and take one of the alternatives; `null` at the end of the document."""
         for _ in range(MAX_DEPTH):
             alternatives = as_list(schema.get("anyOf")) or as_list(schema.get("oneOf")) or as_list(schema.get("allOf"))
             if isinstance(schema.get("$ref"), str):

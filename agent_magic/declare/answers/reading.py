@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 _MOST_WRONG = 5
 _ANY: Any = object()
-"""Stands for what a place that may be anything holds, which is read from the text."""
+"""Stands for the value of a place that may be anything, which is read from the text."""
 _WHOLE = re.compile(r"(-?\d{1,9})(?:\.0*)?")
 """The number of an item, which a model may write as `2.0`."""
 _ROWS = re.compile(r'\{\s*"answers"\s*:')
@@ -278,7 +278,7 @@ def _as_value(data: Any, source: Any = None) -> Any:
 
     Args:
         data: The data.
-        source: What it was read from, with the digits of numbers.
+        source: The text it was read from, with the digits of numbers.
     """
     if data is _ANY:
         return _of_any_form(source)

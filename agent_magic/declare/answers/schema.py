@@ -31,7 +31,7 @@ VALUE = "value"
 BY_ITEM = "answers_by_item"
 """Title of the object with answers for several items, whose only field is `answers`: each `item` and `answer`."""
 IN_WORDS: Final = "x-in-words"
-"""Names the JSON schema that is told in the prompt, where none can be sent."""
+"""Names the JSON schema in the prompt, if none can be sent."""
 MOST_OPTIONAL = 24
 MOST_UNIONS = 16
 FORMATS = frozenset("date-time time date duration email hostname uri ipv4 ipv6 uuid".split())

@@ -159,7 +159,7 @@ def _check_addresses(value: object, text: str) -> None:
 
 
 def _held_at(addresses: AbstractSet[int], value: object) -> object | None:
-    """Return what a value holds at one of these addresses, in objects of any class."""
+    """Return the objects of any class in a value at one of these addresses."""
     todo, seen = [value], {id(value)}
     while todo and len(seen) < _MOST_HELD:
         for one in gc.get_referents(todo.pop()):

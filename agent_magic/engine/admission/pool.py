@@ -45,7 +45,7 @@ class Pool:
         return False
 
     def offer(self) -> None:
-        """Offer free slots to waiting runs. Call this after a run has taken what it needs."""
+        """Offer free slots to waiting runs. Call this after a run has taken its slots."""
         if self._waiting and self._offered is None:
             try:
                 self._offer()

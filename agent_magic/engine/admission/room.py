@@ -1,4 +1,4 @@
-"""Answers of admission: what a request needs, and whether it must wait or can never be sent."""
+"""Answers of admission: a request's needs, and whether it must wait or can never be sent."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Hold(NamedTuple):
     """The request must wait.
 
     Attributes:
-        reason: What it waits for; see `agent_magic.record.reasons`.
+        reason: The cause of the wait; see `agent_magic.record.reasons`.
         until_s: When to try again. Try after every answer too, which may free more than expected.
         falls_back: True if its model does not answer now and another may.
     """

@@ -86,7 +86,7 @@ class Tries:
         return self._made[agent] - self._free.get(agent, 0)
 
     def held_by(self, agent: int, reason: str) -> str:
-        """Return what a repeated attempt waited for; its queue waited for `reason`."""
+        """Return the cause of a repeated attempt's wait; its queue waited for `reason`."""
         if agent in self._turned:
             return reason
         return "backoff" if agent in self.until_s else reason or "retry"

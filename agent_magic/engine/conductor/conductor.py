@@ -343,7 +343,7 @@ class Conductor:
         return self._go_on(now)
 
     def held_by(self, agent: int) -> str:
-        """Return what a ready agent waits for: `slot`, `requests`, `input`, `output`, `budget`, `barrier`, ..."""
+        """Return the cause of a ready agent's wait: `slot`, `requests`, `input`, `output`, `budget`, `barrier`, ..."""
         if self._state[agent] == BACKOFF:
             return "backoff"
         if self._state[agent] != READY:

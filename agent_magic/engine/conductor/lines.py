@@ -88,7 +88,7 @@ class Lines:
         return None if best is None else self._by_turn[best]
 
     def leave(self, agent: int, since_s: float, now: float) -> str:
-        """Remove the first agent of its queue. Return what it waited for longest since a time, if anything."""
+        """Remove the first agent of its queue. Return the cause of its longest wait since a time, if any."""
         self.waiting -= 1
         line = self._line_of[agent]
         waiting, reason = self._waiting[line], self._reasons[line]
@@ -118,7 +118,7 @@ class Lines:
             heapify(waiting)
 
     def hold(self, agent: int, reason: str, now: float) -> int:
-        """Record what an agent's queue waits for. Return the queue."""
+        """Record the cause of an agent's queue's wait. Return the queue."""
         line = self._line_of[agent]
         if reason != self._reasons[line]:
             self._turn_to(line, reason, now)
@@ -131,7 +131,7 @@ class Lines:
                 self._turn_to(line, reason, now)
 
     def _turn_to(self, line: int, reason: str, now: float) -> None:
-        """Change what a queue waits for, and remember the longest wait before."""
+        """Change the cause of a queue's wait, and remember the longest one before."""
         before, since_s = self._reasons[line], self._since_s[line]
         _, from_s, to_s = self._longest[line]
         if before and now - since_s > to_s - from_s:
@@ -139,7 +139,7 @@ class Lines:
         self._reasons[line], self._since_s[line] = reason, now
 
     def reason(self, agent: int) -> str:
-        """Return what the agent waits for: the barrier, or the current or last wait of its queue."""
+        """Return the cause of the agent's wait: the barrier, or the current or last wait of its queue."""
         if self.barrier is not None and self.barrier.is_held(agent):
             return self.barrier.reason
         return self._reasons[self._line_of[agent]]

@@ -86,7 +86,7 @@ class RacingConductor(Conductor):
         return self._go_on(now)
 
     def _hand_on(self, agent: int, status: Status, why: str | None, now: float, kind: str | None) -> None:
-        """End an agent that has answered, and cancel what is no longer needed."""
+        """End an agent that has answered, and cancel the steps that are no longer needed."""
         self._end(agent, status, why, now, kind)
         self._win(agent, now)
         self._release(agent, now)
@@ -100,7 +100,7 @@ class RacingConductor(Conductor):
             self._win(agent, now)
 
     def _win(self, winner: int, now: float) -> None:
-        """Cancel what is no longer needed after the first answer of a race."""
+        """Cancel the steps that are no longer needed after the first answer of a race."""
         for race in self._races_of(winner):
             self._won.add(race)
             for other in self._dag.parents[race]:

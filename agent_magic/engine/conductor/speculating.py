@@ -63,7 +63,7 @@ class SpeculatingConductor(HedgingConductor):
         return [*found, *self._go_on(now)]
 
     def held_by(self, agent: int) -> str:
-        """Return what an agent waits for; with an answer held back, its parents."""
+        """Return the cause of an agent's wait; with an answer held back, its parents."""
         return "dependencies" if agent in self._kept_back else super().held_by(agent)
 
     def _go_on(self, now: float) -> list[Decision]:

@@ -1,4 +1,4 @@
-"""What the failure of a request to a server means: whether the server can have received it, and what to say.
+"""The meaning of a failed request to a server: whether the server can have received it, and the message.
 
 The package `mcp` has one error for all, with a code. Codes of ours come from `live.mcp.http`.
 """

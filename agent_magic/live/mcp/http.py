@@ -195,7 +195,7 @@ def _client() -> type[AsyncClient]:
 
 
 async def _whole(request: Request, response: Response) -> Response:
-    """Read a message, or what an error response says."""
+    """Read a message, or the body of an error response."""
     import httpx2
 
     is_error = response.status_code >= BAD

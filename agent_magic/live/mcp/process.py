@@ -83,7 +83,7 @@ class Process:
 
     @contextmanager
     def _listening(self) -> Generator[None]:
-        """Capture what the library would print about lines that are not messages, with paths of this machine."""
+        """Capture the library's prints about lines that are not messages, which contain paths of this machine."""
         own = threading.get_ident()
 
         def is_other(record: logging.LogRecord) -> bool:

@@ -282,7 +282,7 @@ class McpServer:
         raise self._lacks("resource", name, [str(one["name"]) for one in listed], patterns)
 
     async def _offered(self, method: str, key: str) -> list[dict[str, Any]]:
-        """Return what a server lists; nothing if it does not know the method."""
+        """Return a server's list; empty if it does not know the method."""
         from mcp.types import METHOD_NOT_FOUND
 
         try:
@@ -352,7 +352,7 @@ class McpServer:
         return {str(one["name"]): self._tool(one) for one in told}
 
     async def _all(self, ask: _Ask, method: str, key: str) -> list[dict[str, Any]]:
-        """Return what a server lists, of all pages."""
+        """Return a server's list, of all pages."""
         from mcp.types import PaginatedRequestParams
 
         found: list[dict[str, Any]] = []

@@ -177,7 +177,7 @@ MOST_FILES = 20_000
 
 
 def copy_needed(notebook: Path, sources: Iterable[str], work: Path, more: Iterable[Path] = ()) -> None:
-    """Copy what a notebook needs into another folder.
+    """Copy a notebook's files into another folder.
 
     Args:
         notebook: The notebook.

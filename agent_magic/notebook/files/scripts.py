@@ -189,7 +189,7 @@ def _run_options(policy: Mapping[str, Any]) -> str:
 
 
 def _called(node: ast.AST) -> str:
-    """Return the last name of what is called, such as `Plan` of `am.Plan(...)`; empty if nothing is."""
+    """Return the last name of a called expression, such as `Plan` of `am.Plan(...)`; empty if it is no call."""
     match node:
         case ast.Call(func=ast.Attribute(attr=name)) | ast.Call(func=ast.Name(id=name)):
             return name
@@ -225,7 +225,7 @@ class _Reader:
         return {**dict(zip(places, node.args, strict=False)), **{one.arg or "": one.value for one in node.keywords}}
 
     def items(self, node: ast.expr | None, read: Callable[[ast.expr], dict[str, Any]]) -> list[dict[str, Any]]:
-        """Return what a list holds."""
+        """Return the items of a list."""
         if node is None:
             return []
         found = self.follow(node)

@@ -1,4 +1,4 @@
-"""A session as a file: what is declared, the rate limits that were learned, and its runs.
+"""A session as a file: its declarations, learned rate limits and runs.
 
 The file is a ledger, private to its owner, with the runs of the session alone and the rest as a note in it. So what
 opens a ledger opens it too, and loading one adds its runs and their answers to the ledger in use.
@@ -31,7 +31,7 @@ NOTE = "session"
 
 
 class Kept(NamedTuple):
-    """What a file of a session holds.
+    """The content of a session's file.
 
     Attributes:
         steps: How many agents and contexts are declared in it.
@@ -72,7 +72,7 @@ def save_session(session: Session, path: Path) -> Kept:
 
 
 def _cells(session: Session) -> tuple[list[str], tuple[str, ...]]:
-    """Return the cells that declare what is declared, and the names of what no cell can hold."""
+    """Return the cells of all declarations, and the names of those that no cell can hold."""
     cells: list[str] = []
     left_out: list[str] = []
     for name in dict.fromkeys((DEFAULT_PLAN, *session.plans)):
@@ -119,7 +119,7 @@ def load_session(session: Session, path: Path, namespace: Mapping[str, Any], cel
 
 
 def _read(path: Path) -> dict[str, Any]:
-    """Return what a file says beside its runs.
+    """Return the content of a file other than its runs.
 
     Raises:
         LedgerError: It is no file of a session.

@@ -101,7 +101,7 @@ def _connect(ctx: CommandContext, given: Namespace) -> None:
 
 
 def _note_place(ctx: CommandContext, where: str | None, *, is_variable: bool) -> None:
-    """Say what may surprise about who answers now."""
+    """Note surprising consequences of the new provider."""
     if is_variable and where in PLACES:
         note(f"{where} is your variable here: del {where}, and %agents connect {where} means what it always means")
     elif where == "chat":

@@ -59,7 +59,7 @@ def _add_estimate_options(parser: Parser) -> None:
 async def run_and_tell(
     ctx: CommandContext, given: Namespace, plan: Plan, resumed: Resumed = ANEW, *, answer: str | None = None
 ) -> Run:
-    """Run a plan in a cell with these options, and print what the picture or answer lacks."""
+    """Run a plan in a cell with these options, and print the notes that the picture or answer does not show."""
     session, policy, graphic = ctx.session, ctx.policy(given), is_kernel(ctx.shell)
     front: Any = {"graphic": graphic, "asks": can_decide(ctx.shell) and answer is None, "answer": answer}
     before = None if session.last is None else session.last.record
@@ -76,7 +76,7 @@ async def run_and_tell(
 def tell_end(
     ctx: CommandContext, run: Run, policy: Policy | None = None, before: RunRecord | None = None, *, closes: bool = True
 ) -> None:
-    """Print what the picture of a finished run lacks, and the next step.
+    """Print the notes that the picture of a finished run does not show, and the next step.
 
     Args:
         ctx: The context.

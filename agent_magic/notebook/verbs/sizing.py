@@ -33,7 +33,7 @@ THOUSANDS = {"": 1, "k": 1_000, "m": 1_000_000, "b": 1_000_000_000}
 
 
 class Month(NamedTuple):
-    """What the runs of a ledger used in this month."""
+    """The use of a ledger's runs in this month."""
 
     days: float
     tokens: int
@@ -75,7 +75,7 @@ def _size(ctx: CommandContext, given: Namespace) -> None:
 
 
 def month_of(runs: Iterable[PastRun], now: datetime, *, simulated: bool) -> Month:
-    """Return what was used since the month began, in UTC; simulated runs and real ones are never added up."""
+    """Return the use since the month began, in UTC; simulated runs and real ones are never added up."""
     begin = now.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
     found = [
         one for one in runs
@@ -138,7 +138,7 @@ def _needed(run: Run, limits: Limits, rates: list[float]) -> list[Block]:
 
 
 def _left(run: Run, month: Month | None, budget: float) -> list[Block]:
-    """Say how far a month's tokens go, from what the ledger says of this month."""
+    """Return the runs left of a month's tokens, from this month's use in the ledger."""
     used, days = (month.tokens, month.days) if month is not None else (0, 0.0)
     found = monthly(run.totals.tokens or 0, budget, used_tokens=used, days_gone=days, usd_per_run=run.totals.cost_usd)
     lines = [
@@ -152,7 +152,7 @@ def _left(run: Run, month: Month | None, budget: float) -> list[Block]:
 
 
 def _worth(month: Month, given: Namespace) -> list[Block]:
-    """Say what the answers of this month bring."""
+    """Return the value of this month's answers."""
     if not month.answers or month.cost_usd is None:
         return [Line("The ledger has no answers with a known price in this month.", "warn")]
     found = roi(

@@ -1,4 +1,4 @@
-"""What-ifs: what the plan, or its last run, would cost and take if something were otherwise."""
+"""What-ifs: the dollars and seconds of the plan, or of its last run, under other settings."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from agent_magic.forecast.estimate.value import Estimate
 
 IN_PYTHON: Final = frozenset({"prices", "outage", *PASSING})
-"""What a line cannot say: values of several parts. `whatif` takes them in Python."""
+"""Values of several parts, which a line cannot express. `whatif` takes them in Python."""
 HELP: Final = {
     "model": "Models, such as A,B; NAME=A changes one agent.",
     "concurrency": "The most requests under way at once, such as 1,4,16.",
@@ -80,9 +80,9 @@ async def _explore(ctx: CommandContext, given: Namespace) -> None:
 
 
 async def _asked(ctx: CommandContext, given: Namespace) -> tuple[Run | Estimate, str]:
-    """Return the last run of what is declared, or the estimate of its next one, and which of them that is.
+    """Return the last run of the declared plan, or the estimate of its next one, and which of the two it is.
 
-    A run answers for what is declared as long as that is what ran.
+    A run counts as long as the declared plan is the one that ran.
     """
     plan = ctx.freeze(given)
     run = next((one for one in reversed(ctx.session.runs) if one.plan.name == plan.name), None)
@@ -97,7 +97,7 @@ async def _asked(ctx: CommandContext, given: Namespace) -> tuple[Run | Estimate,
 
 
 def _is_same(plan: Plan, run: Run, ctx: CommandContext) -> bool:
-    """Tell whether a run ran the plan that is declared."""
+    """Return True if a run ran the declared plan."""
     return plan_to_dict(with_models(plan, ctx.session.shared)) == plan_to_dict(run.plan)
 
 

@@ -62,7 +62,7 @@ NO_MOVING_MARK = frozenset({"aws", "google"})
 """The sellers that do not know a mark for the cache at the top level of a request."""
 UNPROCESSABLE = frozenset({400, 422, 501})
 SCHEMA_FIELDS = ("output_config", "output_format", "json_schema")
-"""What the refusal of a schema names."""
+"""The words in a refusal of a schema."""
 NO_COUNT = frozenset({404, 405, 501})
 """Statuses of servers without a count endpoint."""
 
@@ -135,7 +135,7 @@ class Claude(Provider):
         return not self._has_own_models and models.lacks(model)
 
     def capabilities_of(self, model: str) -> Capabilities:
-        """Return what can be sent to a model: newer ones refuse sampling options.
+        """Return the options that a model accepts: newer ones refuse sampling options.
 
         Args:
             model: Its name.
@@ -302,7 +302,7 @@ class Claude(Provider):
         return counted(count)
 
     def take_notes(self) -> Sequence[str]:
-        """Return a sentence on what the server ignores, once."""
+        """Return a sentence on options that the server ignores, once."""
         if not self._notes:
             return ()
         said = f"{self.endpoint} leaves out {' and '.join(self._notes)}."

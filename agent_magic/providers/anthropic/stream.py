@@ -203,7 +203,7 @@ def _read_message(found: Json, message: _Message, stream: Stream) -> None:
 
 
 class _Message:
-    """What a response says, besides the text that is in the stream.
+    """The content of a response, apart from the streamed text.
 
     Args:
         model: The model asked.
@@ -279,7 +279,7 @@ class _Message:
         return fields
 
     def add(self, index: Any, text: str, stream: Stream) -> None:
-        """Append a piece of text to its block, or to the last one where a server does not say to which."""
+        """Append a piece of text to its block, or to the last one if a server does not name it."""
         stream.add(text)
         if index not in self._blocks:
             index = next(reversed(self._blocks), None)
@@ -431,7 +431,7 @@ def citation(text: str, said: Json) -> Citation:
 
 
 def counted(said: Any) -> int:
-    """Read what the count endpoint says.
+    """Read the answer of the count endpoint.
 
     Raises:
         Unreadable: It is no number of tokens.
@@ -468,7 +468,7 @@ def _usage(now: Any, before: Usage, most_output: int) -> Usage:
 
 
 def _written(fields: Json) -> Iterator[str]:
-    """Yield what a model wrote of a block that is no text, or of a piece of it."""
+    """Yield the text that a model wrote in a block other than text, or in a piece of one."""
     for name in ("thinking", "partial_json", "data"):
         if isinstance(text := fields.get(name), str):
             yield text

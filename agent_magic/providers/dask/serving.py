@@ -156,7 +156,7 @@ class _Call:
         serving.say(*last)
 
     def news(self) -> Iterable[Message]:
-        """Return what has arrived since the last call."""
+        """Return the text that has arrived since the last call."""
         stream, parts = self._stream, self._stream.parts
         if stream.usage is not None and (told := (stream.usage, stream.unseen, stream.model)) != self._usage:
             self._usage = told

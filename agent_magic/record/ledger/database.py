@@ -111,7 +111,7 @@ class Store:
             raise self._unusable(error) from error
 
     def in_words(self, do: Callable[[], T]) -> T:
-        """Do something with what the file says.
+        """Run a function on the file's data.
 
         Raises:
             LedgerError: It is damaged, or the file is.

@@ -496,7 +496,7 @@ class SqliteJournal:
             db.execute(INSERT_PLANNED, (*self._planned(run, event), "planned"))
 
     def _planned(self, run: int, event: AttemptStarted) -> tuple[object, ...]:
-        """Return what is known of an attempt that is about to be made."""
+        """Return the columns of an attempt that is about to be sent."""
         request, name = event.request, self._record.results[event.agent].name
         return (
             *(run, event.agent, event.number, name, request.model, request.effort, time.time()),

@@ -195,7 +195,7 @@ class LiveView:
     def tell(self, line: str) -> None:
         """Put a line in place of the text, for a front end that shows no widgets.
 
-        A page of a Jupyter server shows them, late on a busy machine: what it draws then would be drawn anew.
+        A page of a Jupyter server shows them, late on a busy machine, and would draw them again.
         """
         if self._handle is None or self.is_over or self._is_patient:
             return
@@ -328,7 +328,7 @@ def _pressed(content: object, plan: Plan) -> tuple[str, str | None]:
 
 
 def _edited(content: object, plan: Plan, edit: Edit) -> dict[str, Any]:
-    """Begin or end the edit of an answer, and return what the page is told."""
+    """Begin or end the edit of an answer, and return the message for the page."""
     match content:
         case {"agent": int(agent), "text": str(text)} if 0 <= agent < len(plan):
             said, worked = edit(plan.agents[agent].name, text)
