@@ -527,8 +527,6 @@ class Session:
             AgentMagicError: Dask is not installed, the cluster cannot be reached, or another process cannot ask them.
         """
         client = self.shared.client if self.workers is None else self.workers.client
-        if not isinstance(client, api.Claude):
-            raise AgentMagicError("Workers ask the Messages API. Connect to it first: %agents connect api")
         if address is not None and workers is not None:
             raise AgentMagicError("--workers starts workers here. A cluster with an address has its own.")
         dask = providers.Dask(address, client=client, workers=workers)

@@ -128,6 +128,16 @@ class Chat(Provider):
         async with self._open.held():
             yield
 
+    def settings(self) -> dict[str, Any]:
+        """Return arguments that make the same provider in another process. Prices stay where costs are counted."""
+        return {
+            "base_url": self._base_url,
+            "api_key": self._api_key.reveal(),
+            "headers": self._given_headers,
+            "models": list(self.models),
+            "endpoint": self._endpoint,
+        }
+
     def warm_up(self) -> None:
         """Import the transport, and read the certificates. Nothing is opened."""
         importlib.import_module("anthropic")  # its transport carries these requests, too

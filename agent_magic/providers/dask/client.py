@@ -15,9 +15,10 @@ from agent_magic.providers.anthropic.client import Claude
 from agent_magic.providers.base import Provider
 from agent_magic.providers.dask.cluster import Cluster
 from agent_magic.providers.dask.fleet import Fleet
+from agent_magic.providers.dask.serving import settings_of
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Container, Sequence
+    from collections.abc import AsyncGenerator, Container, Mapping, Sequence
 
     from agent_magic.declare.content import TokenRule
     from agent_magic.engine.admission.key import Key
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from agent_magic.providers.dask.link import Link
     from agent_magic.providers.dask.scaling import Autoscale
     from agent_magic.record.answer import Answer
+    from agent_magic.record.prices import TokenPrice
     from agent_magic.record.request import Request
 
 DEFAULT_WORKERS = 2
@@ -68,8 +70,8 @@ class Dask(Provider):
     Args:
         address: Scheduler of a running cluster, such as `tls://host:8786`; default: workers are started here.
         workers: Number of workers to start; default 2, or the minimum of `autoscale`.
-        client: The provider and its key; default `Claude()`. Workers of a cluster elsewhere use the key of their own
-            environment if it has none.
+        client: The provider and its key: an `am.Claude` or `am.Chat`; default `Claude()`. Workers of a cluster
+            elsewhere use the key of their own environment if a `Claude` has none.
         security: A `distributed.Security` for TLS. `True` makes certificates for workers started here.
         autoscale: Starts and stops workers by the number of streams: an `am.Autoscale`.
 
@@ -83,7 +85,7 @@ class Dask(Provider):
         address: str | None = None,
         *,
         workers: int | None = None,
-        client: Claude | None = None,
+        client: Provider | None = None,
         security: Any = None,
         autoscale: Autoscale | None = None,
     ) -> None:
@@ -92,7 +94,7 @@ class Dask(Provider):
             workers = DEFAULT_WORKERS if autoscale is None else autoscale.workers(autoscale.min_agents)
         check_integer("workers", workers)
         self.client = Claude() if client is None else client
-        self._settings = self.client.settings()
+        self._settings = settings_of(self.client)
         if autoscale is not None and address is not None:
             hint = "It is scaled where it was started."
             raise DeclarationError("autoscale= is for workers started here, not for a cluster elsewhere.", hint=hint)
@@ -120,6 +122,16 @@ class Dask(Provider):
     def price_list(self) -> str | None:  # pyright: ignore[reportIncompatibleVariableOverride] - read only
         """Seller of the list prices."""
         return self.client.price_list
+
+    @property
+    def prices(self) -> Mapping[str, TokenPrice]:  # pyright: ignore[reportIncompatibleVariableOverride] - read only
+        """Its prices by model."""
+        return self.client.prices
+
+    @property
+    def is_free(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride] - read only
+        """True if answers cost nothing."""
+        return self.client.is_free
 
     @property
     def account(self) -> str | None:  # pyright: ignore[reportIncompatibleVariableOverride] - read only

@@ -16,11 +16,12 @@ import time
 from contextlib import suppress
 from functools import partial
 from multiprocessing.reduction import ForkingPickler
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
-from agent_magic.errors import AgentMagicError, Late, NotConnected
+from agent_magic.errors import AgentMagicError, DeclarationError, Late, NotConnected
 from agent_magic.providers.anthropic.client import Claude
 from agent_magic.providers.base import Provider, Stream
+from agent_magic.providers.chat.client import Chat
 from agent_magic.providers.dask.wire import (
     BEAT_S,
     TEXT_S,
@@ -35,7 +36,7 @@ from agent_magic.providers.dask.wire import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
     from agent_magic.providers.dask.wire import Channel, Message
     from agent_magic.record.answer import Usage
@@ -43,7 +44,29 @@ if TYPE_CHECKING:
 NO_KEY = "has no API key. Set ANTHROPIC_API_KEY where it runs, or give the key: am.Dask(client=am.Claude(api_key=...))"
 
 
-async def serve(channel: Channel, make: Callable[..., Provider] = Claude) -> None:
+KINDS: Final[Mapping[str, type[Claude | Chat]]] = {"Claude": Claude, "Chat": Chat}
+"""Providers that are made anew on a worker. A message names one of them, and never a class to load."""
+
+
+def settings_of(client: Provider) -> dict[str, Any]:
+    """Return what makes the same provider on a worker.
+
+    Raises:
+        DeclarationError: It cannot be made there.
+    """
+    kind = type(client).__name__
+    if not isinstance(client, Claude | Chat) or type(client) is not KINDS.get(kind):
+        hint = "Workers ask by am.Claude or am.Chat: %agents connect api, or connect chat ADDRESS."
+        raise DeclarationError(f"{kind} cannot be made on a worker.", hint=hint)
+    return {"kind": kind, **client.settings()}
+
+
+def provider_of(kind: str, **settings: Any) -> Provider:
+    """Return the provider of a kernel's settings."""
+    return KINDS[kind](**settings)
+
+
+async def serve(channel: Channel, make: Callable[..., Provider] = provider_of) -> None:
     """Serve one kernel, until its connection ends.
 
     Args:

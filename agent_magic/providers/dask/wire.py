@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from agent_magic.engine.pacing.limits import Readings
 
-WIRE: Final = 4
+WIRE: Final = 5
 """The form of these messages. It counts up with every change, so that both ends know whether they fit."""
 OPERATION: Final = "agent_magic"
 """Name of the operation on a Dask worker."""
