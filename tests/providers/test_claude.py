@@ -199,7 +199,7 @@ FAULTS = {
     "null ending": (
         reply(BEGIN + OPEN + TEXT + event("message_delta", delta=None, usage=None)),
         2,
-        "Unreadable",
+        "Truncated",
         "hello world",
         200,
         (20, 6),

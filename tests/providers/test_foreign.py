@@ -9,6 +9,7 @@ import asyncio
 import gzip
 import json
 import socket
+from codecs import BOM_UTF8
 
 import pytest
 from anthropic import AsyncAnthropic
@@ -78,6 +79,29 @@ ANSWERS = {
     "its kind in capitals": (reply(WHOLE, kind="Text/Event-Stream; Charset=UTF-8"), "hello world", 10, 5),
     "of no kind": (reply(WHOLE, kind=None), "hello world", 10, 5),
     "of another kind": (reply(WHOLE, kind="application/octet-stream"), "hello world", 10, 5),
+    "of the kind of JSON": (reply(WHOLE, kind="application/json; charset=utf-8"), "hello world", 10, 5),
+    "of the kind of a page": (reply(WHOLE, kind="text/html"), "hello world", 10, 5),
+    "a byte order mark, and no names": (
+        reply(BOM_UTF8 + b"".join(line + b"\n\n" for line in WHOLE.split(b"\n") if line.startswith(b"data"))),
+        "hello world",
+        10,
+        5,
+    ),
+    "whole, of the kind of a stream": (reply(json.dumps(MESSAGE, indent=1).encode()), "hello world", 10, 5),
+    "whole, of the kind of text": (reply(json.dumps(MESSAGE).encode(), kind="text/plain"), "hello world", 10, 5),
+    "whole, of no kind": (reply(json.dumps(MESSAGE).encode(), kind=None), "hello world", 10, 5),
+    "whole, with a byte order mark": (
+        reply(BOM_UTF8 + json.dumps(MESSAGE).encode(), kind="application/json"),
+        "hello world",
+        10,
+        5,
+    ),
+    "counts before the end, beside no delta": (
+        reply(BEGIN + OPEN + TEXT + event("message_delta", delta=None, usage={"output_tokens": 3}) + REASON + STOP),
+        "hello world",
+        10,
+        5,
+    ),
     "whole, its kind in capitals": (reply(json.dumps(MESSAGE).encode(), kind="Application/JSON"), "hello world", 10, 5),
     "text where a block begins": (
         reply(BEGIN + event("content_block_start", index=0, content_block={"type": "text", "text": "hello "}))
@@ -174,6 +198,21 @@ def said(kind):
 FAULTS = {
     "an error behind a 200": (said("overloaded_error"), 3, "Overloaded: m (529)"),
     "a refused key behind a 200": (said("authentication_error"), 1, "Rejected: m (401). Check ANTHROPIC_API_KEY."),
+    "an error behind a 200, of the kind of a stream": (
+        reply(b'{"type": "error", "error": {"type": "invalid_request_error", "message": "m"}}'),
+        1,
+        "Rejected: m (400).",
+    ),
+    "an error in a stream, with no type": (
+        reply(BEGIN + OPEN + TEXT + b'data: {"error": {"message": "no more room", "code": "529"}}\n\n'),
+        3,
+        "Overloaded: no more room (500)",
+    ),
+    "a page of the kind of a stream": (
+        reply(b"<html><body>Sign in</body></html>"),
+        2,
+        "Unreadable: Expected an event stream, got a web page.",
+    ),
     "nested too deeply": (
         reply(b"[" * 99_999, kind="application/json"),
         2,

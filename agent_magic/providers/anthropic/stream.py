@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import json
+from codecs import BOM_UTF8
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
@@ -42,7 +43,7 @@ NOTHING_KNOWN = Usage()
 _NO_FIELDS: Json = {}
 EVENTS, PAGE = "text/event-stream", "text/html"
 IN_ONE_PIECE = frozenset({"application/json", PAGE})
-"""Content types that are no stream. Under any other, the events decide."""
+"""Content types that are no stream, where what comes does not say otherwise."""
 MOST_TOKENS = 10_000_000
 """More than this is no count of tokens: ten times the longest context there is."""
 BROKEN_OFF = frozenset({PAUSED, *CAPPED, *REFUSED})
@@ -73,18 +74,31 @@ def named_stream() -> type[AsyncStream[Any]]:
     """Return the SDK's stream class, with events as the JSON they came as.
 
     The SDK's own hands each through three iterators more. This one reads servers, too, that leave the `event:` lines
-    out, whose events the SDK drops.
+    out, whose events the SDK drops, and that begin with a byte order mark. `unread` is what came before the first
+    event: all of a response that is no stream.
     """
     import anthropic
 
     class NamedStream(anthropic.AsyncStream[Any]):
+        unread: list[bytes] | None = None
+
         async def __aiter__(self) -> AsyncIterator[Any]:
-            async for sse in self._iter_events():
+            self.unread = []
+            async for sse in self._decoder.aiter_bytes(self._body()):
+                self.unread = None
                 name = sse.event or _type_of(sse.data)
                 if name == "error":
                     raise _told(sse.data, self.response)
                 if name is not None and name != "ping" and sse.data:
                     yield json.loads(sse.data)
+
+        async def _body(self) -> AsyncIterator[bytes]:
+            async for chunk in self.response.aiter_bytes():
+                if self.unread is None:
+                    yield chunk
+                else:
+                    self.unread.append(chunk if self.unread else chunk.removeprefix(BOM_UTF8))
+                    yield self.unread[-1]
 
     return NamedStream
 
@@ -101,11 +115,12 @@ def _told(data: str, response: Response) -> Exception:
 
 
 def _type_of(data: str) -> str | None:
-    """Return the type that the data of an event names; `None` if it names none."""
+    """Return the type that the data of an event names, which gateways leave out of errors; `None` if it names none."""
     try:
-        return word(fields_of(json.loads(data)).get("type"))
+        found = fields_of(json.loads(data))
     except (ValueError, RecursionError):
         return None
+    return word(found.get("type")) or ("error" if found.get("error") else None)
 
 
 async def collect(events: AsyncStream[Any], request: Request, stream: Stream) -> Answer:
@@ -122,12 +137,14 @@ async def collect(events: AsyncStream[Any], request: Request, stream: Stream) ->
     named = headers.get("content-type", "")
     kind = named.partition(";")[0].strip().lower()
     try:
-        if kind in IN_ONE_PIECE or kind.endswith("+json"):
-            _read_whole(response, kind, (await response.aread()).decode("utf-8", "replace"), message, stream)
+        is_own = isinstance(events, named_stream())
+        if not is_own and (kind in IN_ONE_PIECE or kind.endswith("+json")):
+            whole = await response.aread()
         else:
             await _read_events(events, message, stream)
-            if not message.begun and kind != EVENTS:
-                raise Unreadable(f"Expected an event stream, got {excerpt(named) or 'no content type'}.")
+            whole = b"".join(cast("Any", events).unread or ()) if is_own else b""
+        if not message.begun and stream.answer is None:
+            _read_whole(response, named, kind, whole.decode("utf-8-sig", "replace"), message, stream)
     except (AttributeError, TypeError) as error:  # nobody has checked the fields of an event before
         if stream.answer is None:
             raise Unreadable(f"An event of the stream is not the API's: {excerpt(error)}.") from None
@@ -163,15 +180,21 @@ def _as_json(event: Any) -> Json:
     return cast("Json", event) if isinstance(event, dict) else event.to_dict(mode="python", warnings=False)
 
 
-def _read_whole(response: Response, kind: str, body: str, message: _Message, stream: Stream) -> None:
-    """Read a response that came in one piece although a stream was asked for."""
+def _read_whole(response: Response, named: str, kind: str, body: str, message: _Message, stream: Stream) -> None:
+    """Read a response that came in one piece although a stream was asked for, whatever its content type says."""
     import anthropic
 
-    found = fields_of(None if kind == PAGE else json.loads(body))
+    begins = body.lstrip()[:1]
+    if kind not in IN_ONE_PIECE and not kind.endswith("+json") and begins != "{":
+        if kind != EVENTS or begins == "<":
+            what = "a web page" if begins == "<" else excerpt(named) or "no content type"
+            raise Unreadable(f"Expected an event stream, got {what}.")
+        return  # a stream that ended before its first event
+    found = fields_of(None if kind == PAGE and begins != "{" else json.loads(body))
     if found.get("type") == "error":
         raise anthropic.APIStatusError(excerpt(body), response=response, body=found)
     if found.get("type") != "message":
-        raise Unreadable(f"Expected an event stream, got {kind}: {excerpt(body)!r}.")
+        raise Unreadable(f"Expected an event stream, got {kind or 'no content type'}: {excerpt(body)!r}.")
     _read_message(found, message, stream)
 
 
@@ -244,7 +267,7 @@ class _Message:
             self.count(start.get("usage"), stream)
             stream.opened()
         elif kind == "message_delta":
-            self.end(event.get("delta"))
+            self.end(fields_of(event.get("delta")))
             self.count(event.get("usage"), stream)
             if self.stop_reason is not None:
                 stream.answer = self.answer(stream)
