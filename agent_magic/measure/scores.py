@@ -22,13 +22,14 @@ from agent_magic.declare.answers.schema import lacking, schema_of
 from agent_magic.declare.each import ITEM, KEY
 from agent_magic.declare.models import job_of
 from agent_magic.declare.task import Task
-from agent_magic.declare.units import plural
+from agent_magic.declare.units import dollars, plural
 from agent_magic.declare.user_code import reason_of, run_user_code
 from agent_magic.declare.validation import is_number
 from agent_magic.declare.values import Row, as_item, digest, fingerprint
 from agent_magic.errors import AgentMagicError, DeclarationError, NoValue, did_you_mean, shown_value
 from agent_magic.measure.frames import frame_of, on_the_run, table
 from agent_magic.measure.intervals import Interval, bounded_interval, mean_interval, share_interval
+from agent_magic.measure.metrics import total_cost
 from agent_magic.record.ledger.grades import Graded
 from agent_magic.record.returned import Returned
 
@@ -380,6 +381,9 @@ def keep_grades(
     frame = frame_of(rows, SCORE, record)
     has_score = len(frame) and frame["n"].iloc[0]
     first = f"{frame['metric'].iloc[0]} {frame['reads'].iloc[0]} (95 % interval)" if has_score else ""
+    asked = [*{one.result.name: one.result for one in answers if one.result.attempts}.values()]  # rows may share one
+    spent = total_cost(asked) if asked else None
+    first += "" if spent is None or not first else f", {plural(len(asked), 'answer')} for {dollars(spent)}"
     frame.attrs["verdict"] = " · ".join(filter(None, [first, why_not(grades)]))
     frame.attrs |= on_the_run(record, "") | {"next": "run.scores has each grade, %agents trial tries models"}
     return frame

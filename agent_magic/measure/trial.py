@@ -23,11 +23,11 @@ from dataclasses import dataclass, field
 from itertools import combinations
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, cast
 
-from agent_magic.declare.units import plural
+from agent_magic.declare.units import dollars, plural
 from agent_magic.errors import DeclarationError
 from agent_magic.measure.frames import DTYPES, as_made, make_frame
 from agent_magic.measure.intervals import Interval, mean_interval, more_needed, running_interval
-from agent_magic.measure.scores import answers_of, summary_of, why_not
+from agent_magic.measure.scores import answers_of, reading, summary_of, why_not
 from agent_magic.record.display import Shown
 
 if TYPE_CHECKING:
@@ -346,7 +346,7 @@ class Trial(Shown):
         return f"Trial({self.target!r}: {self.headline()})\n{self.frame.to_string(index=False)}"
 
     def headline(self) -> str:
-        """Format the result in one sentence."""
+        """Format the result in one line: which is best, how sure that is, and dollars of a run with the chosen one."""
         verdicts, chosen = self.verdicts(), self.chosen
         names = {
             kind: [s.label for s, v in zip(self.settings, verdicts, strict=True) if v == kind] for kind in verdicts
@@ -357,9 +357,14 @@ class Trial(Shown):
         if chosen is None:
             only = f"only {names['best'][0]} was graded, so nothing is compared" if graded else "no answer was graded"
             return f"{only} {about}" if graded else f"{only}{f': {ended}' if ended else ''}"
-        parts = [f"{names['best'][0]} is best" if self.decided else f"not decided: {names['best'][0]} scores best"]
+        best = self.settings[self._best() or 0]
+        first = f"{best.label} is best" if self.decided else f"not decided: {best.label} scores best"
+        parts = [f"{first}, {reading(self.score_of(best))}"]
         parts += [f"{', '.join(names[kind])} {words}" for kind, words in SAID.items() if kind in names]
         apply = f"Apply: {chosen.label}" if self.decided else f"To decide now: {chosen.label}"
+        cost = mean_interval(_known(self.tried[self.settings.index(chosen)], "cost_usd")).value
+        run_usd = self._of_run(cost)
+        apply += "" if run_usd is None else f", {dollars(run_usd)} a run"
         return f"{'; '.join(parts)} {about}.{self._to_decide()} {apply}"
 
     def why_unknown(self, place: int) -> str:

@@ -79,6 +79,7 @@ REASONS: Final[dict[str, Wording]] = {
     "deadline": Wording("deadline passed", "the deadline"),
     "dependencies": Wording("waits for its parents", "dependencies"),
     "longest": Wording("the longest step", "its longest step"),
+    "none known": Wording("no limit known", "nothing that is known"),
 }
 
 

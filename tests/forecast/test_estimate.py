@@ -143,7 +143,9 @@ def test_what_binds():
     """Slots, a rate limit that is known, a budget, a deadline."""
     wide = Plan([Agent(f"w{n}", "x", max_tokens=100) for n in range(12)])
     rows = History([past(f"w{n}", 50, 2.0) for n in range(12)] * 5)
-    assert "none known" == wide.estimate(Policy(12), history=rows, prices=PRICES).limited_by
+    free = wide.estimate(Policy(12), history=rows, prices=PRICES)
+    assert "none known" == free.limited_by
+    assert "limited by nothing that is known" in repr(free)
     assert "slot" == wide.estimate(Policy(2), history=rows, prices=PRICES).limited_by
     assert 12.5 == pytest.approx(wide.estimate(Policy(2), history=rows, prices=PRICES).wall_s.likely)  # no reply yet
     assert 12.0 == pytest.approx(wide.estimate(Policy(2), history=rows, prices=PRICES, ceilings={}).wall_s.likely)

@@ -102,6 +102,7 @@ def test_texts_match_exactly_or_normalised(done):
 def test_a_score_says_what_the_answers_cost_and_what_to_do_next(done):
     """Above its rows; the answers themselves say why one failed."""
     said = " ".join(frame_text(done.score("label.mood", truth="mood")).split())
+    assert said.startswith("accuracy 0.75 (0.30 to 0.95), from only 4 (95 % interval), 5 answers for <$0.0001 ")
     assert re.search(r" the run .* · .*\. run\.scores has each grade, %agents trial tries models\. target ", said)
     assert re.search(r"%agents error label_\d shows why it failed\.", frame_text(done.each("label")))
 

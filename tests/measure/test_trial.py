@@ -53,6 +53,16 @@ def test_worse_as_good_and_noise():
     assert [0, 2] == trial(right, wrong, right).racing()
 
 
+def test_the_first_line_of_a_trial_decides():
+    """Which is best, how sure that is, and what a run with the chosen one costs; unknown dollars are left out."""
+    scores = [1.0] * 200, [1.0, 0.0] * 100
+    found = trial(*scores)
+    low, high = found.score_of(GOOD)[1:3]
+    said = f"good is best, 1.00 ({low:.2f} to {high:.2f}); cheap worse (400 answers graded). Apply: good"
+    assert f"{said}, $100.00 a run" == found.headline()
+    assert said == trial(*scores, others_usd=None).headline()
+
+
 def test_the_chosen_one_is_the_cheapest_that_is_good_enough():
     """Of the best and those as good; what is within noise is not chosen."""
     right = [1.0] * 200
@@ -97,10 +107,10 @@ def test_the_headline_says_how_many_more_labelled_rows_would_decide():
     """As many as the difference from the best needs, beside the rows with a truth that are left; decided, nothing."""
     scores = [1.0] * 20, [1.0] * 18 + [0.0] * 2
     needed = int(trial(*scores).frame["more"].max())
-    said = f"About {needed} more {{}} would decide, {{}} are left. To decide now: good"
-    assert trial(*scores, by_truth=True, gradable=30).headline().endswith(said.format("labelled rows", "10"))
-    assert trial(*scores, gradable=20).headline().endswith(said.format("rows", "0"))
-    assert trial(*scores, rows=1400, by_truth=True).headline().endswith(said.format("labelled rows", "1,380"))
+    said = f"About {needed} more {{}} would decide, {{}} are left. To decide now: good, ${{}}.00 a run"
+    assert trial(*scores, by_truth=True, gradable=30).headline().endswith(said.format("labelled rows", "10", 100))
+    assert trial(*scores, gradable=20).headline().endswith(said.format("rows", "0", 100))
+    assert trial(*scores, rows=1400, by_truth=True).headline().endswith(said.format("labelled rows", "1,380", 140))
     assert "would decide" not in trial([1.0] * 200, [1.0, 0.0] * 100).headline()
 
 

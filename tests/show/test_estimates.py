@@ -56,9 +56,10 @@ def test_what_decides_is_seen_and_the_rest_is_folded():
 
 
 def test_one_agent_depends_on_nobody():
-    """Nothing holds it up that is known."""
+    """It is limited by itself, as a run of it says."""
     found = am.Plan([am.Agent("a", "x")]).estimate(prices={MODEL: TokenPrice(1.0, 5.0)})
-    assert "none known" == found.limited_by
+    assert "longest" == found.limited_by
+    assert "limited by its longest step" in repr(found)
     assert "1 agent\n" in repr(found)
     assert "rate limits unknown, ignored" in estimate_page(found).text()
 

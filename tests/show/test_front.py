@@ -102,7 +102,7 @@ def tried_with(run: Run) -> Trial:
 def test_a_trial_is_shown_as_a_page():
     """A sentence, a row per setting, what is noise, and what it cost."""
     text = trial_page(trial([1.0] * 20, [1.0] * 18 + [0.0] * 2, spent_usd=0.25, simulated=True)).text(100)
-    assert "not decided: good scores best; cheap within noise" in text
+    assert "not decided: good scores best, 1.00 (0.71 to 1.00), from only 20; cheap within noise" in text
     assert "It cost $0.2500 (simulated)." in text
     assert re.search(r"cheap +0\.90 +0\.\d+ to [01]\.\d+ +20 +\$0\.0100 +2\.0 s +\$10\.00 +within noise", text)
     assert CHEAP.label in text

@@ -293,8 +293,10 @@ def _limited_by(
         return "timeout"
     path, waited = found.critical_path, likely.limited_by
     if waited in {"", "dependencies", "longest", "key", "limits"}:  # until the first reply of the first run
-        near = len(path) > 1 and found.wall_s.likely <= path.length_s * NEARLY
-        return "dependencies" if near or (waited and len(path) > 1) else "none known"
+        near = found.wall_s.likely <= path.length_s * NEARLY
+        if len(path) > 1:
+            return "dependencies" if near or waited else "none known"
+        return "longest" if near else "none known"
     return waited
 
 

@@ -136,7 +136,7 @@ class Estimate(Shown):
         wall_s: First ready to last finished, without failures and retries.
         critical_path: The longest chain of likely seconds.
         limited_by: The limit of the run: `budget`, `deadline`, `timeout`, `requests`, `input`, `output`, `slot`,
-            `barrier`, `leader`, `dependencies`, or `none known`.
+            `barrier`, `leader`, `dependencies`, `longest`, or `none known`.
         basis: The weakest basis: `ledger` (earlier answers) or `assumed`.
         order: The agents' numbers in order of start.
         reaches: How far the budget reaches; `None` without one.
