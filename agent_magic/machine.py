@@ -1,6 +1,6 @@
 """Capabilities of the machine's Python. In a browser (Pyodide) there are no threads, no processes and no sockets.
 
-Whoever starts a thread or a process asks here, so one place knows:
+Code that starts a thread or a process asks here, so one place knows:
 
 * work for a thread is done at once, on the loop (`asyncio.to_thread` does so by itself there);
 * what only serves other processes, or only warms up, is left out;

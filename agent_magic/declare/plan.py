@@ -399,8 +399,8 @@ class Plan:
     def prompt_ahead(self, number: int, answers: Mapping[str, Any]) -> Prompt:
         """Return a prompt with placeholders for missing answers.
 
-        A placeholder may lack what the prompt takes of an answer, as `{{ name.splitlines()[1] }}` does, or make the
-        prompt empty. That says nothing about the future answer, so the template itself is returned then.
+        A placeholder may lack a part of the answer that the prompt uses, as `{{ name.splitlines()[1] }}` does, or make
+        the prompt empty. That says nothing about the future answer, so the template itself is returned then.
 
         Args:
             number: The agent's number in declared order.

@@ -38,7 +38,7 @@ CASELESS = frozenset({"darwin", "win32"})
 LONGEST_NAME = 255
 """Bytes of a name that file systems take."""
 DEVICES = re.compile(r"(?:con|prn|aux|nul|conin\$|conout\$|(?:com|lpt)[0-9¹²³]) *(?:[.:]|$)", re.IGNORECASE)
-"""Names that Windows keeps for devices, with any ending: what is written there is lost. Source: "Naming Files, Paths,
+"""Names that Windows keeps for devices, with any ending: text written there is lost. Source: "Naming Files, Paths,
 and Namespaces", Microsoft Learn."""
 NAME = "name"
 """The agent's name in a path: `letter_0` for the first row of `letter`."""

@@ -154,7 +154,7 @@ def reason_of(error: BaseException) -> str:
 
 
 def hint_of(error: str) -> str:
-    """Say what helps against an error of a function that runs in a thread of its own; empty where nothing is known."""
+    """Return a remedy for an error of a function that runs in its own thread; empty if none is known."""
     if "same thread" in error:  # sqlite3's own words
         return "main=True in @am.tool or @am.task calls it on the main thread, where the connection was opened."
     return ""

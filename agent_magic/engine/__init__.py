@@ -13,7 +13,7 @@ engine -> record   AgentReady  AttemptStarted  FirstToken  AttemptEnded  Backoff
 ```
 
 The live driver maps actions to asyncio tasks, the virtual driver pops a heap. A forecast, an estimate, a replay that is
-completed and a test of a thousand agents turn this same engine: whatever admits, reserves, settles or retries is
+completed and a test of a thousand agents turn this same engine: everything that admits, reserves, settles or retries is
 written here, once. h11 showed the way: a protocol is a state machine that returns bytes, and the sockets are somebody
 else's. Ours returns requests.
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 Schedule = Literal["ready", "shortest", "layers", "groups", "sequential"]
 """`ready`: an agent starts when its own parents are done, the longest remaining path first. `shortest`: likewise, the
 agent with the least expected work first. `layers`: when all earlier layers are done, to measure what such a barrier
-costs. `groups`: in groups of `concurrency` agents, each when the one before is done. `sequential`: one agent at a time.
+costs. `groups`: in groups of `concurrency` agents, each after the previous one. `sequential`: one agent at a time.
 """
 
 TimeoutCounts = Literal["work", "total"]

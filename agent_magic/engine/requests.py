@@ -520,7 +520,7 @@ class PlanRequests:
         return None
 
     def _fault_by_item(self, step: int, answer: Answer) -> CallError | None:
-        """Return the items missing from a group's answer; what is there is accepted if asking again cannot help."""
+        """Return the items missing from a group's answer; the others are accepted if asking again cannot help."""
         before = self._by_item.get(step, []) if step in self._so_far else []  # else it is a new conversation
         agent, good, fault = self._plan.agents[step], 0, _broken_off(answer)
         if fault is None:

@@ -381,7 +381,7 @@ class Engine:
         return self._take(self.conductor.resume(now), now) if self.record.ended_s is None else []
 
     def held_by(self, step: int) -> str:
-        """Return what a ready step waits for: `slot`, `requests`, `budget`, ...; empty for other steps."""
+        """Return the cause of a ready step's wait: `slot`, `requests`, `budget`, ...; empty for other steps."""
         if step in self._to_agree:
             return "person"
         granted = self._settlement.granted.get(step)

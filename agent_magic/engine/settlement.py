@@ -38,7 +38,7 @@ class Settlement:
         learners: Called with the seconds an answer took.
 
     Attributes:
-        granted: Admitted steps that have not sent yet: time, and what they waited for.
+        granted: Admitted steps that have not sent yet: time, and the cause of their wait.
     """
 
     def __init__(

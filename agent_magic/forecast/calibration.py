@@ -1,4 +1,4 @@
-"""Accuracy of forecasts: each beside what a later run measured."""
+"""Accuracy of forecasts: each beside the measurement of a later run."""
 
 from __future__ import annotations
 

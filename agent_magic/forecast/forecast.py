@@ -135,7 +135,7 @@ Range = tuple[float, float]
 
 
 class Answering(Protocol):
-    """Whoever answers what-ifs: a `Forecaster` of a run, or an `Ahead` of a plan that has not run."""
+    """A source of what-ifs: a `Forecaster` of a run, or an `Ahead` of a plan that has not run."""
 
     @property
     def subject(self) -> str:

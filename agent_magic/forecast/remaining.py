@@ -56,7 +56,7 @@ def remaining(
     by the concurrency; the upper end adds both, which no order of starts exceeds. Over many answers fast ones
     compensate slow ones: their work is the sum of means, plus or minus the root of the summed squares of half the
     quartile ranges. The sum of quartiles was tried and lost: for 300 labels, the ends differed by a factor of three.
-    If the load changes what a server takes, as this run and others tell, each plausible model of it serves the rest.
+    If a server's speed depends on its load, each plausible model of it serves the rest.
     Source of that bound: R. L. Graham, Bounds on Multiprocessing Timing Anomalies, 1969.
 
     Args:
@@ -139,7 +139,7 @@ class _Refits:
 def _servers(record: RunRecord, now_s: float, history: History, most_s: float) -> KnownServers:
     """Return the servers as fitted to earlier runs, and to this one when it has enough answers.
 
-    They are fitted anew whenever twice as much has ended.
+    They are refitted whenever the number of ended requests has doubled.
     """
     runs = history.runs_at(record.origin)
     earlier = tuple(one.uid for one in runs)

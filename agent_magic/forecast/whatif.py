@@ -122,7 +122,7 @@ def _compared_rows(forecaster: Answering) -> tuple[dict[str, Any], dict[str, Any
 
 
 def reused(record: RunRecord) -> str:
-    """Say how many answers of a run were bought before it; empty if none was."""
+    """Return a note on the answers of a run that were bought before it; empty if none was."""
     if not record.served:
         return ""
     return f"{sum(one.is_served and not one.is_shared for one in record.results):,} of {len(record.rows):,} reused"

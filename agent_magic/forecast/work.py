@@ -711,7 +711,7 @@ def _failing(one: Tried, factor: float, *, same: bool) -> Try:
 
 
 def _cached(one: Tried, factor: float) -> dict[str, int]:
-    """Return what a recorded attempt read from the cache and wrote to it."""
+    """Return the cache reads and writes of a recorded attempt."""
     if one.usage is None:
         return {}
     read, written = one.usage.cache_read_tokens or 0, one.usage.cache_write_tokens or 0

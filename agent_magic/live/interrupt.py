@@ -29,7 +29,7 @@ GRACE_S = 0.2
 
 
 def stopped() -> str:
-    """Say that the work was stopped."""
+    """Return a message that the work was stopped."""
     return "stopped"
 
 

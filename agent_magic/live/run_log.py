@@ -43,7 +43,7 @@ def tell(record: RunRecord, since: int) -> int:
 
 
 def _of_call(event: CallStarted | CallEnded, result: AgentResult) -> str:
-    """Say what happened to a call."""
+    """Log the end of a call."""
     if isinstance(event, CallStarted):
         return f"begins call {event.number}: {single_line(event.tool)}{held(event.held_by)}"
     took_s = event.at_s - result.call(event.number).started_s
@@ -51,7 +51,7 @@ def _of_call(event: CallStarted | CallEnded, result: AgentResult) -> str:
 
 
 def _what(event: Event, result: AgentResult) -> str:
-    """Say what happened to an agent."""
+    """Log the end of an agent."""
     match event:
         case AgentReady():
             return "is ready"

@@ -79,7 +79,7 @@ class Worker:
         return said[1:]
 
     def end(self) -> None:
-        """Kill the process, whatever it does."""
+        """Kill the process, even while it works."""
         self._ended = True
         if self._process is not None:
             self._process.kill()

@@ -182,7 +182,7 @@ class Held(NamedTuple):
 
 
 def limit_of(servers: Iterable[Held | Serving[Any]]) -> str:
-    """Say what of the busiest server held its requests; empty if that was little."""
+    """Return what limited the requests of the busiest server; empty if little did."""
     busiest = max(servers, key=attrgetter("busy_s"), default=None)
     if busiest is None or busiest.queued_s + busiest.slowed_s <= HELD * busiest.busy_s:
         return ""
@@ -433,8 +433,8 @@ class _Timeline:
 def _begins(run: Observed, slots: float) -> tuple[list[float], float]:
     """Return when each request gets a slot, and the cost of that order in log likelihood.
 
-    They are let in as they were sent. Where answers came before that, they may have overtaken each other on their way:
-    who begins to answer first was let in first, but such an order has its own likelihood.
+    They are served as they were sent. If answers came earlier, requests may have overtaken each other on the wire:
+    the first to be answered was served first, but such an order has its own likelihood.
     """
     sent = range(len(run.exchanges))
     begins, cost = _let_in(run, sent, slots)
@@ -835,7 +835,7 @@ class _Parts:
         counts: How many ran shortly before it ended.
         known: Per request, what its work may depend on.
         signed: True if the first of those may make it less.
-        apart: True if it takes its time whatever runs.
+        apart: True if its time does not depend on the load.
     """
 
     def __init__(self, line: _Timeline, *, signed: bool = False, apart: bool = False) -> None:
@@ -914,7 +914,7 @@ class _Design:
     def _usual(self, work: Sequence[float]) -> list[float]:
         """Return the expected work of the requests by their known features, by least squares.
 
-        None of its parts may make it less, but for the first where that is so.
+        None of its factors may be negative, except the first if that fits better.
         """
         used = tuple(range(len(self._columns)))
         while True:

@@ -83,7 +83,7 @@ class Screen(NamedTuple):
 
     Attributes:
         graphic: True if it shows pictures.
-        asker: Holds questions for a person; `None` if no person is there.
+        asker: Holds questions for a person; `None` without one.
         shown: Called when the run is displayed.
         answer: The agent whose answer replaces the picture; `None` shows the picture.
     """

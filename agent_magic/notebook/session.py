@@ -242,7 +242,7 @@ class Session:
 
     @property
     def restarted(self) -> str:
-        """What a user should know whose kernel is new: an earlier one ran this notebook; otherwise empty."""
+        """A note for a new kernel, if an earlier one ran this notebook; otherwise empty."""
         if any(map(len, self._registries.values())) or self.last is not None or self.before is None:
             return ""
         return (

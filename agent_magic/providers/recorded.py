@@ -478,7 +478,7 @@ def _events(agent: int, found: RecordedAgent) -> Iterator[Event]:
 
 
 def _replayed(event: Event) -> Event:
-    """Say of an answer and of a call's result that they come from a recording."""
+    """Mark an answer, and a call's result, as taken from a recording."""
     if isinstance(event, CallEnded):
         return event._replace(source="replay")
     if not isinstance(event, AttemptEnded):

@@ -114,7 +114,7 @@ def _row(record: RunRecord, agent: int, now_s: float, capped: Mapping[int, str],
 
 
 class Lines:
-    """Tells in lines how far a run is, for whoever sees no picture of it.
+    """Reports the progress of a run in lines, where no picture of it is shown.
 
     Args:
         record: The run, which grows.

@@ -53,7 +53,7 @@ class Fault(NamedTuple):
 
 
 Blame = Fault | Literal[False] | None
-"""What an attempt says of the service and the network: a fault, `False` that they are alive, or `None` nothing."""
+"""Evidence of an attempt about service and network: a fault, `False` if they are alive, `None` without any."""
 
 
 class ErrorBreaker:

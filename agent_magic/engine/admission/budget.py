@@ -39,7 +39,7 @@ class Budget:
         cap_tokens: Maximum input and output tokens; `None` for no limit.
 
     Attributes:
-        spent_usd: Dollars spent, including what may have been.
+        spent_usd: Dollars spent, including possible bills without a count.
         spent_tokens: Tokens used, likewise.
         untold_usd: The uncertain part of `spent_usd`: requests without a final cost.
     """

@@ -33,7 +33,7 @@ class Alarms:
             self.set(at_s, LINES)
 
     def woken(self) -> None:
-        """Record a wake-up: callers take what is due with `due`, and the next time is reported afresh."""
+        """Record a wake-up: callers take due ones with `due`, and the next time is reported again."""
         self._told_s = self._lines_s = FOREVER
 
     def due(self, now: float) -> int | None:

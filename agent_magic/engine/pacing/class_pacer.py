@@ -87,7 +87,7 @@ class ClassPacer:
     Args:
         limits: The user's own limits.
         random: The source of jitter.
-        endpoint: Whose limits they are, where there are several.
+        endpoint: The endpoint, if there are several.
     """
 
     def __init__(self, limits: Limits, random: Random, endpoint: str = "") -> None:
@@ -429,13 +429,13 @@ class ClassPacer:
         self._minute.let_in(ticket.sent_s)
 
     def _speak(self) -> None:
-        """Record that there was a reply: whoever waited for the first one may ask again."""
+        """Record a reply: queues that waited for the first one may ask again."""
         if self._window.quiet:
             self._turns.clear()
             self._window.quiet = False
 
     def _heed(self) -> None:
-        """Note which limits are known by now. Once one is, nobody waits for a first reply."""
+        """Note which limits are known by now. Once one is, no queue waits for a first reply."""
         if len(self._known) + 1 < len(self.shares):
             self._known = [each for each in self.shares if each[1].rate and each[0] != "output"]
         if self._known or self.output.bucket.rate:

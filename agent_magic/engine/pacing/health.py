@@ -111,7 +111,7 @@ class Meter:
 
         Args:
             now: The time.
-            bins: Take so many steps of five seconds in place of a minute.
+            bins: Number of steps of five seconds; by default a minute.
         """
         self.add(now, 0.0, 0.0, 0.0)
         passed_s = min(max(now - self._first_s, 1.0), (bins - 1) * BIN_S + now % BIN_S)

@@ -82,7 +82,7 @@ class Pacer:
         """Record that a held queue will not ask again soon: something else holds it, or it has ended.
 
         Args:
-            limit_class: What it asked for.
+            limit_class: Its model class.
             queue: Who asked.
         """
         if limit_class in self._classes:
@@ -93,7 +93,7 @@ class Pacer:
 
         Args:
             ticket: The request's.
-            readings: What it says, if anything.
+            readings: The reported limits, if any.
             now: The time.
         """
         ticket.pool.heard(ticket, readings, now)
@@ -128,7 +128,7 @@ class Pacer:
             limit: Which limit refused it: `requests`, `input`, `output`, `ramp` where the load grew too fast, `None`
                 if not known.
             now: The time.
-            readings: What the response says of the limits.
+            readings: The limits that the response reports.
         """
         ticket.pool.refused(ticket, retry_after_s, limit, readings, now)
 
@@ -150,7 +150,7 @@ class Pacer:
         """Keep to a share of the limits. Return True if it changed: held queues may then ask again.
 
         Args:
-            shares: By model class and limit. All of what is not named.
+            shares: By model class and limit. Limits that are not named are not divided.
             now: The time.
         """
         self._shares = shares
@@ -194,7 +194,7 @@ class Pacer:
         Args:
             memory: What `memory` returned. What cannot be read is left out.
             now: The time.
-            age_s: How old it is: what was in the buckets is believed the less the older it is, and not after a minute.
+            age_s: Its age in seconds. Levels of the buckets fade with it, and are dropped after a minute.
         """
         for name, data in cast("dict[str, object]", memory).items() if isinstance(memory, dict) else ():
             try:

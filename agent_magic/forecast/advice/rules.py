@@ -117,7 +117,7 @@ def _to_find_out(outlook: Outlook, known: Finding, changed: Forecast, slots: int
 
 
 def _assumed(outlook: Outlook, known: Finding, changed: Forecast, why: str = "") -> Finding:
-    """Return a finding with what it assumes, if its forecast has more at once than the server was ever seen under."""
+    """Return a finding with its assumption, if its forecast has a higher load than the server was ever seen under."""
     if changed.most_seen is None:
         return known
     why = why or f"That is as if the server kept its speed: more than {changed.most_seen} at once was never seen."

@@ -24,7 +24,7 @@ class Situation(NamedTuple):
         by: What counts: `seconds` or `dollars`.
         least_saved: The share of the time from which several agents are worth it; 1 is never.
         most_dollars: How many times the dollars of one agent they may cost.
-        because: What is special about it.
+        because: Its distinguishing feature.
     """
 
     by: str

@@ -39,7 +39,7 @@ def has_ended(error: BaseException) -> bool:
 
 
 def why(error: BaseException, name: str) -> str:
-    """Say why a request to a server failed."""
+    """Return the reason a request to a server failed."""
     from mcp.types import PARSE_ERROR
 
     code, server = code_of(error), f"MCP server {name!r}"

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 CONNECT_S = 10.0
 END_S = 2.0
-"""Seconds for the request that ends a session: nobody waits for a server that does not answer it."""
+"""Seconds for the request that ends a session: a server that does not answer it is not waited for."""
 LISTEN_EVERY_S = 0.5
 """Minimum seconds between two requests for events: a server may say `retry: 0` and close the stream each time."""
 MOST_BYTES = 64_000_000
@@ -105,7 +105,7 @@ class Http:
                 yield both
 
     def refusal(self, error: BaseException) -> str:
-        """Say why no session was opened, and what to look at."""
+        """Return the reason no session was opened, and what to check."""
         from mcp import MCPError
 
         if isinstance(error, TimeoutError):

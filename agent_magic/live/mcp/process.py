@@ -75,7 +75,7 @@ class Process:
                 raise
 
     def refusal(self, error: BaseException) -> str:
-        """Say why it did not start, with its last lines of output."""
+        """Return the reason it did not start, with its last lines of output."""
         why = f"did not start within {self.open_s:g} s" if isinstance(error, TimeoutError) else "did not start"
         reason = "" if isinstance(error, TimeoutError) else f": {reason_of(error)}"
         quoted = masked("\n".join(f"  {line}" for line in self._said), secrets_of(os.environ))

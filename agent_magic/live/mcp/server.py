@@ -75,7 +75,7 @@ class Transport(Protocol):
         ...
 
     def refusal(self, error: BaseException) -> str:
-        """Say why no session was opened, after the server's name."""
+        """Return the reason no session was opened, after the server's name."""
         ...
 
 
@@ -454,13 +454,13 @@ class McpServer:
             raise McpError(self._said(error)) from None
 
     def _said(self, error: BaseException) -> str:
-        """Say why a request failed."""
+        """Return the reason a request failed."""
         if has_ended(error) and not self._transport.reopens:
             return f"The MCP server {self.name!r} ended during the call, which may have happened. {self.again}"
         return replaced(why(error, self.name), self._transport.secrets)
 
     def _failed(self, error: BaseException) -> AgentMagicError:
-        """Say why no session was opened."""
+        """Return the reason no session was opened."""
         while isinstance(error, BaseExceptionGroup):
             error = cast("BaseExceptionGroup[BaseException]", error).exceptions[0]
         if isinstance(error, ImportError) and (error.name or "").partition(".")[0] == "mcp":

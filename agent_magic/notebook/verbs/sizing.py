@@ -104,7 +104,7 @@ def _job_line(run: Run) -> Line:
 
 
 def _carried(run: Run, limits: Limits) -> list[Block]:
-    """Say how many jobs limits and server carry."""
+    """Show the jobs a second that limits and server carry."""
     found = capacity(limits, run=run)
     if found.jobs_per_s is None:
         return [Line("Give --rpm, --itpm or --otpm to see how many jobs an account carries.", "soft")]
@@ -117,7 +117,7 @@ def _carried(run: Run, limits: Limits) -> list[Block]:
 
 
 def _needed(run: Run, limits: Limits, rates: list[float]) -> list[Block]:
-    """Say what rates of jobs need."""
+    """Show the needs of rates of jobs."""
     totals = run.totals
     sized = tiers(
         rates,

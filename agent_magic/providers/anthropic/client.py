@@ -380,7 +380,7 @@ def _check_client(client: object) -> None:
 
 
 def _instead_of(client: object, create: object) -> str:
-    """Say what to give in place of a client that cannot answer."""
+    """Return what to pass instead of a client that cannot answer."""
     if create is not None:
         return "It blocks until an answer is there. Give the async client with the same arguments: AsyncAnthropic(...)."
     if hasattr(getattr(client, "chat", None), "completions"):
