@@ -8,7 +8,6 @@ from typing import ClassVar
 
 from agent_magic.declare.answers.returns import Check, Returns
 from agent_magic.declare.condition import check_flow, check_speculate, deciding_names, without_own
-from agent_magic.declare.conversation import check_continues
 from agent_magic.declare.grouping import asking, check_group
 from agent_magic.declare.hedge import check_hedge
 from agent_magic.declare.models import check_models, each_once
@@ -33,6 +32,8 @@ DEFAULT_MODEL = "claude-haiku-5-5"
 DEFAULT_MAX_TOKENS = 2048
 DEFAULT_TIMEOUT_S = 300.0
 NO_TOOLS = Tools()
+_OF_THE_FIRST = ("system", "role", "context", "cite", "group")
+"""Options that belong to the first agent of a conversation."""
 
 
 @known_keywords
@@ -83,7 +84,7 @@ class Agent(AgentOptions):
             object.__setattr__(self, "tools", made)
         text = asking(self.prompt) if self.part is not None and self.part.asks else self.prompt
         object.__setattr__(self, "template", Template.parse(text, agent=self.name))
-        for check in (_check_together, check_save, check_models, check_continues, check_hedge, check_speculate):
+        for check in (_check_together, check_save, check_models, _check_continues, check_hedge, check_speculate):
             check(self)
 
     def __repr__(self) -> str:
@@ -169,3 +170,16 @@ def _check_together(agent: Agent) -> None:
         raise error(message, hint="Let one agent answer with citations, and another read its answer as a type.")
     if agent.role is not None and agent.system is not None:
         raise error(f"Agent {agent.name!r} has role={agent.role!r} and a system prompt. Give one of them.")
+
+
+def _check_continues(agent: Agent) -> None:
+    """Raise `DeclarationError` if an agent that continues a conversation would change its beginning."""
+    if agent.continues is None:
+        return
+    if agent.continues == agent.name:
+        raise DeclarationError(f"Agent {agent.name!r} continues itself.", agent=agent.name, hint="Name another agent.")
+    own = [option for option in _OF_THE_FIRST if getattr(agent, option)]
+    if own:
+        message = f"Agent {agent.name!r} continues {agent.continues!r} and has {own[0]}."
+        hint = f"A conversation has that of its first agent. Give {own[0]} to it, or leave continues out."
+        raise DeclarationError(message, agent=agent.name, hint=hint)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from agent_magic.declare.each import groups_of, view_of
 from agent_magic.declare.equal_steps import firsts
-from agent_magic.errors import DeclarationError, PlanError
+from agent_magic.errors import PlanError
 
 if TYPE_CHECKING:
     from collections.abc import Container, Mapping, Sequence
@@ -20,22 +20,6 @@ if TYPE_CHECKING:
     from agent_magic.declare.agent import Agent
     from agent_magic.declare.plan import Plan
     from agent_magic.declare.step import Step
-
-OF_THE_FIRST = ("system", "role", "context", "cite", "group")
-"""Options that belong to the first agent of a conversation."""
-
-
-def check_continues(agent: Agent) -> None:
-    """Raise `DeclarationError` if an agent that continues a conversation would change its beginning."""
-    if agent.continues is None:
-        return
-    if agent.continues == agent.name:
-        raise DeclarationError(f"Agent {agent.name!r} continues itself.", agent=agent.name, hint="Name another agent.")
-    own = [option for option in OF_THE_FIRST if getattr(agent, option)]
-    if own:
-        message = f"Agent {agent.name!r} continues {agent.continues!r} and has {own[0]}."
-        hint = f"A conversation has that of its first agent. Give {own[0]} to it, or leave continues out."
-        raise DeclarationError(message, agent=agent.name, hint=hint)
 
 
 def with_conversations(agents: Sequence[Step], places: Sequence[range], values: Container[str]) -> Sequence[Step]:

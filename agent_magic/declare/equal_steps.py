@@ -6,17 +6,12 @@ or a run handles the first of them, and copies the result to the others. So thou
 
 from __future__ import annotations
 
-from dataclasses import fields
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from agent_magic.declare.step import Step
-
 T = TypeVar("T")
-_OWN = frozenset({"name", "part", "template"})
-"""Fields that differ between places; `template` is the prompt's."""
 
 
 class Copied:
@@ -58,34 +53,6 @@ class Place:
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         return self._filled().__reduce_ex__(protocol)
-
-
-def places_in(steps: Sequence[Step]) -> list[range]:
-    """Return the numbers of places for the items of one answer, in steps that were made before: read, or selected.
-
-    Args:
-        steps: The steps of a plan.
-    """
-    found, last = list[range](), None
-    for number, one in enumerate(steps):
-        if one.part is None or not one.part.source:
-            last = None
-        elif last is not None and _is_next(one, last):
-            found[-1] = range(found[-1].start, number + 1)
-        else:
-            found.append(range(number, number + 1))
-            last = one
-    return [one for one in found if len(one) > 1]
-
-
-def _is_next(one: Step, first: Step) -> bool:
-    """Return True if a place is for an item of the same answer as the first one, and otherwise equal."""
-    part, other = one.part, first.part
-    if part is None or other is None or type(one) is not type(first):
-        return False
-    if (part.group, part.source, part.path, part.most) != (other.group, other.source, other.path, other.most):
-        return False
-    return all(getattr(one, each.name) == getattr(first, each.name) for each in fields(one) if each.name not in _OWN)
 
 
 def firsts(every: Sequence[T], alike: Sequence[range]) -> Sequence[T]:

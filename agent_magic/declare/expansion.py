@@ -21,13 +21,12 @@ frames.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from agent_magic.declare.agent import DEFAULT_MAX_TOKENS, Agent
 from agent_magic.declare.condition import condition_of
 from agent_magic.declare.each import REPEATS, ROUNDS, Part, members_of, places_of, warn_of_labels
-from agent_magic.declare.equal_steps import places_in
 from agent_magic.declare.grouping import REQUEST, check_names, declared_agent, item_steps, request_steps, size_of
 from agent_magic.declare.hedge import FIRST, HEDGE, declared_hedge, hedged_steps
 from agent_magic.declare.step import is_step
@@ -43,6 +42,8 @@ if TYPE_CHECKING:
 
 DEEPEST: Final = 2
 """Maps in maps go no deeper."""
+_OF_PLACES = frozenset({"name", "part", "template"})
+"""Fields that differ between places; `template` is the prompt's."""
 
 
 def expand(agents: Sequence[Step], values: Mapping[str, Any]) -> tuple[tuple[Step, ...], list[range]]:
@@ -54,7 +55,7 @@ def expand(agents: Sequence[Step], values: Mapping[str, Any]) -> tuple[tuple[Ste
         PlanError: A loop or a map is invalid.
     """
     if not any(_stands_for_several(one) for one in agents):
-        return tuple(agents), places_in(agents)
+        return tuple(agents), _places_in(agents)
     return _Expansion(agents, values).steps()
 
 
@@ -62,6 +63,36 @@ def _stands_for_several(one: Step) -> bool:
     if one.hedge is not None and one.hedges is None:
         return True
     return one.part is None and not (one.each is one.until is one.repeat is None)
+
+
+def _places_in(steps: Sequence[Step]) -> list[range]:
+    """Return the numbers of places for the items of one answer, in steps that were made before: read, or selected.
+
+    Args:
+        steps: The steps of a plan.
+    """
+    found, last = list[range](), None
+    for number, one in enumerate(steps):
+        if one.part is None or not one.part.source:
+            last = None
+        elif last is not None and _is_next(one, last):
+            found[-1] = range(found[-1].start, number + 1)
+        else:
+            found.append(range(number, number + 1))
+            last = one
+    return [one for one in found if len(one) > 1]
+
+
+def _is_next(one: Step, first: Step) -> bool:
+    """Return True if a place is for an item of the same answer as the first one, and otherwise equal."""
+    part, other = one.part, first.part
+    if part is None or other is None or type(one) is not type(first):
+        return False
+    if (part.group, part.source, part.path, part.most) != (other.group, other.source, other.path, other.most):
+        return False
+    return all(
+        getattr(one, each.name) == getattr(first, each.name) for each in fields(one) if each.name not in _OF_PLACES
+    )
 
 
 class _Expansion:

@@ -10,7 +10,7 @@ the race may use its agents, so that nothing is cancelled that another step wait
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from agent_magic.errors import PlanError, UnknownAgent
 
@@ -25,11 +25,6 @@ BEATEN: Final = "Beaten"
 """The kind of an end because another one has answered first."""
 NO_ANSWER: Final = "NoAnswer"
 """Kind of a race without an answer."""
-
-
-async def first_answer(**answers: Any) -> Any:
-    """Return the answer that there is: those of agents that have lost are left out."""
-    return next(iter(answers.values()))
 
 
 def is_in_race(plan: Plan, agent: int) -> bool:
