@@ -14,8 +14,8 @@ engine -> record   AgentReady  AttemptStarted  FirstToken  AttemptEnded  Backoff
 
 The live driver maps actions to asyncio tasks, the virtual driver pops a heap. A forecast, an estimate, a replay that is
 completed and a test of a thousand agents turn this same engine: everything that admits, reserves, settles or retries is
-written here, once. h11 showed the way: a protocol is a state machine that returns bytes, and the sockets are somebody
-else's. Ours returns requests.
+written here, once. The design is h11's: a protocol is a state machine that returns bytes, and other code has the
+sockets. This one returns requests.
 
 ## States of a step
 
@@ -29,48 +29,47 @@ ENDED (skipped, unused)
 ```
 
 When its parents are done, a step may be left out: its condition is false, no item came for its place, its loop is over
-(`agent_magic.declare.flow`). What can do without it goes on, so a plan stays fixed while its run decides.
+(`agent_magic.declare.flow`). Steps that do not need it continue, so a plan stays fixed while its run decides.
 
 A step is a model request today. A *turn* is one response of its conversation: a response that was paused, or that asks
 for a tool, is no answer but leads to another request, which uses up no attempt (`turns.py`). So does an answer that
-does not fit its type or its check, once: its attempt has failed, and the next one says in the same conversation why.
-Between turns a step may have something done that is no request (`Call`): it then holds no slot and no room, and goes on
-when that has ended.
+does not fit its type or its check, once: its attempt has failed, and the next one gives the reason in the same
+conversation. Between turns a step may call a function (`Call`): until that ends it holds no slot and no room.
 
 ## Who decides what
 
 * `conductor/` decides who goes next: ready steps, the longest expected remaining path first, slots, deadlines,
-  retries, barriers. It asks the admission before it lets a step go.
-* `admission/` says whether there is room: the pacer (`pacing/`), the budget, the breakers, the leaders of
-  the prompt cache, the key, the slots of the session. Everybody is asked before anything is taken, the pacer last,
-  since what it grants is counted.
-* `requests.py` writes the requests and bounds what each may use.
+  retries, barriers. It asks the admission before it launches a step.
+* `admission/` decides whether there is room: the pacer (`pacing/`), the budget, the breakers, the leaders of
+  the prompt cache, the key, the slots of the session. All are asked before any of them reserves something, the pacer
+  last, since its grants count.
+* `requests.py` writes the requests and bounds the usage of each.
 * `settlement.py` settles each request when it ends, `calls.py` has functions called between turns.
 * `run.py` brings them together and records what happened.
 
 ## Laws
 
-1. **Reserve, then send, then settle.** What a request may use at worst is reserved before it leaves, and what it has
-   used replaces that when it ends, in whichever way. So siblings under way can never cross a cap together. Unknown
-   usage counts as the worst case: it may have been billed.
-2. **Every launch is settled exactly once**, also one whose request never left. A slot, a ticket of the pacer or a
-   reservation that leaks is found by the books of `tests/engine/whole_book.py`.
-3. **A decision depends on nothing but what came in**: no clock, no randomness that is not seeded, no order of a hash.
-   The same inputs give the same run to the last bit, which is what makes a forecast worth anything.
+1. **Reserve, then send, then settle.** The worst case of a request is reserved before it leaves, and its usage replaces
+   the reservation when it ends, however it ends. So concurrent siblings can never cross a cap together. Unknown usage
+   counts as the worst case: it may have been billed.
+2. **Every launch is settled exactly once**, even if its request never left. The books of `tests/engine/whole_book.py`
+   find a slot, a ticket of the pacer or a reservation that leaks.
+3. **A decision depends on its inputs only**: no clock, no unseeded randomness, no hash order. The same inputs give the
+   same run to the last bit, so a forecast can be trusted.
 4. **A failure of a step is a result.** Only its descendants are skipped; a refused key or account ends the run, since
    no other step can fare better.
 5. **Asking again is free, waiting without an end is not allowed.** Each hold says until when; holds that only another
    step can end say infinity, and end when that step is settled.
 6. **Time is monotonic and given.** Times are on a grid of 2**-20 s (`record/events.py`), so durations add up exactly.
 
-## What was tried and lost
+## Tried and lost
 
 * *Two copies, one for live runs and one for forecasts.* They agreed to the last bit, by constant work: each new reason
   to wait had to be written four times, and the tests compared copies.
 * *An asyncio engine on a virtual loop for forecasts.* Right by construction, but 6.0 ms for a run of 100 agents where
   a heap takes under 2 (`benchmarks/forecast.py`).
 * *A queue per limit.* Requests wait for several limits at once; queues gave each of them another order, and the
-  longest path stopped going first. One line per model class, and one place where everybody is asked, keeps the order.
+  longest path stopped going first. One line per model class, and one place that asks all limits, keeps the order.
 * *Retries inside the request's task.* A task that sleeps through a backoff holds its slot; the conductor gives the slot
-  to somebody else and puts the step back into its line.
+  to another step and puts this one back into its line.
 """

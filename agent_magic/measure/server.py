@@ -4,7 +4,7 @@ A server that you run yourself shares its speed. Its model here is egalitarian p
 a queue:
 
 * At most `slots` requests run at once; more wait, first come, first served.
-* With `n` running, each has the speed `share(n) = min(1, full / n)` of one that runs alone: `full` is the number that
+* With `n` running, each has `share(n) = min(1, full / n)` of the speed of a single request: `full` is the number that
   run at full speed. A server that gives one request at most `cap` tokens a second, and all together `rate`, has
   `full = rate / cap`. With a `power` the speed is `share(n) ** power`: below 1 more requests at once still gain
   throughput, above 1 they lose some.
@@ -246,7 +246,7 @@ class Observed:
 
     Args:
         exchanges: The requests, in any order.
-        drawn: True if nobody saw them.
+        drawn: True for requests of a forecast.
 
     Attributes:
         caught: Answers under way while the client stood still: its code blocked the loop, or the machine slept. When
@@ -615,7 +615,7 @@ def shortest_s(
         parents: Per request, those it waits for.
         concurrency: The most under way at once.
         model: The server.
-        elsewhere: Those of another server, whose speed no load changes.
+        elsewhere: Requests to another server, whose speed does not depend on the load.
     """
     shared, constant, now = Serving[int](model), Serving[int](CONSTANT), 0.0
     children: list[list[int]] = [[] for _ in works]
@@ -645,8 +645,8 @@ def shortest_s(
 def fit(runs: Sequence[Observed]) -> Fit:
     """Fit a server to runs at it: the first one, and those that agree with it.
 
-    A server that was restarted with other slots, or on another machine, has the same address: what was seen of it
-    before that is no evidence.
+    A server that was restarted with other slots, or on another machine, has the same address: earlier observations of
+    it are no evidence.
 
     Args:
         runs: The observed runs, the most relevant first.

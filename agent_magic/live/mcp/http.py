@@ -1,18 +1,18 @@
 """A server of the Model Context Protocol at an address: streamable HTTP, by the package `mcp`.
 
-That package ends a whole session where one request fails in the network, and then nobody knows which of the others was
+That package ends a whole session if one request fails in the network, and it is then unknown which of the others were
 received. So a failed request never leaves `_Client.send`: it becomes the protocol's error answer to that request, with
-a code of ours which says whether the request was received. Others go on.
+a code of ours which says whether the request was received. The other requests continue.
 
 | code | the request | then |
 | --- | --- | --- |
-| `UNSENT` | no connection was made | the session is opened again, and the request repeated once |
+| `UNSENT` | was never sent: no connection | the session is opened again, and the request repeated once |
 | `LOST` | the server does not know the session | the same |
 | `CUT` | was sent, and its answer did not arrive whole | it may have happened: the call says so |
 | `REFUSED` | an HTTP status such as 401 | the call says so |
 
 Headers go to the origin of the address only: the package follows no redirect to another one. No message, log or repr
-has a header, a query, or a part of the path that looks like a key; where a server repeats one, it is masked.
+has a header, a query, or a part of the path that looks like a key; one that a server repeats is masked.
 """
 
 from __future__ import annotations
@@ -157,7 +157,7 @@ def _quiet() -> Generator[None]:
 
 @functools.lru_cache(maxsize=1)
 def _client() -> type[AsyncClient]:
-    """Return the class of clients whose failed requests are answers."""
+    """Return the client class that turns failed requests into error answers."""
     import httpx2
 
     class Client(httpx2.AsyncClient):
@@ -214,7 +214,7 @@ async def _whole(request: Request, response: Response) -> Response:
 
 
 def _refused(request: Request, status: int, body: bytes) -> Response:
-    """Return the answer for an error response: the protocol's own error where the body is one."""
+    """Return the answer for an error response: the protocol's own error if the body is one."""
     message = _message_in(body)
     is_unknown = status == HTTPStatus.NOT_FOUND or (
         status == BAD and "session" in body.decode("utf-8", "replace").lower()
@@ -235,7 +235,7 @@ def _message_in(body: bytes) -> str:
 
 
 def _failure(request: Request, code: int, message: str) -> Response:
-    """Return the protocol's error answer. Its id is that of the request: the package sees to it at an error status."""
+    """Return the protocol's error answer. The package sets its id to the request's, since its status is an error."""
     import httpx2
 
     content = {"jsonrpc": "2.0", "id": None, "error": {"code": code, "message": message}}

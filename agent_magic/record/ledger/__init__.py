@@ -4,8 +4,8 @@ The laws
 --------
 1. **Commit point.** A complete answer is committed before it is shown, priced or passed on. An identical request is
    then served from the ledger for $0, in this run, the next kernel or another process.
-2. **A start is committed before its request is sent.** Whatever a kill leaves is therefore counted: a call that is
-   `started` and has no end may have been billed, and the next run says so.
+2. **A start is committed before its request is sent.** So a kill hides no call: one that is `started`
+   and has no end may have been billed, and the next run says so.
 3. **If the start cannot be committed, nothing is sent.** If an answer cannot be committed it is shown all the same,
    kept in memory and served from there, the user is told, and it is written as soon as the file takes it.
 4. **The event loop never waits long.** See "Who writes when".
@@ -17,7 +17,7 @@ Who writes when
 The live driver calls a run's `Journal` on the event loop: `ask` before a request (it serves the answer, says that
 another run is buying it, or takes a lease and commits the start), `keep` when the answer is complete, `write` after a
 failure, `close` at the end. Each commits everything that is new of the run in one transaction: events in chunks, rows
-of `calls` for the lists of runs, answers in rows of their own. With a write-ahead log a commit takes 0.1 ms and no
+of `calls` for the lists of runs, one row per answer. With a write-ahead log a commit takes 0.1 ms and no
 `fsync`; `on_disk` then has a thread do the `fsync`, shared by all who wait, and only then is the answer shown. A
 heartbeat thread renews leases and checkpoints the log. Another thread writes answers of more than 256 KB.
 
@@ -29,11 +29,11 @@ Leases
 ------
 Two kernels must not buy one answer twice, and must not wait for a dead one either. `lease` has the rules.
 
-What a kill leaves
-------------------
+After a kill
+------------
 The write-ahead log outlives the process, so every commit does. The next run finds rows of `runs` whose process is gone,
-marks them lost, frees their leases and notes what may have been billed. `open` completes such a run: finished answers
-are there, every other agent says why it is not.
+marks them lost, frees their leases and notes the requests that may have been billed. `open` completes such a run: it
+has the finished answers, and every other agent has the reason why it has none.
 
 Damage
 ------
@@ -41,10 +41,10 @@ Rows of `answers` carry a mark, their key and a checksum. A damaged answer is ne
 with its log (quarantined), a new one begins in its place, and every answer that is intact comes over: SQLite reads the
 old file page by page, see `maintenance`.
 
-What was tried and lost
------------------------
+Tried and lost
+--------------
 * `synchronous=FULL`: an `fsync` on the loop for every answer, 3.4 ms each instead of one shared by all that arrive.
-* Writing on a thread throughout: between the reply and the commit a stop could find an answer that nobody owned.
+* Writing on a thread throughout: between the reply and the commit a stop could find an answer without an owner.
 * Trusting SQLite's word that a network file system carries a write-ahead log: the first write failed. It is tried out.
 * Leases by wall clock: a laptop that woke up lost them, and a clock a day ahead took them over.
 * Opening the file to look at it: closing it drops the locks of this process's own connection (SQLite's
@@ -53,5 +53,5 @@ What was tried and lost
 
 `base` is the contract with the live driver, `store` the ledger, `database` its open file, `journal` one run, `runs`
 past runs, `rows` tables and rows, `file` the SQLite file, `lease` leases, `presence` who else uses the key,
-`maintenance` what the user asks for.
+`maintenance` the commands of the user.
 """

@@ -2,37 +2,37 @@
 
 Theory of operation
 -------------------
-The kernel decides what is shown, the page how it moves. `show.graph` draws the SVG once (`theme=None`). The widget
+The kernel decides the content, the page the motion. `show.graph` draws the SVG once (`theme=None`). The widget
 sends it, and from then on only changes: `feed` works them out, `RunWidget` carries them, `widgets/src` applies them to
-elements that it finds by class and order. The page has no layout, numbers or words of its own, except the seconds of
-running agents, which it counts itself.
+elements that it finds by class and order. The page computes no layout, number or text, except the seconds of running
+agents, which it counts.
 
-What travels to the page:
+Sent to the page:
 
-* `svg` and `fixed`, once: the picture, and what never changes (names, icons, edges, where bars go).
+* `svg` and `fixed`, once: the picture, and its constant parts (names, icons, edges, places of bars).
 * `states`, a synced string with one character per agent, sent whole whenever one differs.
-* `{"delta": ...}`, a message at most ten times a second: the entries of cards, bars and edges that differ from what was
-  sent before, the header, the health strip. About 8 KB at most.
-* `questions`, a synced list of what a person is asked: every page shows the same, and the first answer counts.
+* `{"delta": ...}`, a message at most ten times a second: the changed entries of cards, bars and edges, the
+  header, the health strip. About 8 KB at most.
+* `questions`, a synced list of questions to a person: every page shows the same, and the first answer counts.
 * `full`, the sum of all deltas. It is built only when a page asks for it: when it opens the view, or is reloaded.
 
-What comes back: `{"cmd": ...}`, a pressed button, a clicked card, an edited answer, or the theme of the page.
+Sent back: `{"cmd": ...}`, a pressed button, a clicked card, an edited answer, or the theme of the page.
 
 The laws:
 
-1. The cost of a step follows what has happened, not the number of agents or tokens. A step looks at agents with new
+1. The cost of a step depends on the number of new events, not of agents or tokens. A step looks at agents with new
    events and at running ones. Above 200 agents the picture has groups, and only their counts are sent.
 2. A step that does not fit continues in the next one.
 3. Entries are values, not operations, and each is sent again in its turn (`AGAIN`). A page that opened late or lost a
    message is right again after a while.
 4. A run never waits for its picture: the first requests leave before it is drawn.
 5. Model output is text. Python cleans it, and the page writes it with `textContent`. An answer is also rendered as
-   Markdown, by `show.values`; of that the page builds elements of a fixed list itself, and takes over no other.
-6. What is saved is static: at the end the output becomes `image/svg+xml` and `text/plain`, without the widget, so any
+   Markdown, by `show.values`; the page builds only elements of a fixed list from it.
+6. The saved output is static: at the end it becomes `image/svg+xml` and `text/plain`, without the widget, so any
    viewer shows the notebook. A page that can write its notebook (`keeps`: JupyterLab, Notebook 7) does that itself, and
    the view stays alive in it: a click is answered as before. Elsewhere the kernel replaces the output.
 7. A view that stays alive becomes its static picture when the kernel ends, and when the session closes it.
-8. Updates of a display do not reach what an `Output` widget has captured, nor what a button's callback displays: there
+8. Updates of a display do not reach the content of an `Output` widget, nor the output of a button's callback: there
    the widget stays open, muted, as its static picture. Where a program runs the cells, an `Output` widget gets no live
    view, but the picture at the end (`show.terminal.StillView`).
 
@@ -42,7 +42,7 @@ Tried and lost:
   front end, and the package renders the whole graph again for each change.
 * Widget and static picture in one output: reopened without a kernel, JupyterLab prefers the widget and shows "Error
   displaying widget: model not found".
-* A message per event: above 1,000 a second jupyter_server drops what the kernel sends, prints included. At 20 a second
+* A message per event: above 1,000 a second jupyter_server drops messages of the kernel, prints included. At 20 a second
   messages arrived after 2 ms.
 * Closing every widget when its run ends: a page reloaded in the middle of the run then had no picture.
 * The static picture in the open page, too: a click on a card then did nothing, and the panel being read vanished.
