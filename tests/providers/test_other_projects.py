@@ -334,3 +334,50 @@ def test_tasks_at_aimock(node_with, tmp_path: Path) -> None:
         assert "InvalidAnswer" == ended(typed)[0]
         missing = asked(url, agent("a", "Who are you?"))
         assert ("Rejected", 1) == ended(missing)
+
+
+ON_LOOPBACK = """
+const { Server } = require("node:net");
+const listen = Server.prototype.listen;
+Server.prototype.listen = function (port, ...rest) {
+  const heard = rest.find((one) => typeof one === "function");
+  return listen.call(this, { port: Number(port), host: "127.0.0.1" }, heard);
+};
+"""
+"""The server of the protocol's authors listens on every address of the machine."""
+
+
+def test_tools_of_the_protocols_own_server(node_with, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Calls at once, pictures, forms, refusals, resources and prompts; restarted, it is reached again."""
+    pytest.importorskip("mcp", reason="the package mcp is optional")
+    folder, port = node_with("@modelcontextprotocol/server-everything"), free_port()
+    (folder / "loopback.cjs").write_text(ON_LOOPBACK)
+    program = folder / "node_modules" / "@modelcontextprotocol" / "server-everything" / "dist" / "index.js"
+    command = ["node", "--require", "./loopback.cjs", str(program), "streamableHttp"]
+    asks = """[[tool@1:every_echo {"message": "hi"}]] [[tool@1:every_get-sum {"a": 1, "b": 2}]]
+        [[tool@2:every_get-tiny-image {}]] [[tool@2:every_get-structured-content {"location": "Chicago"}]]
+        [[tool@3:every_get-sum {"a": "one", "b": 2}]]"""
+    names = ["echo", "get-sum", "get-tiny-image", "get-structured-content"]
+
+    def run(every: am.McpServer) -> list[tuple[str, str]]:
+        tools = [every.tools[name] for name in names]
+        calls = asked(server.url, agent("a", asks, tools=tools)).tool_calls
+        return list(zip(calls["status"], calls["result"], strict=True))
+
+    with start(latency="x0.02", seed=1) as server:
+        with serving(command, folder, port, "/mcp", PORT=str(port)) as url:
+            every = am.McpServer("every", url=f"{url}/mcp")
+            first = run(every)
+            assert "What's weather in Bonn?" == every.prompt("args-prompt", city="Bonn")
+            assert str(every.resource("demo://resource/dynamic/text/1")).startswith("Resource 1: ")
+            with pytest.raises(am.AgentMagicError, match="has no prompt 'nothing'"):
+                every.prompt("nothing")
+        with every, serving(command, folder, port, "/mcp", PORT=str(port)):
+            again = run(every)
+    for calls in (first, again):
+        assert ["succeeded"] * 4 + ["failed"] == [status for status, _ in calls]
+        results = [result for _, result in calls]
+        assert ["Echo: hi", "The sum of 1 and 2 is 3."] == results[:2]
+        assert "image/png" in results[2]
+        assert "temperature" in results[3]
+        assert "Invalid arguments for tool get-sum" in results[4]
