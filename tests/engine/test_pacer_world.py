@@ -177,6 +177,14 @@ def test_chance_at_the_start_is_not_taken_for_a_low_limit(part, seed):
     assert 0.7 < client.result.share("requests", 3_000, client.result.first_s, 60)
 
 
+def test_a_limit_of_output_is_not_taken_for_chance():
+    """Answers differ in length, so what passes between two refusals of a limit varies too."""
+    world = World(Server(otpm=6e5, headers="none"), 4)
+    client = Paced(world, draw(900, Random(4)), Pacer(seed=4))
+    world.run()
+    assert 0.87 < client.result.share("output", 6e5)
+
+
 @pytest.mark.parametrize("windows", [True, False])
 def test_a_gateway_of_three_a_minute_that_says_nothing_fails_no_row(windows):
     """Its minute's bucket is used, and each of twelve is answered within five minutes of its first request."""

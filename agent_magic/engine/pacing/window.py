@@ -105,7 +105,7 @@ class Window:
         self._strays = self._safe = 0.0  # refusals where there was room, and requests
         self._excess = self._proved = 0.0
         self._is_free = False
-        self._is_measured = False
+        self._is_measured = self._is_by_answers = False
 
     @property
     def by_chance(self) -> bool:
@@ -240,9 +240,13 @@ class Window:
         return max(rate, announced) <= apart * min(rate, announced)
 
     def _is_short(self, now: float) -> bool:
-        """Return True if far less has passed than the limit lets in, where that was measured and chance is not sure."""
+        """Return True if far less has passed than the limit lets in, where that was measured and chance is not sure.
+
+        A limit that was measured by answers lets answers in: of output, few requests may pass while many are paid for.
+        """
         flows_in = self._base * (now - self._then_s)
-        return self._is_measured and not self.by_chance and self.passed + 1 < SHORT * flows_in
+        passed = max(self.passed + 1, self._answered) if self._is_by_answers else self.passed + 1
+        return self._is_measured and not self.by_chance and passed < SHORT * flows_in
 
     def _count_stray(self) -> None:
         """Count a refusal that no limit explains. The first from which they are by chance frees the others."""
@@ -283,6 +287,7 @@ class Window:
             return
         else:
             rate = max(passed + 0.5, self._answered) / past_s
+            self._is_by_answers = self._answered > passed + 0.5
             if self._eased or now - self._since_s - self._closed_s - self._tried_s > max(
                 1.0, HELD * (now - self._since_s)
             ):
