@@ -7,7 +7,7 @@ from contextlib import closing
 from typing import Any, Literal
 
 import pytest
-from typing_extensions import TypedDict
+from pydantic import create_model
 
 from agent_magic.api import Agent, Claude, Ledger, Plan, Session, TokenPrice
 from agent_magic.api.choosing import ENOUGH, choose, is_worse, with_models
@@ -72,9 +72,8 @@ def test_what_needs_reasoning_asks_the_second_cheapest(needs, chosen, api):
 
 def fields(n: int) -> Any:
     """Return a type of `n` fields, one of them a list of another type of `n` fields."""
-    inner: Any = TypedDict("Inner", {f"i{one}": str for one in range(n)})
-    outer: Any = TypedDict("Outer", {"rows": list[inner], **{f"o{one}": str for one in range(1, n)}})
-    return outer
+    texts: Any = dict.fromkeys((f"text_{one}" for one in range(1, n)), str)
+    return create_model("Outer", rows=list[create_model("Inner", row=int, **texts)], **texts)
 
 
 @pytest.mark.parametrize(
