@@ -125,6 +125,12 @@ ANSWERS = {
         10,
         5,
     ),
+    "counts in the last event": (
+        reply(BEGIN + OPEN + TEXT + ending("end_turn") + event("message_stop", usage={"output_tokens": 7})),
+        "hello world",
+        10,
+        7,
+    ),
     "counts after the stop reason": (
         reply(BEGIN + OPEN + TEXT + ending("end_turn", output_tokens=4) + ending(None, output_tokens=9) + STOP),
         "hello world",

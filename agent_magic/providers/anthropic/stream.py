@@ -266,7 +266,7 @@ class _Message:
             self.name(start.get("model"), stream)
             self.count(start.get("usage"), stream)
             stream.opened()
-        elif kind == "message_delta":
+        elif kind == "message_delta" or (kind == "message_stop" and event.get("usage")):  # gateways count there
             self.end(fields_of(event.get("delta")))
             self.count(event.get("usage"), stream)
             if self.stop_reason is not None:
