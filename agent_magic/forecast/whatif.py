@@ -22,7 +22,7 @@ from agent_magic.forecast.provider import Outage
 from agent_magic.forecast.terms import OTHERS, facts_of
 from agent_magic.measure.frames import make_frame
 from agent_magic.measure.metrics import summarize
-from agent_magic.record.prices import Prices, TokenPrice, listed_models, near_model
+from agent_magic.record.prices import Prices, checked_prices, listed_models, near_model
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Sequence
@@ -636,9 +636,7 @@ def _batch(value: object) -> str:
 
 
 def _prices(value: object) -> Prices:
-    if isinstance(value, Mapping):
-        table = cast("Mapping[str, Any]", value)
-        if table and all(isinstance(each, TokenPrice) for each in table.values()):
-            return Prices(table)
-    hint = " Prices are in USD per million tokens."
-    raise must_be("prices", "a mapping of models to TokenPrice(input=..., output=...)", cast("object", value), hint)
+    table = checked_prices(value)
+    if not table:
+        raise must_be("prices", "a mapping of models to TokenPrice(input=..., output=...)", value)
+    return Prices(table)

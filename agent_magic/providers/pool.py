@@ -11,6 +11,7 @@ from agent_magic.engine.admission.key import REFUSED
 from agent_magic.engine.pacing.routing import Endpoints, Route, as_route
 from agent_magic.errors import DeclarationError, LeftOut, NotConnected, RateLimited, Rejected, shown_value
 from agent_magic.providers.base import EVERYTHING, Provider
+from agent_magic.record.prices import TokenPrice
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from agent_magic.providers.base import Capabilities, Stream
     from agent_magic.record.answer import Answer
     from agent_magic.record.request import Request
+
+FREE = TokenPrice(0.0, 0.0)
 
 
 class Pool(Provider):
@@ -70,6 +73,9 @@ class Pool(Provider):
         sellers = {one.price_list for one in members.values()}
         self.price_list = sellers.pop() if len(sellers) == 1 else None
         self.prices = {model: price for one in reversed(self.members.values()) for model, price in one.prices.items()}
+        free = {model for one in members.values() if one.is_free for model in one.models}
+        paid = [name for name, one in members.items() if not one.is_free]
+        self.prices |= {model: FREE for model in free if all(self._lacks(name, model) for name in paid)}
         self.is_free = all(one.is_free for one in members.values())
         rooms = [one.room for one in members.values()]
         self.room = None if None in rooms else sum(filter(None, rooms))
@@ -166,7 +172,9 @@ class Pool(Provider):
         return all(one.lacks_model(model) for one in self.members.values())
 
     def _lacks(self, name: str, model: str) -> bool:
-        return self.members[name].lacks_model(model)
+        one = self.members[name]
+        is_left_out = one.models and model not in one.models and any(model in o.models for o in self.members.values())
+        return bool(is_left_out) or one.lacks_model(model)
 
     def min_cacheable_tokens(self, model: str) -> int | None:
         """Return the shortest prefix that the prompt cache keeps, as the first member says.

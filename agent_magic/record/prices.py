@@ -206,16 +206,31 @@ def of_batch(price: Price, usage: Usage | None) -> Price:
     return Price((price.cost_usd - searched) * BATCH_PRICE + searched, f"{price.basis}{AT_BATCH_PRICE}")
 
 
+PAIR = 2
+
+
 def checked_prices(own: object) -> dict[str, TokenPrice]:
-    """Check prices before a run: a wrong one would otherwise show only when answers are paid for."""
-    if own is None or (type(own) is dict and not own):
-        return {}
-    table: dict[str, Any] = dict(cast("Mapping[str, Any]", own)) if isinstance(own, Mapping) else {"": own}
-    if not all(isinstance(one, TokenPrice) for one in table.values()):
-        hint = "Give a mapping of models to TokenPrice(input, output), in USD per million tokens."
-        got = shown_value(cast("object", own))
-        raise DeclarationError(f"prices must map models to TokenPrice, got {got}.", hint=hint)
-    return table
+    """Return prices by model, of a mapping to `TokenPrice` or pairs. A pair prices cached input like other input.
+
+    They are checked before a run: a wrong one would otherwise show only when answers are paid for.
+
+    Raises:
+        DeclarationError: A price is invalid.
+    """
+    given: dict[str, Any] = dict(cast("Mapping[str, Any]", own)) if isinstance(own, Mapping) else {}
+    found: dict[str, TokenPrice] = {}
+    for model, one in given.items():
+        pair = cast("tuple[Any, ...]", one) if isinstance(one, tuple) else ()
+        if isinstance(one, TokenPrice):
+            found[model] = one
+        elif len(pair) == PAIR:
+            found[model] = TokenPrice(*pair, cache_read=pair[0], cache_write=pair[0], cache_write_1h=pair[0])
+    if own is not None and (len(found) < len(given) or not isinstance(own, Mapping) or "" in found):
+        hint = "Give a mapping of models to TokenPrice(input, output), or (input, output), in USD per million tokens."
+        raise DeclarationError(
+            f"prices must map models to TokenPrice, got {shown_value(cast('object', own))}.", hint=hint
+        )
+    return found
 
 
 def _warn(message: str) -> None:

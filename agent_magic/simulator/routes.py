@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
+from agent_magic.simulator import completions
 from agent_magic.simulator.batches import MOST_BYTES, page_of
 from agent_magic.simulator.batches import PATH as BATCHES
 from agent_magic.simulator.errors import ApiError, invalid
@@ -69,6 +70,9 @@ def _model(_service: Service, asked: Asked, _entry: Entry, _now_s: float) -> Exc
 ROUTES: Mapping[tuple[str, str], Answer] = {
     ("POST", MESSAGES): lambda service, asked, entry, now_s: service.exchange(asked.body, entry, now_s),
     ("POST", f"{MESSAGES}/count_tokens"): lambda service, asked, entry, _: service.count_tokens(asked.body, entry),
+    ("POST", completions.PATH): lambda service, asked, entry, now_s: completions.exchange(
+        service, asked.body, entry, now_s
+    ),
     ("POST", BATCHES): lambda service, asked, _, now_s: _looked_at(*service.batches.create(asked.body, now_s)),
     ("GET", BATCHES): _list_batches,
     ("GET", f"{BATCHES}/{{id}}"): lambda service, asked, _, now_s: _looked_at(*service.batches.look(asked.id, now_s)),
@@ -102,7 +106,8 @@ def decide(
     try:
         if len(asked.body) > (MOST_BYTES if (method, path) == ("POST", BATCHES) else MAX_BODY):
             raise ApiError(413, HTTP_MESSAGES[413])  # noqa: TRY301 - answered like the others
-        check_credentials(headers)
+        if path != completions.PATH:  # a server of one's own asks for no key
+            check_credentials(headers)
         return ROUTES[method, path](service, asked, entry, now_s)
     except ApiError as error:
         return service.error(error, entry)

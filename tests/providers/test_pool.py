@@ -235,3 +235,18 @@ def test_a_route_that_cannot_be_asked_is_said(asked, why):
     with pytest.raises(DeclarationError, match="The run had one endpoint: write outage"):
         alone.whatif(outage={"one": (1, 2)})
     assert alone.forecast(outage=(0, 1)).totals.wall_s >= 1
+
+
+def test_a_model_that_one_member_names_is_asked_there_and_costs_what_it_does_there():
+    """Also where the other one's address may have any model; a what-if compares both without a price of yours."""
+    with am.Simulator(latency="none") as server:
+        claude = am.Claude(base_url=server.url, api_key="any")
+        own = am.Chat(f"{server.url}/v1", free=True, models=["own-7b"])
+        plan = am.Plan([am.Agent(f"a{n}", f"Hello {n}", model="own-7b") for n in range(6)])
+        done = asyncio.run(plan.run(client=am.Pool({"claude": claude, "own": own})))
+        assert {"own"} == set(done.attempts["endpoint"])
+        assert 0.0 == done.totals.cost_usd
+        both = done.whatif(model=["own-7b", "claude-haiku-5-5"])
+        assert [0.0, True] == [both["cost_usd"][0], both["cost_usd"][1] > 0]
+        unnamed = am.Pool({"gateway": am.Chat(server.url), "own": own})
+        assert {} == unnamed.prices  # the gateway may have it, too, and not for nothing

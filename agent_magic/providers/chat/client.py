@@ -26,7 +26,7 @@ from agent_magic.providers.http.failures import no_connection
 from agent_magic.providers.http.headers import SIMULATED_HEADER, headers_of
 from agent_magic.providers.http.transport import PerLoop, http_client, timeout_of
 from agent_magic.providers.schemas import SchemaWatch
-from agent_magic.record.prices import NO_LIST, TokenPrice, seller_at
+from agent_magic.record.prices import NO_LIST, TokenPrice, checked_prices, seller_at
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Iterable, Sequence
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from agent_magic.record.answer import Answer
     from agent_magic.record.request import Request
 
-PAIR = 2
 PATH = "/chat/completions"
 VERSION = "/v1"
 HINT = "Give one such as http://127.0.0.1:8000/v1."
@@ -86,7 +85,7 @@ class Chat(Provider):
         given = _checked_headers(headers)
         self._api_key, self._headers = Hidden(api_key), Hidden(_JSON.encode(given))
         self.models: Sequence[str] = tuple(listed(models))
-        self.prices, self.is_free = _priced(prices), bool(free)
+        self.prices, self.is_free = checked_prices(prices), bool(free)
         self.credentials = None if api_key is None and not given else Key()
         self._endpoint = endpoint
         self._open: PerLoop[AsyncClient] = PerLoop(functools.partial(http_client, self._base_url), _close)
@@ -285,24 +284,4 @@ def _checked_headers(headers: object) -> dict[str, str]:
             hint = "A value is one line of plain characters."
             raise DeclarationError(f"The header {str(name)!r} cannot be sent.", hint=hint)
         found[name.lower()] = value
-    return found
-
-
-def _priced(prices: object) -> dict[str, TokenPrice]:
-    """Return prices by model. A pair prices cached input like other input.
-
-    Raises:
-        DeclarationError: A price is invalid.
-    """
-    found: dict[str, TokenPrice] = {}
-    given = cast("Mapping[str, Any]", prices) if isinstance(prices, Mapping) else {} if prices is None else {"": prices}
-    for model, one in given.items():
-        pair = cast("tuple[Any, ...]", one) if isinstance(one, tuple) else ()
-        if model and isinstance(one, TokenPrice):
-            found[model] = one
-        elif model and len(pair) == PAIR:
-            found[model] = TokenPrice(*pair, cache_read=pair[0], cache_write=pair[0], cache_write_1h=pair[0])
-        else:
-            words = "models with TokenPrice(input, output), or (input, output), in USD per million tokens"
-            raise must_be("prices", words, cast("object", prices))
     return found

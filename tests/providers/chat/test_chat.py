@@ -338,7 +338,7 @@ def test_no_key_is_in_an_error_a_frame_or_a_recording(answer: bytes, tmp_path: P
         ({"base_url": f"http://host/v1?key={KEY}"}, "has more behind its path"),
         ({"base_url": "http://host", "api_key": f"{KEY}\n"}, "not one line of plain characters"),
         ({"base_url": "http://host", "headers": {"X-Key": f"{KEY}\n"}}, "The header 'X-Key' cannot be sent"),
-        ({"base_url": "http://host", "prices": {"m": 3}}, "prices must be models with"),
+        ({"base_url": "http://host", "prices": {"m": 3}}, "prices must map models to"),
         ({"base_url": "http://host", "prices": {"m": (1, 2)}, "free": True}, "Give either prices= or free=True"),
     ],
 )
