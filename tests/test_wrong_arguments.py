@@ -107,7 +107,7 @@ def test_python_itself_never_complains(call):
     [
         ({"policy": {"concurrency": 2}}, "Policy"),
         ({"ledger": "runs.sqlite3"}, "Ledger"),
-        ({"prices": {"claude-haiku-5-5": (1, 5)}}, "TokenPrice"),
+        ({"prices": {"claude-haiku-5-5": (1, 5, 9)}}, "TokenPrice"),
         ({"prices": [("claude-haiku-5-5", 1)]}, "TokenPrice"),
         ({"resume": "run.cassette.jsonl"}, "expects a run"),
         ({"again": ["a"]}, "resume=RUN"),
