@@ -70,7 +70,7 @@ def python(repo: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("foreign")
     venv.create(folder / "env", with_pip=True)
     found = folder / "env" / ("Scripts" if os.name == "nt" else "bin") / "python"
-    pip = [str(found), "-m", "pip", "install", "--quiet", str(repo), "panel", "marimo", "voila"]
+    pip = [str(found), "-m", "pip", "install", "--quiet", str(repo), "panel", "marimo", "voila", "ipykernel"]
     made = subprocess.run(pip, capture_output=True, text=True, check=False)
     if made.returncode:
         pytest.skip(f"Panel, marimo and Voila cannot be installed here: {made.stderr.strip()[-200:]}")
