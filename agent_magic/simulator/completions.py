@@ -32,18 +32,14 @@ CHOICES: Final = {"auto": "auto", "none": "none", "required": "any"}
 
 
 def exchange(service: Service, body: bytes, entry: Entry, now_s: float) -> Exchange:
-    """Decide the response to a request."""
+    """Decide the response to a request; an error is in the words of this API, too."""
+    asked: Json = {}
     try:
         asked = _object(body)
         found = service.exchange(encode(_message_request(asked)), entry, now_s)
     except ApiError as error:
-        return error_of(service.error(error, entry))
+        found = service.error(error, entry)
     return replace(found, response=_Translation(asked).response(found.response))
-
-
-def error_of(found: Exchange) -> Exchange:
-    """Return an error in the words of this API."""
-    return replace(found, response=_Translation({}).response(found.response))
 
 
 def _object(body: bytes) -> Json:
