@@ -11,6 +11,7 @@ import struct
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -24,7 +25,7 @@ from agent_magic.providers.http.headers import LONGEST_WAIT_S, retry_after_s
 from tests.providers.wire import WHOLE, problem, reply, serving
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
+    from collections.abc import AsyncGenerator, Callable
 
     from agent_magic.api import Run
 
@@ -95,6 +96,41 @@ def test_the_server_s_word_counts_more_than_a_spend_limit():
 
     assert "succeeded" == asked(answer, timeout_s=8)[0]["a"].status
     assert 1 == asked(problem(429, LIMITED, code=code))[1]
+
+
+REFUSED = b"HTTP/1.1 429 X\r\nretry-after: 0.02\r\ncontent-type: application/json\r\n%s\r\n"
+CHUNKED = b"transfer-encoding: chunked\r\n"
+WORDS = b'{"error": {"message": "busy'
+ENDLESS = {  # what comes behind the status: the rest of the head, the body, and whether the connection is closed
+    "silent": (b"content-length: 900\r\n", WORDS, False),
+    "silent chunks": (CHUNKED, b"%x\r\n%s\r\n" % (len(WORDS), WORDS), False),
+    "cut": (b"content-length: 900\r\n", WORDS, True),
+    "broken gzip": (b"content-encoding: gzip\r\ncontent-length: 3\r\n", b"abc", False),
+    "without an end": (b"", WORDS, False),
+    "too long": (b"", b"x" * 200_000, False),
+}
+
+
+@pytest.mark.parametrize("client", [am.Claude, partial(am.Chat, free=True)], ids=["Claude", "Chat"])
+@pytest.mark.parametrize("shape", ENDLESS)
+def test_an_error_counts_however_its_body_ends(shape: str, client: Callable[..., Any], monkeypatch: pytest.MonkeyPatch):
+    """Its status is believed soon, whatever comes behind it, or does not."""
+    monkeypatch.setattr(transport, "ERROR_S", 0.03)
+    more, body, closes = ENDLESS[shape]
+
+    async def answer(writer: asyncio.StreamWriter, _: int) -> None:
+        writer.write(REFUSED % more + body)
+        await writer.drain()
+        if not closes:
+            await asyncio.Event().wait()
+
+    async def work() -> Run:
+        async with serving(answer) as server:
+            return await am.Plan([am.Agent("a", "x", timeout_s=8)]).run(
+                ONCE, client=client(base_url=server.url, api_key="none")
+            )
+
+    assert str(asyncio.run(work())["a"].error).startswith("RateLimited")
 
 
 def http_date(shift_s: float, zone: str = "GMT") -> str:

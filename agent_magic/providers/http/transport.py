@@ -7,6 +7,8 @@ again on another one at once, as browsers do: it was not processed, so this is n
 Source: RFC 9110, 9.2.2, and RFC 9112, 9.3.1: a client may repeat a request that it knows was not applied. A server
 that drops a connection for its age does so when the request arrives, so if it took longer than `STALE_S`, it may have
 worked on it: that is a failure, as on a new connection.
+
+The body of an error is read for `ERROR_S` at most: its status has said what matters, and some gateways never end it.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary
 
 from agent_magic.machine import in_browser
+from agent_magic.providers.http.failures import of_aiohttp
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
@@ -40,6 +43,10 @@ SERVED: dict[str, AsyncBaseTransport] = {}
 """What answers inside this process in place of a server, by its address: the mock server in a browser."""
 STALE_S: Final = 2.0
 """A kept connection that was closed shows it within a round trip."""
+ERROR_S: Final = 1.0
+ERROR_BYTES: Final = 65_536
+"""How long the body of an error is read, and how much of it."""
+ENCODED: Final = frozenset({"content-encoding", "content-length", "transfer-encoding"})
 _kept: ContextVar[bool] = ContextVar("kept", default=False)
 """True if the latest request of this task used a kept connection."""
 
@@ -67,7 +74,7 @@ def _reopening_client() -> type[AsyncClient]:
     import httpx2
 
     class Reopening(httpx2.AsyncBaseTransport):
-        """Repeats a request whose kept connection was closed before a response."""
+        """Repeats a request whose kept connection was closed before a response, and reads the bodies of errors."""
 
         def __init__(self, inner: Any) -> None:
             self._inner = inner
@@ -79,7 +86,8 @@ def _reopening_client() -> type[AsyncClient]:
                 _kept.set(False)
                 began_s = time.monotonic()
                 try:
-                    return await self._inner.handle_async_request(request)
+                    response = await self._inner.handle_async_request(request)
+                    return response if response.is_success else await _with_error_read(response)
                 except httpx2.TransportError as error:
                     is_stale = _kept.get() and time.monotonic() - began_s < STALE_S and _is_unanswered(error)
                     # A batch that was created without a reply is looked for in the list: twice would be paid twice.
@@ -107,6 +115,25 @@ def _is_unanswered(error: BaseException) -> bool:
     if isinstance(cause, aiohttp.ServerDisconnectedError):
         return isinstance(cause.message, str)  # else what had arrived of the head
     return isinstance(cause, aiohttp.ClientOSError | ConnectionError)
+
+
+async def _with_error_read(response: Response) -> Response:
+    """Return the response of an error with as much of its body as comes in time, in place of its stream."""
+    import httpx2
+
+    told = bytearray()
+    try:
+        async with asyncio.timeout(ERROR_S):
+            async for chunk in response.aiter_bytes():
+                told += chunk
+                if len(told) >= ERROR_BYTES:
+                    break
+    except (TimeoutError, httpx2.HTTPError, *of_aiohttp("ClientError"), OSError):
+        pass  # the status and headers are here, and say whether and when to try again
+    finally:
+        await response.aclose()
+    headers = [(name, value) for name, value in response.headers.raw if name.lower().decode("latin-1") not in ENCODED]
+    return httpx2.Response(response.status_code, headers=headers, content=bytes(told), extensions=response.extensions)
 
 
 def _traced(session: ClientSession) -> ClientSession:
