@@ -540,7 +540,8 @@ class PlanRequests:
         """Record the answer of an agent for its children."""
         if self._by_item:
             text = "".join(self._by_item.pop(step, (text,)))
-        self._texts[self._plan.agents[step].name] = self._plan.meaning_of(step, text) if step in self.checked else text
+        is_typed = step in self.checked and (self.flow is not None or self._plan.dag.children[step])
+        self._texts[self._plan.agents[step].name] = self._plan.meaning_of(step, text) if is_typed else text
 
     def calls(self, step: int, answer: Answer) -> Sequence[Wanted]:
         """Return the calls of the agent's tools in a response."""

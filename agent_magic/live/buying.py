@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from agent_magic.engine.contract import Outcome
 from agent_magic.engine.retry import failure_of
 from agent_magic.live.usage import partial_usage, settled, source_of
-from agent_magic.providers.base import EVERYTHING
 from agent_magic.providers.capabilities import check_request
 from agent_magic.record.answer import NOTHING_USED, PAID_BEFORE, SOURCES
 from agent_magic.record.ledger.base import Busy
@@ -59,7 +58,6 @@ class Buyer:
         batcher: Batcher | None,
     ) -> None:
         self._engine, self._record, self._provider, self._prices = engine, engine.record, provider, prices
-        self._sends_all = provider.capabilities == EVERYTHING
         self._max_attempts, self._cache = max_attempts, cache
         self._late: dict[int, tuple[Request, Answer, str]] = {}
         self.journal: Journal | None = None
@@ -82,9 +80,7 @@ class Buyer:
             now: The seconds since the run began. It is not kept: its owner would never be freed.
         """
         if self._cache is None:
-            if self._late or not self._sends_all or request.options:
-                return self._bought(step, request, stream)
-            return self._provider.send(request, stream)
+            return self._bought(step, request, stream)
         return self._kept(self._cache, step, request, stream, now)
 
     def is_elsewhere(self, step: int, request: Request) -> bool:
@@ -115,10 +111,12 @@ class Buyer:
             return kept
         if self.batcher is not None and step in self._engine.batched:
             check_request(request, self._provider)
-            answer = stream.answer = await self.batcher.send(key, ordinal, request, stream, fresh=fresh)
+            answer = await self.batcher.send(key, ordinal, request, stream, fresh=fresh)
+            answer = self._settled(step, stream, answer)
         else:
-            answer = stream.answer = await self._bought(step, request, stream)
-        self.keep(step, stream, answer, now())
+            answer = await self._bought(step, request, stream)
+        stream.answer = answer
+        journal.keep(step, number, answer, now())
         await journal.on_disk(step, number)  # a stop here finds the answer in the stream
         return answer
 
@@ -127,19 +125,20 @@ class Buyer:
         if step in self._late:
             asked, answer, stream.worker = self._late.pop(step)
             if asked == request:
-                return answer
+                return self._settled(step, stream, answer)
         check_request(request, self._provider)
-        return await self._provider.send(request, stream)
+        return self._settled(step, stream, await self._provider.send(request, stream))
 
     def take_late(self, step: int, request: Request, answer: Answer, worker: str) -> None:
         """Accept an answer for the next attempt of a step, whose request is the same."""
         self._late[step] = request, answer, worker
 
-    def keep(self, step: int, stream: Stream, answer: Answer, now_s: float) -> None:
-        """Store an answer."""
+    def keep(self, step: int, stream: Stream, answer: Answer, now_s: float) -> Answer:
+        """Store and return the complete answer of a request that was stopped while its connection was open."""
+        answer = self._settled(step, stream, answer)
         if self.journal is not None:
-            number = len(self._record.results[step].attempts)
-            self.journal.keep(step, number, self._settled(step, stream, answer), now_s)
+            self.journal.keep(step, len(self._record.results[step].attempts), answer, now_s)
+        return answer
 
     def _settled(self, step: int, stream: Stream, answer: Answer) -> Answer:
         """Return an answer with a credible usage, and a source that frames and files know."""
@@ -178,10 +177,8 @@ class Buyer:
         asked = attempts[-1].begun.request.model
         if self._cache is not None and self._cache.paid_before(step, answer):
             price = PAID_BEFORE
-        else:
-            answer = self._settled(step, stream, answer)
-            if answer.model != asked:
-                price = self._prices.of_answer(asked, answer.model, answer.usage)
-                price = of_batch(price, answer.usage) if answer.batch else price
+        elif answer.model != asked:
+            price = self._prices.of_answer(asked, answer.model, answer.usage)
+            price = of_batch(price, answer.usage) if answer.batch else price
         told = answer, None, stream.status_code, answer.usage, answer.source, "", stream.readings, price, stream.worker
         return new_tuple(Outcome, told)

@@ -435,8 +435,8 @@ class Driver:
                     self._tasks.left(step)
             except asyncio.CancelledError:
                 if stream.answer is not None:  # complete, and only its connection was open: paid for, so kept
-                    self._buyer.keep(step, stream, stream.answer, self.now())
-                self._report(step, stream, stream.answer, None)
+                    answer = self._buyer.keep(step, stream, stream.answer, self.now())
+                self._report(step, stream, answer, None)
                 raise
             except Exception as failure:  # noqa: BLE001 - the one place where an agent's failure becomes a result
                 error = failure

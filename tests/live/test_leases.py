@@ -6,6 +6,10 @@ import asyncio
 import contextlib
 
 import agent_magic as am
+from agent_magic.live import buying
+from agent_magic.providers.base import Provider
+from agent_magic.record.answer import Answer, Usage
+from agent_magic.record.ledger.file import LedgerFile
 
 SLOW = "Name a river. [[ttft:1]]"
 
@@ -56,3 +60,30 @@ def test_a_ledger_that_closes_gives_its_leases_up(tmp_path):
         return states
 
     assert ["lost"] == asyncio.run(closed())
+
+
+class AtOnce(Provider):
+    """Answers at once."""
+
+    endpoint, is_limited, credentials, price_list = "at once", False, None, None
+
+    async def send(self, request, stream):
+        """Answer with a number."""
+        stream.replied(200)
+        return Answer("1", "end_turn", usage=Usage(1, output_tokens=1), model=request.model)
+
+
+def test_a_row_of_the_ledger_is_one_read_and_a_bought_one_is_settled_once(tmp_path, monkeypatch):
+    """An answer that is in the ledger costs no look at leases; one that is bought has its usage judged once."""
+    reads, judged = [], []
+    read, settle = LedgerFile.read, buying.settled
+    monkeypatch.setattr(LedgerFile, "read", lambda file, sql, *values: reads.append(sql) or read(file, sql, *values))
+    monkeypatch.setattr(buying, "settled", lambda *asked: judged.append(1) or settle(*asked))
+    ledger = am.Ledger(tmp_path / "l.sqlite")
+    for settled_times in (3, 0):
+        reads.clear(), judged.clear()
+        plan = am.Plan([am.Agent("a", "{{ item }}", each="rows")], {"rows": [1, 2, 3]})
+        run = asyncio.run(plan.run(client=AtOnce(), ledger=ledger))
+        assert (True, settled_times) == (run.ok, len(judged))
+    assert 3 == sum(" answers " in sql for sql in reads)
+    assert not any("leases" in sql for sql in reads)

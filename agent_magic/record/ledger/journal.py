@@ -122,6 +122,7 @@ class SqliteJournal:
         self._prices = prices or Prices(tell=lambda _: None)
         self._keys: dict[int, tuple[str, int]] = {}
         self._leased: set[tuple[str, int]] = set()
+        self._found: tuple[tuple[str, int], tuple[int | None, Answer]] | None = None  # by `is_held`, for `ask`
         self._kept: dict[tuple[int, int], _Kept] = {}
         self._new: list[_Kept] = []
         self._in_memory: set[tuple[int, int]] = set()  # answers that could not be written
@@ -164,7 +165,8 @@ class SqliteJournal:
 
     def _serve(self, agent: int, number: int) -> Answer | None:
         """Return the answer that is in the ledger."""
-        found = self._ledger.lookup(*self._keys[agent])
+        place, known, self._found = self._keys[agent], self._found, None
+        found = known[1] if known is not None and known[0] == place else self._ledger.lookup(*place)
         if found is None:
             return None
         row, answer = found
@@ -176,7 +178,9 @@ class SqliteJournal:
     def is_held(self, key: str, ordinal: int) -> bool:
         """Return whether another run is buying this answer; see `Journal.is_held`."""
         with suppress(*FAILURES):  # `ask` meets what is wrong with the file
-            return self._holder(key, ordinal) is not None and self._ledger.lookup(key, ordinal) is None
+            found = self._ledger.lookup(key, ordinal)
+            self._found = None if found is None else ((key, ordinal), found)
+            return found is None and self._holder(key, ordinal) is not None
         return False
 
     def _holder(self, key: str, ordinal: int) -> Busy | None:
