@@ -21,6 +21,8 @@ CHARACTERS = {
     "v": ALPHANUMERIC + "_-",
     "6": ALPHANUMERIC + "+/",
     "s": ALPHANUMERIC + "!@#%^&*(-_=+)",
+    "a": string.ascii_letters,
+    "w": string.ascii_lowercase,
 }
 LINES = (Path(__file__).parent / "secret_kinds.txt").read_text(encoding="utf-8").splitlines()
 KINDS = dict(line.split("|", 1) for line in LINES if not line.startswith("#"))
@@ -34,7 +36,7 @@ def drawn(template: str, chance: random.Random) -> tuple[str, str]:
         parts.append("".join(chance.choice(CHARACTERS[match[1]]) for _ in range(int(match[2]))))
         return parts[-1]
 
-    text = re.sub(r"\[([bhudv6s])(\d+)\]", draw, template)
+    text = re.sub(r"\[([bhudv6saw])(\d+)\]", draw, template)
     return (text if '\\"' in text else text.replace("\\n", "\n").replace("\\t", "\t")), max(parts, key=len)
 
 
@@ -100,6 +102,11 @@ HARMLESS = [
     "<tr><td>max_tokens</td><td>800</td></tr> <b>Password:</b> at least eight letters",
     "The password for the database: ask Bob. The key of this table: name",
     'password = (\n    os.environ["DB_PASSWORD"]\n)',
+    "docker login -u me -p $TOKEN; mysql -u root -p shop; sshpass -e ssh host; echo $X | chpasswd",
+    "password: required\ndb_password: str\nadmin_password: optional\nuser: me\npassword: ${PASSWORD}",
+    'requests.get(u, auth=("user", "password")); smtp.login("me@x.org", "your-password")',
+    'jwt.encode(payload, secret, algorithm="HS256"); hmac.new(key, msg, "sha256"); app.secret_key = "change me"',
+    "curl 'https://x.org/?password=changeme'; POSTGRES_PASSWORD=password; PWD=/home/me; MYSQL_PASSWORD=$(pass)",
     "docker run -u 1000:1000 -p 127.0.0.1:8080:8080 -h web-1 x",
 ]
 
