@@ -16,12 +16,15 @@ import socket
 import struct
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
 from hypothesis import strategies as st
 
 import agent_magic as am
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 CHEAP, DEAR = "claude-haiku-4-5", "claude-sonnet-4-6"
 USD_PER_MTOK = {CHEAP: (1.0, 5.0), DEAR: (3.0, 15.0)}
@@ -64,6 +67,7 @@ class Fate:
         name: What the answer calls its model: `same`, `dated`, or `unknown`.
         pause_s: How long it takes to begin.
         form: What comes in place of a stream; see `FORMS`.
+        read: What is counted as read from the cache, in shares of the input.
     """
 
     tokens: float = 0.5
@@ -76,6 +80,7 @@ class Fate:
     name: str = "same"
     pause_s: float = 0.0
     form: str = ""
+    read: float | None = None
 
     @property
     def is_honest(self) -> bool:
@@ -97,6 +102,7 @@ class Scene:
         bills_all: Whether what is cut is billed up to `max_tokens`.
         sessions: `one`, two `beside` each other on one ledger, or one `after` the other.
         policy: Options of the policy.
+        is_chat: Whether it speaks the chat completions API.
     """
 
     feature: str
@@ -107,6 +113,7 @@ class Scene:
     bills_all: bool
     sessions: str
     policy: dict[str, Any]
+    is_chat: bool = False
 
 
 fates = st.builds(
@@ -121,6 +128,7 @@ fates = st.builds(
     st.sampled_from(["same"] * 4 + ["dated", "unknown"]),
     st.sampled_from([0.0] * 3 + [0.03]),
     st.sampled_from([""] * 12 + [*FORMS]),
+    st.sampled_from([None] * 6 + [-1.0, 50.0]),
 )
 FEATURES = (
     *("rows", "thinking", "tools", "groups", "cascade", "hedge", "loop", "repeat", "chain", "batch"),
@@ -136,6 +144,7 @@ scenes = st.builds(
     st.booleans(),
     st.sampled_from(["one", "one", "beside", "after"]),
     st.fixed_dictionaries({"concurrency": st.integers(1, 8), "max_attempts": st.integers(1, 3)}),
+    st.booleans(),
 )
 
 
@@ -210,14 +219,16 @@ class Sent:
     taken: int
     made: int = 0
     told: bool = False
-    arrived: int = 0
     half: bool = False
     usd: float = 0.0
+    is_chat: bool = False
 
     @property
     def is_honest(self) -> bool:
         """Whether all was told that is billed."""
         fate = self.fate
+        if self.is_chat:  # it counts once, at the end
+            fate = replace(fate, start="usual")
         if fate.final == "falling" and fate.form == "json":
             fate = replace(fate, final="told")
         if fate.final == "one" and self.made * fate.size <= LONGEST:
@@ -247,7 +258,7 @@ class Books:
         """Write a request into the books."""
         fate = self.scene.fates[len(self.sent) % len(self.scene.fates)]
         texts = [body["messages"], body.get("system", ""), body.get("tools", "")]
-        found = Sent(fate, body, payer, -(-len(json.dumps(texts)) // 5), half=half)
+        found = Sent(fate, body, payer, -(-len(json.dumps(texts)) // 5), half=half, is_chat=self.scene.is_chat)
         id_ = f"req_{len(self.sent)}"
         self.sent[id_] = found
         return id_, found
@@ -279,7 +290,7 @@ class Books:
             writer.close()
             await writer.wait_closed()
 
-    async def _answer(  # noqa: C901 - a case for each fate
+    async def _answer(  # noqa: C901, PLR0912 - a case for each fate
         self, id_: str, sent: Sent, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
         fate, most = sent.fate, sent.body["max_tokens"]
@@ -296,15 +307,18 @@ class Books:
         if fate.form:
             sent.told = fate.form == "json"
             bodies = {
-                "json": json.dumps(whole(sent, self.scene)).encode(),
+                "json": json.dumps(completion(told, sent) if sent.is_chat else whole(sent, self.scene)).encode(),
                 "page": b"<html>busy</html>",
                 "nothing": b"",
             }
             kind = {"json": "application/json", "page": "text/html"}.get(fate.form, "text/event-stream")
             writer.write(_page(None, body=bodies[fate.form], kind=kind, id_=id_))
             return
-        events = [_event(one) for one in told]
-        head = f"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nrequest-id: {id_}\r\nconnection: close\r\n\r\n"
+        events = [*map(_event, told)]
+        if sent.is_chat:
+            events = [*map(_chunk, chunks(told, sent)), b"data: [DONE]\n\n"]
+        head = f"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nrequest-id: {id_}\r\nx-request-id: {id_}\r\n"
+        head += "connection: close\r\n\r\n"
         writer.write(head.encode())
         if not fate.cut:
             sent.told = True
@@ -312,7 +326,6 @@ class Books:
             return
         stop = min(len(events) - 1, round(fate.after * len(events)))
         sent.told = stop > len(events) - 2  # the last event says no more than that it is the last
-        sent.arrived = sum(map(size_of, told[:stop]))
         writer.write(b"".join(events[:stop]))
         if self.scene.bills_all and not sent.told:
             self.bill(sent, most)
@@ -399,12 +412,6 @@ def whole(sent: Sent, scene: Scene) -> dict[str, Any]:
     return {**first["message"], "content": content, "stop_reason": last["delta"]["stop_reason"], "usage": usage}
 
 
-def size_of(event: dict[str, Any]) -> int:
-    """Return how many bytes of an answer an event has."""
-    delta = event.get("delta") or {}
-    return sum(len(delta.get(name) or "") for name in ("text", "thinking", "partial_json"))
-
-
 def answer_events(sent: Sent, scene: Scene, made: int) -> list[dict[str, Any]]:
     """Return the events of an answer of so many tokens."""
     fate, body = sent.fate, sent.body
@@ -456,7 +463,8 @@ def _blocks(scene: Scene, body: dict[str, Any], size: int) -> tuple[list[dict[st
     if scene.feature == "groups":
         items = range(1, max(1, len(re.findall(r"row \d+ ", asked))) + 1)
         text = json.dumps({"answers": [{"item": one, "answer": {"title": "t"}} for one in items]})
-    if "tools" in body and "tool_result" not in asked and body.get("tool_choice", {}).get("type") != "none":
+    is_first = "tool_result" not in asked and '"role": "tool"' not in asked
+    if "tools" in body and is_first and body.get("tool_choice") not in ("none", {"type": "none"}):
         given = json.dumps({"text": text})
         block = {"type": "tool_use", "id": f"toolu_{crc32(asked.encode())}", "name": "note", "input": {}}
         return _block(0, block, "input_json_delta", "partial_json", given), "tool_use"
@@ -482,6 +490,67 @@ def _block(index: int, block: dict[str, Any], kind: str, name: str, text: str) -
     ]
 
 
+def chunks(events: list[dict[str, Any]], sent: Sent) -> Iterator[dict[str, Any]]:
+    """Yield an answer's events as chunks of the chat completions API: all counts come last."""
+    named = {"id": "c_1", "object": "chat.completion.chunk", "model": events[0]["message"]["model"]}
+    reasons = {"tool_use": "tool_calls", "end_turn": "stop", "pause_turn": "stop"}
+    for one in events:
+        kind, delta, reason = one["type"], one.get("delta", {}), None
+        if kind == "content_block_start" and one["content_block"]["type"] == "tool_use":
+            block = one["content_block"]
+            told: Any = {"tool_calls": [{"index": 0, "id": block["id"], "function": {"name": block["name"]}}]}
+        elif kind == "content_block_delta":
+            (name,) = {*delta} - {"type"}
+            text = delta[name]
+            told = {{"text": "content", "thinking": "reasoning_content"}.get(name, name): text}
+            if name == "partial_json":
+                told = {"tool_calls": [{"index": 0, "function": {"arguments": text}}]}
+        elif kind == "message_delta":
+            told, reason = {}, reasons.get(delta["stop_reason"])
+        else:
+            continue
+        if reason or kind != "message_delta":
+            yield named | {"choices": [{"index": 0, "delta": told, "finish_reason": reason}]}
+        if "usage" in one:
+            yield named | {"choices": [], "usage": chat_counts(one["usage"], sent)}
+
+
+def chat_counts(counts: dict[str, Any] | None, sent: Sent) -> dict[str, Any] | None:
+    """Return counts as the chat completions API writes them."""
+    if not counts:
+        return counts
+    found: dict[str, Any] = {"prompt_tokens": sent.taken, "completion_tokens": counts["output_tokens"]}
+    if sent.fate.read is not None:
+        found["prompt_tokens_details"] = {"cached_tokens": round(sent.fate.read * sent.taken)}
+    return found
+
+
+def completion(events: list[dict[str, Any]], sent: Sent) -> dict[str, Any]:
+    """Return an answer of the chat completions API in one piece."""
+    found: dict[str, Any] = {}
+    message: dict[str, Any] = {}
+    for chunk in chunks(events, sent):
+        for choice in chunk["choices"]:
+            for name, value in choice["delta"].items():
+                if name != "tool_calls":
+                    message[name] = message.get(name, "") + value
+                elif name in message:
+                    message[name][0]["function"]["arguments"] = (
+                        message[name][0]["function"].get("arguments", "") + value[0]["function"]["arguments"]
+                    )
+                else:
+                    message[name] = value
+        if sent.fate.final != "falling" or "usage" not in found:  # it has one count, which cannot fall
+            found |= chunk
+        if chunk["choices"]:
+            reason = chunk["choices"][0]["finish_reason"]
+    return found | {"choices": [{"index": 0, "message": message, "finish_reason": reason}]}
+
+
+def _chunk(chunk: dict[str, Any]) -> bytes:
+    return f"data: {json.dumps(chunk)}\n\n".encode()
+
+
 def _event(event: dict[str, Any]) -> bytes:
     return f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode()
 
@@ -491,7 +560,7 @@ def _page(
 ) -> bytes:
     body = json.dumps(found).encode() if body is None else body
     head = f"HTTP/1.1 {status} X\r\ncontent-type: {kind}\r\ncontent-length: {len(body)}\r\nretry-after-ms: 10\r\n"
-    head += f"request-id: {id_}\r\n"
+    head += f"request-id: {id_}\r\nx-request-id: {id_}\r\n"
     return f"{head}connection: close\r\n\r\n".encode() + body
 
 

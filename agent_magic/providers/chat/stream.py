@@ -317,5 +317,7 @@ def _usage(told: Any, most_output: int) -> Usage:
     made = _count(max(made, (total or 0) - taken), most_output)
     details: Any = known.get("prompt_tokens_details")
     cached = cast("Json", details).get("cached_tokens") if isinstance(details, dict) else None
-    read = min(_count(cached) or _count(known.get("prompt_cache_hit_tokens")) or 0, taken)
+    read = (
+        _count(cached, taken) or _count(known.get("prompt_cache_hit_tokens"), taken) or 0
+    )  # more than all is no count
     return replace(Usage(taken - read, output_tokens=made), cache_read_tokens=read)

@@ -121,6 +121,14 @@ def test_what_came_from_the_cache_is_told_apart(more: dict[str, Any]):
     assert (2, 5, 7) == (answer.usage.input_tokens, answer.usage.cache_read_tokens, answer.usage.total_input_tokens)
 
 
+@pytest.mark.parametrize("count", [8, 10**9, -1, 2.5, "3", True, None, []], ids=repr)
+def test_what_is_no_count_of_the_cache_makes_nothing_cheaper(count: Any):
+    """Of a prompt of 7 tokens no 8 come from the cache: all 7 are paid in full."""
+    for more in ({"prompt_tokens_details": {"cached_tokens": count}}, {"prompt_cache_hit_tokens": count}):
+        answer, _, _ = ask(reply(TEXT + delta("stop") + chunk(**counts(7, 3, **more))))
+        assert (7, 0) == (answer.usage.input_tokens, answer.usage.cache_read_tokens)
+
+
 CALLS = {
     "in one piece": delta(tool_calls=[called(0, "look", '{"n": 1}', "a"), called(1, "look", '{"n": 2}', "b")]),
     "in fragments": delta(tool_calls=[called(0, "look", "", "a")])
