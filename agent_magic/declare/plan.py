@@ -119,7 +119,7 @@ class Plan:
             with_same_names(self.values or {}),
         )
         agents = steps_of(self.agents)
-        if plans := {name: value for name, value in values.items() if isinstance(value, Plan)}:
+        if plans := {name: value for name, value in values.items() if issubclass(type(value), Plan)}:
             agents, values = join(agents, values, plans)
         agents, places = expand(agents, values)
         agents = with_conversations(agents, places, values)

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_magic.declare.values import MOST_CHARS, pack, unpack
+from agent_magic.declare.values import MOST_CHARS, fingerprint, pack, unpack
 
 FRAME = pd.DataFrame(
     {
@@ -76,7 +76,22 @@ def test_other_values_come_back_as_they_were(value):
     assert (value, type(value)) == (found, type(found))
 
 
-@pytest.mark.parametrize("value", [object(), FRAME.groupby("kind", observed=True), "x" * MOST_CHARS, [lambda: 0]])
+class Unsized(list):
+    def __len__(self):
+        raise RuntimeError
+
+
+NO_FORM = [
+    object(),
+    FRAME.groupby("kind", observed=True),
+    "x" * MOST_CHARS,
+    [lambda: 0],
+    np.ma.masked,
+    np.ma.array([5]),
+]
+
+
+@pytest.mark.parametrize("value", NO_FORM)
 def test_what_has_no_form_is_not_kept(value):
     """Nothing is pickled."""
     assert pack(value) is None
@@ -87,6 +102,11 @@ def test_a_file_from_a_stranger_can_be_wrong_but_not_harmful(text):
     """Whatever stands there, it is a `ValueError`."""
     with pytest.raises(ValueError):  # noqa: PT011 - of json too
         unpack(text)
+
+
+def test_what_cannot_be_counted_has_no_fingerprint():
+    """Whatever the user's own method raises."""
+    assert not fingerprint(Unsized())
 
 
 def test_a_value_that_contains_itself_is_not_kept():

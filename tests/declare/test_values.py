@@ -19,7 +19,7 @@ import uuid
 from collections import ChainMap, OrderedDict, UserDict, UserList, UserString, defaultdict, deque
 from collections.abc import Mapping
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -147,9 +147,22 @@ class Rows(Mapping):
         return len(self._found)
 
 
+class Sent:
+    """As msgspec makes a class: its fields are in slots, and named."""
+
+    __slots__ = __struct_fields__ = ("table",)
+
+    def __init__(self, table):
+        self.table = table
+
+    def __repr__(self):
+        return f"Sent(table={self.table!r})"
+
+
 HOLDERS = {
     "pydantic": lambda one: Held(table=one),
     "attrs": Kept,
+    "msgspec": Sent,
     "class": Report,
     "values": lambda one: {"a": one}.values(),
     "items": lambda one: {"a": one}.items(),
@@ -171,6 +184,25 @@ def test_a_table_in_any_object_is_whole(hold, wrap):
         written = prompt("{{ v }}", v=wrap(hold(table)))
         assert [*map(str, range(100))] == re.findall(r"\d+", written)[-100:]
         assert "shape" not in written
+
+
+@dataclass
+class Order:
+    key: str = field(repr=False)
+    rows: object
+
+
+@dataclass
+class Hidden(Order):
+    def __repr__(self):
+        return "Hidden()"
+
+
+@pytest.mark.parametrize(("kind", "written"), [(Order, "Order(rows=a\n1\n)"), (Hidden, "Hidden()")])
+def test_a_field_that_a_class_hides_is_not_sent_with_a_table(kind, written):
+    """Neither one with `repr=False` nor one that its own `__repr__` leaves out."""
+    order = kind("not for others", pd.DataFrame({"a": [1]}))
+    assert (written, f"[{written}]") == (prompt("{{ v }}", v=order), prompt("{{ v }}", v=[order]))
 
 
 def test_tables_that_look_alike_when_cut_are_refused():
@@ -208,6 +240,7 @@ def test_a_table_of_narwhals_itself_is_one(make):
         ([np.array(5), pa.scalar(5), np.bool_(1)], "[5, 5, True]", "[5, 5, true]"),
         (pd.DataFrame({"a": pd.arrays.SparseArray([0, 1])}), "a\n0\n1\n", '[{"a": 0}, {"a": 1}]'),
         (UserString("hi"), "hi", '"hi"'),
+        ([np.ma.masked, np.ma.array(2)], "[None, 2]", "[null, 2]"),
         (Rows(a=1), "{'a': 1}", '{"a": 1}'),
         (ipaddress.ip_address("::1"), "::1", '"::1"'),
         (Held(table=dt.timedelta(1)), "table=datetime", '{"table": "P1DT0H0M0S"}'),

@@ -22,19 +22,21 @@ MOST_FOLLOWED: Final = 1_000_000
 
 
 def record_fields(value: Any) -> Mapping[str, Any] | None:
-    """Return the fields of a dataclass, a class of attrs, a model of pydantic or a namespace; `None` for others."""
+    """Return the fields of a dataclass, a class of attrs or msgspec, a model of pydantic, a namespace; `None` else."""
     kind = cast("type[Any]", type(value))
     if kind.__module__ == "builtins":
         return None
     if isinstance(value, SimpleNamespace) or hasattr(kind, "model_fields"):
         return vars(value)
     own = dataclasses.fields(kind) if dataclasses.is_dataclass(kind) else getattr(kind, "__attrs_attrs__", None)
-    return None if own is None else {one.name: getattr(value, one.name, None) for one in own}
+    names = getattr(kind, "__struct_fields__", None) if own is None else [one.name for one in own]
+    return None if names is None else {name: getattr(value, name, None) for name in names}
 
 
 def is_mapping(value: object) -> bool:
     """Return whether `dict` takes a value, such as a row of sqlite, which has keys and is no `Mapping`."""
-    return isinstance(value, Mapping) or (hasattr(type(value), "keys") and hasattr(type(value), "__getitem__"))
+    kind = cast("type[Any]", type(value))
+    return isinstance(value, Mapping) or (callable(getattr(kind, "keys", None)) and hasattr(kind, "__getitem__"))
 
 
 def pairs_of(value: Any) -> list[tuple[Any, Any]]:

@@ -10,6 +10,7 @@ import base64
 import hashlib
 import json
 import math
+import sys
 from collections import deque
 from collections.abc import Mapping
 from datetime import date, datetime, time, timedelta
@@ -75,7 +76,7 @@ def fingerprint(value: object) -> str:
 
     Values that `pack` cannot restore are identified by class and contents. A query is not computed.
     """
-    found = _written(value, _known) if _count(value) <= MOST_ITEMS else None
+    found = _written(value, _known, MOST_ITEMS)
     return "" if found is None else digest(found)
 
 
@@ -92,10 +93,16 @@ def _count(value: Any) -> int:
     return len(cast("Any", value)) if sized else 1
 
 
-def _written(value: object, other: Callable[[_Packer, Any], Any]) -> str | None:
-    """Return a value as JSON; `None` if it has no form, is too long, or its own methods raise."""
+def _written(value: object, other: Callable[[_Packer, Any], Any], most: float = math.inf) -> str | None:
+    """Return a value as JSON; `None` if it has no form, is too long, has more items, or its own methods raise."""
+
+    def written() -> str:
+        if most < math.inf and _count(value) > most:
+            raise _NoFormError
+        return _JSON.encode(_Packer(other).packed(value))
+
     try:
-        text = run_user_code(lambda: _JSON.encode(_Packer(other).packed(value)), lambda _: AgentMagicError())
+        text = run_user_code(written, lambda _: AgentMagicError())
     except AgentMagicError:
         return None
     return text if len(text) <= MOST_CHARS else None
@@ -164,7 +171,7 @@ class _Packer:
         if name == "ndarray" and dtype is not None and dtype.kind in "biufUS":
             items = self.packed(value.ravel().tolist())
             return {KIND: "array", "dtype": str(dtype), "shape": list(value.shape), "items": items}
-        if dtype is not None and name != "ndarray" and dtype.kind in "biufU":
+        if dtype is not None and dtype.kind in "biufU" and isinstance(value, sys.modules["numpy"].generic):
             return {KIND: "scalar", "dtype": str(dtype), "value": self.packed(value.item())}
         return self._other(self, value)
 

@@ -160,7 +160,7 @@ def plain_scalar(value: Any) -> Any:
         return value.as_py()
     if not hasattr(kind, "item") or getattr(value, "ndim", None) != 0:
         return value
-    found = value.item()
+    found = getattr(value, "tolist", value.item)()  # `item` of what numpy has masked is 0.0
     is_count = type(found) is int and getattr(value.dtype, "kind", "") in {"M", "m"}  # of nanoseconds
     return value if is_count or type(found) is kind else found
 
