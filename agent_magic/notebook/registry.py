@@ -85,11 +85,12 @@ class Registry:
 
         Raises:
             Cycle: It closes a cycle; the registry is unchanged.
-            DeclarationError: A context has that name.
+            DeclarationError: A context has that name, or uses it.
         """
         notes = _take_back(self._contexts, cell, "context")
         if agent.name in self._contexts:
             raise _taken(agent.name, "a context", "an agent")
+        self._check_unused(agent.name, cell, "the answer of agent")
         old, (table, said) = self._agents.get(agent.name), _with(self._agents, agent, cell)
         gone = [name for name, one in table.items() if one.together and _is_of(one, cell)]  # it was a cell of several
         table = {name: one for name, one in table.items() if name not in gone}
@@ -118,12 +119,13 @@ class Registry:
 
         Raises:
             Cycle: They close a cycle; the registry is as before.
-            DeclarationError: There is a context of one's name; the registry is as before.
+            DeclarationError: A context has, or uses, one's name; the registry is as before.
         """
         wanted = {agent.name: agent for agent in agents}
         for name in wanted:
             if name in self._contexts and not _is_of(self._contexts[name], cell):
                 raise _taken(name, "a context", "an agent")
+            self._check_unused(name, cell, "the answer of agent")
         gone = [name for name, one in self._agents.items() if _is_of(one, cell) and name not in wanted]
         old, notes = self._agents, _dropped(gone)
         table = {name: one for name, one in old.items() if name not in gone}
@@ -163,16 +165,19 @@ class Registry:
             raise _taken(name, "an agent", "a context")
         for used in context.uses:
             if used in self._agents or used in self._contexts:
-                kind = "the answer of agent" if used in self._agents else "the context"
-                raise DeclarationError(
-                    f"Context {name!r} uses {kind} {used!r}, but has to be the same for all who share it.",
-                    hint="A context takes variables; answers go into prompts.",
-                )
+                raise _shared(name, used, "the answer of agent" if used in self._agents else "the context")
+        self._check_unused(name, cell, "the context")
         if check is not None:
             check()
         old, (self._contexts, said) = self._contexts.get(name), _with(self._contexts, context, cell)
         changed = old is not None and old.value != context
         return [*notes, *said, *(self.stale_note(name, ran) if changed else [])]
+
+    def _check_unused(self, name: str, cell: Cell, kind: str) -> None:
+        """Refuse a name that the context of another cell takes for a variable's."""
+        for one in self._contexts.values():
+            if name in one.value.uses and not _is_of(one, cell):
+                raise _shared(one.value.name, name, kind)
 
     def adopt(self, namespace: Mapping[str, Any]) -> list[str]:
         """Add steps in variables that declared ones use: `clean = am.Task("clean", tidy)`, `{{ clean }}`.
@@ -440,6 +445,13 @@ def _check_cycle(table: Mapping[str, Declared[Step]], variables: Collection[str]
         again = in_rounds(name, before) if agent.until is not None else ()
         parents.append([index[one] for one in dict.fromkeys(used) if one in index and one not in again])
     build_dag(parents, names)
+
+
+def _shared(context: str, used: str, kind: str) -> DeclarationError:
+    return DeclarationError(
+        f"Context {context!r} uses {kind} {used!r}, but has to be the same for all who share it.",
+        hint="A context takes variables; answers go into prompts.",
+    )
 
 
 def _taken(name: str, held: str, wanted: str) -> DeclarationError:

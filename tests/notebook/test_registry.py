@@ -273,6 +273,20 @@ def test_a_context_is_renamed_and_replaced_like_an_agent():
     assert ("laws",) == registry.of_cells({"two"})
 
 
+def test_a_name_that_a_context_uses_is_a_variables():
+    """Whichever of the two cells is run first, the second one is refused; the first can be run again."""
+    registry = Registry("p")
+    declare_context(registry, "rules", "Of {{ topic }}.", cell="one")
+    with pytest.raises(DeclarationError, match="'rules' uses the answer of agent 'topic'"):
+        declare(registry, "topic", cell="two")
+    with pytest.raises(DeclarationError, match="'rules' uses the answer of agent 'topic'"):
+        registry.declare_all([Agent("topic", "x")], Cell("two", "m"), ran=(), variables=(), cycles=False)
+    with pytest.raises(DeclarationError, match="'rules' uses the context 'topic'"):
+        declare_context(registry, "topic", cell="two")
+    assert [] == [*registry.agents]
+    assert [] == declare_context(registry, "rules", "Of {{ topic }}.", cell="one")
+
+
 def test_a_name_is_an_agents_or_a_contexts():
     """Not both, unless the cell itself became the other."""
     registry = Registry("p")
