@@ -148,8 +148,11 @@ def error_of(
     if told.is_too_long and status != TOO_MANY:
         return Rejected(f"{_lengths(told, request)} {SHORTER} The server says: {message} ({status}).", status=status)
     if status == TOO_MANY:
-        final, again = bool(told.words & SPENT), should_retry(headers)
+        again = should_retry(headers)
+        final = again is None and bool(told.words & SPENT)
         hint = "The account's quota is used up" if final else "Lower --concurrency, or raise the limit"
+        if again is False:
+            hint = "The server says that this request should not be sent again (x-should-retry: false)"
         wait_s = retry_after_s(headers)
         return RateLimited(
             f"{message} (429). {hint}.",

@@ -210,6 +210,12 @@ REFUSALS: dict[str, tuple[bytes, type[CallError], str]] = {
     "no model": (problem(404, "model 'x' not found"), Rejected, "Check the model's name"),
     "a limit": (problem(429, "Rate limit reached for requests per min (RPM)"), RateLimited, "Lower --concurrency"),
     "a quota": (problem(429, "You exceeded", code="insufficient_quota"), RateLimited, "quota is used up"),
+    "a quota, with another word": (
+        problem(429, "You exceeded", code="insufficient_quota", x_should_retry="true"),
+        RateLimited,
+        "Lower --concurrency",
+    ),
+    "a limit, and no more": (problem(429, "used up", x_should_retry="false"), RateLimited, "x-should-retry"),
     "a filter": (problem(400, "filtered", code="content_filter"), Refused, "filter refused this"),
     "a model that loads": (problem(503, "Loading model", type="unavailable_error"), Overloaded, "Loading model"),
     "FastAPI": (reply(b'{"detail":[{"msg":"bad"}]}', 422, "application/json"), Rejected, "bad"),
