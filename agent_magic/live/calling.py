@@ -24,8 +24,8 @@ from agent_magic.engine.calls import Result, Verdict
 from agent_magic.errors import AgentMagicError, LedgerError, Unreachable
 from agent_magic.live.functions import run_function, tool_result
 from agent_magic.live.people import Question, ask
-from agent_magic.live.ran import Ran
 from agent_magic.live.saving import write_answer
+from agent_magic.live.workers import Ran
 from agent_magic.record.events import CallEnded
 from agent_magic.record.ledger.base import IN_DOUBT, Busy, CallKey, Doubt
 from agent_magic.record.quick_tuples import new_tuple

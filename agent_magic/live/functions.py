@@ -33,10 +33,9 @@ from agent_magic.declare.tool_result import ToolResult, error_text, result_text
 from agent_magic.declare.user_code import reason_of, run_user_code
 from agent_magic.errors import AgentMagicError, Unreachable
 from agent_magic.live.prints import Prints
-from agent_magic.live.ran import Ran, called, failed
 from agent_magic.live.saving import Saves
 from agent_magic.live.threads import in_thread
-from agent_magic.live.workers import Workers, check_sendable, pack_call, pack_ran, unpack_ran
+from agent_magic.live.workers import Ran, Workers, called, check_sendable, failed, pack_call, pack_ran, unpack_ran
 from agent_magic.machine import needs_processes
 from agent_magic.record.quick_tuples import new_tuple
 from agent_magic.record.secret_scan import masked

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+import math
+from typing import TYPE_CHECKING, Any, Final, cast
 
+from agent_magic.declare.units import UNKNOWN, dollars, plural, seconds
 from agent_magic.forecast.advice.advice import Advice
 from agent_magic.forecast.estimate.value import Estimate
 from agent_magic.forecast.sweep import Sweep
@@ -14,11 +16,12 @@ from agent_magic.record.results import AgentResult
 from agent_magic.show.advice import advice_page
 from agent_magic.show.estimates import estimate_page
 from agent_magic.show.frames import frame_bundle
-from agent_magic.show.trials import trial_page
+from agent_magic.show.page import Column, Fold, Line, Page, Table
 from agent_magic.show.values import result_bundle
 
 if TYPE_CHECKING:
     import pandas as pd
+
 
 bundle_of.register(AgentResult, result_bundle)
 
@@ -47,3 +50,80 @@ def _frame(frame: ShownFrame) -> dict[str, str]:
 @bundle_of.register(Sweep)
 def _with_frame(value: CriticalPath | Sweep[Any]) -> dict[str, str]:
     return frame_bundle(value.frame)
+
+
+SETTINGS: Final = (
+    Column("setting"),
+    Column("score", "number"),
+    Column("95 % interval"),
+    Column("answers", "number"),
+    Column("one answer", "number"),
+    Column("work", "number"),
+    Column("whole run", "number"),
+    Column("verdict", "prose"),
+)
+PAIRS: Final = (Column("setting"), Column("other"), Column("difference", "number"), Column("between"))
+
+
+NOTHING: Final = " Nothing to apply: give it a larger budget, or fix the problem above."
+
+
+def trial_page(trial: Trial) -> Page:
+    """Compose a trial."""
+    places = {(one.model, one.effort): place for place, one in enumerate(trial.settings)}
+    rows = [
+        _setting_row(row, trial.more_words(places[row["model"], row["effort"]]))
+        for row in trial.frame.astype(object).where(trial.frame.notna(), None).to_dict("records")
+    ]
+    pairs = [
+        (
+            row["setting"],
+            row["other"],
+            f"{_number(row['difference'])}",
+            f"{_number(row['low'])} to {_number(row['high'])}",
+        )
+        for row in trial.pairs.to_dict("records")
+    ]
+    spent = f"It cost {dollars(trial.spent_usd)}{' (simulated)' if trial.simulated else ''}."
+    there = sum(one.by_tokens for each in trial.tried for one in each)
+    were, their = ("was", "its") if there == 1 else ("were", "their")
+    spent += f" {plural(there, 'answer')} {were} there before, priced by {their} tokens." if there else ""
+    whys = dict.fromkeys([why for place in range(len(trial.settings)) if (why := trial.why_unknown(place))])
+    apply = " run.apply(trial.chosen) or %agents apply takes it." if trial.chosen else NOTHING
+    return Page(
+        [
+            Line(f"{trial.headline()}.", head=f"Trial of {trial.target}:"),
+            Table(SETTINGS, rows, strong=True),
+            *(Line(one, "warn") for one in whys),
+            Line(f"{spent}{apply}", "soft"),
+            Fold("differences, row by row", [Table(PAIRS, pairs)], instead="trial.pairs has the differences"),
+        ]
+    )
+
+
+def _setting_row(row: dict[Any, Any], would_tell: str) -> tuple[str, ...]:
+    known = {name: value for name, value in row.items() if _is_known(value)}
+    words = [str(known[name]).replace("claude-", "") for name in ("model", "effort") if known.get(name)]
+    errors = known.get("errors")
+    verdict = str(known["verdict"]).replace("undecided", "within noise")
+    verdict += f": {would_tell}" if would_tell else ""
+    verdict = verdict.replace("unknown", "not graded")
+    verdict += f" ({errors} not graded)" if errors and known.get("n") else ""
+    return (
+        " · ".join(words) or "as it was",
+        _number(known.get("score")),
+        f"{_number(known.get('low'))} to {_number(known.get('high'))}" if known.get("n") else UNKNOWN,
+        f"{known.get('n') or 0:,}",
+        dollars(known.get("cost_usd")),
+        seconds(known.get("total_s")),
+        dollars(known.get("run_usd")),
+        verdict,
+    )
+
+
+def _is_known(value: Any) -> bool:
+    return isinstance(value, str | int) or (isinstance(value, float) and not math.isnan(value))
+
+
+def _number(value: Any) -> str:
+    return f"{value:.2f}".replace("-", "−") if _is_known(value) else UNKNOWN

@@ -33,7 +33,7 @@ from agent_magic.declare.answers.schema import (
     words_of,
 )
 from agent_magic.errors import DeclarationError, InvalidAnswer
-from agent_magic.simulator.schemas import check_schema
+from agent_magic.simulator.tools import check_schema
 
 
 class Tone(enum.Enum):

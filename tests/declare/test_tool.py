@@ -22,7 +22,7 @@ from pydantic import BaseModel, Field, field_validator
 from agent_magic.declare.answers.schema import MOST_OPTIONAL, MOST_UNIONS, counted
 from agent_magic.declare.tool import MOST_STRICT, ServerTool, Tool, tool, tools_of
 from agent_magic.errors import DeclarationError, InvalidArguments
-from agent_magic.simulator.schemas import check_schema
+from agent_magic.simulator.tools import check_schema
 
 KEYWORD = inspect.Parameter.KEYWORD_ONLY
 

@@ -20,7 +20,7 @@ from agent_magic.measure.trial import PAIRS, TRIAL, Setting, Trial, Tried, setti
 from agent_magic.record.answer import Answer, Usage
 from agent_magic.record.prices import TokenPrice
 from agent_magic.record.request import Request
-from agent_magic.show.trials import trial_page
+from agent_magic.show.bundles import trial_page
 
 GOOD, CHEAP, OTHER = (Setting(name, None) for name in ("good", "cheap", "other"))
 COST = {"good": 0.10, "cheap": 0.01, "other": 0.05}

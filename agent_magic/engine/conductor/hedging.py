@@ -23,8 +23,7 @@ from typing import TYPE_CHECKING, Any, Final
 from agent_magic.declare.flow import UNUSED, Left
 from agent_magic.declare.hedge import share_of
 from agent_magic.engine.actions import WakeAt
-from agent_magic.engine.conductor.alarms import HEDGES
-from agent_magic.engine.conductor.conductor import ENDED, RUNNING
+from agent_magic.engine.conductor.conductor import ENDED, HEDGES, RUNNING
 from agent_magic.engine.conductor.racing import RacingConductor
 
 if TYPE_CHECKING:
