@@ -19,6 +19,8 @@ NO_CLOCK = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("same", NO_CLOCK, derandomize=True, database=None)
 settings.register_profile("nightly", NO_CLOCK, print_blob=True)
 NIGHTLY = os.environ.get("AGENT_MAGIC_HYPOTHESIS") == "nightly"
+FEW = 15
+"""With `AGENT_MAGIC_HYPOTHESIS=brief` no test draws more cases: what another Python breaks, the first ones show."""
 settings.load_profile("nightly" if NIGHTLY else "same")
 if not NIGHTLY:
     # Hypothesis also draws the numbers and texts that it finds in whichever of our modules are loaded by then. So a new
@@ -52,6 +54,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Where CI is set, what drives real things runs once more when it fails. Pure rooms and notebooks do not."""
     if odd := [item.nodeid for item in items if " at 0x" in item.nodeid]:
         raise pytest.UsageError(f"Names that differ in each process cannot be shared by workers: {odd}. Give ids=.")
+    for item in items if os.environ.get("AGENT_MAGIC_HYPOTHESIS") == "brief" else ():
+        test = getattr(getattr(item, "obj", None), "__func__", getattr(item, "obj", None))
+        drawn = getattr(test, "_hypothesis_internal_use_settings", None)
+        if drawn is not None:
+            test._hypothesis_internal_use_settings = settings(drawn, max_examples=min(FEW, drawn.max_examples))
     here = Path(__file__).resolve().parent
     for item in items if os.environ.get("CI") else ():
         if item.path.is_relative_to(here) and DRIVING & {*item.path.relative_to(here).parts}:

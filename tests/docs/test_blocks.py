@@ -142,6 +142,7 @@ def test_no_block_is_left_out_in_silence():
     assert set(NOT_CODE) == set(found)
 
 
+@pytest.mark.slow
 def test_the_script_for_workers_runs(server, tmp_path):
     """The script of the page about workers, which cannot be a cell, as a file of its own."""
     text = (ROOT / "docs" / "how_to" / "many_workers.md").read_text(encoding="utf-8")
