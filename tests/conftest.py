@@ -8,6 +8,7 @@ import signal
 from itertools import chain
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -55,9 +56,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     if odd := [item.nodeid for item in items if " at 0x" in item.nodeid]:
         raise pytest.UsageError(f"Names that differ in each process cannot be shared by workers: {odd}. Give ids=.")
     for item in items if os.environ.get("AGENT_MAGIC_HYPOTHESIS") == "brief" else ():
-        test = getattr(getattr(item, "obj", None), "__func__", getattr(item, "obj", None))
-        drawn = getattr(test, "_hypothesis_internal_use_settings", None)
-        if drawn is not None:
+        test: Any = getattr(item, "obj", None)
+        test = getattr(test, "__func__", test)  # of a method
+        if drawn := getattr(test, "_hypothesis_internal_use_settings", None):
             test._hypothesis_internal_use_settings = settings(drawn, max_examples=min(FEW, drawn.max_examples))
     here = Path(__file__).resolve().parent
     for item in items if os.environ.get("CI") else ():
