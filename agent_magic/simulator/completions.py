@@ -12,34 +12,56 @@ import json
 from dataclasses import replace
 from typing import Any, Final
 
-from agent_magic.simulator.errors import ApiError, invalid
+from agent_magic.simulator.errors import CHAT, ApiError, chat_error, invalid
 from agent_magic.simulator.journal import Entry
-from agent_magic.simulator.json_types import Json, as_list, as_object, as_text
+from agent_magic.simulator.json_types import Json, as_list, as_number, as_object, as_text
 from agent_magic.simulator.models import MODELS
-from agent_magic.simulator.response import Frame, Response, encode
+from agent_magic.simulator.response import Frame, Response, encode, whole
 from agent_magic.simulator.service import Exchange, Service
 
-PATH: Final = "/v1/chat/completions"
+PATH: Final = f"/v1{CHAT}"
 STAND_IN: Final = "claude-haiku-5-5"
 """The model whose speed and limits an unknown name has."""
 FIELDS: Final = frozenset(
-    "model messages max_tokens max_completion_tokens stream stream_options tools tool_choice response_format stop "
-    "temperature top_p top_k seed n user".split()
+    "model messages max_tokens max_completion_tokens stream stream_options tools tool_choice parallel_tool_calls "
+    "response_format stop temperature top_p top_k frequency_penalty presence_penalty logit_bias seed n user metadata "
+    "store service_tier reasoning_effort verbosity prompt_cache_key safety_identifier".split()
 )
+RANGES: Final = {"temperature": (0, 2), "top_p": (0, 1), "frequency_penalty": (-2, 2), "presence_penalty": (-2, 2)}
+ANY_OBJECT: Final[Json] = {
+    "type": "object",
+    "properties": {"answer": {"type": "string"}},
+    "required": ["answer"],
+    "additionalProperties": False,
+}
+"""The form of an answer to `json_object`, which asks for none."""
 REASONS: Final = {"max_tokens": "length", "tool_use": "tool_calls", "refusal": "content_filter"}
 """`finish_reason` by `stop_reason`; `stop` for all others."""
 CHOICES: Final = {"auto": "auto", "none": "none", "required": "any"}
 
 
 def exchange(service: Service, body: bytes, entry: Entry, now_s: float) -> Exchange:
-    """Decide the response to a request; an error is in the words of this API, too."""
-    asked: Json = {}
-    try:
-        asked = _object(body)
-        found = service.exchange(encode(_message_request(asked)), entry, now_s)
-    except ApiError as error:
-        found = service.error(error, entry)
+    """Decide the response to a request.
+
+    Raises:
+        ApiError: The response is an error.
+    """
+    asked = _object(body)
+    found = service.exchange(encode(_message_request(asked)), entry, now_s)
     return replace(found, response=_Translation(asked).response(found.response))
+
+
+def models(name: str) -> Exchange:
+    """Return a model, or all if no name is given, as clients of this API list them.
+
+    Raises:
+        ApiError: There is none of that name.
+    """
+    if name and name not in MODELS:
+        raise ApiError(404, f"The model {name!r} does not exist.")
+    found = [{"id": one, "object": "model", "created": 0, "owned_by": "simulator"} for one in MODELS]
+    every: Json = {"object": "list", "data": found}
+    return Exchange(whole(200, encode(next((one for one in found if one["id"] == name), every))))
 
 
 def _object(body: bytes) -> Json:
@@ -53,6 +75,10 @@ def _object(body: bytes) -> Json:
         raise invalid(f"Unrecognized request argument supplied: {unknown[0]}")
     if not as_text(asked.get("model")):
         raise invalid("you must provide a model parameter")
+    for name, (low, high) in RANGES.items():
+        number = 0 if asked.get(name) is None else as_number(asked[name])
+        if number is None or not low <= number <= high:
+            raise invalid(f"Invalid {name!r}: expected a number from {low} to {high}.")
     return asked
 
 
@@ -76,9 +102,12 @@ def _message_request(asked: Json) -> Json:
         found["tool_choice"] = {"type": "tool", "name": named.get("name")}
     elif choice is not None:
         found["tool_choice"] = {"type": CHOICES.get(str(choice), str(choice))}
+    if asked.get("parallel_tool_calls") is False and choice != "none":
+        found["tool_choice"] = found.get("tool_choice", {"type": "auto"}) | {"disable_parallel_tool_use": True}
     wanted = as_object(asked.get("response_format")) or {}
-    if wanted.get("type") == "json_schema":
-        schema = (as_object(wanted.get("json_schema")) or {}).get("schema")
+    if wanted.get("type") in {"json_schema", "json_object"}:
+        given = (as_object(wanted.get("json_schema")) or {}).get("schema")
+        schema = ANY_OBJECT if wanted["type"] == "json_object" else given
         found["output_config"] = {"format": {"type": "json_schema", "schema": schema}}
     return found
 
@@ -171,8 +200,8 @@ class _Translation:
                 found.append(each)
                 continue
             if told.get("type") == "error":
-                error = {name: told["error"][name] for name in ("message", "type")} | {"param": None, "code": None}
-                found.append(_line({"error": error}) if is_event else encode({"error": error}))
+                error = chat_error(told["error"])
+                found.append(_line(error) if is_event else encode(error))
             else:
                 found += self._event(told) if is_event else [encode(self._whole(told))]
         return b"".join(found)

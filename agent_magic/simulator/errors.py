@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
 
-from agent_magic.simulator.json_types import Json
+from agent_magic.simulator.json_types import Json, as_object
 
+CHAT = "/chat/completions"
+"""How paths of the chat completions API end, also those that no route has."""
 KIND_OF_STATUS = {
     400: "invalid_request_error",
     401: "authentication_error",
@@ -47,12 +49,20 @@ class ApiError(Exception):
         other = "invalid_request_error" if self.status < 500 else "api_error"
         self.kind = self.kind or KIND_OF_STATUS.get(self.status, other)
 
-    def body(self, request_id: str) -> Json:
-        """Return the documented error body."""
+    def body(self, request_id: str, route: str = "") -> Json:
+        """Return the documented error body of the API that has this route."""
         error: Json = {"type": self.kind, "message": self.message}
         if self.code:
             error["details"] = {"error_code": self.code}
+        if route.endswith(CHAT):
+            return chat_error(error)
         return {"type": "error", "error": error, "request_id": request_id}
+
+
+def chat_error(error: Json) -> Json:
+    """Return the body that the chat completions API has for an error of the other."""
+    code = (as_object(error.get("details")) or {}).get("error_code")
+    return {"error": {"message": error["message"], "type": error["type"], "param": None, "code": code}}
 
 
 def invalid(message: str, *, code: str | None = None) -> ApiError:

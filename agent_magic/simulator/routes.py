@@ -19,6 +19,7 @@ from agent_magic.simulator.service import MESSAGES, Exchange, Service
 PAGE = 20
 """Rows of a page, if the client names no limit."""
 LINES_TYPE = "application/x-jsonl"
+MODEL_LISTS = ("/v1/models", "/v1/models/{id}")
 RESULTS = f"{BATCHES}/{{id}}/results"
 MAX_BODY = 32 * 1024 * 1024
 HTTP_MESSAGES = {
@@ -83,8 +84,8 @@ ROUTES: Mapping[tuple[str, str], Answer] = {
     ("GET", RESULTS): lambda service, asked, _, now_s: Exchange(
         whole(200, b"".join(service.batches.results(asked.id, now_s)), content_type=LINES_TYPE)
     ),
-    ("GET", "/v1/models"): _list_models,
-    ("GET", "/v1/models/{id}"): _model,
+    ("GET", MODEL_LISTS[0]): _list_models,
+    ("GET", MODEL_LISTS[1]): _model,
 }
 """By method and path."""
 
@@ -106,6 +107,8 @@ def decide(
     try:
         if len(asked.body) > (MOST_BYTES if (method, path) == ("POST", BATCHES) else MAX_BODY):
             raise ApiError(413, HTTP_MESSAGES[413])  # noqa: TRY301 - answered like the others
+        if path in MODEL_LISTS and "anthropic-version" not in headers and headers.get("authorization"):
+            return completions.models(asked.id)  # asked by a client of the other API
         if path != completions.PATH:  # a server of one's own asks for no key
             check_credentials(headers)
         return ROUTES[method, path](service, asked, entry, now_s)

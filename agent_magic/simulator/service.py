@@ -129,7 +129,7 @@ class Service:
     def error(self, error: ApiError, entry: Entry) -> Exchange:
         """Record an error, and return its response."""
         entry.error = error.kind
-        response = whole(error.status, encode(error.body(entry.request_id)), at_s=error.after_s)
+        response = whole(error.status, encode(error.body(entry.request_id, entry.route)), at_s=error.after_s)
         if error.retry_after_s is not None:
             response = replace(response, headers=(("retry-after", str(error.retry_after_s)),))
         return Exchange(response)

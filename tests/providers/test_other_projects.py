@@ -31,17 +31,26 @@ pytestmark = pytest.mark.slow
 MODEL = "claude-haiku-5-5"
 WEATHER = 'What is the weather? [[tool:weather {"city": "Bonn"}]]'
 
+PYDANTIC_AI_MESSAGES = """
+from pydantic_ai.models.anthropic import AnthropicModel
+from pydantic_ai.providers.anthropic import AnthropicProvider
+
+model = AnthropicModel(MODEL, provider=AnthropicProvider(api_key="test", base_url=URL))
+"""
+PYDANTIC_AI_CHAT = """
+from pydantic_ai.models.openai import OpenAIChatModel
+from pydantic_ai.providers.openai import OpenAIProvider
+
+model = OpenAIChatModel(MODEL, provider=OpenAIProvider(api_key="test", base_url=f"{URL}/v1"))
+"""
 PYDANTIC_AI = """
 from pydantic import BaseModel
 from pydantic_ai import Agent
-from pydantic_ai.models.anthropic import AnthropicModel
-from pydantic_ai.providers.anthropic import AnthropicProvider
 
 class Label(BaseModel):
     mood: str
     score: float
 
-model = AnthropicModel(MODEL, provider=AnthropicProvider(api_key="test", base_url=URL))
 plain = Agent(model).run_sync("Say hi.")
 assert plain.output
 assert isinstance(Agent(model, output_type=Label).run_sync("Label: great.").output, Label)
@@ -62,8 +71,17 @@ assert len(asyncio.run(stream())) > 1
 assert Agent(model).run_sync("And now?", message_history=plain.all_messages()).output
 """
 
-LANGCHAIN = """
+LANGCHAIN_MESSAGES = """
 from langchain_anthropic import ChatAnthropic
+
+model = ChatAnthropic(model=MODEL, api_key="test", base_url=URL, max_tokens=300)
+"""
+LANGCHAIN_CHAT = """
+from langchain_openai import ChatOpenAI
+
+model = ChatOpenAI(model=MODEL, api_key="test", base_url=f"{URL}/v1", max_tokens=300, stream_usage=True)
+"""
+LANGCHAIN = """
 from langchain_core.tools import tool
 from pydantic import BaseModel
 
@@ -77,16 +95,21 @@ def weather(city: str) -> str:
     "Look the weather up."
     return "sunny"
 
-model = ChatAnthropic(model=MODEL, api_key="test", base_url=URL, max_tokens=300)
 plain = model.invoke("Say hi.")
 assert plain.content and plain.usage_metadata["output_tokens"], plain
 for method in ("function_calling", "json_schema"):
     assert isinstance(model.with_structured_output(Label, method=method).invoke("Label: great."), Label), method
-assert model.bind_tools([weather]).invoke(WEATHER).tool_calls[0]["args"] == {"city": "Bonn"}
-assert len([part.content for part in model.stream("Say three words.")]) > 1
+asked = model.bind_tools([weather]).invoke(WEATHER)
+assert asked.tool_calls[0]["args"] == {"city": "Bonn"}, asked
+after = [("user", WEATHER), asked, weather.invoke(asked.tool_calls[0])]
+assert model.bind_tools([weather]).invoke(after).content
+parts = list(model.stream("Say three words."))
+assert len(parts) > 1 and sum(part.usage_metadata["output_tokens"] for part in parts if part.usage_metadata), parts
 assert len(model.batch(["One.", "Two."])) == 2
 """
 
+LITELLM_MESSAGES = 'WHERE = {"model": f"anthropic/{MODEL}", "api_base": URL}\n'
+LITELLM_CHAT = 'WHERE = {"model": f"openai/{MODEL}", "api_base": f"{URL}/v1"}\n'
 LITELLM = """
 import litellm
 from pydantic import BaseModel
@@ -97,8 +120,7 @@ class Label(BaseModel):
 
 def ask(text, **more):
     messages = more.pop("messages", [{"role": "user", "content": text}])
-    where = {"model": f"anthropic/{MODEL}", "api_base": URL, "api_key": "test", "max_tokens": 300}
-    return litellm.completion(messages=messages, **where, **more)
+    return litellm.completion(messages=messages, api_key="test", max_tokens=300, **WHERE, **more)
 
 plain = ask("Say hi.")
 assert plain.choices[0].message.content and plain.usage.completion_tokens
@@ -116,6 +138,69 @@ try:
     raise AssertionError("no error")
 except litellm.BadRequestError:
     pass
+"""
+
+OPENAI = """
+import openai
+from pydantic import BaseModel
+
+class Label(BaseModel):
+    mood: str
+    score: float
+
+client = openai.OpenAI(api_key="test", base_url=f"{URL}/v1", max_retries=0)
+chat = client.chat.completions
+
+def said(text):
+    return [{"role": "user", "content": text}]
+
+plain = chat.create(model=MODEL, messages=said("Say hi."))
+assert plain.choices[0].message.content and plain.choices[0].finish_reason == "stop", plain
+assert plain.usage.total_tokens == plain.usage.prompt_tokens + plain.usage.completion_tokens > 1, plain
+counted = {"stream": True, "stream_options": {"include_usage": True}}
+parts = list(chat.create(model=MODEL, messages=said("Say three words."), **counted))
+assert len(parts) > 3 and parts[-1].usage.completion_tokens and not parts[-1].choices, parts
+assert all(part.usage is None for part in parts[:-1])
+city = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+tools = [{"type": "function", "function": {"name": "weather", "description": "w", "parameters": city}}]
+asked = chat.create(model=MODEL, messages=said(WEATHER), tools=tools, tool_choice="auto", parallel_tool_calls=True)
+assert asked.choices[0].finish_reason == "tool_calls", asked
+call = asked.choices[0].message.tool_calls[0]
+assert json.loads(call.function.arguments) == {"city": "Bonn"}, call
+result = {"role": "tool", "tool_call_id": call.id, "content": "sunny"}
+after = [*said(WEATHER), asked.choices[0].message, result]
+assert chat.create(model=MODEL, messages=after, tools=tools).choices[0].message.content
+with chat.stream(model=MODEL, messages=said(WEATHER), tools=tools) as stream:
+    kinds = {event.type for event in stream}
+    assert stream.get_final_completion().choices[0].message.tool_calls[0].function.name == "weather", kinds
+typed = chat.parse(model=MODEL, messages=said("Label: great."), response_format=Label)
+assert isinstance(typed.choices[0].message.parsed, Label), typed
+free = chat.create(model=MODEL, messages=said("Answer in JSON."), response_format={"type": "json_object"})
+assert json.loads(free.choices[0].message.content), free
+cut = chat.create(model=MODEL, messages=said("Write. [[tokens:90]]"), max_completion_tokens=20)
+assert cut.choices[0].finish_reason == "length", cut
+declined = chat.create(model=MODEL, messages=said("x [[stop:refusal]]"))
+assert declined.choices[0].finish_reason == "content_filter", declined
+assert MODEL in [one.id for one in client.models.list()]
+assert client.models.retrieve(MODEL).id == MODEL
+
+def refused(kind, act, code=None):
+    try:
+        act()
+    except kind as error:
+        assert {"message", "type", "param", "code"} == set(error.body), error.body
+        assert error.body["message"] and error.code == code, error.body
+        return
+    raise AssertionError(f"no {kind.__name__}")
+
+refused(openai.BadRequestError, lambda: chat.create(model=MODEL, messages=said("x"), extra_body={"temprature": 1}))
+refused(openai.BadRequestError, lambda: chat.create(model=MODEL, messages=said("x"), temperature=3))
+refused(openai.AuthenticationError, lambda: chat.create(model=MODEL, messages=said("x [[status:401]]")))
+refused(openai.RateLimitError, lambda: chat.create(model=MODEL, messages=said("x [[status:429]]")))
+refused(openai.InternalServerError, lambda: chat.create(model=MODEL, messages=said("x [[status:500]]")))
+refused(openai.APIStatusError, lambda: chat.create(model=MODEL, messages=said("x" * 34_000_000)))
+elsewhere = openai.OpenAI(api_key="test", base_url=f"{URL}/v2", max_retries=0)
+refused(openai.NotFoundError, lambda: elsewhere.chat.completions.create(model=MODEL, messages=said("x")))
 """
 
 TYPESCRIPT = """
@@ -155,10 +240,13 @@ await client.messages.batches.delete(batch.id);
 """
 
 CLIENTS = {
-    "pydantic-ai-slim[anthropic]": PYDANTIC_AI,
-    "langchain-anthropic": LANGCHAIN,
-    "litellm[proxy]": LITELLM,
+    "openai": [OPENAI],
+    "pydantic-ai-slim[anthropic,openai]": [PYDANTIC_AI_MESSAGES + PYDANTIC_AI, PYDANTIC_AI_CHAT + PYDANTIC_AI],
+    "langchain-anthropic": [LANGCHAIN_MESSAGES + LANGCHAIN],
+    "langchain-openai": [LANGCHAIN_CHAT + LANGCHAIN],
+    "litellm[proxy]": [LITELLM_MESSAGES + LITELLM, LITELLM_CHAT + LITELLM],
 }
+"""What each package does: at the Messages API, at chat completions, or one after the other at both."""
 
 
 def quiet(command: list[str], folder: Path, **env: str) -> subprocess.CompletedProcess[str]:
@@ -215,9 +303,10 @@ def test_a_client_of_another_project_finds_the_api(installed, tmp_path: Path, pa
     python = installed(package)
     with start(latency="x0.02", seed=1) as server:
         names = f"import asyncio, json\nMODEL, WEATHER, URL = {MODEL!r}, {WEATHER!r}, {server.url!r}\n"
-        (tmp_path / "client.py").write_text(names + CLIENTS[package])
-        done = quiet([str(python), "client.py"], tmp_path, LITELLM_LOG="ERROR")
-    assert 0 == done.returncode, done.stderr[-3000:]
+        for program in CLIENTS[package]:
+            (tmp_path / "client.py").write_text(f"{names}{program}")
+            done = quiet([str(python), "client.py"], tmp_path, LITELLM_LOG="ERROR", LITELLM_LOCAL_MODEL_COST_MAP="true")
+            assert 0 == done.returncode, done.stderr[-3000:]
 
 
 def test_the_typescript_sdk_finds_the_api(node_with) -> None:

@@ -28,10 +28,10 @@ def run(server: str, plan: am.Plan, **options: Any) -> am.Run:
     return asyncio.run(plan.run(client=am.Chat(f"{server}/v1", free=True), **options))
 
 
-def post(server: str, **body: Any) -> tuple[int, dict[str, Any]]:
+def post(server: str, path: str = "/v1/chat/completions", **body: Any) -> tuple[int, dict[str, Any]]:
     """Send a body; return status and reply."""
     data = json.dumps({"model": OWN, "messages": [{"role": "user", "content": "Hello"}], **body}).encode()
-    request = urllib.request.Request(f"{server}/v1/chat/completions", data, {"content-type": "application/json"})
+    request = urllib.request.Request(f"{server}{path}", data, {"content-type": "application/json"})
     try:
         with urllib.request.urlopen(request) as reply:
             return reply.status, json.loads(reply.read())
@@ -102,6 +102,8 @@ def test_an_answer_in_one_piece(server):
         ({"messages": [5]}, "expected an object"),
         ({"messages": []}, "messages"),
         ({"max_tokens": -1}, "max_tokens"),
+        ({"temperature": 2.5}, "temperature"),
+        ({"top_p": "much"}, "top_p"),
         ({"messages": [{"role": "assistant", "tool_calls": [{"function": {"arguments": "["}}]}]}, "tool_calls"),
     ],
 )
@@ -111,3 +113,28 @@ def test_what_is_wrong_is_refused_in_the_words_of_the_api(server, body, said):
     assert 400 == status
     assert said in reply["error"]["message"]
     assert "invalid_request_error" == reply["error"]["type"]
+
+
+def test_errors_before_its_route_have_its_form(server):
+    """An address that is not there, one of another version, a body that is too long, and a method it has not."""
+    for path in ("/v2/chat/completions", "/chat/completions"):
+        status, reply = post(server, path)
+        error = {"message": "Not found.", "type": "not_found_error", "param": None, "code": None}
+        assert (404, {"error": error}) == (status, reply)
+    status, reply = post(server, user="x" * 34_000_000)
+    assert (413, "request_too_large", None) == (status, reply["error"]["type"], reply["error"]["code"])
+    with pytest.raises(urllib.error.HTTPError) as found:
+        urllib.request.urlopen(f"{server}/v1/chat/completions")
+    assert {"message", "type", "param", "code"} == json.loads(found.value.read())["error"].keys()
+    assert "error" == post(server, "/v1/nowhere")[1]["type"]
+
+
+def test_what_clients_send_beside_a_question(server):
+    """At most one call, an object of any form, and the list of models, asked for without a version."""
+    tool = {"type": "function", "function": {"name": "look"}}
+    assert 200 == post(server, tools=[tool], parallel_tool_calls=False)[0]
+    _, reply = post(server, response_format={"type": "json_object"})
+    assert isinstance(json.loads(reply["choices"][0]["message"]["content"]), dict)
+    request = urllib.request.Request(f"{server}/v1/models", headers={"authorization": "Bearer none"})
+    with urllib.request.urlopen(request) as listed:
+        assert "claude-haiku-5-5" in [one["id"] for one in json.loads(listed.read())["data"]]
