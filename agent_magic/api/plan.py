@@ -43,7 +43,7 @@ from agent_magic.providers.anthropic.models import max_output_tokens
 from agent_magic.providers.recorded import Deck
 from agent_magic.record.cassette.reading import read_cassette
 from agent_magic.record.history import History
-from agent_magic.record.prices import TokenPrice
+from agent_magic.record.prices import ModelPrice
 from agent_magic.record.results import RunRecord
 from agent_magic.show.explore import Explorer, explore
 from agent_magic.show.graph import static_bundle
@@ -84,7 +84,7 @@ class Plan(DeclaredPlan):
         client: Provider | AsyncAnthropic | None = None,
         fresh: bool = False,
         ledger: SqliteLedger | None = None,
-        prices: Mapping[str, TokenPrice] | None = None,
+        prices: Mapping[str, ModelPrice] | None = None,
         limits: Mapping[str, Limits] | None = None,
         session: Session | None = None,
         resume: Run | None = None,
@@ -150,7 +150,7 @@ class Plan(DeclaredPlan):
         client: Provider | AsyncAnthropic | None = None,
         fresh: bool = False,
         ledger: SqliteLedger | None = None,
-        prices: Mapping[str, TokenPrice] | None = None,
+        prices: Mapping[str, ModelPrice] | None = None,
         limits: Mapping[str, Limits] | None = None,
         session: Session | None = None,
     ) -> Run:
@@ -200,7 +200,7 @@ class Plan(DeclaredPlan):
         client: Provider | AsyncAnthropic | None = None,
         fresh: bool = False,
         ledger: SqliteLedger | None = None,
-        prices: Mapping[str, TokenPrice] | None = None,
+        prices: Mapping[str, ModelPrice] | None = None,
         session: Session | None = None,
         history: History | None = None,
         pilot: Run | None = None,
@@ -385,7 +385,7 @@ class Plan(DeclaredPlan):
         client: Provider | AsyncAnthropic | None = None,
         fresh: bool = False,
         ledger: SqliteLedger | None = None,
-        prices: Mapping[str, TokenPrice] | None = None,
+        prices: Mapping[str, ModelPrice] | None = None,
         limits: Mapping[str, Limits] | None = None,
         session: Session | None = None,
     ) -> Run:
@@ -433,7 +433,7 @@ class Plan(DeclaredPlan):
         client: Provider | AsyncAnthropic | None = None,
         fresh: bool = False,
         ledger: SqliteLedger | None = None,
-        prices: Mapping[str, TokenPrice] | None = None,
+        prices: Mapping[str, ModelPrice] | None = None,
         limits: Mapping[str, Limits] | None = None,
         session: Session | None = None,
         sample: int | None = None,
@@ -547,7 +547,7 @@ def start(  # noqa: PLR0913 - the options of `Plan.run`
     client: Provider | AsyncAnthropic | None = None,
     fresh: bool = False,
     ledger: SqliteLedger | None = None,
-    prices: Mapping[str, TokenPrice] | None = None,
+    prices: Mapping[str, ModelPrice] | None = None,
     limits: Mapping[str, Limits] | None = None,
     session: Session | None = None,
     resume: Run | None = None,

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from agent_magic.measure.scores import Grader
     from agent_magic.measure.trial import Trial
     from agent_magic.record.history import History
-    from agent_magic.record.prices import TokenPrice
+    from agent_magic.record.prices import ModelPrice
     from agent_magic.record.results import RunRecord
     from agent_magic.show.charts.chart import Chart
     from agent_magic.show.theme import Theme
@@ -429,7 +429,7 @@ class Run(Reading):
                 does so as far as the deadline allows, `False` asks live.
             effort: An effort, or a mapping of agents to efforts.
             drop: An agent, or a tuple of them, to drop.
-            prices: A mapping of models to `TokenPrice`.
+            prices: A mapping of models to `TokenPrice`, or to pairs of input and output.
             cache_ttl: `5m`, `1h` or `auto`: lifetime of a cached context.
             rounds: Maximum rounds of each loop, at most the reserved ones.
             most: Maximum items of each map over an answer, at most the reserved ones.
@@ -469,7 +469,7 @@ class Run(Reading):
         batch: bool | str | None = None,
         effort: Any = None,
         drop: Any = None,
-        prices: Mapping[str, TokenPrice] | None = None,
+        prices: Mapping[str, ModelPrice] | None = None,
         cache_ttl: str | None = None,
         rounds: int | None = None,
         most: int | None = None,

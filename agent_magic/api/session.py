@@ -27,7 +27,7 @@ from agent_magic.measure.telemetry import Telemetry
 from agent_magic.providers.anthropic.client import as_provider
 from agent_magic.providers.capabilities import check_plan, no_cheaper_model, unsent_schema
 from agent_magic.record.history import History
-from agent_magic.record.prices import Prices, TokenPrice, checked_prices, near_model
+from agent_magic.record.prices import ModelPrice, Prices, TokenPrice, checked_prices, near_model
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -101,7 +101,7 @@ class Session:
         *,
         client: Provider | AsyncAnthropic | None = None,
         ledger: SqliteLedger | Callable[[], SqliteLedger | None] | None = None,
-        prices: Mapping[str, TokenPrice] | None = None,
+        prices: Mapping[str, ModelPrice] | None = None,
         limits: Mapping[str, Limits] | None = None,
         tell: Tell | None = None,
         alerts: Alerts | None = None,
@@ -115,7 +115,7 @@ class Session:
             raise must_be("telemetry", "am.Telemetry(...)", telemetry)
         self.client, self._ledger, self._is_chosen = as_provider(client), ledger, client is not None
         self.alerts, self.telemetry = alerts, telemetry
-        self.prices: Mapping[str, TokenPrice] = {} if prices is None else prices
+        self.prices: Mapping[str, ModelPrice] = {} if prices is None else prices
         self.pacer = _pacer_of(self.client, checked_limits(limits, self.client))
         self.grades = GradeBook(None if ledger is None else self._keep_grades)
         self._tell = tell

@@ -98,6 +98,8 @@ class TokenPrice:
         ) / MTOK
 
 
+ModelPrice = TokenPrice | tuple[float, float]
+"""What users may give as a price of a model: a pair is input and output, in USD per million tokens."""
 SEARCH_USD = 0.01
 """Of one search of the web. Source: the vendor's page on the web search tool, 10 USD for 1,000."""
 Tariff = tuple[tuple[int, TokenPrice], ...]
@@ -120,7 +122,7 @@ class Prices:
 
     def __init__(
         self,
-        own: Mapping[str, TokenPrice] | None = None,
+        own: Mapping[str, ModelPrice] | None = None,
         tell: Callable[[str], None] | None = None,
         *,
         seller: str | None = None,

@@ -81,7 +81,8 @@ def test_a_row_of_the_ledger_is_one_read_and_a_bought_one_is_settled_once(tmp_pa
     monkeypatch.setattr(buying, "settled", lambda *asked: judged.append(1) or settle(*asked))
     ledger = am.Ledger(tmp_path / "l.sqlite")
     for settled_times in (3, 0):
-        reads.clear(), judged.clear()
+        reads.clear()
+        judged.clear()
         plan = am.Plan([am.Agent("a", "{{ item }}", each="rows")], {"rows": [1, 2, 3]})
         run = asyncio.run(plan.run(client=AtOnce(), ledger=ledger))
         assert (True, settled_times) == (run.ok, len(judged))

@@ -77,6 +77,16 @@ def test_a_real_server_is_like_one_on_this_machine():
             process.kill()
 
 
+def test_what_checks_results_is_loaded_before_the_first_call(monkeypatch: pytest.MonkeyPatch):
+    """`mcp` would import it within the call, which takes seconds of its time."""
+    checker = "jsonschema.validators"
+    for tool, is_loaded in ((ECHO, False), (ECHO | {"outputSchema": {"type": "object"}}, True)):
+        monkeypatch.delitem(sys.modules, checker, raising=False)
+        tools: Any = lambda asked, tool=tool: asked.result(tools=[tool])  # noqa: E731
+        with Web({"tools/list": tools}) as web, McpServer("web", url=web.url):
+            assert is_loaded == (checker in sys.modules)
+
+
 def lost(status: int, body: str = "Session not found") -> Callable[[Asked], None]:
     """Know no session until it is opened again."""
 

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from agent_magic.forecast.estimate.value import Reach
     from agent_magic.forecast.service import Played
     from agent_magic.record.answer import Answer
-    from agent_magic.record.prices import TokenPrice
+    from agent_magic.record.prices import ModelPrice
     from agent_magic.record.request import Request
     from agent_magic.record.terms import Ceilings
 
@@ -62,7 +62,7 @@ def estimate(  # noqa: PLR0913 - what a plan can be estimated by, each with its 
     *,
     history: History | None = None,
     budget_usd: float | None = None,
-    prices: Mapping[str, TokenPrice] | Prices | None = None,
+    prices: Mapping[str, ModelPrice] | Prices | None = None,
     counted: Sequence[int | None] | None = None,
     ceilings: Ceilings | Terms | None = None,
     simulated: bool = False,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import atexit
 import base64
+import importlib
 import json
 import re
 import threading
@@ -124,6 +125,7 @@ class McpServer:
         self._loop = asyncio.new_event_loop()
         self._end, self._changed, self._opens = asyncio.Event(), asyncio.Event(), asyncio.Lock()
         self._current: _Session | None = None
+        self._has_result_schemas = False
         self._sessions: set[_Session] = set()
         self._thread = threading.Thread(target=self._serve, name=f"agent_magic mcp {name}", daemon=True)
         self._thread.start()
@@ -323,6 +325,8 @@ class McpServer:
             async with asyncio.timeout(self._transport.open_s):
                 await session.opened
                 self.tools = MappingProxyType(await self._listed(session))
+            if self._has_result_schemas:  # else `mcp` imports this in the first call, and blocks the loop for seconds
+                await asyncio.to_thread(importlib.import_module, "jsonschema.validators")
         except BaseException:
             session.task.cancel()
             raise
@@ -349,6 +353,7 @@ class McpServer:
 
     async def _listed(self, session: _Session) -> dict[str, Tool]:
         told = await self._all(partial(self._exchange, session), "list_tools", "tools")
+        self._has_result_schemas = any(one.get("outputSchema") for one in told)
         return {str(one["name"]): self._tool(one) for one in told}
 
     async def _all(self, ask: _Ask, method: str, key: str) -> list[dict[str, Any]]:

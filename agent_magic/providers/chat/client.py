@@ -26,7 +26,7 @@ from agent_magic.providers.http.failures import no_connection
 from agent_magic.providers.http.headers import SIMULATED_HEADER, headers_of
 from agent_magic.providers.http.transport import PerLoop, http_client, timeout_of
 from agent_magic.providers.schemas import SchemaWatch
-from agent_magic.record.prices import NO_LIST, TokenPrice, checked_prices, seller_at
+from agent_magic.record.prices import NO_LIST, ModelPrice, checked_prices, seller_at
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Iterable, Sequence
@@ -72,7 +72,7 @@ class Chat(Provider):
         base_url: str,
         *,
         api_key: str | None = None,
-        prices: Mapping[str, TokenPrice | tuple[float, float]] | None = None,
+        prices: Mapping[str, ModelPrice] | None = None,
         free: bool = False,
         models: str | Iterable[str] = (),
         headers: Mapping[str, str] | None = None,
