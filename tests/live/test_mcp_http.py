@@ -281,8 +281,11 @@ def test_a_call_that_is_never_answered_is_given_up_and_closing_waits_for_nobody(
         "notifications/cancelled": cancelled,
     }
     with Web(says) as web:
-        with McpServer("web", url=web.url, timeout=0.2) as found:
-            assert "not finished within 0.2 s" in call(found).content
+        with McpServer("web", url=web.url) as found:
+            function = found.tools["echo"].function
+            assert function is not None
+            ran = asyncio.run(run_function(function, {}, timeout_s=0.2))
+            assert "not finished within 0.2 s" in tool_result(ran, {}).content
             assert told.wait(30)
         assert not found._thread.is_alive()
 

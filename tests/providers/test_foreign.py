@@ -96,6 +96,12 @@ ANSWERS = {
         10,
         5,
     ),
+    "whole, in a response that does not end": (
+        reply(json.dumps(MESSAGE).encode(), kind="application/json", length=9_999),
+        "hello world",
+        10,
+        5,
+    ),
     "counts before the end, beside no delta": (
         reply(BEGIN + OPEN + TEXT + event("message_delta", delta=None, usage={"output_tokens": 3}) + REASON + STOP),
         "hello world",

@@ -25,6 +25,7 @@ from agent_magic.declare.values import sendable
 from agent_magic.errors import Truncated, Unreadable
 from agent_magic.providers.anthropic.errors import note_response, raised_by_sdk
 from agent_magic.providers.base import Stream
+from agent_magic.providers.http.bodies import is_json
 from agent_magic.providers.http.excerpts import excerpt, word
 from agent_magic.record.answer import PAUSED, TOOL_USE, TURNS, Answer, Citation, Usage
 from agent_magic.record.results import CAPPED, REFUSED
@@ -99,6 +100,8 @@ def named_stream() -> type[AsyncStream[Any]]:
                 else:
                     self.unread.append(chunk if self.unread else chunk.removeprefix(BOM_UTF8))
                     yield self.unread[-1]
+                    if self.unread and is_json(b"".join(self.unread)):
+                        return  # a whole response, whose end some servers never say
 
     return NamedStream
 

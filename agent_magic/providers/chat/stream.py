@@ -19,6 +19,7 @@ from agent_magic.declare.values import sendable
 from agent_magic.errors import Overloaded, Truncated, Unreadable
 from agent_magic.providers.chat.errors import raised_by_transport
 from agent_magic.providers.chat.events import DONE, events_of, json_of
+from agent_magic.providers.http.bodies import read_json
 from agent_magic.providers.http.excerpts import excerpt, word
 from agent_magic.record.answer import TOOL_USE, Answer, Usage
 
@@ -78,7 +79,7 @@ async def collect(response: Response, headers: dict[str, str], request: Request,
         if kind == PAGE:
             raise Unreadable("A web page came in place of an answer. Check base_url.")
         if kind == "application/json" or kind.endswith("+json"):
-            _read_whole(await response.aread(), kind, completion, stream)
+            _read_whole(await read_json(response.aiter_bytes()), kind, completion, stream)
         else:
             await _read_events(events_of(response.aiter_bytes()), completion, stream)
             if not completion.begun:

@@ -1,13 +1,14 @@
-"""Options of an agent that pass through to the body of a request."""
+"""Bodies of requests and responses, whatever the API: options that pass through, and JSON that is whole."""
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 from agent_magic.errors import DeclarationError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import AsyncIterator, Mapping
 
 
 def with_options(found: dict[str, Any], options: dict[str, Any], called: Mapping[str, str]) -> dict[str, Any]:
@@ -28,3 +29,24 @@ def with_options(found: dict[str, Any], options: dict[str, Any], called: Mapping
             message = f"extra has {name!r}, and the request has that field by another option."
             raise DeclarationError(message, hint="Take it out of extra.")
     return found | extra
+
+
+def is_json(body: bytes) -> bool:
+    """Return True if the bytes are a whole JSON object."""
+    if not (body.lstrip().startswith(b"{") and body.rstrip().endswith(b"}")):
+        return False
+    try:
+        json.loads(body)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+async def read_json(chunks: AsyncIterator[bytes]) -> bytes:
+    """Return a body up to the end of its JSON object: some servers never end the response."""
+    body = b""
+    async for chunk in chunks:
+        body += chunk
+        if is_json(body):
+            break
+    return body

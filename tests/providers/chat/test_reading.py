@@ -71,9 +71,10 @@ def test_an_answer_is_read_whatever_its_form(body: bytes):
 
 
 @pytest.mark.parametrize("kind", ["application/json", "application/json; charset=utf-8"])
-def test_an_answer_in_one_piece_is_read(kind: str):
-    """A server may ignore that a stream was asked for."""
-    answer, _, _ = ask(reply(completion({"content": "hello world"}, **counts()), kind=kind))
+@pytest.mark.parametrize("length", [None, 9_999])
+def test_an_answer_in_one_piece_is_read(kind: str, length: int | None):
+    """A server may ignore that a stream was asked for, and not end its response."""
+    answer, _, _ = ask(reply(completion({"content": "hello world"}, **counts()), kind=kind, length=length))
     assert ("hello world", "end_turn", FINAL) == (answer.text, answer.stop_reason, answer.usage)
 
 
