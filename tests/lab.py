@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from playwright.sync_api import ConsoleMessage, Page, Request
 
-PATIENCE_S = 60
+PATIENCE_S = 150
 REPO = Path(__file__).resolve().parent.parent
 TOKEN = "t"
 APPS = {"lab": ("jupyterlab", "LabApp"), "notebook": ("notebook", "JupyterNotebookApp")}

@@ -46,13 +46,13 @@ def card(page: Page, name: str) -> Locator:
 
 def in_state(page: Page, name: str, state: str) -> None:
     """Wait until an agent is in a state."""
-    page.wait_for_selector(f'.am-live .n.s-{state}[aria-label^="{name} ·"]', timeout=60_000)
+    page.wait_for_selector(f'.am-live .n.s-{state}[aria-label^="{name} ·"]')
 
 
 def said(page: Page, text: str) -> str:
     """Wait for a printed line and return it."""
     line = page.locator(".jp-OutputArea-output pre", has_text=text)
-    line.wait_for(timeout=60_000)
+    line.wait_for()
     return line.text_content() or ""
 
 
@@ -76,7 +76,7 @@ def one_still_picture(jupyter: Lab) -> None:
 
 def still_alive(jupyter: Lab) -> None:
     """The view of the run that is over stays, without buttons; no other picture is beside it."""
-    jupyter.page.wait_for_selector(".am-live.am-over", timeout=60_000)
+    jupyter.page.wait_for_selector(".am-live.am-over")
     assert 0 == jupyter.page.locator(".jp-OutputArea-output img[src^='data:image/svg']").count()
     assert 0 == jupyter.page.locator(".am-head .am-button:not(.am-asks):visible").count()
 
@@ -102,7 +102,7 @@ def test_buttons_steer_a_run_that_a_cell_awaits(jupyter: Lab, book: str) -> None
     page.get_by_role("button", name="Pause").click()
     page.wait_for_selector(".am-live .am-paused")
     others = '.am-live .n.s-r:not([aria-label^="trip ·"])'  # a page that opens late finds `trip` under way
-    page.wait_for_selector(others, state="detached", timeout=60_000)
+    page.wait_for_selector(others, state="detached")
     held = page.locator(".am-live .am-counts").inner_text()
     page.wait_for_timeout(1000)
     assert (0, held) == (page.locator(others).count(), page.locator(".am-live .am-counts").inner_text())
@@ -175,14 +175,14 @@ ip.run_cell_magic("agent", "cover", "A cover for {{ title }} [[tokens:20]]")"""
 @pytest.mark.parametrize("command", ["run = %agents run", "%agents start"])
 def test_a_page_that_is_loaded_again_gets_the_picture(jupyter: Lab, book: str, command: str) -> None:
     """Saved in the middle of a run, as autosave does, and loaded again: it ends as it would have, as does the file."""
-    longer = [LONGER.replace("3600", "12")] if command.endswith("start") else []  # to be loaded takes a while
-    page = start(jupyter, book, REAL, DECLARE, *longer, f"{command} --concurrency 3")
+    longer = LONGER.replace("3600", "12")  # to be shown and loaded takes a while
+    page = start(jupyter, book, REAL, DECLARE, longer, f"{command} --concurrency 3")
     page.wait_for_selector(".am-live .n.s-s")
     jupyter.save()
     jupyter.open(book, kernel=False)
     if command.endswith("start"):  # the kernel is free to answer, so the view goes on
-        page.wait_for_selector(".am-live .n.s-r", timeout=60_000)
-    page.locator(".am-live.am-over", has_text="4 of 6 done").wait_for(timeout=60_000)
+        page.wait_for_selector(".am-live .n.s-r")
+    page.locator(".am-live.am-over", has_text="4 of 6 done").wait_for()
     still_alive(jupyter)
     jupyter.wait_idle()
     jupyter.save()
@@ -258,7 +258,7 @@ def test_a_killed_kernel_leaves_no_broken_view(jupyter: Lab, book: str) -> None:
     """The view says that nothing more comes; the saved notebook has a line in place of a view without a kernel."""
     page = start(jupyter, book, PLAYER, KILL, STORY)
     page.get_by_role("button", name="Pause").click()
-    page.locator(".am-left", has_text="the kernel has ended").wait_for(timeout=60_000)
+    page.locator(".am-left", has_text="the kernel has ended").wait_for()
     assert page.locator(".am-stop").is_disabled()
     page.locator(".jp-Dialog button", has_text="Ok").click()
     jupyter.save()

@@ -52,9 +52,9 @@ def test_no_output_scrolls(jupyter: Lab, book: str) -> None:
     jupyter.open(book)
     page = jupyter.page
     jupyter.run_all()
-    page.wait_for_selector(".am-live .n.s-s", timeout=60_000)
+    page.wait_for_selector(".am-live .n.s-s")
     while_it_runs = page.evaluate(SCROLLED)
-    page.locator(".am-explore img").wait_for(timeout=60_000)
+    page.locator(".am-explore img").wait_for()
     jupyter.wait_idle()
     found = {"running": while_it_runs, **scrolled(page)}
     page.set_viewport_size({"width": 1300, "height": 1000})
