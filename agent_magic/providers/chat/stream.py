@@ -318,7 +318,6 @@ def _usage(told: Any, most_output: int) -> Usage:
     made = _count(max(made, (total or 0) - taken), most_output)
     details: Any = known.get("prompt_tokens_details")
     cached = cast("Json", details).get("cached_tokens") if isinstance(details, dict) else None
-    read = (
-        _count(cached, taken) or _count(known.get("prompt_cache_hit_tokens"), taken) or 0
-    )  # more than all is no count
+    # More than the whole prompt is no count.
+    read = _count(cached, taken) or _count(known.get("prompt_cache_hit_tokens"), taken) or 0
     return replace(Usage(taken - read, output_tokens=made), cache_read_tokens=read)
