@@ -25,6 +25,15 @@ TELL = 'print("statuses", {one.name: one.status for one in run.record.results})'
 LONGER = 'declare("trip", "Plan: {{ hotel }} [[tokens:3600]] [[pace:1]]")'
 """The last agent takes an hour: however late a page opens, it finds the run under way."""
 
+UNTIL_LET_GO = """%agents drop trip
+import asyncio, pathlib
+import agent_magic as am
+@am.task
+async def trip(hotel):
+    while not pathlib.Path("let_go").exists():
+        await asyncio.sleep(0.05)"""
+"""The last step waits for a file beside the notebook: however late a page opens, it finds the run under way."""
+
 PLAYER = """import asyncio, json, time
 from agent_magic.engine.health import Health
 from agent_magic.engine.pacing.health import LimitUse

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.browser.playing import DECLARE, LONGER, PLAYER, REAL, RUN, STORY, TELL
+from tests.browser.playing import DECLARE, LONGER, PLAYER, REAL, RUN, STORY, TELL, UNTIL_LET_GO
 from tests.lab import Lab, write_notebook
 
 if TYPE_CHECKING:
@@ -175,20 +175,22 @@ ip.run_cell_magic("agent", "cover", "A cover for {{ title }} [[tokens:20]]")"""
 @pytest.mark.parametrize("command", ["run = %agents run", "%agents start"])
 def test_a_page_that_is_loaded_again_gets_the_picture(jupyter: Lab, book: str, command: str) -> None:
     """Saved in the middle of a run, as autosave does, and loaded again: it ends as it would have, as does the file."""
-    longer = LONGER.replace("3600", "12")  # to be shown and loaded takes a while
-    page = start(jupyter, book, REAL, DECLARE, longer, f"{command} --concurrency 3")
-    page.wait_for_selector(".am-live .n.s-s")
+    page = start(jupyter, book, REAL, DECLARE, UNTIL_LET_GO, f"{command} --concurrency 3")
+    in_state(page, "hotel", "s")
     jupyter.save()
     jupyter.open(book, kernel=False)
     if command.endswith("start"):  # the kernel is free to answer, so the view goes on
-        page.wait_for_selector(".am-live .n.s-r")
+        in_state(page, "trip", "r")
+    let_go = jupyter.root / "let_go"
+    let_go.touch()
     page.locator(".am-live.am-over", has_text="4 of 6 done").wait_for()
+    let_go.unlink()  # the folder is that of the other case, too
     still_alive(jupyter)
     jupyter.wait_idle()
     jupyter.save()
     (shown,) = json.loads((jupyter.root / book).read_text())["cells"][-1]["outputs"]
     assert {"image/svg+xml", "text/plain"} == set(shown["data"])
-    assert "6 agents in 4 layers" in "".join(shown["data"]["text/plain"])
+    assert "5 agents and 1 task in 4 layers" in "".join(shown["data"]["text/plain"])
 
 
 def test_a_stopped_run_is_still_and_stays_so_without_a_kernel(jupyter: Lab, book: str) -> None:
