@@ -45,22 +45,31 @@ _HEADING = re.compile(
 )
 _MARK = re.compile(r"( {0,3})(\\*)##[ \t]")
 _NEAR = re.compile(r"[ \t]*##(?!#)[ \t]*(?P<rest>.*)")
-
-
+_DIRECTIVE = r"""
+    (?:(?:ignore|skip|noqa|(?:dis|en)able)(?:[\[=:-].*)? | on | off | true | false)$
+    | [\w.-]+=\S | \+[A-Z] | \[[\w."'-]*(?:,[ \t]*[\w."'-]+)*\]$ | [A-Z]+\d+(?:,[ \t]*[A-Z]+\d+)*$
+"""
+"""What stands behind `# word:` for a tool, whatever the word, and in no prose: `skip`, `off`, `key=value`, `E501`."""
 _TOOL_LINE = re.compile(
-    r"""\#[ \t]*(?:
+    rf"""\#[ \t]*(?:
         \|                                                         # Quarto, nbdev: #| echo: false
         | @[A-Za-z_]+\b                                            # Colab forms, hidden cells: #@title Ask
+        | ![A-Za-z]                                                # Polyglot notebooks: #!ignore; no #!/bin/sh
         | NBVAL_[A-Z_]+\b | PYTEST_VALIDATE_IGNORE_OUTPUT\b        # nbval
-        | %% | [+-][ \t]*(?:\{.*\}|[ \t]*$)                        # jupytext, editors: # %% [markdown], # +
-    | \+[ \t]+[\w.-]+=["'\[{]                                 # jupytext: # + tags=["x"]
-        | In\[[ \d]*\]:                                            # nbconvert
-        | (?:noqa|type|pragma|fmt|ruff|mypy|pylint|flake8|pyright|isort|black|yapf)[ \t]*:  # linters
-        | noqa[ \t]*$ | -\*-.*-\*- | nbqa\b | (?:end)?region\b | COMMAND[ \t]-{5,} | DBTITLE\b | MAGIC\b
+        | %% | -{{3,}}$ | [+-][ \t]*(?:\{{.*\}}|$)                    # jupytext, editors: # %% [markdown], # +, # ---
+        | \+[ \t]+(?:\[\w+\]|[\w.-]+=["'\[{{])                      # jupytext: # + [markdown], # + tags=["x"]
+        | In\[[ \d]*\]: | <\w*cell>$                             # nbconvert, IPython
+        | (?:export[is]?|hide(?:[_-]\w+)*|collapse(?:[_-]\w+)*|default_(?:exp|cls_lvl)[ ].*)$  # nbdev, fastpages
+        | (?:noqa|type|pragma|fmt|ruff|mypy|pylint|flake8|pyright|isort|black|yapf|autopep8|pytype|ty|nosec|nbqa
+            |doctest|coverage|cython|coding|vim?|[cn]spell|codespell|spell-checker
+            |nb\w+|jupyter|jupytext|papermill|marimo|quarto)[ \t]*[:=]
+        | [a-z][\w.-]*:[ \t]*(?:{_DIRECTIVE})                      # whatever tool: # sometool: skip
+        | no(?:qa|sec|sonar|semgrep)\b[ \t]*(?:\[.*)?$ | NO(?:QA|SONAR)\b | pyre-\w+ | -\*-.*-\*- | nbqa\b
+        | (?:end)?region\b | COMMAND[ \t]-{{5,}} | DBTITLE\b | MAGIC\b | Databricks[ ]notebook[ ]source$
     )""",
     re.VERBOSE,
 )
-"""A comment that another tool reads at the top of a cell."""
+"""A comment that another tool reads at the top of a cell. Another `# word: text` may be a heading, and is prompt."""
 
 
 def without_tool_lines(text: str) -> tuple[str, list[str]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import random
+import re
 import warnings
 from collections.abc import Iterator
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 from IPython.core.interactiveshell import InteractiveShell
 
 from agent_magic.api import Session
+from agent_magic.declare.cells import without_tool_lines
 from agent_magic.notebook.extension import load, unload
 
 
@@ -306,6 +308,21 @@ TOOL_LINES = [
     "# + tags=['x']\n\n",
     "#| echo: false\r\n# NBVAL_SKIP\r",
 ]
+OF_TOOLS = """#| export; #|default_exp core; # @title; #!ignore; # ---; # +; # + [markdown]; #%%; # -; # nbdev: x
+# ruff: noqa; # type: ignore; # type:ignore[misc]; # noqa; # NOQA; # nosec; # fmt: off; # mypy: disable-error-code="x"
+# mytool: skip; # checker: ignore=E1; # some-tool: off; # thing: E501, W2; # x: [a, b]; # coding: utf-8; #export
+# <codecell>; # In[3]:; # pyre-ignore[5]; # region x; # pylint: disable=all; # vim: set ft=python:; # jupyter: x; #hide
+# cspell: words x; # hide_input; # + tags=["x"]; # + {"a": 1}"""
+OF_PEOPLE = """# Title; # Role: editor; # tone: formal; # goal: a page on rivers; #!/bin/sh; # export the table; # a: b
+# skip this; # Task: skip the intro; # on rivers; # NoQA in linters; # type of answer; # no security; # 1: one; # TODO
+# hide and seek; # Next: on rivers; # - a point; # + a point; #tag; # note: skip the intro
+# see: [the paper] first; # given: x = 5; # of: H2O is water"""
+
+
+def test_a_comment_is_told_from_a_heading():
+    """By its tool, or by what stands behind its colon."""
+    told = {line: without_tool_lines(f"{line}\nHi") for line in re.split("; |\n", f"{OF_TOOLS}\n{OF_PEOPLE}")}
+    assert re.split("; |\n", OF_TOOLS) == [line for line, (text, _) in told.items() if text == "Hi"]
 
 
 @pytest.mark.parametrize("line", TOOL_LINES)
