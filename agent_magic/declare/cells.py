@@ -41,7 +41,8 @@ MOST_WRITTEN = 200
 """The letters of a value that is written above a cell."""
 
 _HEADING = re.compile(
-    r"##[ \t]+(?P<name>\w+|\{[^{}]*\}|\$[\w.]+)(?:[ \t]+\((?P<role>[^()]*)\))?(?P<options>[ \t]+[-#\\].*|[ \t]*)"
+    r"##[ \t]+(?P<name>\w+|\{[^{}]*\}|\$[\w.]+)(?:[ \t]+\((?P<role>[^()]*)\))?"
+    r"(?P<options>[ \t]+[-#\\\u2010-\u201f\u2212].*|[ \t]*)"
 )
 _MARK = re.compile(r"( {0,3})(\\*)##[ \t]")
 _NEAR = re.compile(r"[ \t]*##(?!#)[ \t]*(?P<rest>.*)")

@@ -51,7 +51,7 @@ class AwaitRewriter(CellHook):
     """An input transformer that lets chosen magics await.
 
     Attributes:
-        magics: Names of the magics. Each needs a twin, named with `ASYNC_SUFFIX`, that returns an awaitable.
+        magics: Names of the magics. A call counts if it has a twin, named with `ASYNC_SUFFIX`: it returns an awaitable.
         wanted: Asked per call with the magic's name and its line, or `None` if the line is known only when the
             cell runs. `False` leaves the call as it is.
     """
@@ -81,8 +81,10 @@ class AwaitRewriter(CellHook):
         return rewritten if _compiles(rewritten) else text
 
     def _chosen(self, call: ast.Call) -> bool:
-        name = _magic_name(call)
-        return name in self.magics and self.wanted(name, _argument(call))
+        name, kind = _magic_of(call)
+        if name not in self.magics or self.ip.find_magic(name + ASYNC_SUFFIX, kind) is None:
+            return False
+        return self.wanted(name, _argument(call))
 
 
 def can_await(ip: Any) -> bool:
@@ -172,16 +174,16 @@ def _calls(tree: ast.Module) -> Iterator[tuple[ast.Call, bool]]:
             waiting.append((child, inside, not isinstance(node, ast.Await)))
 
 
-def _magic_name(call: ast.Call) -> str | None:
-    """Return the name in `get_ipython().run_line_magic('name', ...)`, `None` for any other call."""
+def _magic_of(call: ast.Call) -> tuple[str, str]:
+    """Return name and kind of `get_ipython().run_line_magic('name', ...)`: `name`, `line`; empty for any other call."""
     match call:
         case ast.Call(
             func=ast.Attribute(value=ast.Call(func=ast.Name(id="get_ipython")), attr=attr),
             args=[ast.Constant(value=str(name)), *_],
         ) if attr in MAGIC_CALLS:
-            return name
+            return name, attr.split("_")[1]
         case _:
-            return None
+            return "", ""
 
 
 def _argument(call: ast.Call) -> str | None:

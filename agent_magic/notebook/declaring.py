@@ -314,9 +314,9 @@ def read_agents(
     """
     plan = PARSERS["agents"].read(line).plan
     comment, sections = sections_of(cell)
-    if magic := re.search(r"^%%\w+.*", comment, re.MULTILINE):
+    if magic := re.search(rf"^%%\w+.*|{_RUNS}", comment, re.MULTILINE):
         raise UsageError(
-            f"{magic[0][:60]!r} stands above the first heading, where text is a comment: it would declare nothing. "
+            f"{magic[0][:60]!r} stands above the first heading, where text is a comment: it would do nothing. "
             "Move it and what belongs to it to a cell of its own."
         )
     found: dict[str, Step] = {}
@@ -356,14 +356,16 @@ def tool_lines_note(*texts: str) -> list[str]:
     return [f"{told} {'is a line' if len(found) == 1 else 'are lines'} for another tool, and not sent"] if found else []
 
 
+_RUNS = r"^(?:\w+[ \t]*=[ \t]*)?%agents\b.*"
+"""A line magic, where the text of a cell is no code."""
+
+
 def lines_that_declare(prompt: str) -> list[str]:
     """Return a note if a line of a prompt looks like another magic: it goes out as text."""
     found = re.search(r"^%%(agent|context)\b.*", prompt, re.MULTILINE)
     if found:
-        return [f"{found[0][:60]!r} is a line of this prompt: each %%{found[1]} needs its own cell"]
+        return [f"{found[0][:60]!r} is sent as text: each %%{found[1]} needs its own cell"]
+    if found := re.search(_RUNS, prompt, re.MULTILINE):
+        return [f"{found[0][:60]!r} is sent as text: to run it, write it in a cell of its own"]
     found = re.match(r"\s*(%%[a-z]\w*).*", prompt)
-    return (
-        [f"{found[0].strip()[:60]!r} is sent as a line of this prompt: {found[1]} must be above %%agent"]
-        if found
-        else []
-    )
+    return [f"{found[0].strip()[:60]!r} is sent as text: {found[1]} must be above %%agent"] if found else []

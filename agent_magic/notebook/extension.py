@@ -76,7 +76,7 @@ def load(shell: InteractiveShell) -> None:
     formatters = Formatters(ip, magics.session)
     formatters.install()
     magics.undo += [formatters.uninstall, attach(magics), tooltips.attach(shell)]
-    ip.events.register("post_run_cell", magics.forget_shown)
+    ip.events.register("post_run_cell", magics.end_cell)
     ip.events.register("pre_run_cell", magics.see_deleted)
     magics.undo.append(partial(ip.events.unregister, "pre_run_cell", magics.see_deleted))
     LISTENERS.append(magics.declare_task)
@@ -102,7 +102,7 @@ def unload(shell: InteractiveShell) -> None:
             del table[name]
     for undo in magics.undo:
         undo()
-    ip.events.unregister("post_run_cell", magics.forget_shown)
+    ip.events.unregister("post_run_cell", magics.end_cell)
 
 
 def _reloads() -> bool:

@@ -69,8 +69,9 @@ def _check_signs(outside: str, magic: str) -> None:
         if word[0] in CURLY or re.match(rf"-[\w-]+=[{CURLY}]", word):
             raise UsageError(f"{magic}: {word!r} has curly quotes. Write straight ones: \"...\" or '...'.")
         if word[0] in DASHES:
-            meant = f"--{word.lstrip(DASHES + '-')}"
-            raise UsageError(f"{magic}: {word!r} begins with a dash. Write two hyphens: {meant}")
+            meant = word.lstrip(DASHES + "-")
+            hyphens = "a hyphen: -" if meant[:1].isdecimal() else "two hyphens: --"
+            raise UsageError(f"{magic}: {word!r} begins with a dash. Write {hyphens}{meant}")
 
 
 def _plain_blanks(text: str) -> str:

@@ -179,9 +179,11 @@ class AgentMagics(Magics, Settings):
             done = self._command(self._line("%agents", line, local_ns))
             return await awaited(done, message=self._stopped) if asyncio.iscoroutine(done) else done
 
-    def forget_shown(self, *_: object) -> None:
-        """Record the end of the cell: values are shown in full again."""
-        self.session.just_shown = None
+    def end_cell(self, result: Any) -> None:
+        """Record the end of a cell: what it no longer declares is left over, and values are shown in full again."""
+        self.session.just_shown, cell = None, cell_of(self.shell)
+        if cell.id is not None and result.success:
+            self.session.executed[cell.id] = cell.execution
 
     def defaults(self, timeout_s: float | None = None) -> dict[str, Any]:
         """Return the options of agents that leave them open."""
@@ -243,7 +245,7 @@ class AgentMagics(Magics, Settings):
         names = self.shell.user_ns
         missing = [name for name in context.uses if name not in names]
         rendered = cache(lambda: None if missing else context.render(names))
-        notes = [*said, *self.session.declare_context(context, plan, cell, rendered)]
+        notes = [*said, *lines_that_declare(context.text), *self.session.declare_context(context, plan, cell, rendered)]
         if context.name in names:
             notes.append(f"--context {context.name} and {{{{ {context.name} }}}} take this cell, not your variable")
         found = rendered()
@@ -264,7 +266,7 @@ class AgentMagics(Magics, Settings):
         self._check_servers([agent])
         notes = registry.declare(agent, cell, ran=self.session.ran, variables=names, cycles=self.on_cycle != "error")
         notes += [*said, *registry.adopt(names), *self._notes_on(agent, registry)]
-        notes += [*self._kept(before, registry), *registry.gone(self.session.deleted)]
+        notes += [*self._kept(before, registry), *self.session.gone(plan)]
         display_bundle(show.declaration_card(notes=notes, **self._told(agent, registry)))
         if is_kernel(self.shell):
             self.session.prepare()
@@ -294,7 +296,7 @@ class AgentMagics(Magics, Settings):
         self._check_servers(agents)
         done: Any = {"ran": self.session.ran, "variables": names, "cycles": self.on_cycle != "error"}
         notes = [*said, *registry.declare_all(agents, cell, **done), *registry.adopt(names)]
-        notes += [*self._kept(before, registry), *registry.gone(self.session.deleted)]
+        notes += [*self._kept(before, registry), *self.session.gone(plan)]
         notes += [f"{agent.name}: {note}" for agent in agents for note in self._notes_on(agent, registry)]
         display_bundle(show.declarations_card([self._told(agent, registry) for agent in agents], notes))
         if is_kernel(self.shell):

@@ -173,7 +173,7 @@ async def confirm(ctx: CommandContext, given: Namespace, plan: Plan, resumed: Re
     session = ctx.session
     left = [name for name in session.leftovers(plan.name) if name in {*plan.index, *plan.groups}]
     if left:
-        note(f"{', '.join(left)} of deleted cells will run too: %agents drop {' '.join(left)}")
+        note(f"{', '.join(left)} of cells deleted or changed will run too: %agents drop {' '.join(left)}")
     for text in _batch_notes(session, plan, ctx.policy(given)):
         note(text)
     if not session.spends or given.yes or not (ctx.confirm_agents or ctx.confirm_usd):

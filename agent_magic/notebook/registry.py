@@ -266,15 +266,15 @@ class Registry:
         self._agents.clear()
         self._contexts.clear()
 
-    def of_cells(self, cell_ids: Collection[str]) -> tuple[str, ...]:
-        """Return the agents and contexts that these cells declared."""
-        every = [*self._agents.items(), *self._contexts.items()]
-        return tuple(name for name, one in every if one.cell.id in cell_ids)
-
-    def gone(self, deleted: Collection[str]) -> list[str]:
-        """Return a note of what cells declared that are deleted now."""
-        names = self.of_cells(deleted)
-        return [f"the cell of {', '.join(names)} is gone: %agents drop {' '.join(names)}"] if names else []
+    def of_cells(self, cell_ids: Collection[str], executed: Mapping[str, str | None] | None = None) -> tuple[str, ...]:
+        """Return the agents and contexts that these cells declared, or others before they were `executed` last."""
+        every, last = [*self._agents.items(), *self._contexts.items()], executed or {}
+        return tuple(
+            name
+            for name, one in every
+            if one.cell.id is not None
+            and (one.cell.id in cell_ids or last.get(one.cell.id, one.cell.execution) != one.cell.execution)
+        )
 
     def values(self, namespace: Mapping[str, Any]) -> dict[str, Any]:
         """Read from a namespace the names that prompts and contexts use, and no other."""

@@ -156,6 +156,7 @@ class Session:
         servers: Running servers of tools, by name.
         prompts: Prompts of servers as `server:name`, by the variables that hold them.
         deleted: Ids of deleted cells, as reported by the front end.
+        executed: By the id of a cell, its last execution without an error.
         left_simulator: True after leaving the mock server, until the user is told.
         workers: Workers that make the requests; `None` if the kernel does.
         applied: Applied changes, latest last: the words and function of undoing each.
@@ -187,6 +188,7 @@ class Session:
         self.left_simulator = False
         self._whom = ""
         self.deleted: set[str] = set()
+        self.executed: dict[str, str | None] = {}
         self.applied: list[tuple[str, list[Callable[[], None]]]] = []
         self.linted: list[Linted] = []
         self.planned: Run | None = None
@@ -213,8 +215,15 @@ class Session:
         return self._registries[plan]
 
     def leftovers(self, plan: str = DEFAULT_PLAN) -> tuple[str, ...]:
-        """Return the agents and contexts of a plan whose cells are deleted."""
-        return self.registry(plan).of_cells(self.deleted)
+        """Return the agents and contexts of a plan whose cells are deleted, or declare them no longer."""
+        return self.registry(plan).of_cells(self.deleted, self.executed)
+
+    def gone(self, plan: str) -> list[str]:
+        """Return a note of such leftovers."""
+        names = self.leftovers(plan)
+        return (
+            [f"the cell of {show.listed(names)} is deleted or changed: %agents drop {' '.join(names)}"] if names else []
+        )
 
     def declared_by(self, cell: Cell, name: str) -> list[str]:
         """Return the declaration with a name or of a cell; the source may have been renamed since."""
@@ -231,7 +240,7 @@ class Session:
         where = "" if homes[0].name == DEFAULT_PLAN else f" --plan {homes[0].name}"
         drop = f"%agents drop {name}{where}"
         if name in self.leftovers(homes[0].name):
-            return f" {name!r} is left over: its cell is deleted. {drop} removes it."
+            return f" {name!r} is left over: its cell is deleted or changed. {drop} removes it."
         return f" If {name!r} is left over from a cell that was deleted or renamed, {drop} removes it."
 
     def runs_old_text(self, names: Iterable[str], plan: str) -> list[str]:

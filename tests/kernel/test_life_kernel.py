@@ -200,6 +200,7 @@ VERBS = [
     *DECLARING,
     *DECLARING,
     "delete",
+    "overwrite",
     "drop",
     *("run", "run", "fresh", "resume", "stop", "ask"),
     "look",
@@ -250,6 +251,9 @@ def act(notebook: Notebook, what: str, cell: str, name: str, text: str, look: st
         return notebook.rendered
     elif what == "delete" and notebook.cells.pop(cell, None):
         notebook.deleted.append(cell)
+    elif what == "overwrite":
+        notebook.run("x = 1", cell)
+        notebook.cells.pop(cell, None)
     elif what in {"drop", "look"}:
         notebook.run(f"%agents drop {name}" if what == "drop" else f"%agents {look}")
     elif what in {"reload", "unload"}:
@@ -477,7 +481,7 @@ def test_two_kernels_that_ask_the_same_at_once_buy_it_once(api, kernels):
 
 
 def check_list(notebook: Notebook) -> None:
-    """Every name that is listed is of a cell that exists, or marked as one whose cell is deleted."""
+    """Every name that is listed is of a cell that declares it, or marked as one whose cell is deleted or changed."""
     notebook.run("%agents list")
     rows = {name for name in NAMES if re.search(rf"^ *{name}\b", notebook.shown, re.MULTILINE)}
     words = " ".join(notebook.shown.split())

@@ -16,7 +16,9 @@ AWAITED_CELL = "(await get_ipython().run_cell_magic('agents.async', '', 'text\\n
 
 def rewriter(**changes):
     """Return a rewriter on a stand-in for the shell."""
-    ip = SimpleNamespace(autoawait=True, loop_runner="asyncio", input_transformers_post=[])
+    ip = SimpleNamespace(
+        autoawait=True, loop_runner="asyncio", input_transformers_post=[], find_magic=lambda _, kind: kind
+    )
     return AwaitRewriter(**{"ip": ip, "magics": frozenset({"agents"}), **changes})
 
 

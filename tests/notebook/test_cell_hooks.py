@@ -65,7 +65,7 @@ def test_a_semicolon_behind_the_bare_magic_is_none_of_its_name(shell: Any, cell:
 def test_a_declaration_within_a_prompt_is_told(shell: Any, capsys: pytest.CaptureFixture[str]) -> None:
     """It goes out as text, so the card says so."""
     shell.run_cell_magic("agent", "a", "Hello\n%%agent b\nWorld\n")
-    assert "'%%agent b' is a line of this prompt: each %%agent needs its own cell" in capsys.readouterr().out
+    assert "'%%agent b' is sent as text: each %%agent needs its own cell" in capsys.readouterr().out
 
 
 def test_quotes_and_words_too_many(shell: Any, capsys: pytest.CaptureFixture[str]) -> None:

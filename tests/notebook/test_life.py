@@ -283,6 +283,13 @@ def test_variables_of_a_declaring_line(said, shell, line, field, expected):
     assert (known if expected is None else expected) == getattr(declared(shell), field)
 
 
+def test_all_options_of_a_cell_of_several_in_one_variable(said, shell):
+    """Such a line is known only when the cell runs."""
+    said("more = '--plan other'\n%agents list")
+    assert "1 agent declared" in said("%%agents {more}\n## a\nHi")
+    assert "no value here" in said("%%agents {other}\n## a\nHi")
+
+
 def test_variables_of_a_heading(said, shell):
     """The headings of a cell of several are lines like any other."""
     said("m = 'claude-sonnet-5-5'")
@@ -393,6 +400,9 @@ def test_another_magic_in_a_prompt_is_told_of(said):
     """It is sent, and does nothing."""
     assert "%%time must be above %%agent" in said("%%agent a\n\n%%time\nHi")
     assert "must be above" not in said("%%agent a\nWhat does\n%%time do?")
+    assert "in a cell of its own" in said("%%agent a\nHi\nrun = %agents run")
+    assert "in a cell of its own" in said("%%context c\nLong\n%agents run")
+    assert "in a cell of its own" not in said("%%agent a\nWhat does %agents run do?")
 
 
 @pytest.mark.parametrize(
@@ -416,6 +426,10 @@ def test_what_is_no_comment_for_a_tool_is_sent(said, shell, prompt):
         ("%%agent a \\\n--max-tokens 50\nHi", "backslash"),
         ("%%agents\n%%context docs\nA long text.\n## one\nReview.", "%%context docs"),
         ("%%agents\n%%agent two\nHi\n## one\nReview.", "%%agent two"),
+        ("%%agents\nrun = %agents run\n## one\nReview.", "'run = %agents run' stands above"),
+        ("%%agents\n## one —max-tokens 5\nHi", "two hyphens: --max-tokens"),
+        ("%%agents\n## one “a”\nHi", "straight"),
+        ("%agents run --budget –5", "a hyphen: -5"),
     ],
 )
 def test_signs_that_only_look_right_are_told_plainly(said, cell, words):
@@ -517,10 +531,25 @@ def test_what_deleted_cells_declared_is_marked(shell, cell):
     assert "cell deleted" in told
     assert "%agents drop a" in told
     assert "%agents drop a" in cell("%%agent c\nHm", "5")
-    assert "a of deleted cells will run too: %agents drop a" in cell("run = %agents run", "6")
+    assert "a of cells deleted or changed will run too: %agents drop a" in cell("run = %agents run", "6")
     assert "deleted" not in cell("run = %agents run b c", "6")
     cell("%%agent a\nHi", "1")  # the deletion was undone
     assert "deleted" not in cell("%agents list", "4")
+
+
+def test_a_cell_that_declares_something_else_leaves_nothing_unmarked(cell):
+    """Other code in its place, or one of two steps; an error changes nothing."""
+    cell("%%agent a\nHi", "1")
+    two = "import agent_magic as am\n@am.task\ndef one(): return 1\n"
+    cell(f"{two}@am.task\ndef two(): return 2", "2")
+    cell("1 / 0", "1")
+    assert "changed" not in cell("%agents list", "4")
+    cell("x = 1", "1")
+    cell(two, "2")
+    assert "a, two; %agents drop a two removes" in cell("%agents list", "4")
+    assert "the cell of two is deleted or changed: %agents drop two" in cell("%%agent a\nHi", "1")
+    cell("%agents drop two", "4")
+    assert "changed" not in cell("%agents list", "4")
 
 
 @pytest.mark.parametrize("deleted", [True, False])

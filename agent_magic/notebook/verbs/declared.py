@@ -121,7 +121,7 @@ def _table(
         told = (
             "" if layer == before else str(layer),
             waits,
-            " · ".join([*step_facts(agent), *(["cell deleted"] if agent.name in gone else [])]),
+            " · ".join([*step_facts(agent), *(["cell deleted or changed"] if agent.name in gone else [])]),
             last.get(agent.name, ""),
         )
         rows.append((agent.name, *told))
@@ -157,10 +157,15 @@ def _next(stale: Sequence[str]) -> list[Line]:
 
 
 def _gone(names: Sequence[str]) -> list[Line]:
-    """Return a line of declarations whose cells are deleted."""
+    """Return a line of declarations whose cells are deleted, or declare them no longer."""
     if not names:
         return []
-    return [Line(f"{listed(names)}; %agents drop {' '.join(names)} removes what they declared.", head="cells deleted:")]
+    return [
+        Line(
+            f"{listed(names)}; %agents drop {' '.join(names)} removes what they declared.",
+            head="cells deleted or changed:",
+        )
+    ]
 
 
 def _complete(agents: tuple[Step, ...]) -> tuple[Step, ...]:
