@@ -123,7 +123,7 @@ class Stream:
 
     Attributes:
         parts: Pieces of text, in order.
-        unseen: Received bytes other than text: thinking, and arguments of tools.
+        unseen: Received bytes other than text: thinking, arguments of tools, and text before a restart.
         usage: Running token counts so far. Only an answer's can be final.
         model: The answering model named in the response; empty until then.
         status_code: HTTP status, once received.
@@ -199,6 +199,10 @@ class Stream:
         if self._silent:
             self.began()
         self.parts.append(text)
+
+    def restart(self) -> None:
+        """Record that the answer begins again. Its text so far is no longer shown, and may be billed all the same."""
+        self.unseen, self.parts = self.produced_bytes, []
 
     def add_unseen(self, text: str) -> None:
         """Count a piece of something that is no text, such as thinking: it is billed like the rest."""

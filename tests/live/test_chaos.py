@@ -52,7 +52,7 @@ COMPLETE = [
     reply(WHOLE + b"data: [DONE]\n\n"),
     reply(WHOLE + event("error", error={"type": "api_error", "message": "late"})),
     reply(BEGIN + BEGIN + OPEN + TEXT + ENDING),
-    reply(BEGIN + OPEN + TEXT + REASON + delta("more") + STOP),
+    reply(BEGIN + OPEN + delta("hello ") + REASON + delta("world") + STOP),
     reply(BEGIN + b"event: ping\ndata: " + b"[" * 500 + b"]" * 500 + b"\n\n" + OPEN + TEXT + ENDING),
     reply(gzip.compress(WHOLE), content_encoding="gzip"),
     b"HTTP/1.1 103 Early Hints\r\nlink: x\r\n\r\n" + reply(WHOLE),

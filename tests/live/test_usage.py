@@ -67,6 +67,10 @@ SHOWN: dict[str, tuple[bytes, tuple[int | None, int | None, bool]]] = {
     "cut while it thinks": (START + THINKING, (7, 20, True)),
     "cut in a call": (START + CALL, (7, 30, True)),
     "cut after more than was asked for": (START + OPEN + delta("word" * 300), (7, MOST, True)),
+    "all that came before it began again": (
+        START + THINKING + TEXT + START + TEXT + end(output_tokens=23),
+        (7, 40, True),
+    ),
     "letters of three bytes": (START + OPEN + delta("語" * 40), (7, 30, True)),
     "nothing told": (begin() + TEXT + end(), (None, None, False)),
     "nothing told, and cut": (begin() + TEXT, (None, None, False)),

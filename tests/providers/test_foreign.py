@@ -31,6 +31,7 @@ from tests.providers.wire import (
     REASON,
     STOP,
     TEXT,
+    USAGE,
     WHOLE,
     delta,
     event,
@@ -68,6 +69,8 @@ def chunked(body, size):
     head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
     return head + b"".join(b"%x\r\n%s\r\n" % (len(piece), piece) for piece in pieces) + b"0\r\n\r\n"
 
+
+SECOND = block(1, type="text", text="world")
 
 # what is sent, the text, input and output tokens
 ANSWERS = {
@@ -143,6 +146,43 @@ ANSWERS = {
         10,
         9,
     ),
+    "text after the stop reason": (
+        reply(BEGIN + OPEN + delta("hello ") + REASON + delta("world") + STOP),
+        "hello world",
+        10,
+        5,
+    ),
+    "a block after the stop reason": (
+        reply(BEGIN + block(0, type="text", text="hello ") + REASON + SECOND + STOP),
+        "hello world",
+        10,
+        5,
+    ),
+    "text where the message begins": (
+        reply(start_with(content=[{"type": "text", "text": "hello "}], usage=USAGE) + SECOND + REASON + STOP),
+        "hello world",
+        10,
+        5,
+    ),
+    "all of it where the message begins, and again": (
+        reply(start_with(content=MESSAGE["content"], usage=USAGE) + OPEN + TEXT + REASON + STOP),
+        "hello world",
+        10,
+        6,
+    ),
+    "begun twice, and gone on": (
+        reply(BEGIN + OPEN + delta("hello ") + BEGIN + delta("world") + REASON + STOP),
+        "hello world",
+        10,
+        5,
+    ),
+    "begun with each block": (
+        reply(BEGIN + block(0, type="text", text="hello ") + BEGIN + SECOND + REASON + STOP),
+        "hello world",
+        10,
+        5,
+    ),
+    "another message behind it": (reply(WHOLE[: -len(STOP)] + WHOLE), "hello world", 10, 5),
     "nonsense after the stop reason": (
         reply(BEGIN + OPEN + TEXT + REASON + event("message_delta", delta=None)),
         "hello world",
@@ -170,6 +210,38 @@ def test_what_is_complete_is_an_answer(answer, text, taken, made):
     assert (taken, made) == (result.usage.input_tokens, result.usage.output_tokens)
     assert (taken is None) == (result.cost_usd is None)
     assert isinstance(result.answer.model, str)
+
+
+AGAIN = start_with(id="msg_2", usage=USAGE)
+CALL = event("content_block_start", index=0, content_block={"type": "tool_use", "id": "t", "name": "f", "input": {}})
+RESTARTS = {
+    "in a block": OPEN + delta("hello ") + AGAIN,
+    "between blocks": block(0, type="text", text="hel") + block(1, type="text", text="lo") + AGAIN,
+    "under the same id": OPEN + delta("hello ") + BEGIN,
+    "twice": OPEN + delta("hello ") + AGAIN + OPEN + delta("hel") + AGAIN,
+    "in a call": CALL + AGAIN,
+}
+
+
+@pytest.mark.parametrize("before", RESTARTS.values(), ids=RESTARTS)
+def test_a_message_that_starts_again_is_read_from_there(before):
+    """A proxy that reconnects sends it once more. No text or call is there twice, and no count covers both."""
+    record, server = meet(reply(BEGIN + before + OPEN + TEXT + CLOSE + REASON + STOP))
+    result = record["a"]
+    assert ("succeeded", "hello world", "end_turn", 1) == (
+        result.status,
+        result.text,
+        result.stop_reason,
+        server.calls,
+    )
+    assert (5, True) == (result.usage.output_tokens, result.usage.estimated)
+
+
+def test_deltas_without_blocks_start_again_too():
+    """Servers that leave blocks out have nothing else that tells."""
+    for block_or_none in (b"", OPEN):
+        record, _ = meet(reply(BEGIN + delta("hello ") + AGAIN + block_or_none + TEXT + REASON + STOP))
+        assert "hello world" == record["a"].text
 
 
 @pytest.mark.parametrize("reason", [7, ["end_turn"], {"why": "end"}], ids=repr)

@@ -168,6 +168,25 @@ class TestOneRequest:
 
         asyncio.run(go())
 
+    def test_an_answer_that_starts_again_starts_again_here(self):
+        """The kernel shows what the worker would, and counts as much."""
+
+        class Again(Counting):
+            async def send(self, request, stream):
+                await super().send(request, stream)
+                stream.restart()
+                return await super().send(request, stream)
+
+        async def go():
+            link, _, task = await link_to(Again())
+            stream = Stream()
+            await link.send(asked(1), stream)
+            assert (SENT, len(SENT.encode())) == (stream.text, stream.unseen)
+            await link.close()
+            await task
+
+        asyncio.run(go())
+
     def test_a_worker_ends_a_request_at_its_deadline(self):
         """Also where nobody tells it to."""
 

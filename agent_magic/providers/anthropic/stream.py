@@ -6,7 +6,8 @@ answer, complete and paid for; one without is not.
 
 Source: the vendor's pages on streaming and on stop reasons. The order is `message_start`, then blocks
 (`content_block_start`, deltas, `content_block_stop`), then `message_delta` and `message_stop`; pings and new kinds of
-events may come anywhere.
+events may come anywhere. A proxy that reconnects may begin again half way: what came before is no part of the answer,
+and no count covers it.
 """
 
 from __future__ import annotations
@@ -219,10 +220,7 @@ def answer_of(found: Json, *, simulated: bool) -> Answer:
 
 def _read_message(found: Json, message: _Message, stream: Stream) -> None:
     """Read the content, the counts and the end of a whole message."""
-    for index, block in enumerate(found.get("content") or ()):
-        message.open(index, block, stream)
-        if block.get("type") == "text":
-            message.add(index, block.get("text"), stream)
+    message.fill(found.get("content"), stream)
     message.name(found.get("model"), stream)
     message.end(found)
     message.count(found.get("usage"), stream)
@@ -241,6 +239,7 @@ class _Message:
     def __init__(self, model: str, request_id: str | None, most_output: int, *, keeps: bool = False) -> None:
         self.model, self.request_id, self._keeps = model, request_id, keeps
         self._most_output, self._is_final = most_output, False
+        self._may_restart = self._restarted = False
         self.begun = False
         self.stop_reason: str | None = None
         self.refusal: str | None = None
@@ -261,19 +260,24 @@ class _Message:
                 stream.add_unseen("".join(_written(delta)))
                 stream.began()
         elif kind == "content_block_start":
-            block = self.open(event.get("index"), event.get("content_block"), stream)
-            if block.get("type") == "text" and block.get("text"):  # the API's begin empty, other servers' may not
-                self.add(event.get("index"), block["text"], stream)
+            self.open(event.get("index"), event.get("content_block"), stream)
         elif kind == "message_start":
+            if self.stop_reason is not None:
+                return True  # of another message: this one is complete
+            self._may_restart = bool(self._blocks or self._before)
             start: Any = event.get("message")
             self.name(start.get("model"), stream)
             self.count(start.get("usage"), stream)
             stream.opened()
+            self.fill(start.get("content"), stream)  # the API's begin empty, other servers' may not
+            self._may_restart = bool(self._blocks or self._before)
         elif kind == "message_delta" or (kind == "message_stop" and event.get("usage")):  # gateways count there
             self.end(fields_of(event.get("delta")))
             self.count(event.get("usage"), stream)
-            if self.stop_reason is not None:
-                stream.answer = self.answer(stream)
+        else:
+            return kind == "message_stop"
+        if self.stop_reason is not None:  # a block may come behind it
+            stream.answer = self.answer(stream)
         return kind == "message_stop"
 
     def name(self, model: Any, stream: Stream) -> None:
@@ -291,21 +295,41 @@ class _Message:
         stream.usage = usage = _usage(told, stream.usage or NOTHING_KNOWN, self._most_output)
         made = fields_of(told).get("output_tokens")
         if made is not None:
-            self._is_final = self.stop_reason is not None and type(made) is int and made == usage.output_tokens
+            is_last = self.stop_reason is not None and not self._restarted
+            self._is_final = is_last and type(made) is int and made == usage.output_tokens
 
-    def open(self, index: Any, block: Any, stream: Stream) -> Json:
-        """Begin a block, and return its fields."""
+    def fill(self, content: Any, stream: Stream) -> None:
+        """Read blocks that come whole."""
+        blocks: list[Any] = content or []
+        for index, block in enumerate(blocks):
+            if not isinstance(block, dict):
+                raise TypeError(f"a block is {block!r}")
+            self.open(index, block, stream)
+
+    def open(self, index: Any, block: Any, stream: Stream) -> None:
+        """Begin a block. One that was there before a second `message_start` restarts the message."""
         fields = fields_of(block)
+        if self._may_restart and (index in self._blocks or self._before):
+            self._restart(stream)
         if index in self._blocks:  # servers that translate for other models may number all of them 0
             self._blocks[object()] = self._blocks.pop(index)
         self._blocks[index] = _Block(fields)
         if fields.get("type") != "text":  # the API's begin empty, other servers' may not
             given = fields.get("input")
             stream.add_unseen("".join([*_written(fields), json.dumps(given) if given else ""]))
-        return fields
+        elif fields.get("text"):
+            self.add(index, fields["text"], stream)
+
+    def _restart(self, stream: Stream) -> None:
+        """Drop the content so far."""
+        self._may_restart, self._restarted = False, True
+        self._blocks, self._before = {}, []
+        stream.restart()
 
     def add(self, index: Any, text: str, stream: Stream) -> None:
         """Append a piece of text to its block, or to the last one if a server does not name it."""
+        if self._may_restart and not self._blocks:
+            self._restart(stream)
         stream.add(text)
         if index not in self._blocks:
             index = next(reversed(self._blocks), None)

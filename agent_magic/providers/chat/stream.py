@@ -2,7 +2,8 @@
 
 The server is not trusted. A response with a `finish_reason` is an answer, complete and paid for; one without is not,
 even after `[DONE]`. Counts with or after the `finish_reason` are final, those before it are running. Thinking
-(`reasoning_content`, `reasoning`) is counted, and not part of the answer.
+(`reasoning_content`, `reasoning`) is counted, and not part of the answer. A proxy that reconnects may begin again half
+way: what came before is no part of the answer, and no count covers it.
 """
 
 from __future__ import annotations
@@ -169,7 +170,8 @@ class Completion:
         self._reason: str | None = None
         self._refused = False
         self._calls: dict[Any, _Call] = {}
-        self._is_final = False
+        self._is_final = self._goes_on = self._restarted = False
+        self._id: Any = None
 
     def see(self, chunk: Json, stream: Stream) -> None:
         """Read a chunk, or a whole completion.
@@ -185,11 +187,30 @@ class Completion:
         self._request_id = self._request_id or word(chunk.get("id"))
         for choice in cast("list[Json]", chunk.get("choices") or ()):
             if choice.get("index") in {0, None}:
+                self._restart_if_new(chunk.get("id"), choice, stream)
                 self._choose(choice, stream)
         if chunk.get("usage"):
             self._count(chunk["usage"], stream)
         if self._reason is not None:
             stream.answer = self.answer(stream)
+
+    def _restart_if_new(self, id_: Any, choice: Json, stream: Stream) -> None:
+        """Drop the content so far if another answer begins: its first chunk has a role, and an id of its own.
+
+        Servers that write a role, or an id of its own, into every chunk begin nothing by it.
+
+        Raises:
+            Unreadable: The answer is complete, and this is another one.
+        """
+        delta: Json = choice.get("delta") or {}
+        has_role = bool(delta.get("role"))
+        if has_role and self._goes_on and id_ != self._id:
+            if self._reason is not None:
+                raise Unreadable("Another answer follows in the same stream.")
+            self._restarted, self._refused = True, False
+            self._calls.clear()
+            stream.restart()
+        self._id, self._goes_on = id_, not has_role
 
     def _choose(self, choice: Json, stream: Stream) -> None:
         delta: Json = choice.get("delta") or choice.get("message") or {}
@@ -241,7 +262,7 @@ class Completion:
         whole = found.input_tokens is not None and found.output_tokens is not None
         if whole and not fell:
             stream.usage = found
-        self._is_final = self._reason is not None and whole and not fell
+        self._is_final = self._reason is not None and whole and not fell and not self._restarted
 
     def answer(self, stream: Stream) -> Answer:
         """Return the answer that has arrived.

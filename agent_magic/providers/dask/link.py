@@ -294,6 +294,8 @@ def _tell(stream: Stream, kind: str, rest: tuple[Any, ...]) -> None:
     match kind:
         case "text":
             stream.add(text_in(rest[0]))
+        case "restarted":
+            stream.restart()
         case "replied":
             status, readings, simulated = rest
             stream.replied(status, readings_in(readings), simulated=simulated)

@@ -156,7 +156,7 @@ class _Call:
     def __init__(self, serving: Serving, number: int, line: str, files: dict[str, bytes]) -> None:
         self._serving, self._number = serving, number
         self._stream = Stream(self)
-        self._told = 0
+        self._parts, self._told = self._stream.parts, 0
         self._usage: tuple[Usage, int, str] | None = None
         self.task = asyncio.ensure_future(self._make(line, files))
 
@@ -181,6 +181,9 @@ class _Call:
     def news(self) -> Iterable[Message]:
         """Return the text that has arrived since the last call."""
         stream, parts = self._stream, self._stream.parts
+        if parts is not self._parts:
+            self._parts, self._told = parts, 0
+            yield "restarted", self._number
         if stream.usage is not None and (told := (stream.usage, stream.unseen, stream.model)) != self._usage:
             self._usage = told
             yield "usage", self._number, usage_out(stream.usage), stream.unseen, stream.model

@@ -86,6 +86,35 @@ def test_what_a_model_thinks_is_no_part_of_its_answer(name: str):
     assert len("hmm, what now") == stream.unseen
 
 
+def begun(id_: str, text: str, **fields: Any) -> bytes:
+    """The first two chunks of an answer."""
+    return chunk(id=id_, choices=[{"index": 0, "delta": {"role": "assistant", "content": ""}}]) + chunk(
+        id=id_, choices=[{"index": 0, "delta": {"content": text, **fields}}]
+    )
+
+
+def test_an_answer_that_starts_again_is_read_from_there():
+    """A proxy that reconnects sends it once more. No text or call is there twice, and no count covers both."""
+    answer, stream, _ = ask(reply(begun("c_0", "hello ", tool_calls=[called(0, "f", "{", "t")]) + WHOLE))
+    assert ("hello world", "hello world", "end_turn") == (answer.text, stream.text, answer.stop_reason)
+    assert Usage(7, cache_read_tokens=0, output_tokens=5, estimated=True) == answer.usage
+    assert len("hello {") == stream.unseen
+
+
+def test_another_answer_behind_a_complete_one_is_none_of_it():
+    """The complete one is paid for, and stays as it is."""
+    answer, _, _ = ask(reply(TEXT + delta("stop") + begun("c_2", "again") + DONE))
+    assert ("hello world", "end_turn") == (answer.text, answer.stop_reason)
+
+
+@pytest.mark.parametrize("role", [{}, {"role": "assistant"}])
+def test_an_id_or_a_role_in_every_chunk_starts_nothing(role: dict[str, str]):
+    """Servers have both habits."""
+    pieces = [{"role": "assistant", "content": "hello "}, {"content": "world", **role}]
+    body = b"".join(chunk(id=f"c_{at}", choices=[{"index": 0, "delta": one}]) for at, one in enumerate(pieces))
+    assert "hello world" == ask(reply(body + delta("stop") + chunk(**counts())))[0].text
+
+
 UNCOUNTED = {
     "none": TEXT + delta("stop") + DONE,
     "null": TEXT + delta("stop") + chunk(usage=None) + DONE,
