@@ -39,7 +39,12 @@ def notebook(sources):
     return made
 
 
-@pytest.mark.parametrize("kind", ["py:percent", "py:light", "md", "md:myst"])
+QUARTO = pytest.mark.skipif(
+    not jupytext.quarto.is_quarto_available(), reason="no command quarto, or too old: its files are not tried"
+)
+
+
+@pytest.mark.parametrize("kind", ["py:percent", "py:light", "md", "md:myst", pytest.param("qmd", marks=QUARTO)])
 def test_a_round_trip_is_exact(kind):
     """Every cell comes back as it was, and a script is Python."""
     made = notebook(HARD)
