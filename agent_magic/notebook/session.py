@@ -254,10 +254,7 @@ class Session:
         """A note for a new kernel, if an earlier one ran this notebook; otherwise empty."""
         if any(map(len, self._registries.values())) or self.last is not None or self.before is None:
             return ""
-        return (
-            " What cells declared went with the kernel before: run them again. What was bought is kept, "
-            "%agents runs lists it."
-        )
+        return " What cells declared before is gone: run them again. What was bought is kept, %agents runs lists it."
 
     @property
     def ran(self) -> list[str]:

@@ -92,13 +92,13 @@ def test_a_kernel_that_is_started_again_says_what_it_leaves(said, again, monkeyp
     """The cells above were not run: nothing is declared, and the API answers where the mock server did."""
     monkeypatch.setenv("ANTHROPIC_API_KEY", "key-of-a-test")
     monkeypatch.setenv("ANTHROPIC_BASE_URL", "http://127.0.0.1:9")
-    assert "kernel before" not in said("%agents run") + said("%agents")
+    assert "declared before is gone" not in said("%agents run") + said("%agents")
     said("%agents connect simulator --latency none")
     said("%%agent a\nSay hi.")
     said("run = %agents run")
     again()
     for line in ("%agents", "%agents run", "%agents plan"):
-        assert "What cells declared went with the kernel before" in " ".join(said(line).split())
+        assert "What cells declared before is gone" in " ".join(said(line).split())
     said("%%agent a --timeout 1\nSay hi.")
     told = said("run = %agents run --max-attempts 1")
     assert "the last run of this notebook was simulated: http://127.0.0.1:9 answers now, which costs" in told
@@ -119,7 +119,7 @@ def test_another_notebooks_simulated_run_is_no_reason_for_a_word(said, again, tm
     (tmp_path / "other").mkdir()
     monkeypatch.chdir(tmp_path / "other")
     again()
-    assert "kernel before" not in said("%agents run")
+    assert "declared before is gone" not in said("%agents run")
     said("%%agent a --timeout 1\nSay hi.")
     assert "simulated" not in said("run = %agents run --max-attempts 1")
 

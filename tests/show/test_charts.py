@@ -14,12 +14,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent_magic.api import Run
+from agent_magic.api.comparison import Comparison
 from agent_magic.declare.agent import Agent
 from agent_magic.declare.plan import Plan
 from agent_magic.engine.policy import Policy
-from agent_magic.errors import DeclarationError
+from agent_magic.errors import DeclarationError, Overloaded
 from agent_magic.measure.metrics import summarize
 from agent_magic.measure.spans import chain_of, spans_of
+from agent_magic.record.results import RunRecord
 from agent_magic.show.charts.chart import MIME, compose
 from agent_magic.show.charts.limits import CONCURRENT, REQUESTS, WINDOW_S, Curve, curves_of, peaks
 from agent_magic.show.charts.marks import Panel, Rows, numbers, times
@@ -28,7 +30,7 @@ from agent_magic.show.charts.tradeoff import looks_of, pareto, rows_of, scenario
 from agent_magic.show.charts.waterfall import dollar_steps, second_steps
 from agent_magic.show.theme import INKS, INKS_ON_EITHER, PHASES
 from tests.live.virtual import Reply, drive
-from tests.show.story import business_run, finished_run, layered_plan
+from tests.show.story import business_run, finished_run, layered_plan, record_of
 from tests.show.test_pictures import HOSTILE, contrast
 
 PHASE_COLUMNS = {"queued": "queued_s", "backoff": "backoff_s", "local": "local_s"}
@@ -65,6 +67,7 @@ def value_at(curve: Curve, at_s: float) -> float:
 def all_charts(run: Run) -> dict[str, Any]:
     """Return every chart of a run."""
     return {
+        "dashboard": run.dashboard(),
         "timeline": run.timeline(),
         "waterfall": run.waterfall(),
         "limits": run.limits_chart({"requests": 5, "requests under way": 3}),
@@ -274,10 +277,30 @@ def test_scenarios_without_a_price_are_counted():
         tradeoff(frame([{"a": 1}]))
 
 
-def test_vega_draws_every_chart():
+def ran(agents: int, reply: Reply) -> RunRecord:
+    """Return the run of a chain of agents that all get this reply."""
+    return drive(layered_plan(agents, 1), lambda _, __: reply)[0]
+
+
+RUNS = {
+    "with retries": business_run,
+    "healthy": lambda: ran(2, Reply(0.1)),
+    "failed": lambda: ran(2, Reply(0.1, Overloaded("busy", status=529), status=529)),
+    "one agent": lambda: ran(1, Reply(0.1)),
+    "empty": lambda: record_of(layered_plan(2, 1)),
+}
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_vega_draws_every_chart(name: str):
     """Vega-Lite accepts each specification and draws it."""
     vl_convert: Any = pytest.importorskip("vl_convert")
-    for chart in [*all_charts(Run(business_run())).values(), Run(finished_run(layered_plan(200, 25))).timeline()]:
+    run = Run(RUNS[name]())
+    assert (name not in {"failed", "empty"}) == run.ok
+    charts = all_charts(run) | {"comparison": Comparison(run, run).chart()}
+    if name != "healthy":
+        del charts["tradeoff"]  # it draws a frame, and no run
+    for chart in charts.values():
         svg = vl_convert.vegalite_to_svg(chart.spec, vl_version="5.8")
         assert chart.title in svg
 
