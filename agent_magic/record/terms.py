@@ -36,6 +36,10 @@ class Learned(NamedTuple):
         levels: Level of each limit's bucket.
         margins: Margin of each bucket.
         external: Use by others per second.
+        slots: An inferred limit of requests at once, its log odds, and numbers and seconds of answers and of refusals;
+            empty without one.
+        minute: An inferred count of requests per minute and its log odds; seconds since a higher one was tried, between
+            which a minute began, and since each request of the last minute. Empty without one.
     """
 
     inputs: tuple[float, float]
@@ -46,6 +50,8 @@ class Learned(NamedTuple):
     levels: tuple[float, ...]
     margins: tuple[float, ...]
     external: tuple[float, ...] = (0.0, 0.0, 0.0)
+    slots: tuple[float, ...] = ()
+    minute: tuple[float, ...] = ()
 
 
 class ModelFacts(NamedTuple):
@@ -114,6 +120,8 @@ MOST = 1e15
 """More of anything in a file is damage."""
 LEAST = 1e-6
 """Less of what others are divided by is damage."""
+OF_SLOTS, OF_MINUTE = 6, 5
+"""Numbers in `Learned.slots`, and in `Learned.minute` before those of requests."""
 
 
 def checked_terms(terms: Terms) -> Terms:
@@ -140,4 +148,9 @@ def checked_terms(terms: Terms) -> Terms:
         numbers = [one for part in learned for one in (part if isinstance(part, tuple) else (part,))]
         if not all(abs(one) <= MOST for one in numbers) or min(*learned.inputs, *learned.outputs, *learned.ahead) < 0:
             raise ValueError("what was learned must be >= 0 and not too large")
+        slots, minute = learned.slots, learned.minute
+        if slots and (len(slots) != OF_SLOTS or slots[0] < 1 or min(slots[2], slots[4]) < LEAST):
+            raise ValueError("a learned number of slots must be >= 1, with its sums")
+        if minute and (len(minute) < OF_MINUTE or minute[0] < 1):
+            raise ValueError("a learned count of a minute must be >= 1, with its times")
     return terms

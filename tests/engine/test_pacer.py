@@ -542,11 +542,18 @@ def test_a_memory_that_is_too_low_is_corrected_by_the_first_header():
 
 
 @pytest.mark.parametrize(
-    "memory", [None, [], {"m": None}, {"m": {"ceilings": 3}}, {"m": {"learned": {}}}, {"m": "no limit"}]
+    "memory",
+    [
+        *(None, [], {"m": None}, {"m": {"ceilings": 3}}, {"m": {"learned": {}}}, {"m": "no limit"}),
+        *({"slots": [0, 9, 1, 1, 1, 1]}, {"slots": [4, 9]}, {"slots": [4, 9, 0, 1, 0, 1]}, {"minute": [3, 9, 1]}),
+    ],
 )
 def test_a_memory_that_makes_no_sense_is_none(memory):
     """It comes from a file."""
     pacer = Pacer()
+    if memory and ("slots" in memory or "minute" in memory):
+        part, memory = memory, {"m": used_for_a_minute().memory(60.0)[MODEL]}
+        memory["m"]["learned"].update(part)
     if memory == {"m": "no limit"}:
         memory = {"m": used_for_a_minute().memory(60.0)[MODEL]}
         memory["m"]["ceilings"]["requests"]["per_minute"] = -1.0

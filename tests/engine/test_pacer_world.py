@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from functools import partial
 from random import Random
 from typing import Literal
@@ -254,6 +255,30 @@ def test_places_are_found_where_answers_take_little_longer_than_the_wire(slots, 
     world.run(60)
     assert 0.95 <= result.share("requests", per_minute, 30, 60)
     assert result.refused_share() < 0.02
+
+
+@pytest.mark.parametrize(
+    ("server", "count", "refused"),
+    [
+        (Server(slots=8, headers="none"), 200, 0.01),
+        (Server(3, headers="none", wait=None, windows=True), 30, 0.10),
+        (Server(10, headers="none", wait=None, windows=True), 40, 0.03),
+    ],
+    ids=["slots", "three a minute", "ten a minute"],
+)
+@pytest.mark.parametrize("gap_s", [1.0, 300.0])
+def test_a_later_session_knows_what_nobody_announces(server, count, refused, gap_s):
+    """It goes on as one that never ended: what was learned of slots and of minutes is remembered as rates are."""
+    world, pacer = World(server, 3), Pacer(seed=3)
+    Paced(world, draw(count, Random(3), latency=(5.0, 0.3)), pacer, attempts=10**9)
+    world.run()
+    later = Pacer(seed=4)
+    later.remember(json.loads(json.dumps(pacer.memory(world.now))), world.now + gap_s, gap_s)
+    world.now += gap_s
+    client = Paced(world, draw(count, Random(4), latency=(5.0, 0.3)), later, attempts=10**9)
+    world.run()
+    assert 0 == client.result.left
+    assert client.result.refused_share() <= refused
 
 
 def test_a_wait_for_a_place_says_so():

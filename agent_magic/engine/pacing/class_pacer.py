@@ -342,6 +342,8 @@ class ClassPacer:
             levels=tuple(each.level_at(now) for each in buckets),
             margins=tuple(each.margin for each in buckets),
             external=tuple(each.external_rate for each in buckets),
+            slots=self._concurrency.learned,
+            minute=self._minute.learned(now),
         )
 
     def sources(self) -> dict[str, LimitSource]:
@@ -364,6 +366,14 @@ class ClassPacer:
         self.output.recall(learned.ahead, learned.answers)
         if learned.answers:
             self._window.recall(learned.window)
+        if learned.slots:
+            self._concurrency.recall(learned.slots)
+        if learned.minute:
+            self._minute.recall(learned.minute, now, age_s)
+        if self._minute.kept:  # it is no rate
+            self.requests.free(now, self._minute.limit)
+            self._known = []
+            self._heed()
         learned_of_each = zip(learned.levels, learned.margins, learned.external, strict=False)
         # A record from before a kind of limit was added says nothing of it.
         for bucket, (level, margin, external_rate) in zip(self._buckets.values(), learned_of_each, strict=False):

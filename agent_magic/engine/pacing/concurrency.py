@@ -76,6 +76,19 @@ class Concurrency:
         """True if refusals agree on the limit."""
         return self.limit > 0 and self._odds >= SURE
 
+    @property
+    def learned(self) -> tuple[float, ...]:
+        """The limit, its log odds and the seconds of answers and refusals, for `recall`; empty while it is not sure."""
+        known = self.is_sure and self._took.expected
+        return (self.limit, self._odds, *self._took.sums, *self._wire.sums) if known else ()
+
+    def recall(self, learned: tuple[float, ...]) -> None:
+        """Start from what an earlier session learned."""
+        limit, self._odds, *sums = learned
+        self.limit, self.kept = int(limit), True
+        self._took.recall(*sums[:2])
+        self._wire.recall(*sums[2:])
+
     def hold(self, under_way: int, now: float) -> Hold | None:
         """Return a hold for one more request, or `None`."""
         if not self.kept:

@@ -64,6 +64,21 @@ class Minute:
         """True if requests are held by it."""
         return self._odds >= LIKELY
 
+    def learned(self, now: float) -> tuple[float, ...]:
+        """Return the limit, its log odds and the seconds since its events, for `recall`; empty without one."""
+        if not self.limit or self._opened is None:
+            return ()
+        times_s = self._tried_s, *self._opened, *(one for one in self._sent if one > now - HELD_S)
+        return self.limit, self._odds, *(now - one for one in times_s)
+
+    def recall(self, learned: tuple[float, ...], now: float, age_s: float) -> None:
+        """Start from what an earlier session learned, `age_s` seconds ago."""
+        limit, self._odds, *ages_s = learned
+        self.limit = int(limit)
+        self._tried_s, after_s, before_s, *sent_s = (now - age_s - one for one in ages_s)
+        self._opened = after_s, before_s
+        self._sent.extend(sent_s)
+
     def hold(self, now: float) -> Hold | None:
         """Return a hold for one more request, or `None`."""
         if not self.kept or len(self._sent) < self.limit:
