@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from agent_magic.measure.compare import check_runs, compared, differences
 from agent_magic.show.charts.comparison import comparison_chart
-from agent_magic.show.frames import frame_text
+from agent_magic.show.frames import frame_bundle, frame_text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -48,7 +48,14 @@ class Comparison:
     def __repr__(self) -> str:
         return f"{self.chart().text}\n\n{frame_text(self.frame)}"
 
-    def _ipython_display_(self) -> None:
+    def _repr_mimebundle_(self, **_: object) -> dict[str, str]:
+        return {"text/html": self._repr_html_(), "text/plain": repr(self)}
+
+    def _repr_html_(self) -> str:
+        """Return both as one page, for what shows one form of a value, such as marimo."""
+        return self.chart().svg + frame_bundle(self.frame)["text/html"]
+
+    def _ipython_display_(self) -> None:  # notebooks that are not trusted keep a picture, and drop one within HTML
         from IPython.display import display  # pyright: ignore[reportUnknownVariableType] - IPython leaves types open
 
         display(self.chart())

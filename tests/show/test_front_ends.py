@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 
 from agent_magic.api import Plan, Run
+from agent_magic.api.comparison import compare
 from tests.show.story import business_run
 from tests.show.test_charts import all_charts
 
@@ -37,6 +38,7 @@ def shown() -> dict[str, Any]:
         "run": run, "plan": plan, "answer": run[run.plan.names[0]], "agents": run.agents, "whatif": whatif,
         "advice": run.advise(), "path": run.critical_path(), "estimate": plan.estimate(),
         "tradeoff": run.tradeoff(whatif), "interactive": run.dashboard().interactive(),
+        "comparison": compare(run, run),
     }  # fmt: skip
     return values | all_charts(run)
 
