@@ -408,9 +408,11 @@ def test_a_reload_in_a_subshell_and_after_a_failed_cell_loses_nothing(api, kerne
     reloaded = kernel.wait(kernel.start_beside("%reload_ext agent_magic"))
     (line,) = reloaded.text.splitlines()
     assert ("ok", True) == (reloaded.status, "1 agent, 1 run under way" in line), line
+    waiting = kernel.start_beside("same = %agents wait")
     api.go_on.set()
+    assert "ok" == kernel.wait(waiting).status
     assert "ok" == kernel.wait(cell).status
-    assert "['red'] True" == kernel.do("print(run.agents.agent.tolist(), run.ok)").text.strip()
+    assert "['red'] True" == kernel.do("print(run.agents.agent.tolist(), run is same)").text.strip()
     assert {"one": 1} == api.answered  # the request that was held got no answer
 
 

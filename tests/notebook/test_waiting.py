@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from IPython.core.error import UsageError
 from agent_magic.notebook.verbs import runs
 
 _end_of: Any = runs._end_of
+_wait: Any = runs._wait
 """What `%agents wait` waits by: any task is as good as a run."""
 
 
@@ -68,6 +70,27 @@ def test_a_run_of_a_loop_that_nobody_turns_any_more():
     assert "done" == asyncio.run(_end_of(task))
     assert "done" == asyncio.run(_end_of(task))  # it is over
     other.close()
+
+
+def test_a_run_of_a_cell_on_another_loop():
+    """It is waited for by what the session knows of it; one that did not begin is told of."""
+    for began in (True, False):
+        record = object()
+        driver, run = SimpleNamespace(record=record), SimpleNamespace(record=record)
+        session: Any = SimpleNamespace(background=None, running=[driver], runs=[])
+
+        def end(session=session, run=run, began=began):
+            session.runs += [run] if began else []
+            session.running = []
+
+        threading.Timer(0.05, end).start()
+        if began:
+            assert run is asyncio.run(_wait(SimpleNamespace(session=session), None))
+        else:
+            with pytest.raises(UsageError, match="did not begin"):
+                asyncio.run(_wait(SimpleNamespace(session=session), None))
+    with pytest.raises(UsageError, match="Nothing runs"):
+        asyncio.run(_wait(SimpleNamespace(session=session), None))
 
 
 def test_a_run_of_a_loop_that_is_closed():

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from IPython.core.error import UsageError
 
+from agent_magic.api import Controls
 from agent_magic.declare.tool import Tool
 from agent_magic.errors import Unreachable
 from agent_magic.forecast.terms import policy_of
@@ -25,13 +26,17 @@ from agent_magic.show.text import run_line
 
 if TYPE_CHECKING:
     from argparse import Namespace
+    from collections.abc import Sequence
 
     from agent_magic.api import Plan, Run
     from agent_magic.engine.policy import Policy
     from agent_magic.forecast.estimate.value import Estimate
+    from agent_magic.live.driver import Driver
     from agent_magic.notebook.session import Session
     from agent_magic.record.results import RunRecord
 
+LOOKS_S: Final = 0.05
+"""Seconds between two looks at a run of another loop."""
 MOCK_AGAIN = "the mock server answers anew; %config AgentMagics.reuse_simulated = True reuses answers"
 
 
@@ -180,13 +185,35 @@ async def _start(ctx: CommandContext, given: Namespace) -> None:
 async def _wait(ctx: CommandContext, _: Namespace) -> Run:
     task = ctx.session.background
     if task is None:
-        raise UsageError("Nothing runs in the background. %agents start starts a run there.")
+        return await _end_in_its_cell(ctx.session)
     try:
         run = await _end_of(task)
     finally:
         ctx.session.background = None
     tell_end(ctx, run)
     return run
+
+
+async def _end_in_its_cell(session: Session) -> Run:
+    """Wait for a run that a cell of a subshell, a thread or a task waits for, too. Stop in this cell stops it."""
+    if not session.running:
+        raise UsageError("Nothing runs. %agents start starts a run in the background.")
+    driver = session.running[-1]
+    try:
+        await until_over(session, [driver])
+    except asyncio.CancelledError:
+        Controls(driver).stop()
+        raise
+    run = next((one for one in session.runs if one.record is driver.record), None)
+    if run is None:
+        raise UsageError("The run did not begin: its own cell says why.")
+    return run
+
+
+async def until_over(session: Session, drivers: Sequence[Driver], task: asyncio.Task[Run] | None = None) -> None:
+    """Wait until these runs are over, and the task. They may be on any loop, so nothing of theirs is awaited here."""
+    while any(one in session.running for one in drivers) or not (task is None or task.done()):  # noqa: ASYNC110 - other loops
+        await asyncio.sleep(LOOKS_S)
 
 
 async def _end_of(task: asyncio.Task[Run]) -> Run:
@@ -248,7 +275,7 @@ VERBS = {
         examples=("%agents start --concurrency 4", "run = %agents wait", "%agents stop"),
     ),
     "wait": Verb(
-        "Wait for the run in the background. Returns the run.",
+        "Wait for the run under way, in the background or in another cell. Returns the run.",
         add_nothing,
         _wait,
         waits=True,

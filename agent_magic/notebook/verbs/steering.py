@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import TYPE_CHECKING, Final, cast
 
 from IPython.core.error import UsageError
@@ -20,7 +21,7 @@ from agent_magic.notebook.planning import confirm, left_line, rejected_before
 from agent_magic.notebook.running import Resumed
 from agent_magic.notebook.session import DEFAULT_PLAN
 from agent_magic.notebook.verbs.edits import take_back
-from agent_magic.notebook.verbs.runs import add_run_options, run_and_tell, tell_end
+from agent_magic.notebook.verbs.runs import add_run_options, run_and_tell, tell_end, until_over
 from agent_magic.show.notes import rejected_note
 from agent_magic.show.text import listed
 
@@ -57,17 +58,19 @@ def _running(ctx: CommandContext, names: list[str]) -> list[tuple[Controls, list
 
 async def _stop(ctx: CommandContext, given: Namespace) -> None:
     """Stop a run or some of its agents, and print the result."""
-    task = ctx.session.background
+    task, drivers = ctx.session.background, list(ctx.session.running)
     told = _told(ctx, given.names, "Stopped")
     for controls, names in _running(ctx, given.names):
         controls.stop(names or None)
     if told:
         say(told)
         return
-    if task is not None:
-        await asyncio.wait({task}, timeout=SETTLES_S)
-    if task is None or not task.done():
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(until_over(ctx.session, drivers, task), SETTLES_S)
+    if any(one in ctx.session.running for one in drivers) or (task is not None and not task.done()):
         say("Stopping: no more requests are sent; one of your functions still runs. %agents wait waits for it.")
+    elif task is None:
+        say("Stopped. What the run has answered is kept; its own cell says how it ended.")
     elif not task.cancelled() and task.exception() is None:
         tell_end(ctx, task.result())
 
