@@ -17,6 +17,8 @@ from agent_magic.simulator.latency import parse
 
 ROOT = Path(__file__).resolve().parents[2]
 STDERR_LINES = 12
+WRONG_ARGUMENT = 2
+"""The exit status of `argparse`."""
 LEAST_FACTOR = 0.001
 """With `--latency none` a response takes some milliseconds."""
 
@@ -112,7 +114,7 @@ def start(  # noqa: PLR0913 - the options of the program, each by its name
         timeout_s: Seconds to wait for it to listen.
 
     Raises:
-        SimulatorError: It did not start; the message has its last lines of output.
+        SimulatorError: It did not start; the message says which argument is wrong, or has its last lines of output.
     """
     values = {"seed": seed, "latency": latency, "port": port, "rpm": rpm, "itpm": itpm, "otpm": otpm}
     values |= {"burst_s": burst_s, "unlimited": unlimited, "script": script, "slips": slips, "batch": batch}
@@ -132,7 +134,7 @@ def words_of(values: Mapping[str, object]) -> list[str]:
 def factor_of(spec: str) -> float:
     """Return the time factor of a latency spec, relative to a real model."""
     try:
-        return max(parse(spec).factor, LEAST_FACTOR)
+        return max(parse(str(spec)).factor, LEAST_FACTOR)
     except ValueError:
         return 1.0  # the program says what is wrong with it
 
@@ -163,9 +165,11 @@ def _start(options: list[str], timeout_s: float, time_factor: float) -> Simulato
         url = _first_line(process, timeout_s).get("url")
         if url is None:
             _end(process, 1.0)
-            why = f"within {timeout_s:g} s or ended early (status {process.returncode}):"
             stderr.seek(0)
             lines = stderr.read().splitlines()[-STDERR_LINES:]
+            if process.returncode == WRONG_ARGUMENT and lines:
+                raise SimulatorError("The simulator did not start: " + lines[-1].rpartition("error: ")[2])
+            why = f"within {timeout_s:g} s or ended early (status {process.returncode}):"
             raise SimulatorError("\n".join([f"The simulator did not start {why}", *lines]))
         undo.pop_all()
         return Simulator(process, url, stderr, time_factor)

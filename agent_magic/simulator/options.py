@@ -77,9 +77,12 @@ def make_parser(*, exit_on_error: bool = True) -> argparse.ArgumentParser:
 
 
 def _positive(text: str) -> float:
-    number = float(text)
+    try:
+        number = float(text)
+    except ValueError:
+        number = 0
     if not 0 < number < 1e12:
-        raise argparse.ArgumentTypeError(f"{text!r} must be more than 0")
+        raise argparse.ArgumentTypeError(f"{text!r} must be a number > 0")
     return number
 
 

@@ -15,6 +15,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from agent_magic import Simulator
+from agent_magic.errors import DeclarationError
 from agent_magic.simulator import SimulatorError, start
 from agent_magic.simulator.program import main
 
@@ -145,6 +147,10 @@ def test_a_start_that_fails_says_why(tmp_path) -> None:
         start(latency="soon")
     with pytest.raises(SimulatorError, match="No such file"):
         start(script=tmp_path / "missing.jsonl")
+    with pytest.raises(SimulatorError, match=r"did not start: argument --slots: '2.5' must be an integer >= 1$"):
+        start(slots=2.5)  # pyright: ignore[reportArgumentType]  # what a person may write
+    with pytest.raises(DeclarationError, match=r"am\.Simulator has no setting 'slot'.*Did you mean 'slots'"):
+        Simulator(slot=4)
 
 
 def test_a_taken_port_is_an_error(talk, capsys) -> None:
