@@ -98,6 +98,7 @@ def test_who_writes_what_others_use_is_named():
     """They run one after the other, and no edge says so."""
     found = findings([am.Agent("a", "x", writes="f.md"), am.Agent("b", "x", writes="f.md")])
     assert "a and b both change or use f.md" in found["nobody writes what others use"].measured
+    assert "--writes f_2.md, or --after a" == found["nobody writes what others use"].edit
 
 
 def test_many_tiny_requests_are_named():

@@ -9,6 +9,7 @@ import ast
 import re
 import warnings
 from dataclasses import replace
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from agent_magic.declare.changes import without_value
@@ -215,7 +216,8 @@ def written_twice(outlook: Outlook) -> Finding | None:
     told = Finding(
         "nobody writes what others use", measured, change=change, source=f"{SPECIFICATION}: conflicts; {practices(7)}"
     )
-    return told.at(pair, f"--writes {name}_2, or --after {plan.names[one]}")
+    path = PurePosixPath(name)
+    return told.at(pair, f"--writes {path.with_stem(f'{path.stem}_2')}, or --after {plan.names[one]}")
 
 
 def awaits_in_loops(cells: Sequence[str]) -> Finding | None:
