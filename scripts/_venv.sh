@@ -87,6 +87,9 @@ use_python() {
     return
   fi
   PYTHON=$VENV/bin/python
+  # Tests start hundreds of kernels, and one that has to compile its modules needs three times as long.
+  export PYTHONPYCACHEPREFIX=$VENV/pycache
+  unset PYTHONDONTWRITEBYTECODE
   if ! "$PYTHON" -c 'import sys, pip; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; then
     local base=${BASE_PYTHON:-}
     [ -n "$base" ] || base=$(find_python)

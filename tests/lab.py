@@ -53,6 +53,9 @@ _IDLE = """() => {
   const context = window.jupyterapp?.shell.currentWidget?.sessionContext;
   return context?.isReady && context.session?.kernel?.status === 'idle';
 }"""
+_EMPTY_LAB = """() => 'jupyterapp' in window && window.jupyterapp.name === 'JupyterLab'
+  && [...window.jupyterapp.shell.widgets('main')].every((one) => !one.context)"""
+_CLOSE = "() => [...(window.jupyterapp?.shell.widgets('main') ?? [])].forEach((one) => one.dispose())"
 
 
 @dataclass
@@ -74,14 +77,27 @@ class Lab:
     outside: list[str] = field(default_factory=list)
 
     def open(self, notebook: str, *, kernel: bool = True) -> None:
-        """Open a notebook and wait until it is shown, and until its kernel is idle."""
+        """Open a notebook and wait until it is shown, and until its kernel is idle.
+
+        The page is loaded anew, unless it is a JupyterLab in which nothing is open: a load takes ten seconds.
+        """
         place = (
             f"lab/tree/{notebook}?token={TOKEN}&reset" if self.app == "lab" else f"notebooks/{notebook}?token={TOKEN}"
         )
-        self.page.goto(f"{self.url}/{place}")
+        if self.page.evaluate(_EMPTY_LAB):
+            self.command("docmanager:open", {"path": notebook})
+        else:
+            self.page.goto(f"{self.url}/{place}")
         self.page.wait_for_selector(".jp-Notebook .jp-Cell", timeout=PATIENCE_S * 1000)
         if kernel:
             self.wait_idle()
+
+    def play(self, notebook: str, cells: Sequence[str]) -> Page:
+        """Write a notebook of code cells, open it, start all of them, and return the page."""
+        write_notebook(self.root / notebook, cells)
+        self.open(notebook)
+        self.run_all()
+        return self.page
 
     def wait_idle(self) -> None:
         """Wait until the kernel has nothing to do."""
@@ -97,6 +113,11 @@ class Lab:
     def save(self) -> None:
         """Save the notebook."""
         self.command("docmanager:save")
+
+    def close_all(self) -> None:
+        """Close what is open, saved or not, and shut every kernel down."""
+        self.page.evaluate(_CLOSE)
+        self.end_kernels()
 
     def end_kernels(self) -> None:
         """Shut every kernel down. A notebook that is opened then knows only what was saved."""
@@ -133,11 +154,14 @@ def lab(root: Path, chromium: str, *, size: tuple[int, int] = (1300, 1000), app:
         size: Width and height of the page.
         app: `lab`, or `notebook` for Jupyter Notebook 7.
     """
-    with (
-        tempfile.TemporaryDirectory(prefix="lab-") as home,
-        _server(root, Path(home), app) as url,
-        sync_playwright() as pw,
-    ):
+    with serving(root, app) as url, page_of(url, root, chromium, size=size, app=app) as made:
+        yield made
+
+
+@contextlib.contextmanager
+def page_of(url: str, root: Path, chromium: str, *, size: tuple[int, int], app: str = "lab") -> Iterator[Lab]:
+    """Start a page in Chromium for a server that runs. No other event loop can run in this thread meanwhile."""
+    with sync_playwright() as pw:
         browser = pw.chromium.launch(
             executable_path=chromium, headless=True, args=list(FLAGS), ignore_default_args=HIDDEN
         )
@@ -185,6 +209,12 @@ def _watch(made: Lab) -> None:
 
 
 @contextlib.contextmanager
+def serving(root: Path, app: str = "lab") -> Iterator[str]:
+    """Start JupyterLab or Jupyter Notebook on a folder; give its address."""
+    with tempfile.TemporaryDirectory(prefix="lab-") as home:
+        yield from _server(root, Path(home), app)
+
+
 def _server(root: Path, home: Path, app: str) -> Iterator[str]:
     environment, log = _environment(home), home / "lab.log"
     for _ in range(3):  # another program may take the port before the server does

@@ -1,4 +1,4 @@
-"""One JupyterLab and one Chromium for the tests of a file."""
+"""One JupyterLab for all tests of a process, and one Chromium for the tests of a file."""
 
 from __future__ import annotations
 
@@ -7,16 +7,24 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.lab import Lab, lab
+from tests.lab import Lab, page_of, serving
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
+@pytest.fixture(scope="session")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
+    """The address of a JupyterLab, and its folder."""
+    root = tmp_path_factory.mktemp("lab")
+    with serving(root) as url:
+        yield url, root
+
+
 @pytest.fixture(scope="module")
-def shared(chromium: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    """A server on an empty folder, and a page. It ends with the module: while it is there, no other loop can run."""
-    with lab(tmp_path_factory.mktemp("lab"), chromium, size=(1300, 1000)) as made:
+def shared(chromium: str, served: tuple[str, Path]) -> Iterator[Lab]:
+    """A page. It ends with the module: while it is there, no other loop can run."""
+    with page_of(*served, chromium, size=(1300, 1000)) as made:
         yield made
 
 
@@ -28,9 +36,7 @@ def jupyter(shared: Lab) -> Iterator[Lab]:
     yield shared
     if shared.page.evaluate("'jupyterapp' in window"):
         shared.theme("JupyterLab Light")
-        shared.save()  # else the page asks whether to leave
-    shared.page.goto("about:blank")
-    shared.end_kernels()
+    shared.close_all()
 
 
 @pytest.fixture

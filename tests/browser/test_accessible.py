@@ -9,7 +9,7 @@ import pytest
 
 from tests.browser.playing import PLAYER, STORY
 from tests.browser.test_live_view import said, start
-from tests.lab import Lab, write_notebook
+from tests.lab import Lab
 
 pytestmark = pytest.mark.browser
 RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
@@ -70,9 +70,7 @@ OPEN = "document.querySelectorAll('.jp-OutputArea-output details').forEach((one)
 def test_every_output_and_page_has_no_violation(jupyter: Lab, book: str) -> None:
     """Neither light nor dark, with what is folded open. JupyterLab gives pictures no alternative text."""
     page = jupyter.page
-    write_notebook(jupyter.root / book, OUTPUTS)
-    jupyter.open(book)
-    jupyter.run_all()
+    jupyter.play(book, OUTPUTS)
     page.locator(".am-explore img").wait_for()
     page.evaluate(OPEN)
     for theme in ("JupyterLab Dark", "JupyterLab Light"):

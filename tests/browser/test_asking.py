@@ -41,9 +41,7 @@ SETTLED_MS = 1000
 
 def asked(jupyter: Lab, book: str, *cells: str) -> Page:
     """Open a notebook, run its cells, and wait for the first question."""
-    write_notebook(jupyter.root / book, [TOOL, *cells])
-    jupyter.open(book)
-    jupyter.run_all()
+    jupyter.play(book, [TOOL, *cells])
     jupyter.page.locator(".am-ask .am-agree:enabled").first.wait_for()
     return jupyter.page
 
@@ -178,10 +176,7 @@ for number, text in enumerate(PAYLOADS):
     await asyncio.sleep(0.05)
 view.ask({{1: Question("call", PAYLOADS[-1], "x", arguments, 5.0)}})
 print("shown all")"""
-    write_notebook(jupyter.root / book, [show])
-    jupyter.open(book)
-    jupyter.run_all()
-    page = jupyter.page
+    page = jupyter.play(book, [show])
     said(page, "shown all")
     page.locator(".am-would tr").nth(len(PAYLOADS) - 1).wait_for()
     assert page.evaluate("window.harmed") is None

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-from collections.abc import Generator, Iterable
-from pathlib import Path
+from typing import TYPE_CHECKING
 
-import nbformat
 import pytest
-from nbformat.v4 import new_code_cell, new_notebook
 
-from tests.lab import PATIENCE_S, Lab, lab
+from tests.lab import PATIENCE_S, Lab
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 pytestmark = [pytest.mark.browser, pytest.mark.kernel]
 CELLS = (
@@ -21,56 +20,43 @@ CELLS = (
     "run = %agents run",
     "run.explore()",
 )
-KERNEL = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
 
 
-@contextlib.contextmanager
-def executed(cells: Iterable[str], folder: Path, chromium: str) -> Generator[Lab]:
-    """JupyterLab with a notebook of these cells, `explore.ipynb`, all of them running."""
-    book = new_notebook(cells=[new_code_cell(source) for source in cells], metadata=KERNEL)
-    nbformat.write(book, folder / "explore.ipynb")
-    with lab(folder, chromium) as jupyter:
-        jupyter.open("explore.ipynb")
-        jupyter.run_all()
-        yield jupyter
-
-
-def test_a_slider_moves_the_forecast(tmp_path: Path, chromium: str):
+def test_a_slider_moves_the_forecast(jupyter: Lab, book: str, tmp_path: Path):
     """The line says other seconds, the picture is another one, and what is saved is the picture that was shown last.
 
     Opened again, with another kernel, the notebook has that picture and no broken controls.
     """
-    with executed(CELLS, tmp_path, chromium) as jupyter:
-        page = jupyter.page
-        line = page.locator(".am-explore-line")
-        line.wait_for(timeout=PATIENCE_S * 1000)
-        picture = page.locator(".am-explore img")
-        picture.wait_for(timeout=PATIENCE_S * 1000)
-        before, drawn = line.inner_text(), picture.get_attribute("src")
-        assert before.startswith("forecast")
-        slider = page.get_by_label("concurrency")
-        slider.focus()
-        for _ in range(7):
-            slider.press("ArrowLeft")
-        page.wait_for_function("before => document.querySelector('.am-explore-line').innerText !== before", arg=before)
-        page.wait_for_function(
-            "drawn => document.querySelector('.am-explore img').src !== drawn",
-            arg=drawn,
-        )
-        page.wait_for_function("/limited by .*slot/.test(document.querySelector('.am-explore-line').innerText)")
-        page.get_by_role("button", name="Write as a cell").click()
-        page.get_by_text("%agents apply chosen").wait_for()
-        page.screenshot(path=str(tmp_path / "explore.png"), full_page=True)
-        jupyter.save()
-        page.goto("about:blank")
-        jupyter.end_kernels()
-        jupyter.open("explore.ipynb", kernel=False)
-        page.locator(".jp-OutputArea-output img").last.wait_for()
-        jupyter.wait_idle()
-        assert 0 == page.get_by_text("Error displaying widget").count()
-        assert [] == jupyter.errors
-        assert [] == jupyter.outside
-    saved = json.loads((tmp_path / "explore.ipynb").read_text())
+    page = jupyter.play(book, CELLS)
+    line = page.locator(".am-explore-line")
+    line.wait_for(timeout=PATIENCE_S * 1000)
+    picture = page.locator(".am-explore img")
+    picture.wait_for(timeout=PATIENCE_S * 1000)
+    before, drawn = line.inner_text(), picture.get_attribute("src")
+    assert before.startswith("forecast")
+    slider = page.get_by_label("concurrency")
+    slider.focus()
+    for _ in range(7):
+        slider.press("ArrowLeft")
+    page.wait_for_function("before => document.querySelector('.am-explore-line').innerText !== before", arg=before)
+    page.wait_for_function(
+        "drawn => document.querySelector('.am-explore img').src !== drawn",
+        arg=drawn,
+    )
+    page.wait_for_function("/limited by .*slot/.test(document.querySelector('.am-explore-line').innerText)")
+    page.get_by_role("button", name="Write as a cell").click()
+    page.get_by_text("%agents apply chosen").wait_for()
+    page.screenshot(path=str(tmp_path / "explore.png"), full_page=True)
+    jupyter.save()
+    page.goto("about:blank")
+    jupyter.end_kernels()
+    jupyter.open(book, kernel=False)
+    page.locator(".jp-OutputArea-output img").last.wait_for()
+    jupyter.wait_idle()
+    assert 0 == page.get_by_text("Error displaying widget").count()
+    assert [] == jupyter.errors
+    assert [] == jupyter.outside
+    saved = json.loads((jupyter.root / book).read_text())
     outputs = saved["cells"][-2]["outputs"]
     svg = [output["data"]["image/svg+xml"] for output in outputs if "image/svg+xml" in output.get("data", {})]
     assert "concurrency 1" in "".join(svg[-1])
@@ -108,17 +94,14 @@ ANSWERS = """([key, limit]) => new Promise((done) => {
 
 
 @pytest.mark.slow
-def test_a_hundred_agents_are_answered_at_once(
-    tmp_path: Path, chromium: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_hundred_agents_are_answered_at_once(jupyter: Lab, book: str, capsys: pytest.CaptureFixture[str]) -> None:
     """From a key on the slider to the other number and picture in the page. The time is printed, not held."""
-    with executed(HUNDRED, tmp_path, chromium) as jupyter:
-        page = jupyter.page
-        page.locator(".am-explore img").wait_for(timeout=PATIENCE_S * 1000)
-        tries: list[list[float]] = [page.evaluate(ANSWERS, ["ArrowLeft", 2_000]) for _ in range(12)]
-        if len([times for times in tries if times]) < 5:  # a busy machine: the same way back, with more time
-            tries = [page.evaluate(ANSWERS, ["ArrowRight", 15_000]) for _ in range(11)]
-        assert [] == jupyter.errors
+    page = jupyter.play(book, HUNDRED)
+    page.locator(".am-explore img").wait_for(timeout=PATIENCE_S * 1000)
+    tries: list[list[float]] = [page.evaluate(ANSWERS, ["ArrowLeft", 2_000]) for _ in range(12)]
+    if len([times for times in tries if times]) < 5:  # a busy machine: the same way back, with more time
+        tries = [page.evaluate(ANSWERS, ["ArrowRight", 15_000]) for _ in range(11)]
+    assert [] == jupyter.errors
     took = [times for times in tries if times]
     assert len(took) >= 5
     with capsys.disabled():

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.browser.playing import DECLARE, LONGER, PLAYER, REAL, RUN, STORY, TELL, UNTIL_LET_GO
-from tests.lab import Lab, write_notebook
+from tests.lab import Lab
 
 if TYPE_CHECKING:
     from playwright.sync_api import Locator, Page
@@ -32,9 +32,7 @@ TOUCHED = """() => new Promise((done) => {
 
 def start(jupyter: Lab, book: str, *cells: str) -> Page:
     """Write a notebook, open it and run its cells."""
-    write_notebook(jupyter.root / book, cells)
-    jupyter.open(book)
-    jupyter.run_all()
+    jupyter.play(book, cells)
     jupyter.page.wait_for_selector(".am-live .n.s-r, .am-live .gr.s-r")
     return jupyter.page
 
@@ -146,10 +144,7 @@ ip.run_cell_magic("agent", "writer", "Write. [[tokens:60]] [[pace:40]]")
 ip.user_ns["loud"] = lambda answer: None if answer.isupper() else "small letters"
 ip.run_cell_magic("agent", "title --check loud", "A title for {{ writer }} [[text:BEES]]")
 ip.run_cell_magic("agent", "cover", "A cover for {{ title }} [[tokens:20]]")"""
-    write_notebook(jupyter.root / book, [REAL, declare, RUN])
-    jupyter.open(book)
-    jupyter.run_all()
-    page = jupyter.page
+    page = jupyter.play(book, [REAL, declare, RUN])
     still_alive(jupyter)
     card(page, "title").click()
     page.get_by_role("button", name="Edit the answer of title").click()
