@@ -9,7 +9,7 @@ from IPython.core.error import UsageError
 from agent_magic.api import Plan
 from agent_magic.declare.coordinator import COORDINATOR, coordinator, read_plan
 from agent_magic.notebook.declaring import PARSERS
-from agent_magic.notebook.front_end import can_ask, is_kernel, note, put_cell, show_page
+from agent_magic.notebook.front_end import can_ask, can_decide, is_kernel, note, put_cell, show_page
 from agent_magic.notebook.planning import show_plan
 from agent_magic.notebook.running import execute
 from agent_magic.show.page import Fold, Line, Page, Words
@@ -47,7 +47,7 @@ async def plan_goal(ctx: CommandContext, line: str, goal: str) -> None:
         name=plan.name,
         description=plan.description,
     )
-    await show_plan(known, session, policy, fresh=False, graphic=graphic)
+    await show_plan(known, session, policy, fresh=False, graphic=graphic, asks=can_decide(ctx.shell))
     if run.record.served and not given.put:
         show_page(Page([Fold("the cell", [Words(text)])]), graphic=graphic)
         note("this plan was bought earlier, so its cell is not put below once more: --put does, --fresh asks again")

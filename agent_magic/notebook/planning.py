@@ -23,6 +23,7 @@ from agent_magic.providers.dask.scaling import STREAMS_PER_KERNEL, useful_worker
 from agent_magic.show.attachments import attachments_card, prompt_words
 from agent_magic.show.cards import plan_picture
 from agent_magic.show.estimates import estimate_page, headline, outlay_line, price_line
+from agent_magic.show.explore import Explorer, Panel
 from agent_magic.show.page import Page
 from agent_magic.show.text import plan_text
 
@@ -45,7 +46,14 @@ MOST_CHARS = 2_000
 
 
 async def show_plan(
-    plan: Plan, session: Session, policy: Policy, *, fresh: bool, graphic: bool, pilot: Run | None = None
+    plan: Plan,
+    session: Session,
+    policy: Policy,
+    *,
+    fresh: bool,
+    graphic: bool,
+    asks: bool = False,
+    pilot: Run | None = None,
 ) -> Estimate:
     """Show a plan and return its estimate. Nothing is sent but the prompts, to the free count endpoint.
 
@@ -55,6 +63,7 @@ async def show_plan(
         policy: How it would run.
         fresh: Estimate as if the ledger were empty.
         graphic: Show a picture.
+        asks: Show a button under it that opens the controls of `%agents explore`.
         pilot: A run of a few of its agents, from which the rest is estimated.
     """
     found, trouble = await _estimate(plan, session, policy, pilot, fresh=fresh)
@@ -64,6 +73,8 @@ async def show_plan(
     if graphic:
         estimates = {one.agent: (one.input_tokens + one.output_tokens, one.cost_usd) for one in found.expected}
         display_bundle(plan_picture(plan, estimates, path=found.critical_path.agents, theme=session.theme))
+        if asks:
+            Panel(lambda: Explorer(found.ahead())).show()
     else:
         say(plan_text(plan))
     for text in [*([trouble] if trouble else []), *plan.hints(), *workers_notes(plan, policy, session)]:

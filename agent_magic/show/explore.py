@@ -27,7 +27,7 @@ from agent_magic.show.theme import FONT, INKS, built
 from agent_magic.show.widgets import view_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from agent_magic.forecast.forecast import Answering, Forecast
     from agent_magic.forecast.whatif import Rows
@@ -278,6 +278,8 @@ LIMITS: dict[str, float | None] = {
 """The choices of requests per minute."""
 AGAIN = "Run this cell again to change concurrency, schedule, limits and models."
 """The text without controls: in a saved notebook, and in front ends without widgets."""
+OPENS = "%agents explore opens controls for this plan: concurrency, schedule, limits and models."
+"""The same under a planned picture."""
 _VIEW = "application/vnd.jupyter.widget-view+json"
 
 
@@ -344,14 +346,23 @@ class Panel:
     """The controls as a widget. The page sends a choice, and is sent numbers and a picture.
 
     Args:
-        explorer: Makes the forecasts.
+        explorer: Makes the forecasts. Of a function that returns it only a button is shown, and its click calls it.
     """
 
-    def __init__(self, explorer: Explorer) -> None:
-        self._controls = Controls(explorer)
-        self.widget: Any = _widget_class()(setup=self._controls.setup, shown=self._controls.shown)
+    def __init__(self, explorer: Explorer | Callable[[], Explorer]) -> None:
+        self._explorer = explorer
+        shown: dict[str, Any] = {"seq": 0, "error": "", "still": {"text/plain": OPENS}}
+        self.widget: Any = _widget_class()(shown=shown)
+        self._controls: Controls | None = None
+        if isinstance(explorer, Explorer):
+            self._open(explorer)
         self.widget.top = self.widget.model_id
         self.widget.observe(self._changed, "choice")
+
+    def _open(self, explorer: Explorer) -> None:
+        self._controls = Controls(explorer)
+        self.widget.shown = self._controls.shown
+        self.widget.setup = self._controls.setup  # the page builds the controls when this comes
 
     def show(self) -> None:
         """Display the panel. A saved notebook keeps its picture."""
@@ -362,7 +373,13 @@ class Panel:
 
     def _changed(self, change: Any) -> None:
         """Answer the page."""
-        self.widget.shown = self._controls.choose(change["new"])
+        if self._controls is not None:
+            self.widget.shown = self._controls.choose(change["new"])
+        elif callable(self._explorer):
+            try:
+                self._open(self._explorer())
+            except AgentMagicError as error:
+                self.widget.shown = {**self.widget.shown, "error": str(error)}
 
 
 def choice_of(asked: Mapping[str, Any]) -> Choice:

@@ -17,6 +17,7 @@ CELLS = (
     "%load_ext agent_magic\n%agents connect simulator --latency fast",
     *(f"%%agent part_{number}\nHello. [[tokens:60]]" for number in range(4)),
     "%%agent whole\n{{ part_0 }} {{ part_1 }} {{ part_2 }} {{ part_3 }} [[tokens:60]]",
+    "%agents plan",
     "run = %agents run",
     "run.explore()",
 )
@@ -25,7 +26,8 @@ CELLS = (
 def test_a_slider_moves_the_forecast(jupyter: Lab, book: str, tmp_path: Path):
     """The line says other seconds, the picture is another one, and what is saved is the picture that was shown last.
 
-    Opened again, with another kernel, the notebook has that picture and no broken controls.
+    So it is for a plan, whose controls come by a click on the button under its picture. Opened again, with another
+    kernel, the notebook has those pictures and no broken controls.
     """
     page = jupyter.play(book, CELLS)
     line = page.locator(".am-explore-line")
@@ -46,6 +48,8 @@ def test_a_slider_moves_the_forecast(jupyter: Lab, book: str, tmp_path: Path):
     page.wait_for_function("/limited by .*slot/.test(document.querySelector('.am-explore-line').innerText)")
     page.get_by_role("button", name="Write as a cell").click()
     page.get_by_text("%agents apply chosen").wait_for()
+    page.get_by_role("button", name="Explore").click()
+    page.wait_for_function("() => document.querySelectorAll('.am-explore-line').length === 2")
     page.screenshot(path=str(tmp_path / "explore.png"), full_page=True)
     jupyter.save()
     page.goto("about:blank")
@@ -60,6 +64,9 @@ def test_a_slider_moves_the_forecast(jupyter: Lab, book: str, tmp_path: Path):
     outputs = saved["cells"][-2]["outputs"]
     svg = [output["data"]["image/svg+xml"] for output in outputs if "image/svg+xml" in output.get("data", {})]
     assert "concurrency 1" in "".join(svg[-1])
+    (planned,) = [cell for cell in saved["cells"] if "".join(cell["source"]) == "%agents plan"]
+    texts = ["".join(output["data"]["text/plain"]) for output in planned["outputs"] if "data" in output]
+    assert [True] == [True for text in texts if text.startswith("forecast of as recorded")]
 
 
 HUNDRED = (

@@ -14,6 +14,7 @@ from agent_magic.declare.agent import Agent
 from agent_magic.declare.plan import Plan
 from agent_magic.declare.units import seconds
 from agent_magic.engine.policy import Policy
+from agent_magic.errors import AgentMagicError
 from agent_magic.live.earlier import Earlier
 from agent_magic.measure.trial import Setting, Trial
 from agent_magic.show.explore import RECORDED, Choice, Explorer, Panel, cell_of, choice_of
@@ -29,6 +30,23 @@ OPUS = "claude-opus-5-5"
 def panel() -> Panel:
     """The panel of the business plan, not shown."""
     return Panel(Explorer(Run(business_run()).forecaster()))
+
+
+def test_a_panel_opens_when_it_is_asked():
+    """Until then nothing is forecast; what cannot be forecast is told beside the button."""
+    made: list[Explorer] = []
+    closed = Panel(lambda: made.append(explorer()) or made[0])
+    assert ({}, []) == (closed.widget.setup, made)
+    closed.widget.choice = {"seq": 0, "open": True}
+    assert explorer().record.plan.name == closed.widget.setup["title"]
+    assert closed.widget.shown["line"] == explorer().answer(Choice()).line
+
+    def fails() -> Explorer:
+        raise AgentMagicError("No prices.")
+
+    closed = Panel(fails)
+    closed.widget.choice = {"seq": 0, "open": True}
+    assert ({}, "No prices.") == (closed.widget.setup, closed.widget.shown["error"])
 
 
 def explorer(record: Any = None) -> Explorer:

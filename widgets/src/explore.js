@@ -9,7 +9,7 @@ import { homeOf, onKernelEnd } from "./keep.js";
  *   limits: string[], caches: string[], agents: string[], models: string[], batch: boolean, goals: {under: number, least: number} | null}} Setup
  * @typedef {{seq: number, words: string, facts: [string, string, string][], line: string, picture: string, goal: string,
  *   cell: string, error: string, still: Object<string, string>}} Shown
- * @typedef {{setup: Setup, shown: Shown, choice: {seq?: number}, top: string}} State
+ * @typedef {{setup: Setup, shown: Shown, choice: {seq?: number, open?: boolean}, top: string}} State
  * @typedef {{get<K extends keyof State>(key: K): State[K], set(key: string, value: object): void, save_changes(): void,
  *   on(event: string, callback: () => void): void, off(event: string, callback: () => void): void,
  *   widget_manager?: import("./keep.js").Manager}} Model
@@ -69,10 +69,62 @@ function asker(model, choice) {
   return { ask, answered };
 }
 
-/** @param {{model: Model, el: HTMLElement}} view */
+/**
+ * The controls, or the button that asks the kernel for them.
+ * @param {{model: Model, el: HTMLElement}} view
+ */
 export function render({ model, el }) {
-  const setup = model.get("setup");
   const home = homeOf(model.widget_manager, model.get("top"));
+  let undo = () => {};
+  const build = () => {
+    undo();
+    el.replaceChildren();
+    undo = (model.get("setup").title === undefined ? opener : controls)(model, el, home);
+  };
+  model.on("change:setup", build);
+  build();
+  return () => {
+    model.off("change:setup", build);
+    undo();
+  };
+}
+
+/**
+ * @param {Model} model
+ * @param {HTMLElement} el
+ * @param {ReturnType<typeof homeOf>} home
+ */
+function opener(model, el, home) {
+  const open = button("Explore", () => {
+    open.disabled = true;
+    model.set("choice", { seq: 0, open: true });
+    model.save_changes();
+  });
+  open.title = "Other concurrency, schedule, limits and models, with the forecast. Nothing is sent.";
+  const error = html("div", { class: "am-error", role: "alert" });
+  const show = () => {
+    setText(error, model.get("shown").error);
+    home?.save(model.get("shown").still);
+  };
+  model.on("change:shown", show);
+  const deaf = onKernelEnd(model.widget_manager, () => {
+    open.disabled = true;
+  });
+  el.append(html("section", { class: "am-live am-opens" }, [open, error]));
+  show();
+  return () => {
+    model.off("change:shown", show);
+    deaf();
+  };
+}
+
+/**
+ * @param {Model} model
+ * @param {HTMLElement} el
+ * @param {ReturnType<typeof homeOf>} home
+ */
+function controls(model, el, home) {
+  const setup = model.get("setup");
   /** @type {Record<string, string>} */
   const models = {};
 
@@ -124,7 +176,7 @@ export function render({ model, el }) {
   goals.hidden = !setup.goals;
   const error = html("div", { class: "am-error", role: "alert" });
   const picture = document.createElement("img");
-  const controls = html("div", { class: "am-controls" }, [
+  const fields = html("div", { class: "am-controls" }, [
     control("concurrency", concurrency, slots),
     control("schedule", schedule),
     control("requests per minute", limits),
@@ -135,7 +187,7 @@ export function render({ model, el }) {
     html("label", { class: "am-control am-tick" }, [batch, "by batch (half price)"]),
   ]);
   const panel = html("section", { class: "am-live am-explore", "aria-label": "What if", "data-lm-suppress-shortcuts": "true" }, [
-    html("header", {}, [html("h3", {}, [setup.title]), words, ...(home ? [write] : [])]), controls, numbers, goals, error, picture,
+    html("header", {}, [html("h3", {}, [setup.title]), words, ...(home ? [write] : [])]), fields, numbers, goals, error, picture,
   ]);
 
   const show = () => {

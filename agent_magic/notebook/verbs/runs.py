@@ -122,8 +122,8 @@ def _recording_note(session: Session, run: Run, policy: Policy) -> str:
 async def _plan(ctx: CommandContext, given: Namespace) -> Estimate:
     plan = ctx.freeze(given)
     pilot = None if given.pilot is None else await run_pilot(ctx, given, plan)
-    graphic = is_kernel(ctx.shell)
-    found = await show_plan(plan, ctx.session, ctx.policy(given), fresh=given.fresh, graphic=graphic, pilot=pilot)
+    front: Any = {"graphic": is_kernel(ctx.shell), "asks": can_decide(ctx.shell)}
+    found = await show_plan(plan, ctx.session, ctx.policy(given), fresh=given.fresh, **front, pilot=pilot)
     ctx.session.just_shown = found
     return found
 
