@@ -83,7 +83,7 @@ def declarations_card(told: Sequence[Mapping[str, Any]], notes: Sequence[str] = 
     warnings = [f"not defined yet: {name} (in {listed(users)})" for name, users in missing.items()]
     blocks: list[Block] = [
         Line(f"{plural(len(rows), 'agent')} declared.", head="agents:"),
-        Table((Column("agent"), Column("waits for", "prose"), Column("", "prose")), rows, strong=True),
+        Table((Column("agent"), Column("waits for", "prose"), Column("model, options", "prose")), rows, strong=True),
     ]
     return Page([*blocks, *(Line(one, "warn") for one in [*warnings, *map(single_line, notes)])]).bundle()
 
