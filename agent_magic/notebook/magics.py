@@ -242,10 +242,14 @@ class AgentMagics(Magics, Settings):
         return f" Still as declared before: {show.listed(kept)}." if kept else ""
 
     def _declare_context(self, context: Context, plan: str, cell: Cell, said: Iterable[str]) -> None:
-        names = self.shell.user_ns
+        names, before = self.shell.user_ns, {one.name: one for one in self.session.registry(plan).contexts}
+        steps = self._before(plan, cell).values()
         missing = [name for name in context.uses if name not in names]
         rendered = cache(lambda: None if missing else context.render(names))
         notes = [*said, *lines_that_declare(context.text), *self.session.declare_context(context, plan, cell, rendered)]
+        if before.get(context.name, context) != context:
+            users = [one.name for one in steps if context.name in {one.context, *one.reads}]
+            notes += self.session.runs_old_text(users, plan, context.name)
         if context.name in names:
             notes.append(f"--context {context.name} and {{{{ {context.name} }}}} take this cell, not your variable")
         found = rendered()
@@ -278,7 +282,9 @@ class AgentMagics(Magics, Settings):
 
     def _before(self, plan: str, cell: Cell) -> dict[str, Step]:
         """Return the agents before a cell declares its own."""
-        self.session.deleted -= {cell.id} if cell.id is not None else set()
+        if cell.id is not None:
+            self.session.deleted.discard(cell.id)
+            self.session.executed.pop(cell.id, None)
         return {one.name: one for one in self.session.registry(plan).agents}
 
     def _kept(self, before: Mapping[str, Step], registry: Registry) -> list[str]:

@@ -185,7 +185,7 @@ class Session:
         self.theme: Theme = "auto"
         self.servers: dict[str, McpServer] = {}
         self.prompts: dict[str, str] = {}
-        self.left_simulator = False
+        self.left_simulator = self._has_spent = False
         self._whom = ""
         self.deleted: set[str] = set()
         self.executed: dict[str, str | None] = {}
@@ -243,11 +243,13 @@ class Session:
             return f" {name!r} is left over: its cell is deleted or changed. {drop} removes it."
         return f" If {name!r} is left over from a cell that was deleted or renamed, {drop} removes it."
 
-    def runs_old_text(self, names: Iterable[str], plan: str) -> list[str]:
-        """Return a note if a run under way has steps with these names and keeps their earlier text."""
+    def runs_old_text(self, names: Iterable[str], plan: str, context: str = "") -> list[str]:
+        """Return a note if a run under way has steps with these names and keeps their earlier text, or context."""
         known = [{*one.plan.index, *one.plan.groups} for one in self.running if one.plan.name == plan]
         found = [name for name in names if any(name in one for one in known)]
-        return [f"the run under way keeps the old {', '.join(found)}; the next run takes this"] if found else []
+        return (
+            [f"the run under way keeps the old {context or ', '.join(found)}; the next run takes this"] if found else []
+        )
 
     @property
     def restarted(self) -> str:
@@ -575,12 +577,16 @@ class Session:
 
     def leaving_note(self) -> str:
         """Return, once, who answers after a simulated run, of an earlier kernel too; otherwise empty."""
-        left, self.left_simulator = self.left_simulator and self.spends, self.left_simulator and not self.spends
+        if not self.spends:
+            return ""
+        left, self.left_simulator = self.left_simulator, False
+        first, self._has_spent = not self._has_spent, True
         if left:
             return f"the mock server is disconnected: {self.connection} answers now, {self._price_words}"
-        if not self.spends or self.last is not None or (before := self.before) is None or not before.simulated:
+        earlier = self.before if self.last is None else self.last.record  # it may be opened, or of a loaded session
+        if not first or earlier is None or not earlier.simulated:
             return ""
-        return f"the last run of this notebook was simulated: {self.connection} answers now, {self._price_words}"
+        return f"the last run was simulated: {self.connection} answers now, {self._price_words}"
 
     @property
     def _price_words(self) -> str:

@@ -101,12 +101,30 @@ def test_a_kernel_that_is_started_again_says_what_it_leaves(said, again, monkeyp
         assert "What cells declared before is gone" in " ".join(said(line).split())
     said("%%agent a --timeout 1\nSay hi.")
     told = said("run = %agents run --max-attempts 1")
-    assert "the last run of this notebook was simulated: http://127.0.0.1:9 answers now, which costs" in told
+    assert "the last run was simulated: http://127.0.0.1:9 answers now, which costs" in told
     assert "costs money" not in said("run = %agents run --max-attempts 1")
     again()
     said("%agents connect simulator --latency none")
     said("%%agent a\nSay hi.")
     assert "costs money" not in said("run = %agents run")
+
+
+def test_what_comes_between_does_not_hide_that_the_api_answers(said, again, monkeypatch):
+    """A simulated run that is opened or loaded, a recording, and the question who answers."""
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "key-of-a-test")
+    monkeypatch.setenv("ANTHROPIC_BASE_URL", "http://127.0.0.1:9")
+    said("%agents connect simulator --latency none")
+    said("%%agent a --timeout 1\nSay hi.")
+    said("run = %agents run\n%agents save s.session\n%agents record r.cassette.jsonl")
+    for between in ("%agents open 1", "%agents load s.session"):
+        again()
+        said(between)
+        said("%%agent a --timeout 1\nSay hi.")
+        run = "run = %agents run --fresh --max-attempts 1"
+        assert ["costs money" in said(run) for _ in range(2)] == [True, False], between
+    said("%agents connect simulator --latency none")
+    assert "costs money" not in said("%agents replay r.cassette.jsonl\n%agents connect")
+    assert "costs money" in said("%agents connect api")
 
 
 def test_another_notebooks_simulated_run_is_no_reason_for_a_word(said, again, tmp_path, monkeypatch):
@@ -537,6 +555,15 @@ def test_what_deleted_cells_declared_is_marked(shell, cell):
     assert "deleted" not in cell("%agents list", "4")
 
 
+def test_a_context_whose_deletion_was_undone_is_not_marked(cell):
+    """As an agent."""
+    cell("%%context docs\nLong", "1")
+    cell("%%agent a\nHi {{ docs }}", "2")
+    assert "the cell of docs is deleted" in cell("%%agent a\nHi {{ docs }}", "2", deleted=("1",))
+    assert "deleted" not in cell("%%context docs\nLong", "1")
+    assert "deleted" not in cell("%%agent a\nHi {{ docs }}", "2")
+
+
 def test_a_cell_that_declares_something_else_leaves_nothing_unmarked(cell):
     """Other code in its place, or one of two steps; an error changes nothing."""
     cell("%%agent a\nHi", "1")
@@ -581,11 +608,15 @@ def test_a_renamed_cell_is_told_of(cell, said):
 def test_an_edit_during_a_run_is_told(shell, cell):
     """The run under way keeps the text it began with."""
     cell("%%agent a\nHi", "1")
-    cell("%%agent b\nHo", "2")
+    cell("%%agent b\nHo {{ docs }}", "2")
+    cell("%%context docs\nLong", "4")
     plan = session_of(shell).plan(shell.user_ns, defaults={})
     session_of(shell).running.append(type("Driver", (), {"plan": plan}))
     assert "the run under way keeps the old a" in cell("%%agent a\nHey", "1")
-    assert "keeps the old" not in cell("%%agent b\nHo", "2")
+    assert "keeps the old" not in cell("%%agent b\nHo {{ docs }}", "2")
+    assert "keeps the old" not in cell("%%context docs\nLong", "4")
+    assert "the run under way keeps the old docs" in cell("%%context docs\nLonger", "4")
+    assert "the run under way keeps the old b" in cell("%agents drop b", "5")
     assert "keeps the old" not in cell("%%agent c\nNew", "3")
     session_of(shell).running.clear()
 

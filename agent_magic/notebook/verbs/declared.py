@@ -13,7 +13,7 @@ from agent_magic.declare.each import Part
 from agent_magic.declare.units import count, plural, seconds
 from agent_magic.errors import AgentMagicError
 from agent_magic.notebook.command import CommandContext, Verb, add_names, add_plan
-from agent_magic.notebook.front_end import is_kernel, say, show_page
+from agent_magic.notebook.front_end import is_kernel, note, say, show_page
 from agent_magic.notebook.session import DEFAULT_PLAN, shown_name
 from agent_magic.record.answer import CHARS_PER_TOKEN
 from agent_magic.record.plaintext import single_line
@@ -53,8 +53,11 @@ def _list(ctx: CommandContext, given: Namespace) -> Plan | None:
 def _drop(ctx: CommandContext, given: Namespace) -> None:
     if not given.names:
         raise UsageError("%agents drop needs the names of agents or contexts. %agents clear drops all.")
-    ctx.session.registry(given.plan or DEFAULT_PLAN).drop(given.names)
+    plan = given.plan or DEFAULT_PLAN
+    ctx.session.registry(plan).drop(given.names)
     say(f"Dropped {', '.join(given.names)}.")
+    for text in ctx.session.runs_old_text(given.names, plan):
+        note(text)
 
 
 def _clear(ctx: CommandContext, given: Namespace) -> None:

@@ -96,7 +96,6 @@ def _connect(ctx: CommandContext, given: Namespace) -> None:
     say(f"Connected to {ctx.session.connection}.")
     if told := ctx.session.leaving_note():  # said here, the next run need not say it
         note(told)
-    ctx.session.left_simulator = False
     _note_place(ctx, where, is_variable=is_variable)
 
 
