@@ -44,7 +44,7 @@ _AFTER_A_NAME = re.compile(
         (?P<sign> :\s{0,3}[&*A-Za-z_][&*\w.\[\]|\ ]{0,30}=(?![=\s]*(?:\n|\Z))\s{0,6}
               (?:[\w.]{1,40}\((?:\w{1,20}\s?=\s?)?(?=["']))?
           | ["',\]}]{0,3}(?:[\s,]{1,40}["']?[\w-]{1,30}["']?\s{0,2}[:=]\s{0,2}["'][^"'\n<>{}]{0,60}["'],?){0,3}
-              [\s{]{1,40}["']?(?:value|content|default|val)["']?\s{0,2}[:=]  # beside its name
+              [\s{]{0,40}["']?\b(?:value|content|default|val)["']?\s{0,2}[:=]  # beside its name
           | :\s{0,3}[|>][+-]?\s{1,20} | :\s{1,40}-\s{1,4}  # of YAML, in the next line
           | :?\s{0,4}</[\w:-]{1,20}>:?\s{0,40}(?:<[\w:-]{1,20}(?:\s[^<>]{0,200})?>\s{0,20}){0,3}(?!<)  # an element
           | (?:\s[\w:-]{1,30}=["'][^"'\n<>]{0,200}["']){1,5}\s?>(?!<)  # of an element with attributes
@@ -52,6 +52,10 @@ _AFTER_A_NAME = re.compile(
           | [:=]\s{0,4}\{\s{0,9}["']?[\w.@/-]{1,40}["']?\s{0,3}(?::|=>?)(?=\s{0,4}["'])  # of several by name
           | [:=]\s{0,4}<<[-~]?["']?\w{1,20}["']?\n\s{0,20}  # below
           | \s(?:provided|given|supplied|passed):
+          | :\*\* | \s\[(?:None|\*{1,30}\w{0,8})\]:  # bold, or a prompt with its default
+          | \s(?:string|String|str|text)\s?=\s?(?=["'])  # with its type
+          | (?:\.\w{1,30}){1,3}\(\s?(?=["'])  # a method's
+          | \s?<<<
           | (?:=>|->|<-|\?\?|\?=|:=|={1,3}|[:>?\uff1a\uff1d]|%3D|\b(?:is|ist|was|or)\b:?|\|\|
               |\|\s{0,20}(?=[^\s|]{6,200}\s{0,20}\|))
             (?:\s{0,3}\(\s{0,4}["'][^"'\n]{0,80}["']\s{0,4},\s{0,4}(?=["'])  # a pair, a call, a list
@@ -358,7 +362,7 @@ class _Field(NamedTuple):
             or "{{" in value
             or len(set(value)) == 1
             or value.lower() in names.placeholders
-            or (not self.quoted and _CODE.fullmatch(value) is not None)
+            or (not self.quoted and _CODE.fullmatch(value) is not None and not is_random(value, SHORTEST_RANDOM))
         )
 
     def _is_password(self) -> bool:

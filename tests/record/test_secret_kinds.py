@@ -107,6 +107,12 @@ HARMLESS = [
     'requests.get(u, auth=("user", "password")); smtp.login("me@x.org", "your-password")',
     'jwt.encode(payload, secret, algorithm="HS256"); hmac.new(key, msg, "sha256"); app.secret_key = "change me"',
     "curl 'https://x.org/?password=changeme'; POSTGRES_PASSWORD=password; PWD=/home/me; MYSQL_PASSWORD=$(pass)",
+    "test_ThisIsAVeryLongCamelCaseTestName2WithManyWordsInside and key_results_2026_q3_final_v2",
+    "the group of $1$-dimensional-representations, $5$-fold_cross-validation_of_models and $y$-coordinates",
+    '<input type="password" name="pw_field_2"><input type=password name="user_password">',
+    'pass 2: re-rank the rest; password [optional]: your-choice; key.split("label.sentiment_2024")',
+    '{"name":"token_type","value":"bearer"},{"name":"key","value":"label.sentiment"}',
+    "api-gateway-7d9c5b6f4-abcde, z_score_normalised_2_columns_by_row, m0-baseline-lr1e4-bs32-seed42",
     "docker run -u 1000:1000 -p 127.0.0.1:8080:8080 -h web-1 x",
 ]
 
