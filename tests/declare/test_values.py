@@ -16,6 +16,8 @@ import sqlite3
 import sys
 import types
 import uuid
+import warnings
+import weakref
 from collections import ChainMap, OrderedDict, UserDict, UserList, UserString, defaultdict, deque
 from collections.abc import Mapping
 from concurrent.futures import Future
@@ -747,3 +749,37 @@ def test_a_library_that_another_thread_imports_is_not_asked_yet(monkeypatch):
 
     monkeypatch.setitem(sys.modules, "pandas", types.SimpleNamespace(option_context=refused))
     assert "mine" == prompt("{{ v }}", v=Mine())
+
+
+def test_a_struct_of_pyarrow_is_a_dict():
+    """Alone as in a list, a dict, and an array."""
+    one = pa.scalar({"a": 1, "b": [1, 2]})
+    assert ["{'a': 1, 'b': [1, 2]}", "[{'a': 1, 'b': [1, 2]}]"] == [as_text(one), as_text([one])]
+
+
+def test_a_weak_proxy_is_what_it_stands_for():
+    """A dict is one, and an iterator is refused."""
+    held = UserDict(a=1)
+    proxy = weakref.proxy(held)
+    assert ("{'a': 1}", '{"a": 1}') == (as_text(proxy), as_json(proxy))
+    rows = (row for row in (1, 2))
+    with pytest.raises(DeclarationError, match="read only once"):
+        am.Plan([am.Agent("a", "{{ rows }}")], {"rows": weakref.proxy(rows)})
+
+
+def test_a_model_of_pydantic_1_has_json():
+    """Its fields, nested ones too; as a type of answers it is refused in these words."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from pydantic import v1
+
+    class Place(v1.BaseModel):
+        name: str
+        heights: list[int] = []
+
+    class Trip(v1.BaseModel):
+        to: Place
+
+    assert '{"to": {"name": "Bern", "heights": []}}' == as_json(Trip(to=Place(name="Bern")))
+    with pytest.raises(DeclarationError, match=r"Place has no schema\..*Models of pydantic 1 have none"):
+        am.Agent("a", "Go", returns=Place)

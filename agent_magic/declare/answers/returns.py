@@ -205,7 +205,8 @@ def _written_by(adapter: Any, kind: object) -> tuple[Schema, str]:
 
     def failed(error: BaseException) -> DeclarationError:
         if isinstance(error, pydantic.errors.PydanticUserError):
-            return DeclarationError(f"{_name_of(kind)} has no schema.", hint=f"Give {TYPES}.")
+            hint = f"Give {TYPES}. Models of pydantic 1 have none."
+            return DeclarationError(f"{_name_of(kind)} has no schema.", hint=hint)
         return DeclarationError(f"{_name_of(kind)} raised {reason_of(error)}.")
 
     schema, decimals = run_user_code(lambda: schemas_of(adapter.json_schema), failed)

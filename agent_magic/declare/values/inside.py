@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterator, Mapping, ValuesView
 from collections.abc import Set as AbstractSet
 from types import SimpleNamespace
 from typing import Any, Final, cast
+from weakref import ProxyTypes
 
 from agent_magic.declare.values.tables import MOST_CHARS, cells_of, is_table
 
@@ -121,7 +122,8 @@ def is_single_use(value: object) -> bool:
     What makes its next item itself is an iterator. Files and cursors may have no such method, and are known by those
     that they have. A file that is open for writing only has nothing to read.
     """
-    kind = cast("type[Any]", type(value))
+    is_proxy = type(value) in ProxyTypes  # their type has the methods of every type
+    kind = cast("type[Any]", value.__class__ if is_proxy else type(value))
     if hasattr(kind, "__next__") or hasattr(kind, "__anext__"):
         return not _is_for_writing(value)
     if kind.__module__ == "builtins" or isinstance(value, Collection | type) or is_table(value):

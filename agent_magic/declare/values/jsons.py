@@ -166,6 +166,7 @@ _SCALARS: Final[tuple[tuple[Any, Callable[[Any], Any]], ...]] = (
 
 _MADE_BY: Final[tuple[tuple[str, Callable[[Any], Any]], ...]] = (
     ("model_dump", lambda value: value.model_dump()),
+    ("__json_encoder__", lambda value: value.dict()),  # a model of pydantic 1
     ("__geo_interface__", lambda value: value.__geo_interface__),
 )
 """Methods by which classes return themselves as plain data."""

@@ -135,6 +135,8 @@ def _text(value: Any) -> str:
         return str(with_whole_cells(table).to_csv(index=not is_numbered(table.index)))
     if (items := read_array(value)) is not None:
         return str(whole(items))
+    if hasattr(kind, "as_py"):  # of pyarrow, whose own text of a struct is a list of pairs
+        return _text(value.as_py())
     if isinstance(value, _NO_TEXT) or kind.__module__.startswith("jinja2."):
         raise NoTextError(_what_to_write(value))
     if hasattr(kind, "is_task"):
