@@ -15,6 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from anthropic import AsyncAnthropic
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -111,7 +112,12 @@ ENDLESS = {  # what comes behind the status: the rest of the head, the body, and
 }
 
 
-@pytest.mark.parametrize("client", [am.Claude, partial(am.Chat, free=True)], ids=["Claude", "Chat"])
+def users_own(**options: Any) -> am.Claude:
+    """Return a client of the SDK that the user made."""
+    return am.Claude(client=AsyncAnthropic(**options))
+
+
+@pytest.mark.parametrize("client", [am.Claude, users_own, partial(am.Chat, free=True)], ids=["Claude", "SDK", "Chat"])
 @pytest.mark.parametrize("shape", ENDLESS)
 def test_an_error_counts_however_its_body_ends(shape: str, client: Callable[..., Any], monkeypatch: pytest.MonkeyPatch):
     """Its status is believed soon, whatever comes behind it, or does not."""

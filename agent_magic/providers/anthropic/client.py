@@ -12,7 +12,7 @@ import hashlib
 import importlib
 import inspect
 import os
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit
@@ -31,7 +31,7 @@ from agent_magic.providers.anthropic.wire import body
 from agent_magic.providers.base import EVERYTHING, Provider
 from agent_magic.providers.http.address import Hidden, check_key, checked_url, without_credentials
 from agent_magic.providers.http.excerpts import ENVIRONMENT_KEYS, excerpt
-from agent_magic.providers.http.transport import PerLoop, http_client, timeout_of
+from agent_magic.providers.http.transport import PerLoop, bounding_errors, http_client, timeout_of
 from agent_magic.providers.schemas import SchemaWatch
 
 if TYPE_CHECKING:
@@ -255,7 +255,8 @@ class Claude(Provider):
         sdk = self._sdk()
         with AsCallErrors(stream, sdk):
             options: Any = {"own": self._client is None, "basic_tools": self.price_list in BASIC_TOOLS}
-            events = await begin(sdk, self._as_sent(request), timeout_of(request.timeout_s), **options)
+            with nullcontext() if self._client is None else bounding_errors(sdk):
+                events = await begin(sdk, self._as_sent(request), timeout_of(request.timeout_s), **options)
             try:
                 return await collect(events, request, stream)
             finally:

@@ -49,6 +49,8 @@ ERROR_BYTES: Final = 65_536
 ENCODED: Final = frozenset({"content-encoding", "content-length", "transfer-encoding"})
 _kept: ContextVar[bool] = ContextVar("kept", default=False)
 """True if the latest request of this task used a kept connection."""
+_is_ours: ContextVar[bool] = ContextVar("is_ours", default=False)
+"""True while this task sends a request of ours through a user's client."""
 
 
 def http_client(address: str) -> AsyncClient:
@@ -134,6 +136,33 @@ async def _with_error_read(response: Response) -> Response:
         await response.aclose()
     headers = [(name, value) for name, value in response.headers.raw if name.lower().decode("latin-1") not in ENCODED]
     return httpx2.Response(response.status_code, headers=headers, content=bytes(told), extensions=response.extensions)
+
+
+@contextmanager
+def bounding_errors(sdk: Any) -> Generator[None]:
+    """Read the bodies of errors by the same rule while a user's client sends a request of ours.
+
+    Args:
+        sdk: The user's client of the SDK.
+    """
+    hooks: list[Any] | None = getattr(getattr(sdk, "_client", None), "event_hooks", {}).get("response")
+    if hooks is not None and _read_error not in hooks:
+        hooks.append(_read_error)
+    token = _is_ours.set(True)
+    try:
+        yield
+    finally:
+        _is_ours.reset(token)
+
+
+async def _read_error(response: Response) -> None:
+    """Put what comes in time of an error's body in the place of its stream."""
+    import httpx2
+
+    if _is_ours.get() and response.is_error:
+        apart = httpx2.Response(response.status_code, headers=response.headers, stream=response.stream)
+        read = await _with_error_read(apart)
+        response.headers, response.stream = read.headers, httpx2.ByteStream(read.content)
 
 
 def _traced(session: ClientSession) -> ClientSession:
