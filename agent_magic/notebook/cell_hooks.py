@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 from IPython.core.error import UsageError
 
 from agent_magic.declare.cells import without_tool_lines
+from agent_magic.notebook.command import is_edit
 from agent_magic.notebook.line import BLANKS, INVISIBLE
 
 
@@ -215,6 +216,9 @@ class ToolLines(CellHook):
         magic = lines[at].removeprefix("%%").split(maxsplit=1)[:1] if above else []
         if not self.magics.issuperset(magic) or not above or without_tool_lines("".join(above))[0].strip():
             return lines
+        options = lines[at].split(maxsplit=1)[1:]
+        if options and is_edit(options[0]):  # the text below is an answer, which may begin with such a line
+            above = []
         return [lines[at], *above, *lines[at + 1 :]]
 
 

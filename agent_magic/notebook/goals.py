@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 from IPython.core.error import UsageError
 
 from agent_magic.api import Plan
+from agent_magic.declare.cells import without_tool_lines
 from agent_magic.declare.coordinator import COORDINATOR, coordinator, read_plan
-from agent_magic.notebook.declaring import PARSERS
+from agent_magic.notebook.declaring import PARSERS, tool_lines_note
 from agent_magic.notebook.front_end import can_ask, can_decide, is_kernel, note, put_cell, show_page
 from agent_magic.notebook.planning import show_plan
 from agent_magic.notebook.running import execute
@@ -34,6 +35,9 @@ async def plan_goal(ctx: CommandContext, line: str, goal: str) -> None:
         AgentMagicError: The goal cannot be filled in, or there is no provider; nothing was sent.
     """
     given, session = PARSERS["plan"].read(line), ctx.session
+    for text in tool_lines_note(goal):
+        note(text)
+    goal = without_tool_lines(goal)[0]
     options: Any = {"agents": given.agents, "strategy": given.strategy, "max_tokens": given.max_tokens}
     asked = coordinator(goal, ctx.shell.user_ns, Plan, model=given.model or ctx.model, **options)
     graphic, policy = is_kernel(ctx.shell), ctx.policy(given)

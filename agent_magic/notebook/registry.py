@@ -388,7 +388,8 @@ def _twins(table: Mapping[str, Declared[Step]], agent: Step) -> list[str]:
         return []
     others = [name for name, one in table.items() if name != agent.name and isinstance(one.value, Agent)]
     same = [name for name in others if replace(table[name].value, name=agent.name) == agent]
-    told = f"{', '.join(same)} has the same text; if this cell was renamed: %agents drop {' '.join(same)}"
+    has = "has" if len(same) == 1 else "have"
+    told = f"{', '.join(same)} {has} the same text; if this cell was renamed: %agents drop {' '.join(same)}"
     return [told] if same else []
 
 

@@ -363,6 +363,19 @@ def test_comments_for_other_tools_are_not_sent(said, shell, line, magic, place):
     assert "for another tool, and not sent" in " ".join(told.split())
 
 
+def test_comments_for_other_tools_at_a_goal_and_an_edit(said, shell):
+    """They are no part of the goal, nor of the text in place of an answer, which may begin with such a line itself."""
+    said(SIMULATED)
+    told = " ".join(said("#| label: x\n%%plan\n# @title y\nCompare rivers").split())
+    assert "'#| label: x', '# @title y' are lines for another tool" in told
+    assert "Goal: Compare rivers" in told
+    said("%%agent a\nHi")
+    said("run = %agents run a")
+    said("#| label: x\n%%agents edit a\n# %%\nx = 1")
+    said("run = %agents run a")
+    assert "# %%\nx = 1" == shell.user_ns["run"]["a"].text
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [
