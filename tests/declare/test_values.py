@@ -768,6 +768,7 @@ def test_a_weak_proxy_is_what_it_stands_for():
 
 
 @pytest.mark.skipif(sys.version_info >= (3, 14), reason="pydantic 1 does not work on Python 3.14")
+@pytest.mark.filterwarnings("ignore:Mixing V1 models and V2 models")
 def test_a_model_of_pydantic_1_has_json():
     """Its fields; as a type of answers it is refused in these words."""
     with warnings.catch_warnings():
