@@ -51,5 +51,6 @@ def _open_widgets() -> list[Any]:
     module: Any = sys.modules.get("ipywidgets.widgets.widget")
     if not hasattr(module, "Widget"):  # not imported, or still being imported by another thread: none is open
         return []
-    found: Mapping[str, Any] = getattr(module, "_instances", None) or module.Widget.widgets
+    found: Mapping[str, Any] | None = getattr(module, "_instances", None)
+    found = module.Widget.widgets if found is None else found  # a deprecated attribute in ipywidgets 8
     return [*found.values()]

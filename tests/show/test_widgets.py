@@ -78,9 +78,23 @@ def test_a_widget_without_data_shows_itself() -> None:
     assert ({"a": "b"}, {}) == view_of(SimpleNamespace(_repr_mimebundle_=lambda: {"a": "b"}))
 
 
-def test_no_widget_is_open_while_they_are_imported(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A thread imports ipywidgets early: a cell that asks meanwhile finds a module without its classes."""
+@pytest.fixture
+def in_a_cell(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cell is run."""
     shell = SimpleNamespace(get_parent=lambda: {"header": {"msg_type": "execute_request", "msg_id": "1"}})
     monkeypatch.setattr("IPython.core.getipython.get_ipython", lambda: shell)
+
+
+@pytest.mark.usefixtures("in_a_cell")
+def test_no_widget_is_open_while_they_are_imported(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thread imports ipywidgets early: a cell that asks meanwhile finds a module without its classes."""
     monkeypatch.setitem(sys.modules, "ipywidgets.widgets.widget", ModuleType("ipywidgets.widgets.widget"))
+    assert not in_output()
+
+
+@pytest.mark.usefixtures("in_a_cell")
+def test_the_first_widget_of_a_kernel_brings_no_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing deprecated is asked while there is none, which would be an error under the user's filter."""
+    models = pytest.importorskip("ipywidgets.widgets.widget")
+    monkeypatch.setattr(models, "_instances", {}, raising=False)
     assert not in_output()
