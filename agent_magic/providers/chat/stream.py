@@ -204,7 +204,7 @@ class Completion:
         """
         delta: Json = choice.get("delta") or {}
         has_role = bool(delta.get("role"))
-        if has_role and self._goes_on and id_ != self._id:
+        if has_role and not choice.get("finish_reason") and self._goes_on and id_ != self._id:
             if self._reason is not None:
                 raise Unreadable("Another answer follows in the same stream.")
             self._restarted, self._refused = True, False

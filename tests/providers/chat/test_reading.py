@@ -115,6 +115,12 @@ def test_an_id_or_a_role_in_every_chunk_starts_nothing(role: dict[str, str]):
     assert "hello world" == ask(reply(body + delta("stop") + chunk(**counts())))[0].text
 
 
+def test_an_end_starts_nothing():
+    """A gateway may write the last chunk itself, with a role and an id of its own: no text is lost by it."""
+    last = chunk(id="c_9", choices=[{"index": 0, "delta": {"role": "assistant"}, "finish_reason": "stop"}])
+    assert "hello world" == ask(reply(TEXT + last + chunk(**counts()) + DONE))[0].text
+
+
 UNCOUNTED = {
     "none": TEXT + delta("stop") + DONE,
     "null": TEXT + delta("stop") + chunk(usage=None) + DONE,
