@@ -138,8 +138,9 @@ class Explorer:
         facts = [
             ("", seconds(wall), self._against(wall, run.wall_s, seconds)),
             ("", dollars(cost), self._against(cost, run.cost_usd, dollars)),
-            ("", times(found.totals.mean_concurrency), "concurrent"),
         ]
+        if found.totals.mean_concurrency is not None:
+            facts.append(("", times(found.totals.mean_concurrency), "concurrent"))
         by = found.totals.limited_by
         facts += [("limited by", limit(by, found.totals.slots), "")] if by else []
         facts += [("", str(found.totals.rate_limited), "refused (429)")] if found.totals.rate_limited else []
@@ -268,7 +269,7 @@ def _against(value: float | None, base: float | None, write: Any, subject: str, 
     if abs(change) < 0.5:
         return f"({words or f'as {of_run}'})"
     if change >= 200:
-        return f"({value / base:,.3g} times {of_run})"
+        return f"({value / base:,.{0 if value >= 100 * base else 1}f} times {of_run})"
     return f"({'+' if change > 0 else '−'}{abs(change):.0f} % of {of_run})"
 
 

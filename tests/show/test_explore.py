@@ -49,6 +49,13 @@ def test_a_panel_opens_when_it_is_asked():
     assert ({}, "No prices.") == (closed.widget.setup, closed.widget.shown["error"])
 
 
+def test_many_times_are_written_out():
+    """An hour by batch is no power of ten beside a second."""
+    fast = finished_run(layered_plan(1, 1))
+    line = explorer(fast).answer(Choice(batch=True)).line
+    assert re.search(r"\([\d,]{3,} times the run's", line), line
+
+
 def explorer(record: Any = None) -> Explorer:
     """Return what answers for a run."""
     return Explorer(Run(record or business_run()).forecaster())
