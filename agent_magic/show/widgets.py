@@ -51,6 +51,6 @@ def _open_widgets() -> list[Any]:
     module: Any = sys.modules.get("ipywidgets.widgets.widget")
     if not hasattr(module, "Widget"):  # not imported, or still being imported by another thread: none is open
         return []
-    found: Mapping[str, Any] | None = getattr(module, "_instances", None)
-    found = module.Widget.widgets if found is None else found  # a deprecated attribute in ipywidgets 8
+    known = getattr(module, "_instances", None)
+    found: Mapping[str, Any] = module.Widget.widgets if known is None else known  # deprecated in ipywidgets 8
     return [*found.values()]
