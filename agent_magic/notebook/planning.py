@@ -19,6 +19,7 @@ from agent_magic.live.ahead import count_ahead, foresee, rejected_again, terms_a
 from agent_magic.live.earlier import Earlier
 from agent_magic.notebook.front_end import agrees, can_ask, can_decide, display_bundle, is_kernel, note, say, show_page
 from agent_magic.notebook.running import ANEW, Resumed, execute
+from agent_magic.notebook.session import drop_command
 from agent_magic.providers.dask.scaling import STREAMS_PER_KERNEL, useful_workers
 from agent_magic.show.attachments import attachments_card, prompt_words
 from agent_magic.show.cards import plan_picture
@@ -184,7 +185,7 @@ async def confirm(ctx: CommandContext, given: Namespace, plan: Plan, resumed: Re
     session = ctx.session
     left = [name for name in session.leftovers(plan.name) if name in {*plan.index, *plan.groups}]
     if left:
-        note(f"{', '.join(left)} of cells deleted or changed will run too: %agents drop {' '.join(left)}")
+        note(f"{', '.join(left)} of cells deleted or changed will run too: {drop_command(left, plan.name)}")
     for text in _batch_notes(session, plan, ctx.policy(given)):
         note(text)
     if not session.spends or given.yes or not (ctx.confirm_agents or ctx.confirm_usd):

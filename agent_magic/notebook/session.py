@@ -138,6 +138,12 @@ class Linted(NamedTuple):
         return last is None or last.advised == (self.advised if last is self.last else 0)
 
 
+def drop_command(names: Iterable[str], plan: str) -> str:
+    """Return the command that drops declarations of a plan."""
+    where = "" if plan == DEFAULT_PLAN else f" --plan {plan}"
+    return f"%agents drop {' '.join(names)}{where}"
+
+
 class Session:
     """The state of one kernel.
 
@@ -221,9 +227,8 @@ class Session:
     def gone(self, plan: str) -> list[str]:
         """Return a note of such leftovers."""
         names = self.leftovers(plan)
-        return (
-            [f"the cell of {show.listed(names)} is deleted or changed: %agents drop {' '.join(names)}"] if names else []
-        )
+        drop = drop_command(names, plan)
+        return [f"the cell of {show.listed(names)} is deleted or changed: {drop}"] if names else []
 
     def declared_by(self, cell: Cell, name: str) -> list[str]:
         """Return the declaration with a name or of a cell; the source may have been renamed since."""
@@ -237,8 +242,7 @@ class Session:
         homes = [one for one in self._registries.values() if name in one]
         if not homes:
             return ""
-        where = "" if homes[0].name == DEFAULT_PLAN else f" --plan {homes[0].name}"
-        drop = f"%agents drop {name}{where}"
+        drop = drop_command([name], homes[0].name)
         if name in self.leftovers(homes[0].name):
             return f" {name!r} is left over: its cell is deleted or changed. {drop} removes it."
         return f" If {name!r} is left over from a cell that was deleted or renamed, {drop} removes it."

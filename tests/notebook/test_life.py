@@ -608,6 +608,7 @@ def test_a_leftover_of_another_plan_is_dropped_there(cell):
     """The command says which plan."""
     cell("%%agent ghost --plan other\n{{ nowhere }}", "1")
     assert "%agents drop ghost --plan other" in cell("%agents run --plan other", "2")
+    assert "%agents drop ghost --plan other removes" in cell("%agents list --plan other", "2", deleted=("1",))
 
 
 def test_a_renamed_cell_is_told_of(cell, said):

@@ -14,7 +14,7 @@ from agent_magic.declare.units import count, plural, seconds
 from agent_magic.errors import AgentMagicError
 from agent_magic.notebook.command import CommandContext, Verb, add_names, add_plan
 from agent_magic.notebook.front_end import is_kernel, note, say, show_page
-from agent_magic.notebook.session import DEFAULT_PLAN, shown_name
+from agent_magic.notebook.session import DEFAULT_PLAN, drop_command, shown_name
 from agent_magic.record.answer import CHARS_PER_TOKEN
 from agent_magic.record.plaintext import single_line
 from agent_magic.show.cards import step_facts
@@ -97,7 +97,7 @@ def declared_page(
         frozen = Plan(_complete(registry.agents), values, name=plan)
     except AgentMagicError as error:
         names = listed([one.name for one in registry.agents])
-        left = _gone(session.leftovers(plan))
+        left = _gone(session.leftovers(plan), plan)
         return Page([Line(names, head=f"{plan}:"), Line(str(error), "warn"), *_missing(undefined), *left])
     notes = [Line(single_line(note), "soft", "note:") for note in frozen.notes]
     contexts = [_context_line(one, session.sharing(one.name, plan), namespace) for one in registry.contexts]
@@ -106,7 +106,7 @@ def declared_page(
     head = Line(f"{steps_of(frozen)}.", head=f"{plan}:")
     declared = [one.with_defaults(model=model) for one in registry.agents]
     table = _table(frozen, registry, declared, last, gone)
-    return Page([head, table, *contexts, *notes, *_missing(undefined), *_gone(gone), *_next(stale)])
+    return Page([head, table, *contexts, *notes, *_missing(undefined), *_gone(gone, plan), *_next(stale)])
 
 
 def _table(
@@ -159,13 +159,13 @@ def _next(stale: Sequence[str]) -> list[Line]:
     return [*(changed if stale else []), step]
 
 
-def _gone(names: Sequence[str]) -> list[Line]:
+def _gone(names: Sequence[str], plan: str) -> list[Line]:
     """Return a line of declarations whose cells are deleted, or declare them no longer."""
     if not names:
         return []
     return [
         Line(
-            f"{listed(names)}; %agents drop {' '.join(names)} removes what they declared.",
+            f"{listed(names)}; {drop_command(names, plan)} removes what they declared.",
             head="cells deleted or changed:",
         )
     ]
