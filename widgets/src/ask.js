@@ -49,9 +49,9 @@ function modelOf(worker, first) {
       state[key] = value;
     },
     save_changes: () => worker.postMessage(JSON.stringify(state.choice)),
-    /** @param {string} _ @param {() => void} listener */
-    on: (_, listener) => {
-      listeners.add(listener);
+    /** @param {string} event @param {() => void} listener */
+    on: (event, listener) => {
+      if (event === "change:shown") listeners.add(listener); // the setup of a page never changes
     },
     /** @param {string} _ @param {() => void} listener */
     off: (_, listener) => {
