@@ -243,10 +243,11 @@ class AgentMagics(Magics, Settings):
 
     def _declare_context(self, context: Context, plan: str, cell: Cell, said: Iterable[str]) -> None:
         names, before = self.shell.user_ns, {one.name: one for one in self.session.registry(plan).contexts}
-        steps = self._before(plan, cell).values()
+        steps = self._before(plan).values()
         missing = [name for name in context.uses if name not in names]
         rendered = cache(lambda: None if missing else context.render(names))
         notes = [*said, *lines_that_declare(context.text), *self.session.declare_context(context, plan, cell, rendered)]
+        self._is_there(cell)
         if before.get(context.name, context) != context:
             users = [one.name for one in steps if context.name in {one.context, *one.reads}]
             notes += self.session.runs_old_text(users, plan, context.name)
@@ -265,10 +266,11 @@ class AgentMagics(Magics, Settings):
                 self._declare(task, DEFAULT_PLAN, cell_of(self.shell))
 
     def _declare(self, agent: Step, plan: str, cell: Cell, said: Iterable[str] = ()) -> None:
-        registry, names, before = self.session.registry(plan), self.shell.user_ns, self._before(plan, cell)
+        registry, names, before = self.session.registry(plan), self.shell.user_ns, self._before(plan)
         self.session.check_fields([agent], registry, names)
         self._check_servers([agent])
         notes = registry.declare(agent, cell, ran=self.session.ran, variables=names, cycles=self.on_cycle != "error")
+        self._is_there(cell)
         notes += [*said, *registry.adopt(names), *self._notes_on(agent, registry)]
         notes += [*self._kept(before, registry), *self.session.gone(plan)]
         display_bundle(show.declaration_card(notes=notes, **self._told(agent, registry)))
@@ -280,12 +282,15 @@ class AgentMagics(Magics, Settings):
         for name in resources_of(agents):
             self.session.server_of(name, self.shell.user_ns)
 
-    def _before(self, plan: str, cell: Cell) -> dict[str, Step]:
+    def _before(self, plan: str) -> dict[str, Step]:
         """Return the agents before a cell declares its own."""
+        return {one.name: one for one in self.session.registry(plan).agents}
+
+    def _is_there(self, cell: Cell) -> None:
+        """Record that a cell has declared something, not when it was refused: what it had before stays left over."""
         if cell.id is not None:
             self.session.deleted.discard(cell.id)
             self.session.executed.pop(cell.id, None)
-        return {one.name: one for one in self.session.registry(plan).agents}
 
     def _kept(self, before: Mapping[str, Step], registry: Registry) -> list[str]:
         """Return a note if a run under way keeps the text a cell has changed."""
@@ -297,11 +302,12 @@ class AgentMagics(Magics, Settings):
         self.session.deleted |= cell_of(self.shell).deleted
 
     def _declare_all(self, agents: list[Step], plan: str, cell: Cell, said: Iterable[str]) -> None:
-        registry, names, before = self.session.registry(plan), self.shell.user_ns, self._before(plan, cell)
+        registry, names, before = self.session.registry(plan), self.shell.user_ns, self._before(plan)
         self.session.check_fields(agents, registry, names)
         self._check_servers(agents)
         done: Any = {"ran": self.session.ran, "variables": names, "cycles": self.on_cycle != "error"}
         notes = [*said, *registry.declare_all(agents, cell, **done), *registry.adopt(names)]
+        self._is_there(cell)
         notes += [*self._kept(before, registry), *self.session.gone(plan)]
         notes += [f"{agent.name}: {note}" for agent in agents for note in self._notes_on(agent, registry)]
         display_bundle(show.declarations_card([self._told(agent, registry) for agent in agents], notes))

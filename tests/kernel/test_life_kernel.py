@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
 from ipykernel._version import version_info
 from IPython.core.interactiveshell import InteractiveShell
@@ -217,6 +217,11 @@ STEPS = st.tuples(
     st.sampled_from(TEXTS),
     st.sampled_from(LOOKS),
 )
+REFUSED = ("declare", 0, "2", "green", "not {{ green }}", "plan")
+"""It waits for itself."""
+
+REFUSED = ("declare", 0, "2", "green", "not {{ green }}", "plan")
+"""It waits for itself."""
 
 
 @pytest.fixture
@@ -328,8 +333,14 @@ def test_a_morning_of_two_notebooks(api, desk):
         second.stop()
 
 
-@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
+# Not shrunk: that would take many minutes, and the steps are read quickly.
+@settings(
+    max_examples=15,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+    phases=[Phase.explicit, Phase.reuse, Phase.generate],
+)
 @given(st.lists(STEPS, min_size=6, max_size=16))
+@example([("declare", 0, "2", "red", "one", "plan"), ("overwrite", 0, "2", "red", "one", "plan"), REFUSED])
 def test_what_people_do_holds_three_laws(api, tmp_path_factory, steps):
     """Two notebooks, one ledger; each step is checked when it is done."""
     folder: Path = tmp_path_factory.mktemp("life")
