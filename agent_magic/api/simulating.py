@@ -6,7 +6,7 @@ import functools
 import inspect
 from typing import TYPE_CHECKING, Any
 
-from agent_magic.errors import DeclarationError, did_you_mean
+from agent_magic.declare.options import check_keywords
 from agent_magic.machine import in_browser
 from agent_magic.providers.http.transport import SERVED
 from agent_magic.simulator import child
@@ -19,10 +19,7 @@ if TYPE_CHECKING:
 @functools.wraps(child.start)
 def start(**options: Any) -> Simulator | InsideSimulator:
     """Start a mock server; see `agent_magic.simulator.start`."""
-    known = inspect.signature(child.start).parameters
-    for name in options.keys() - known:
-        hint = did_you_mean(name, known).strip() or f"It has {', '.join(known)}."
-        raise DeclarationError(f"am.Simulator has no setting {name!r}.", hint=hint)
+    check_keywords("Simulator", options, inspect.signature(child.start).parameters)
     if not in_browser():
         return child.start(**options)
     from agent_magic.simulator import inside  # noqa: PLC0415  # lazy: it loads an HTTP client

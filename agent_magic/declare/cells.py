@@ -50,7 +50,7 @@ _DIRECTIVE = r"""
     (?:(?:ignore|skip|noqa|(?:dis|en)able)(?:[\[=:-].*)? | on | off | true | false)$
     | [\w.-]+=\S | \+[A-Z] | \[[\w."'-]*(?:,[ \t]*[\w."'-]+)*\]$ | [A-Z]+\d+(?:,[ \t]*[A-Z]+\d+)*$
 """
-"""What stands behind `# word:` for a tool, whatever the word, and in no prose: `skip`, `off`, `key=value`, `E501`."""
+"""What follows `# word:` if a tool reads it, and never in prose: `skip`, `off`, `key=value`, `E501`."""
 _TOOL_LINE = re.compile(
     rf"""\#[ \t]*(?:
         \|                                                         # Quarto, nbdev: #| echo: false

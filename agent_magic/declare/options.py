@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cache, partial, wraps
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypeVar, cast
@@ -793,6 +793,14 @@ def step_text(step: Any) -> str:
     return f"{type(step).__name__}({', '.join([repr(step.name), *(f'{name}={value!r}' for name, value in given)])})"
 
 
+def check_keywords(kind: str, given: Iterable[str], known: Collection[str]) -> None:
+    """Raise `DeclarationError` for a keyword that a class or function does not have, with a similar name."""
+    for wrong in given:
+        if wrong not in known:
+            hint = did_you_mean(wrong, known).strip() or f"It has {', '.join(sorted(known))}."
+            raise DeclarationError(f"{kind} has no option {wrong!r}.", hint=hint)
+
+
 def known_keywords(kind: type[T]) -> type[T]:
     """Make a class suggest a similar name for an unknown keyword."""
     made: Any = kind.__init__
@@ -800,10 +808,7 @@ def known_keywords(kind: type[T]) -> type[T]:
 
     @wraps(made)
     def checked(self: Any, *args: Any, **given: Any) -> None:
-        if not given.keys() <= known:
-            wrong = next(name for name in given if name not in known)
-            hint = did_you_mean(wrong, known).strip() or f"It has {', '.join(sorted(known))}."
-            raise DeclarationError(f"{kind.__name__} has no option {wrong!r}.", hint=hint)
+        check_keywords(kind.__name__, given, known)
         made(self, *args, **given)
 
     cast("Any", kind).__init__ = checked

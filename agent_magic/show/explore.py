@@ -288,36 +288,41 @@ class Controls:
     """The controls of a run as plain data for a page.
 
     Args:
-        explorer: Makes the forecasts.
+        explorer: Makes the forecasts. A function that returns it is called by the first choice, the click on a button.
 
     Attributes:
-        setup: Facts about the run.
+        setup: Facts about the run; empty until the explorer is made.
         shown: The displayed numbers, picture, and error of the choice.
     """
 
-    def __init__(self, explorer: Explorer) -> None:
+    def __init__(self, explorer: Explorer | Callable[[], Explorer]) -> None:
         self._explorer = explorer
-        self.setup = _setup(explorer)
-        self.shown = self._answer({})
+        self.setup: dict[str, Any] = {}
+        self.shown: dict[str, Any] = {"seq": 0, "error": "", "still": {"text/plain": OPENS}}
+        if isinstance(explorer, Explorer):
+            self._answer(explorer, {})
 
     def choose(self, asked: Mapping[str, Any]) -> dict[str, Any]:
         """Answer a choice of the page, as it writes it. What cannot be forecast leaves the picture as it is."""
         try:
-            self.shown = self._answer(asked)
+            if not isinstance(self._explorer, Explorer):
+                self._explorer = self._explorer()
+            self._answer(self._explorer, asked)
         except AgentMagicError as error:
             self.shown = {**self.shown, "seq": asked.get("seq", 0), "error": str(error)}
         return self.shown
 
-    def _answer(self, asked: Mapping[str, Any]) -> dict[str, Any]:
+    def _answer(self, explorer: Explorer, asked: Mapping[str, Any]) -> None:
         choice = choice_of(asked)
-        answer = self._explorer.answer(choice)
-        return {
+        answer = explorer.answer(choice)
+        self.setup = self.setup or _setup(explorer)
+        self.shown = {
             "seq": asked.get("seq", 0),
             "words": choice.words,
             "facts": answer.facts,
             "line": answer.line,
             "picture": answer.picture,
-            "goal": self._explorer.goal(asked["under"], asked["least"]) if "under" in asked else "",
+            "goal": explorer.goal(asked["under"], asked["least"]) if "under" in asked else "",
             "cell": cell_of(choice),
             "error": "",
             "still": answer.bundle,
@@ -347,23 +352,14 @@ class Panel:
     """The controls as a widget. The page sends a choice, and is sent numbers and a picture.
 
     Args:
-        explorer: Makes the forecasts. Of a function that returns it only a button is shown, and its click calls it.
+        explorer: Makes the forecasts, or a function that returns it: until it is called only a button is shown.
     """
 
     def __init__(self, explorer: Explorer | Callable[[], Explorer]) -> None:
-        self._explorer = explorer
-        shown: dict[str, Any] = {"seq": 0, "error": "", "still": {"text/plain": OPENS}}
-        self.widget: Any = _widget_class()(shown=shown)
-        self._controls: Controls | None = None
-        if isinstance(explorer, Explorer):
-            self._open(explorer)
+        self._controls = Controls(explorer)
+        self.widget: Any = _widget_class()(setup=self._controls.setup, shown=self._controls.shown)
         self.widget.top = self.widget.model_id
         self.widget.observe(self._changed, "choice")
-
-    def _open(self, explorer: Explorer) -> None:
-        self._controls = Controls(explorer)
-        self.widget.shown = self._controls.shown
-        self.widget.setup = self._controls.setup  # the page builds the controls when this comes
 
     def show(self) -> None:
         """Display the panel. A saved notebook keeps its picture."""
@@ -373,14 +369,9 @@ class Panel:
         screen.display({_VIEW: view, **(data or {}), **self.widget.shown["still"]}, raw=True, metadata=metadata)
 
     def _changed(self, change: Any) -> None:
-        """Answer the page."""
-        if self._controls is not None:
-            self.widget.shown = self._controls.choose(change["new"])
-        elif callable(self._explorer):
-            try:
-                self._open(self._explorer())
-            except AgentMagicError as error:
-                self.widget.shown = {**self.widget.shown, "error": str(error)}
+        """Answer the page. It builds the controls when the setup comes, so the numbers are sent before."""
+        self.widget.shown = self._controls.choose(change["new"])
+        self.widget.setup = self._controls.setup
 
 
 def choice_of(asked: Mapping[str, Any]) -> Choice:

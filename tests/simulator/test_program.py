@@ -149,7 +149,7 @@ def test_a_start_that_fails_says_why(tmp_path) -> None:
         start(script=tmp_path / "missing.jsonl")
     with pytest.raises(SimulatorError, match=r"did not start: argument --slots: '2.5' must be an integer >= 1$"):
         start(slots=2.5)  # pyright: ignore[reportArgumentType]  # what a person may write
-    with pytest.raises(DeclarationError, match=r"am\.Simulator has no setting 'slot'.*Did you mean 'slots'"):
+    with pytest.raises(DeclarationError, match=r"Simulator has no option 'slot'.*Did you mean 'slots'"):
         Simulator(slot=4)
 
 

@@ -195,9 +195,9 @@ class Completion:
             stream.answer = self.answer(stream)
 
     def _restart_if_new(self, id_: Any, choice: Json, stream: Stream) -> None:
-        """Drop the content so far if another answer begins: its first chunk has a role, and an id of its own.
+        """Drop the content so far if another answer begins: its first chunk has a role and a new id.
 
-        Servers that write a role, or an id of its own, into every chunk begin nothing by it.
+        Some servers write a role or a new id into every chunk. That begins no answer.
 
         Raises:
             Unreadable: The answer is complete, and this is another one.
