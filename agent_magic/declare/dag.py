@@ -158,6 +158,14 @@ def _find_cycle(parents: Sequence[Sequence[int]]) -> list[int]:
     raise AssertionError("the graph has no cycle")
 
 
+def without_laps(cycle: Sequence[str]) -> list[str]:
+    """Shorten a cycle of steps, by the names of their declarations: the rounds of a loop repeat them."""
+    found = list[str]()
+    for name in cycle[:-1]:
+        found = [*found[: found.index(name)], name] if name in found else [*found, name]
+    return [*found, cycle[-1]]
+
+
 def by_most(rest: Sequence[float], priority: Sequence[int] = ()) -> tuple[Sequence[int], Sequence[int]]:
     """Rank the agents by remaining work, most first, ties in declared order.
 

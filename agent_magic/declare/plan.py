@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import InitVar, dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import compress
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Literal, Self, get_args
@@ -15,7 +15,7 @@ from agent_magic.declare.attaching import checked, documents_of, read_content, r
 from agent_magic.declare.content import NO_PROMPT, Prompt
 from agent_magic.declare.context import Context, context_of, with_contexts
 from agent_magic.declare.conversation import conversation_notes, with_conversations
-from agent_magic.declare.dag import Dag, build_dag
+from agent_magic.declare.dag import Dag, build_dag, without_laps
 from agent_magic.declare.each import OWN, Answers, groups_of, view_of
 from agent_magic.declare.edges import Edge, Edges
 from agent_magic.declare.equal_steps import firsts, for_all
@@ -25,7 +25,7 @@ from agent_magic.declare.grouping import REQUEST
 from agent_magic.declare.race import check_races
 from agent_magic.declare.resources import Held, conflicts, held_by, held_by_all
 from agent_magic.declare.saving import saved_paths
-from agent_magic.declare.step import steps_of
+from agent_magic.declare.step import group_of, steps_of
 from agent_magic.declare.subplan import join
 from agent_magic.declare.validation import check_mapping, check_text, check_word, instances_of, names_of
 from agent_magic.declare.values import same_name, value_notes, with_same_names
@@ -136,9 +136,10 @@ class Plan:
         self._put(index=MappingProxyType(index), groups=groups, values=MappingProxyType(used), shown=shown)
         try:
             dag = build_dag(edges.parents, self.names, edges.alike)
-        except Cycle:
+        except Cycle as error:
             if self.on_cycle == "error":
-                raise
+                steps = (self.agents[index[name]] for name in error.cycle)
+                raise Cycle(without_laps([group_of(one) for one in steps])) from None
             dag = edges.in_declared_order()
         check_races(self.agents, index, groups, dag)
         priorities = for_all([one.priority for one in firsts(self.agents, dag.alike)], dag.alike)
@@ -220,7 +221,7 @@ class Plan:
     def _kind(self, number: int, parent: int, used: set[str]) -> Literal["prompt", "continues", "after"]:
         """Return the kind of an edge."""
         agent, before = self.agents[number], self.agents[parent]
-        if agent.continues is not None and agent.continues in {before.name, before.part and before.part.group}:
+        if agent.continues is not None and agent.continues in {before.name, group_of(before)}:
             return "continues"
         return "prompt" if before.name in used else "after"
 
@@ -422,12 +423,16 @@ class Plan:
         try:
             found = self._render(number, answers)
         except DeclarationError:
-            if agent.template.takes_apart({*inputs, *self.groups}):
+            if agent.template.takes_apart({*inputs, *filter(partial(self._has_view, agent), self.groups)}):
                 return Prompt(agent.prompt)
             raise
         if inputs and not found.text.strip():
             return Prompt(agent.prompt)
         return checked(found, agent, ahead=bool(inputs))
+
+    def _has_view(self, agent: Step, group: str) -> bool:
+        """Return False if a group's name never has an answer for a step, as that of the loop in its first round."""
+        return bool(view_of(self.agents, self.groups[group], agent).members)
 
     def _render(self, number: int, answers: Mapping[str, Any]) -> Prompt:
         agent = self.agents[number]
@@ -595,10 +600,10 @@ class Plan:
 
     def hints(self) -> list[str]:
         """Return a line for each model that was chosen, and each value that is sent in a form which few people mean."""
-        told = {one.part.group if one.part else one.name: one for one in self.agents if one.chosen}
+        told = {group_of(one): one for one in self.agents if one.chosen}
         found = [f"{name}: auto is {one.model}: {one.chosen}" for name, one in told.items()]
         found += conversation_notes(self)
-        worded = {one.part.group if one.part else one.name: one.returns for one in self.firsts if not one.is_task}
+        worded = {group_of(one): one.returns for one in self.firsts if not one.is_task}
         for name, returns in worded.items():
             if returns is not None and returns.in_words:
                 why = f"is asked for in words, and checked when the answer is there. {returns.in_words}"

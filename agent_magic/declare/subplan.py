@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Final
 from agent_magic.declare.condition import condition_of
 from agent_magic.declare.each import OWN, REPEATS, REQUESTS, ROUNDS, Part
 from agent_magic.declare.signature import is_async
+from agent_magic.declare.step import group_of
 from agent_magic.declare.task import Task
 from agent_magic.declare.template import Template, renamed_names
 from agent_magic.errors import PlanError
@@ -95,7 +96,7 @@ def join(
         inner += [renamed(one, names) for one in plan.agents]
         kept |= {names.get(name, name): value for name, value in plan.values.items()}
         last = last_step(plan.agents)
-        means[box] = names[last.name if last.part is None else last.part.group]
+        means[box] = names[group_of(last)]
     return (*inner, *(renamed(one, means) for one in outer)), kept
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agent_magic.declare.models import prompt_of
+from agent_magic.declare.step import group_of
 from agent_magic.record.answer import TOOL_USE
 from agent_magic.record.exchanges import seen_run
 
@@ -257,7 +258,7 @@ class Told:
         if answer is None or not attempt.is_answered or api_s is None:
             return None
         step = self._plan[attempt.agent]
-        name = step.name if step.part is None else step.part.group  # all of a group are told the same
+        name = group_of(step)  # all of a group are told the same
         if name not in self._prompts:
             self._prompts[name] = prompt_of(step)
         return Past(

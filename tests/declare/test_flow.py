@@ -14,7 +14,7 @@ import pytest
 import agent_magic as am
 from agent_magic.declare.condition import condition_of, holds
 from agent_magic.declare.flow import Left
-from agent_magic.errors import AgentMagicError, DeclarationError, PlanError, UndefinedField, UndefinedVariable
+from agent_magic.errors import AgentMagicError, Cycle, DeclarationError, PlanError, UndefinedField, UndefinedVariable
 
 
 class Review(TypedDict):
@@ -62,6 +62,22 @@ def test_prompts_take_the_round_before():
     assert "About x. shorter, not D1" == plan.prompt("draft_2", before)
     assert "Print D1" == plan.prompt("report", {"draft_1": "D1"}), "of a loop, the last round that ran"
     assert "Print D2" == plan.prompt("report", {"draft_1": "D1", "draft_2": "D2"})
+
+
+def test_what_the_first_round_lacks_is_told_before_it_is_paid():
+    """A draft that needs its critic's notes in the first round, behind a step that would have been paid by then."""
+    draft = am.Agent("draft", "{{ facts }} {{ critic.notes }}", until="critic.score > 8", rounds=3)
+    agents = [am.Agent("facts", "x"), draft, am.Agent("critic", "Rate {{ draft }}", returns=Review)]
+    with pytest.raises(DeclarationError, match=r"put {% if critic %} before it and {% endif %} behind it"):
+        am.Plan(agents).check_prompts()
+    with pytest.raises(Cycle, match=r"other: facts -> draft -> critic -> facts[.]"):
+        am.Plan([am.Agent("facts", "x {{ critic }}"), *agents[1:]])
+
+
+def test_an_error_names_what_was_declared():
+    """Not the item, or the round, that it was found at."""
+    with pytest.raises(UndefinedVariable, match=r"Agent 'label' uses {{ rwo }}"):
+        am.Plan([am.Agent("label", "{{ item }} {{ rwo }}", each="rows")], {"rows": [1, 2]})
 
 
 def test_places_are_reserved_for_items_of_an_answer():

@@ -6,13 +6,15 @@
 from __future__ import annotations
 
 import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from threading import Event
 from types import SimpleNamespace
 
 import pytest
 
 import agent_magic as am
 from agent_magic.errors import UnknownAgent
-from agent_magic.notebook.verbs.runs import VERBS
+from agent_magic.notebook.verbs.runs import VERBS, _end_of
 from agent_magic.notebook.verbs.steering import _running
 from tests.live.virtual import Reply, Scripted
 
@@ -49,3 +51,20 @@ def test_the_run_in_the_background_is_what_is_waited_for(monkeypatch):
 
     assert ("the background's", None) == asyncio.run(wait())
     assert ["the background's"] == told
+
+
+def test_a_thread_is_told_that_a_cell_blocks_the_run_it_waits_for(monkeypatch):
+    """The cell joins the thread, so the run cannot go on before the cell ends."""
+    told, notes = Event(), []
+    monkeypatch.setattr("agent_magic.notebook.verbs.runs.HELD_UP_S", 0.01)
+    monkeypatch.setattr("agent_magic.notebook.verbs.runs.say", lambda text: (notes.append(text), told.set()))
+
+    async def cell():
+        task = asyncio.create_task(asyncio.sleep(0, "the run"))
+        with ThreadPoolExecutor(1) as pool:
+            waiting = pool.submit(lambda: asyncio.run(_end_of(task)))
+            assert told.wait(60)  # blocks this loop
+            return await asyncio.wrap_future(waiting)
+
+    assert "the run" == asyncio.run(cell())
+    assert "a cell blocks its loop" in notes[0]

@@ -24,6 +24,7 @@ from agent_magic.errors import (
 from agent_magic.providers import Reading
 from agent_magic.providers.anthropic.client import Claude
 from agent_magic.providers.base import Stream
+from agent_magic.providers.chat.client import Chat
 from agent_magic.providers.dask import fleet as fleets
 from agent_magic.providers.dask.client import Dask
 from agent_magic.providers.dask.fleet import Fleet
@@ -45,6 +46,8 @@ from agent_magic.record.answer import Answer
 from tests.providers.memory import PIECES, Counting, Hub, asked, outcome, pair
 
 WHOLE = "".join(PIECES)
+NOTES = []
+"""What workers say to the user."""
 SENT = sendable(WHOLE)
 """As `Stream.text` has it: without lone surrogates."""
 KINDS = ("call", "cancel", "replied", "opened", "began", "usage", "text", "answer", "error")
@@ -60,7 +63,7 @@ async def link_to(provider, name="w"):
     kernel, worker = pair()
     task = asyncio.ensure_future(serve(worker, lambda **_: provider))
     await greet(kernel, name, {}, {})
-    return Link(name, kernel, lambda _: None), kernel, task
+    return Link(name, kernel, lambda _: None, NOTES.append), kernel, task
 
 
 async def until(condition):
@@ -116,6 +119,17 @@ class TestOneRequest:
         ear = Ear()
         asyncio.run(self.made(Counting(), ear))
         assert ["replied", "opened", "first"] == [one[0] for one in ear.heard]
+
+    def test_notes_of_the_worker_s_provider_reach_the_kernel(self):
+        """What it learned of the server by this request, before the answer."""
+
+        class Learning(Counting):
+            def take_notes(self):
+                return ["The server tells no rate limits."]
+
+        NOTES.clear()
+        asyncio.run(self.made(Learning()))
+        assert ["The server tells no rate limits."] == NOTES
 
     def test_limits_cross_as_readings(self):
         """What a response says of limits reaches the pacer, and whether it is simulated."""
@@ -538,6 +552,14 @@ class TestDask:
             assert getattr(claude, name) == getattr(dask, name)
         assert claude.limit_class("claude-haiku-5-5") == dask.limit_class("claude-haiku-5-5")
         assert "k'" not in repr(dask)
+
+    def test_a_note_of_many_workers_is_shown_once(self):
+        """Each has learned it by itself, in this run and in a later one."""
+        dask = Dask(client=Chat("http://127.0.0.1:1"))
+        for expected in (["Learned."], []):
+            for _ in range(2):
+                dask._take_note("Learned.")
+            assert expected == [*dask.take_notes()]
 
     def test_a_client_of_the_sdk_cannot_be_made_elsewhere(self):
         """It says what to give."""

@@ -9,6 +9,7 @@ from agent_magic.declare.answers.returns import Returns
 from agent_magic.declare.answers.schema import alternatives_of, brief, fields_of, items_of, lacking, reached, schema_of
 from agent_magic.declare.condition import condition_of
 from agent_magic.declare.each import view_of
+from agent_magic.declare.step import group_of
 from agent_magic.errors import DeclarationError, PlanError, UndefinedField
 
 if TYPE_CHECKING:
@@ -95,7 +96,7 @@ def check_fields(step: Step, type_of: Callable[[str], Taken | None]) -> None:
     for written, (name, *path) in _compared(step):
         found = type_of(str(name))
         if found is not None and not found.several and _is_text(found.returns, path):
-            what, agent = ".".join(map(str, (name, *path))), _declared_name(step)
+            what, agent = ".".join(map(str, (name, *path))), group_of(step)
             raise DeclarationError(
                 f"{written} of agent {agent!r} compares {what}, which is a text, with a number.",
                 agent=agent,
@@ -127,7 +128,7 @@ def check_items(step: Step, source: str, returns: Returns, path: Sequence[str]) 
     places = [one for place in reached(schema_of(returns.schema), path) for one in alternatives_of(place)]
     if not places or not all(one.get("type") in _NO_LISTS or fields_of(one) for one in places):
         return
-    name, over = _declared_name(step), ".".join([source, *path])
+    name, over = group_of(step), ".".join([source, *path])
     lists = [field for one in places for field, of in fields_of(one).items() if any(map(items_of, alternatives_of(of)))]
     message = (
         f"Agent {name!r} is declared for each of {over!r}, which is not a list but {' | '.join(map(brief, places))}."
@@ -151,10 +152,4 @@ def _check_path(step: Step, returns: Returns, name: str, path: Sequence[str | in
     lacks = lacking(schema_of(returns.schema), path)
     if lacks is not None:
         kind = "a text; --returns TYPE gives answers fields" if returns is TEXT else lacks.kind
-        raise UndefinedField(
-            lacks.field, of=f"{name}{lacks.of}", agent=_declared_name(step), known=lacks.known, kind=kind
-        )
-
-
-def _declared_name(step: Step) -> str:
-    return step.name if step.part is None else step.part.group
+        raise UndefinedField(lacks.field, of=f"{name}{lacks.of}", agent=group_of(step), known=lacks.known, kind=kind)

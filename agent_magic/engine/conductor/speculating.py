@@ -14,6 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from agent_magic.declare.flow import CONDITION
+from agent_magic.declare.step import group_of
 from agent_magic.engine.actions import Abort
 from agent_magic.engine.conductor.conductor import AWAY, ENDED, PENDING, UNDER_WAY, Conductor
 from agent_magic.engine.conductor.hedging import HedgingConductor
@@ -53,7 +54,7 @@ class SpeculatingConductor(HedgingConductor):
         self._kept_back: dict[int, tuple[Status, str | None, str | None]] = {}
         self._causes: dict[int, int] = {}  # of those that are aborted, since a parent did not succeed: which
         self._to_look_at: dict[int, None] = {}
-        self._group = {step: _group_of(more["plan"], step) for step in ahead_of}
+        self._group = {step: group_of(more["plan"].agents[step]) for step in ahead_of}
         self._held: dict[str, dict[int, bool]] = {}  # per group, whose condition was decided, and how
 
     def start(self, now: float) -> list[Decision]:
@@ -144,12 +145,6 @@ class SpeculatingConductor(HedgingConductor):
             more["cause"] = cause
         super()._end(agent, *told, **more)
         self._to_look_at.update((child, None) for child in self._dag.children[agent] if child in self._ahead_of)
-
-
-def _group_of(plan: Plan, step: int) -> str:
-    """Return the name a step was declared by."""
-    part = plan.agents[step].part
-    return plan.names[step] if part is None else part.group
 
 
 def conductor_for(plan: Plan, requests: Requests) -> Callable[..., Conductor]:

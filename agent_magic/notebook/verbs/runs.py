@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from agent_magic.record.results import RunRecord
 
 LOOKS_S: Final = 0.05
+HELD_UP_S: Final = 2.0
+"""A loop that answers nothing for so long is held up by a cell."""
 """Seconds between two looks at a run of another loop."""
 MOCK_AGAIN = "the mock server answers anew; %config AgentMagics.reuse_simulated = True reuses answers"
 
@@ -227,7 +229,10 @@ async def _end_of(task: asyncio.Task[Run]) -> Run:
     async def ended() -> Run:
         return await task
 
-    if loop.is_running():  # a subshell's, or the main one seen from a subshell
+    if loop.is_running():  # a subshell's, or the main one seen from a subshell or a thread
+        beat = asyncio.wrap_future(asyncio.run_coroutine_threadsafe(asyncio.sleep(0), loop))
+        if not (await asyncio.wait([beat], timeout=HELD_UP_S))[0]:
+            say("The run stands still: a cell blocks its loop. It goes on when that cell ends or awaits.")
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(ended(), loop))
     try:  # a thread's, which nobody turns any more
         return await asyncio.to_thread(loop.run_until_complete, task)

@@ -103,6 +103,7 @@ class Dask(Provider):
         self._fleets: WeakKeyDictionary[asyncio.AbstractEventLoop, Fleet] = WeakKeyDictionary()
         self._counts = False
         self._tally: dict[str, tuple[int, int]] = {}
+        self._notes: dict[str, bool] = {}  # of the workers, by whether they were shown
 
     def __repr__(self) -> str:
         where = self.cluster.address or "workers on this machine"
@@ -203,7 +204,9 @@ class Dask(Provider):
     def _fleet(self) -> Fleet:
         loop = asyncio.get_running_loop()
         if loop not in self._fleets:
-            self._fleets[loop] = Fleet(self.cluster, self._settings, self._environ, self.autoscale, self._tally)
+            self._fleets[loop] = Fleet(
+                self.cluster, self._settings, self._environ, self.autoscale, self._tally, self._take_note
+            )
         return self._fleets[loop]
 
     def _environ(self) -> dict[str, str]:
@@ -271,8 +274,13 @@ class Dask(Provider):
         return self.client.token_rule(model)
 
     def take_notes(self) -> Sequence[str]:
-        """Return messages for the user, each once."""
-        return self.client.take_notes()
+        """Return messages for the user, each once, however many workers have it."""
+        found = [*self.client.take_notes(), *(note for note, shown in self._notes.items() if not shown)]
+        self._notes = dict.fromkeys([*self._notes, *found], True)
+        return found
+
+    def _take_note(self, note: str) -> None:
+        self._notes.setdefault(note, False)
 
     # the workers
 

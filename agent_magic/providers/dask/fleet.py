@@ -89,6 +89,7 @@ class Fleet:
         environ: Returns environment variables for the workers.
         autoscale: Decides the number of workers; `None` leaves that to the user.
         tally: Receives answers and failures of departed workers, by name.
+        on_note: Called with each message of the workers' providers for the user.
 
     Attributes:
         links: Connected workers, by address.
@@ -104,6 +105,7 @@ class Fleet:
         environ: Callable[[], Mapping[str, str]],
         autoscale: Autoscale | None = None,
         tally: dict[str, tuple[int, int]] | None = None,
+        on_note: Callable[[str], object] = LOG.info,
     ) -> None:
         self.links: dict[str, Link] = {}
         self.users = 0
@@ -112,7 +114,7 @@ class Fleet:
         self._hub, self._settings, self._environ, self._autoscale = hub, settings, environ, autoscale
         self._agents = 0
         self._wanted: int | None = None
-        self._tally = {} if tally is None else tally
+        self._tally, self._on_note = {} if tally is None else tally, on_note
         self._gone: set[str] = set()
         self._given_up: list[Link] = []
         self._alone_s: float | None = None
@@ -366,6 +368,6 @@ class Fleet:
             LOG.debug("Worker %r cannot be reached: %s", name, error)
         else:
             self._refused.pop(name, None)
-            self.links[address] = Link(name, channel, self._lost)
+            self.links[address] = Link(name, channel, self._lost, self._on_note)
             self._alone_s = None
             self._changed.set()

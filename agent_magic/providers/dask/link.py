@@ -94,6 +94,7 @@ class Link:
         name: The worker's name.
         channel: The connection, after the greeting.
         on_lost: Called when it is lost.
+        on_note: Called with each message of its provider for the user.
 
     Attributes:
         name: The worker's name.
@@ -105,8 +106,10 @@ class Link:
         failed: Number of its failed requests.
     """
 
-    def __init__(self, name: str, channel: Channel, on_lost: Callable[[Link], None]) -> None:
-        self.name, self._channel, self._on_lost = name, channel, on_lost
+    def __init__(
+        self, name: str, channel: Channel, on_lost: Callable[[Link], None], on_note: Callable[[str], object]
+    ) -> None:
+        self.name, self._channel, self._on_lost, self._on_note = name, channel, on_lost, on_note
         self.draining = self.lost = self.over = False
         self.silent_s, self.answered, self.failed = 0.0, 0, 0
         self._flights: dict[int, _Flight] = {}
@@ -256,6 +259,8 @@ class Link:
             if kind == "answer" and flight.stream is not None:
                 flight.stream.answer = answer = answer_in(rest[0])
                 _settle(flight.answer, answer)
+            elif kind == "note":
+                self._on_note(rest[0])
             elif kind == "ended":
                 _settle(flight.answer, bytes(rest[0]))
         except ValueError as error:

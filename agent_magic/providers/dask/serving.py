@@ -176,6 +176,8 @@ class _Call:
             last = "error", number, *error_out(error)
         for message in self.news():
             serving.say(*message)
+        for note in serving.provider.take_notes():
+            serving.say("note", number, note)
         serving.say(*last)
 
     def news(self) -> Iterable[Message]:
