@@ -32,6 +32,8 @@ if not NIGHTLY:
 # environment that runs the tests before any that the user has registered.
 os.environ.setdefault("JUPYTER_PLATFORM_DIRS", "1")
 os.environ.setdefault("JUPYTER_PREFER_ENV_PATH", "1")
+# Kernels with a home of their own share what Graphviz was compiled to, two seconds of CPU each.
+os.environ.setdefault("XDG_CACHE_HOME", str(Path.home() / ".cache"))
 # No test writes into the ledger of whoever runs it.
 os.environ.setdefault("AGENT_MAGIC_LEDGER", ":memory:")
 

