@@ -16,7 +16,6 @@ class Send(NamedTuple):
     """Send the next request of a step now.
 
     Attributes:
-        number: 1 for the first attempt.
         held_by: The cause of its wait: `slot`, `barrier`, `backoff`, a limit, `paused`, `retry`, or empty.
     """
 
@@ -32,11 +31,7 @@ class Begin(NamedTuple):
 
 
 class Ask(NamedTuple):
-    """Ask a person for approval, and report the decision with `Engine.decided`.
-
-    Attributes:
-        call: The call to begin; a call without a function to approve an answer.
-    """
+    """Ask a person for approval, and report the decision with `Engine.decided`."""
 
     call: Call
 

@@ -1,6 +1,5 @@
-"""Alerts: rules such as `p95 > 30`, evaluated on the events of a run.
+"""Alerts: rules such as `p95 > 30`, evaluated at each event of a run, so live runs, recordings and forecasts agree.
 
-A rule is evaluated at each event, from the events so far. A live run, a recording and a forecast give the same result.
 An episode begins when a rule is broken, and ends when the rule has held for `CALM_S`, so a value that oscillates
 around its threshold is one alert.
 """
@@ -106,9 +105,6 @@ class Episode:
     """A period in which a rule was broken.
 
     Attributes:
-        rule: The rule.
-        at_s: Its start, in seconds since the run began.
-        measured: The value at its start.
         worst: The highest value.
         ended_s: When the rule held again; `None` while it is broken.
     """
@@ -172,15 +168,7 @@ def slots_of(record: RunRecord) -> int | None:
 
 
 class AlertWatch:
-    """Reads the events of a run and tracks the episodes.
-
-    Args:
-        rules: The rules.
-        slots: The concurrency; without it there is no utilization.
-
-    Attributes:
-        episodes: Episodes so far, by start.
-    """
+    """Reads the events of a run and tracks the episodes; without `slots` there is no utilization."""
 
     def __init__(self, rules: Sequence[Rule], slots: int | None) -> None:
         self.episodes: list[Episode] = []

@@ -36,7 +36,6 @@ class Batching:
         batch_s: Expected seconds of a batch.
 
     Attributes:
-        steps: The same.
         now: Steps whose next or current request is batched.
     """
 
@@ -85,11 +84,7 @@ def batching_of(plan: Plan, policy: Policy) -> Batching | None:
 
 
 def _may(step: Step, policy: Policy) -> bool:
-    """Return True if the requests of a step may be batched.
-
-    Raises:
-        PlanError: The policy demands it, but the step has tools of the user and no `batch` of its own.
-    """
+    """Return whether a step's requests may be batched; a `PlanError` if the policy demands it despite its tools."""
     if not isinstance(step, Agent) or step.batch is not None:
         return isinstance(step, Agent) and step.batch == "on"
     if policy.batch == "on" and step.tools.functions:

@@ -1,8 +1,7 @@
 """Scheduling of function calls: which of the requested calls may begin now.
 
-A call uses no slot and no rate limit. It may wait for approval, for the calls beside it if it must run alone, and for
-resources: a semaphore with limited units, or a path that it writes and others read. Calls begin in the order in which
-they were requested, each as soon as it can.
+A call may wait for approval, for the calls beside it if it must run alone, and for resources: a semaphore with limited
+units, or a path that it writes and others read. Calls begin in the order of the requests, each as soon as it can.
 """
 
 from __future__ import annotations
@@ -29,11 +28,9 @@ class Wanted(NamedTuple):
 
     Attributes:
         id: The provider's id; empty for a task.
-        tool: Name of the function.
         arguments: The model's arguments as JSON text; empty for a task.
         alone: True if no other call of the response may run beside it.
         ask: True if a person must approve it first.
-        holds: Resources held while it runs.
         code: Fingerprint of the function's source; empty if unknown.
     """
 
@@ -50,7 +47,6 @@ class Call(NamedTuple):
     """A call of a step.
 
     Attributes:
-        number: 1 for the step's first call.
         turn: Number of the attempt whose response requested it; 0 for a task.
     """
 
@@ -61,25 +57,15 @@ class Call(NamedTuple):
 
 
 class Result(NamedTuple):
-    """The result of a call, as the driver reports it.
+    """The result of a call, as the driver reports it; see `agent_magic.record.events.CallEnded`.
 
     Attributes:
-        status: See `agent_magic.record.events.CallEnded`.
         text: The result sent to the model; a task's value as text.
-        error: The error in one line.
-        kind: Class name of the error.
-        source: Where the result came from.
-        value: A task's value.
         packed: The value as JSON; `None` if it cannot be serialised.
-        prints: Printed output of the function.
         trace: Traceback of an error, from the user's own line on.
         blocks: True if `text` is content blocks as JSON.
         attempts: Maximum attempts after a failure of a task.
         ends: True if the agent fails with this call.
-        takes: Inputs of a task; see `agent_magic.record.task_inputs`.
-        artifacts: Files it wrote.
-        files: Pictures and PDFs in `text`; see `CallEnded.files`.
-        worker: The worker process that made the call; empty for the kernel's machine.
     """
 
     status: CallStatus
@@ -148,12 +134,7 @@ class Resources:
 
 
 class Holding:
-    """Resources that the steps of a run hold while they run. They are kept between turns.
-
-    Args:
-        holds: Resources per step.
-        resources: Shared with the calls of tools.
-    """
+    """Resources that the steps of a run hold while they run, between turns too."""
 
     def __init__(self, holds: Mapping[int, tuple[Held, ...]], resources: Resources) -> None:
         self._holds, self._resources = holds, resources
@@ -192,11 +173,7 @@ class _Asked:
 
 
 class Calls:
-    """Waiting and running calls of a run by step. The calls of a turn are requested together.
-
-    Args:
-        resources: Resource holders, steps included.
-    """
+    """Waiting and running calls of a run by step."""
 
     def __init__(self, resources: Resources) -> None:
         self._resources = resources
@@ -204,15 +181,7 @@ class Calls:
         self._running: dict[int, dict[int, Call]] = {}
 
     def want(self, step: int, turn: int, first: int, wanted: Sequence[Wanted], held_by: str = "") -> None:
-        """Add the calls of a turn.
-
-        Args:
-            step: The step.
-            turn: Number of the attempt whose response requested them; 0 for a task.
-            first: Number of the first call.
-            wanted: The calls.
-            held_by: The causes of their waits so far.
-        """
+        """Add the calls of a turn, which is 0 for a task."""
         asked = {number: _Asked(Call(step, number, turn, one), held_by) for number, one in enumerate(wanted, first)}
         self._waiting.setdefault(step, {}).update(asked)
 

@@ -39,12 +39,7 @@ class Choices(Protocol):
         ...
 
     def choose(self, step: int, left: Mapping[int, Left]) -> Left | None:
-        """Return the reason to skip a step whose parents are done, or `None` to run it.
-
-        Args:
-            step: The step.
-            left: Steps skipped so far.
-        """
+        """Return the reason to skip a step whose parents are done, or `None` to run it."""
         ...
 
 
@@ -152,13 +147,7 @@ class Requests(Protocol):
         ...
 
     def continue_turn(self, step: int, answer: Answer | None, reply: str = "") -> None:
-        """Record the turn that the step's next request continues; `None` starts a new conversation.
-
-        Args:
-            step: The step.
-            answer: The response.
-            reply: The user message that follows; empty to continue without one.
-        """
+        """Record the turn that the step's next request continues, with its reply; `None` starts a new conversation."""
         ...
 
     def answered(self, step: int, text: str) -> None:
@@ -205,11 +194,7 @@ class Outcome(NamedTuple):
     Attributes:
         answer: The complete response, if any.
         failure: The error; `None` for an answer or an aborted request.
-        status: HTTP status; `None` without a reply.
-        usage: Tokens; `None` if unknown.
-        source: Who answered, if anyone.
         partial: Text received before an incomplete response broke off.
-        readings: Rate limit headers of the reply, if any.
         price: The cost if the driver knows it; `None` to compute it from usage.
         worker: The worker process that made the request; empty for the kernel.
     """

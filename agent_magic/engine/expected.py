@@ -49,7 +49,7 @@ def kinds_of(plan: Plan) -> list[str]:
 
 
 def expected_work_s(agents: Sequence[Step], models: Sequence[str], history: History) -> list[float] | None:
-    """Return the expected seconds of work of each agent.
+    """Return the expected seconds of work of each agent, all above 0; `None` if nothing is known.
 
     1. An agent, or its group, with earlier answers of the same model: their median.
     2. An agent with `expect`: that; with `expect_out`: that many tokens at the model's median pace.
@@ -57,14 +57,6 @@ def expected_work_s(agents: Sequence[Step], models: Sequence[str], history: Hist
     4. Any other: the median answer of its model, of all models, or of the declared values.
 
     Simulated and real answers are never mixed: the kind of the latest answer counts.
-
-    Args:
-        agents: The agents of a plan.
-        models: Model per agent.
-        history: Earlier answers.
-
-    Returns:
-        Seconds per agent, all above 0; `None` if nothing is known and all agents count the same.
     """
     latest = history.latest
     made_up = latest is not None and latest.simulated

@@ -40,9 +40,6 @@ class Thresholds:
     """Thresholds of `warn` and `bad`.
 
     Attributes:
-        warn_share: Share of a limit.
-        bad_share: Share of a limit.
-        warn_latency_s: Median seconds to the first token.
         bad_refusals: Refusals (429) within a minute; a single one is a warning.
         warn_failed_share: Share of requests within a minute that failed for another reason.
         bad_failed_share: The same, with at least two failures.
@@ -61,11 +58,7 @@ class Health:
     """The health of a run.
 
     Attributes:
-        level: `ok`, `warn` or `bad`.
         reason: The reason in words; empty if ok.
-        limits: Use of each limit per model class.
-        refusals: Number of requests refused by 429.
-        retries: Number of retries.
         latency_s: Median seconds to the first token of recent answers; `None` without any.
         latency_trend_s: Change of that against earlier answers; `None` if there are too few.
         breakers: Current stops in words: open breakers, and a provider's demand to wait.
@@ -170,15 +163,7 @@ class Watch:
 def health_of(
     watch: Watch, now: float, *, limits: Sequence[LimitUse], breakers: tuple[str, ...], thresholds: Thresholds
 ) -> Health:
-    """Return the health of a run.
-
-    Args:
-        watch: Metrics of its events.
-        now: The time on the run's clock.
-        limits: Limits of the model classes in use.
-        breakers: Current stops in words.
-        thresholds: Thresholds of `warn` and `bad`.
-    """
+    """Return the health of a run."""
     latency_s, trend_s = watch.latency_s()
     signs: list[tuple[int, str]] = [(2, words) for words in breakers]
     names = _names_of(limits)

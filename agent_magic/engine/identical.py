@@ -1,9 +1,9 @@
 """Identical requests of one run: one row asks, and the others share its answer.
 
-Between runs, the ledger serves answers that were bought before. Within a run, this module does. Among identical rows
-of one declaration, the first one admitted leads and the others wait for its end, retries and turns included. If the
-leader succeeds, all share its answer at no cost. If it fails, all fail, and are retried together. If it is stopped,
-the next one leads.
+Among identical rows of one declaration, the first one admitted leads and the others wait for its end, retries and turns
+included. If the leader succeeds, all share its answer at no cost. If it fails, all fail, and are retried together. If
+it
+is stopped, the next one leads.
 
 Deliberate repetitions are not identical: separate declarations (several writers for one judge), `--repeat`, rounds of
 a loop, and hedges. Neither are rows whose tools may act, since each call is wanted, nor rows that start ahead of their
@@ -31,16 +31,9 @@ IDENTICAL: Final = "identical"
 def sharers_ahead(
     plan: Plan, requests: Sequence[Request], held: Sequence[object], *, identical: Equal = "once"
 ) -> list[int | None]:
-    """Return per step the first identical step, itself included; `None` if it shares nothing.
-
-    Missing answers are left empty in prompts. Such prompts are equal only if the steps they wait for are identical.
-
-    Args:
-        plan: The plan.
-        requests: Future request per step.
-        held: Available answer per step.
-        identical: True if identical requests share an answer.
-    """
+    """Return per step the first identical step, itself included; `None` if it shares nothing."""
+    # Missing answers are left empty in prompts. Such prompts are equal only if the steps they wait for are
+    # identical.
     found: list[int | None] = [None] * len(plan)
     first: dict[Hashable, int] = {}
     for step in plan.dag.order if identical == "once" else ():
@@ -59,16 +52,7 @@ def _first(found: Sequence[int | None], step: int) -> int:
 
 
 class Identical:
-    """Tracks identical steps of a run.
-
-    Args:
-        asks: Returns the key of a step's request: equal keys share an answer, `None` shares none.
-        record: The run.
-
-    Attributes:
-        failures: Error and its kind per failed leader.
-        taken: Steps that took another one's answer.
-    """
+    """Tracks identical steps of a run; `asks` returns the key of a step's request, or `None` if it shares nothing."""
 
     def __init__(self, asks: Callable[[int], Hashable], record: RunRecord) -> None:
         self._asks, self._record = asks, record
@@ -110,16 +94,7 @@ class Identical:
         self.taken.add(step)
 
     def ended(self, step: int, *, passed_on: bool, failure: tuple[str, str] | None) -> tuple[list[int], bool]:
-        """Record the end of a step.
-
-        Args:
-            step: The step.
-            passed_on: True if others may use its answer.
-            failure: Error and its kind, if it failed.
-
-        Returns:
-            The steps that waited for it, and whether its outcome counts for them. If not, they ask themselves.
-        """
+        """Record the end of a step. Return the steps that waited for it, and whether its outcome counts for them."""
         self._waits.discard(step)
         key = self._keys.get(step)
         if key is None or self._leaders.get(key) != step:

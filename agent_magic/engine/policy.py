@@ -15,9 +15,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 Schedule = Literal["ready", "shortest", "layers", "groups", "sequential"]
-"""`ready`: an agent starts when its own parents are done, the longest remaining path first. `shortest`: likewise, the
-agent with the least expected work first. `layers`: when all earlier layers are done, to measure what such a barrier
-costs. `groups`: in groups of `concurrency` agents, each after the previous one. `sequential`: one agent at a time.
+"""The order of steps. `ready`: an agent starts when its parents are done, the longest remaining path first.
+`shortest`: likewise, the agent with the least expected work first. `layers`: when all earlier layers are done, to
+measure
+the cost of such a barrier. `groups`: in groups of `concurrency` agents, each after the previous one. `sequential`: one
+agent at a time.
 """
 
 TimeoutCounts = Literal["work", "total"]
@@ -25,8 +27,8 @@ CacheMode = Literal["auto", "on", "off"]
 CacheTtl = Literal["auto", "5m", "1h"]
 Shared = Literal["on", "off"]
 OnDoubt = Literal["ask", "again", "error"]
-"""What to do with a tool call that was begun before a kill and may have happened: ask a person, failing the agent if
-nobody answers; call it again; or report a failure to the model.
+"""After a kill, a tool call that may have happened: ask a person, failing the agent without an answer; call it again;
+or report a failure to the model.
 """
 DEGRADES: Final = ("effort", "model")
 Batch = Literal["off", "on", "auto"]
@@ -156,11 +158,7 @@ _values: Final[Callable[[Policy], tuple[Any, ...]]] = attrgetter(*Policy.__slots
 
 
 def as_policy(given: object, room: int | None = None) -> Policy:
-    """Return the given policy, or the default for `None`.
-
-    Args:
-        given: The policy.
-        room: Maximum requests the provider makes at once; caps the default concurrency.
+    """Return the given policy, or the default for `None`, its concurrency capped by the `room` of the provider.
 
     Raises:
         DeclarationError: `given` is not a policy.

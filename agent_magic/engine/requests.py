@@ -78,15 +78,7 @@ def ask(
     ttl: Ttl | None = None,
     ahead: bool = False,
 ) -> Request:
-    """Write the request of an agent.
-
-    Args:
-        plan: The plan.
-        number: The agent.
-        answers: Answers of its parents, text or value.
-        timeout_s: The default deadline.
-        ttl: Lifetime of the cached context; `None` for no caching.
-        ahead: True to use placeholders for missing answers; see `Plan.prompt_ahead`.
+    """Write the request of an agent; `ahead` uses placeholders for missing answers (`Plan.prompt_ahead`).
 
     Raises:
         DeclarationError: The prompt cannot be filled in.
@@ -223,7 +215,7 @@ def escalation_of(plan: Plan, step: int, answer: Answer) -> CallError | None:
 
 
 class PlanRequests:
-    """Writes the requests of a plan's agents and bounds what each may use.
+    """Writes the requests of a plan's agents and bounds the use of each.
 
     No token is shorter than a byte. That bounds a request before it is counted, but about four times too high. If a
     budget has no room for the bound, the provider is asked to count.
@@ -347,10 +339,8 @@ class PlanRequests:
         return _last(first)._replace(cached_turns=first.cached_turns and step in self._continued)
 
     def fall_back(self, step: int) -> bool:
-        """Switch the agent to its next fallback model. Return False if it has none or its conversation has begun.
-
-        A model cannot continue another model's conversation: it would silently lose the reasoning.
-        """
+        """Switch the agent to its next fallback model. Return False if it has none or its conversation has begun."""
+        # A model cannot continue another model's conversation: it would silently lose the reasoning.
         if step in self._eased_now:
             self._eased_now.discard(step)
             return True
@@ -361,11 +351,9 @@ class PlanRequests:
         return True
 
     def shares(self, step: int) -> bool:
-        """Return True if an agent's next request can still read the shared cached context.
-
-        A cache belongs to a model. With another effort, a text context before the messages is still read; pictures and
-        documents are not. Source: the vendor's page on prompt caching.
-        """
+        """Return whether an agent's next request can still read the shared cached context."""
+        # A cache belongs to a model. With another effort, a text context before the messages is still read;
+        # pictures and documents are not. Source: the vendor's page on prompt caching.
         context = self._plan.agents[step].context
         in_messages = context is not None and context in self._plan.documents
         return self.models[step] == self._planned[step] and not (step in self._eased and in_messages)
@@ -599,10 +587,7 @@ class PlanRequests:
         self._returned[step] = (*self._returned.get(step, ()), *kept)
 
     def _worst(self, step: int, request: Request, counting: Counting) -> tuple[Worst, Worst | None]:
-        """Return a request's worst case, and a tighter one for tokens of the longest length.
-
-        The latter is `None` if the request was counted.
-        """
+        """Return a request's worst case, and a tighter one for tokens of the longest length if it was not counted."""
         by_batch = self._goes_by_batch(step)
         least, most = self._attached(request)
         size = len("".join(request.texts()).encode(errors="replace")) + OVERHEAD_TOKENS + most
@@ -681,13 +666,7 @@ class Counting:
         self._counted.pop(step, None)
 
     def bound(self, step: int, model: str, size: int) -> tuple[int, bool]:
-        """Return the maximum input tokens of a request, and True if its count was requested.
-
-        Args:
-            step: The step.
-            model: The model.
-            size: The bound by bytes.
-        """
+        """Return the maximum input tokens of a request, and True if its count was requested."""
         counted, excess = self._counted.get(step), self._excess[False].get(model, 0)
         self._expected[step] = model, size, counted
         if counted is None or excess:

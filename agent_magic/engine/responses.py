@@ -37,15 +37,7 @@ KEPT = "the text so far is kept"
 
 
 def judge(answer: Answer, turns: int, policy: Policy, most: int, *, is_last: bool = False) -> Verdict:
-    """Return what follows a response.
-
-    Args:
-        answer: The response.
-        turns: Turns of the conversation so far, this one included.
-        policy: How to handle truncated and refused answers.
-        most: Maximum turns.
-        is_last: True if this request allowed no more tool calls.
-    """
+    """Return what follows a response."""
     if answer.stop_reason == PAUSED:
         return _paused(answer, turns, policy, most)
     if answer.stop_reason == TOOL_USE and is_last:

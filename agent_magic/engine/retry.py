@@ -36,13 +36,10 @@ class Failure:
     """A failed attempt, as the conductor sees it.
 
     Attributes:
-        why: The error in one line.
         attempts: Maximum attempts for this kind of failure; 1 is final.
-        retry_after_s: Seconds to wait, as the server demands.
         counts: True if it uses up an attempt. A demand to wait does not.
         stops_run: True if every other agent would fail too.
         crowded: True if too many concurrent requests may be the cause.
-        kind: Class of the error, such as `RateLimited`.
         fault: True if the service or network is to blame.
         reached: True if a connection was made.
         limit: The limit named by a 429.
@@ -93,16 +90,9 @@ def failure_of(error: BaseException, max_attempts: int) -> Failure:
 
 
 def backoff_s(failure: Failure, attempt: int, random: Random) -> float:
-    """Return the seconds to wait before the next attempt.
-
-    A server's `retry-after` says that earlier attempts fail, so it is only lengthened: by jitter, and to the ordinary
-    backoff if that is longer, for example if our clock runs ahead of a date.
-
-    Args:
-        failure: The failure.
-        attempt: Number of the failed attempt, from 1.
-        random: Source of the jitter.
-    """
+    """Return the seconds to wait before the next attempt."""
+    # A server's `retry-after` says that earlier attempts fail, so it is only lengthened: by jitter, and to the
+    # ordinary backoff if that is longer, for example if our clock runs ahead of a date.
     wait = min(LONGEST_BACKOFF_S, FIRST_BACKOFF_S * 2 ** min(attempt - 1, 10))
     if failure.retry_after_s is not None and failure.retry_after_s >= wait:
         return failure.retry_after_s + wait * JITTER * random.random()

@@ -1,8 +1,4 @@
-"""The life of a run, without clock, tasks or network.
-
-Events go in with their times, actions for a driver come out, and the record grows. The package's docstring lists the
-states and laws.
-"""
+"""The life of a run, without clock, tasks or network; the package's docstring lists the states and laws."""
 
 from __future__ import annotations
 
@@ -84,7 +80,7 @@ LATE, OVER = "late", "over"
 
 
 class Engine:
-    """Runs one plan: decides what happens next, and records what happened.
+    """Runs one plan: decides the next actions, and records events.
 
     Args:
         record: Receives the events.
@@ -94,20 +90,11 @@ class Engine:
         price: Prices the tokens of a model.
         dag: The dependencies; the plan's by default.
         pacer: Rate limits shared by runs, if any.
-        slots: Slots shared by the session; `None` for the run's own slots.
+        slots: Slots shared by the session; `None` for the run's slots only.
         key: True once the provider has accepted the key; `None` if no key is needed.
         work_s: Expected seconds of work per step. The longest remaining path goes first.
         seed: Seed of the jitter if the policy names none.
         done: Steps that ended before the run, with their status, in a completed recording.
-
-    Attributes:
-        record: Events so far.
-        conductor: Decides which step goes next.
-        admission: Checks limits and budget; `None` if nothing limits the run.
-        calls: Waiting and running function calls.
-        budget: The caps of the run, if any.
-        batched: Steps whose current request is in a batch.
-        aborting: Steps whose request is being aborted, each with the reason.
     """
 
     def __init__(  # noqa: PLR0913 - all that a run stands on
@@ -196,13 +183,7 @@ class Engine:
     # what the driver says
 
     def start(self, now: float, *, began_s: float = 0.0, wake: Callable[[], bool] | None = None) -> list[Action]:
-        """Start the run. Call this once.
-
-        Args:
-            now: The time.
-            began_s: The start of the run on the session's clock.
-            wake: Called when a session slot is free, or to wake its runs; see `admission.pool`.
-        """
+        """Start the run, once, at `began_s` on the session's clock."""
         if self._identical is not None and self._recorded:
             self._identical.recorded(self._recorded)
         if self.admission is not None:
@@ -233,16 +214,7 @@ class Engine:
         self._settlement.granted[step] = now, "ledger"
 
     def send(self, step: int, now: float, request: Request | None = None) -> Request:
-        """Record that a step's request is sent, and return it.
-
-        Args:
-            step: The step.
-            now: The time.
-            request: The result of `write`, if it was called.
-
-        Raises:
-            DeclarationError: The prompt cannot be filled in. Report this as the `ended` of the step.
-        """
+        """Record that a step's request is sent, and return it: `request` from `write`, or a new one."""
         request, gate = request or self._requests.write(step), self.admission
         granted_s, held_by = self._settlement.granted.pop(step)
         number = len(self.record.results[step].attempts) + 1
@@ -255,14 +227,7 @@ class Engine:
         return "" if self.admission is None else self.admission.endpoint(step)
 
     def replied(self, step: int, status: int, readings: Readings | None, now: float) -> list[Action]:
-        """Record the start of a reply, errors included.
-
-        Args:
-            step: The step.
-            status: HTTP status.
-            readings: Its rate limit headers.
-            now: The time.
-        """
+        """Record the start of a reply, errors included."""
         if self.admission is None or status == TOO_MANY_REQUESTS:
             return []  # what a refusal says comes again when its request ends
         self.admission.replied(step, status, readings, now)

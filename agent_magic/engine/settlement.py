@@ -28,18 +28,7 @@ FREE = frozenset({PAID_BEFORE, NOT_BILLED})
 
 
 class Settlement:
-    """Settles the requests of one run.
-
-    Args:
-        record: Receives the end of each request.
-        requests: Told about usage.
-        gate: Holds the reserves; `None` if nothing limits the run.
-        price: Prices the tokens of a model.
-        learners: Called with the seconds an answer took.
-
-    Attributes:
-        granted: Admitted steps that have not sent yet: time, and the cause of their wait.
-    """
+    """Settles the requests of one run."""
 
     def __init__(
         self,

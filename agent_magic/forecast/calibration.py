@@ -57,8 +57,6 @@ class Prediction(NamedTuple):
     """One forecast.
 
     Attributes:
-        record: The run it was made from.
-        forecast: The forecast.
         made: `before` the compared run, or `afterwards`.
     """
 
@@ -243,15 +241,13 @@ def _same(base: RunRecord, scenario: Scenario, number: int, agent: Step, model: 
 
 
 def _models_of(agent: Step, model: str) -> tuple[Sequence[str], str | None]:
-    """Return the models that a step was to ask, and when the next one; with a cascade, which one answered is chance."""
+    """Return the models that a step was to ask, and when the next one. With a cascade, chance decides which answers."""
     return (agent.cascade, agent.escalate) if agent.cascade else ((model,), None)
 
 
 def _same_but_for_model(one: Step, other: Step) -> bool:
-    """Return True if two steps are equal except for options a forecast may change.
-
-    They are compared field by field, since a copy with another model may be an invalid step beside a cascade.
-    """
+    """Return whether two steps are equal except for options a forecast may change."""
+    # Compared field by field, since a copy with another model may be an invalid step beside a cascade.
     if one.is_task != other.is_task:
         return False
     names = [each.name for each in fields(one) if each.compare and each.name not in CHANGED]

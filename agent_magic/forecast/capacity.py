@@ -1,6 +1,6 @@
 """Calculators: the load a rate limit carries, the runs of a token budget, the best speedup of concurrency.
 
-Plain arithmetic with its formula beside it. Nothing here was measured: give numbers of your own runs.
+Arithmetic with its formula beside it; nothing here was measured.
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ class Capacity:
     """The load that limits carry.
 
     Attributes:
-        jobs_per_s: The most jobs a second that every given limit lets pass; `None` if no limit is given.
+        jobs_per_s: The most jobs a second that every given limit lets pass; `None` without a limit.
         limited_by: The limit that binds, or an empty string.
-        concurrent: Requests under way at once at `jobs_per_s`, by Little's law; `None` without `latency_s`. Where no
-            limit is given, at the rate that is wanted.
+        concurrent: Requests under way at once at `jobs_per_s` (without limits: at the wanted rate), by Little's law;
+            `None` without `latency_s`.
         usd_per_job: Dollars of a job; `None` if not given.
-        usd_per_hour: Dollars of an hour at the same rate as `concurrent`; `None` if unknown.
+        usd_per_hour: Dollars of an hour at the same rate; `None` if unknown.
         rows: The rows of `frame`.
     """
 

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 MANY: Final = 1_000_000
 """A failure that was repeated is worth as many attempts as the policy allows."""
 NO_REQUEST: Final = (False, False, None, None, None)
-"""Fields of an attempt that a task's call does not have: no 429, not aborted, no usage, cost or status."""
+"""Fields of an attempt that a task's call does not have."""
 NOTHING_SENT: Final[dict[str, Any]] = {
     "output_tokens": None,
     "input_tokens": None,
@@ -59,9 +59,9 @@ BEATEN_BY_OTHERS: Final = Failure("others of its race answered first", kind=BEAT
 """Stands for the end of a request that was aborted when another agent of its race had answered."""
 
 NOT_IN_BATCH: Final = "NotInBatch"
-"""The kind of failure that only a request of a batch has: the batch ended without an answer to it."""
+"""The failure of a request whose batch ended without an answer to it."""
 FAULTS: Final = frozenset({"Overloaded", "Truncated", "Unreachable", "Unreadable"})
-"""The kinds of failure that are the fault of the service or of the network, as a live run's breaker takes them."""
+"""The failures that are the fault of the service or the network, as a live run's circuit breaker counts them."""
 REFUSAL_S: Final = 0.05
 """Seconds until a 429 arrives, if the run has seen none."""
 LOCAL_REFUSAL_S: Final = 0.01
@@ -75,16 +75,11 @@ class Tried(NamedTuple):
         local_s: From admission to sending.
         first_s: From sending to the first token, if any.
         takes_s: From sending to the end.
-        failure: The failure, as for the engine; `None` for an answer.
         refused: True for a 429.
         late: True if it was aborted at its deadline.
-        usage: Its tokens.
-        price: Its cost.
-        status: HTTP status, if any.
         tools: Functions called after it, in words; empty for none.
         tools_s: Seconds in which any of them ran.
         model: The requested model, if it differs between the agent's attempts or from its own; else empty.
-        by_batch: True for a batch, whose seconds it has.
     """
 
     local_s: float
@@ -109,21 +104,13 @@ class Seen(NamedTuple):
         tries: Its attempts, without those stopped by a person.
         answered: True if the last one has an answer that was passed on.
         timed: True if their seconds are a model's work.
-        output_tokens: Length of its answer; `None` without one.
-        input_tokens: Its whole input; `None` if unknown.
-        characters: Characters sent.
         size: Bytes sent, the upper bound of its tokens.
-        per_character: Tokens per character.
-        text_characters: Characters of its answer.
-        context: Name of its context.
         prefix: Tokens of its context.
         prefix_counted: True if counted by the provider, False if estimated by characters.
         shared: Tokens of its context, as estimated before asking.
         context_size: Upper bound of these.
         warm: True if its context was in the cache when the run began.
-        is_task: True for a task; its tries are calls of its function.
         asked_s: Seconds it waited for a person.
-        attached: Pictures and documents sent.
         attached_tokens: Tokens of attachments other than text, likely and at most.
     """
 
@@ -181,13 +168,7 @@ def seen_of(record: RunRecord) -> list[Seen]:
 
 
 def seen_alone(record: RunRecord, seen: Sequence[Seen], alone: Mapping[int, Needs]) -> list[Seen]:
-    """Return the evidence with the seconds each request would take alone on its server.
-
-    Args:
-        record: The run.
-        seen: Evidence about each agent.
-        alone: Seconds alone, by `id` of an attempt.
-    """
+    """Return the evidence with the seconds each request would take alone on its server."""
     policy, _ = policy_of(record)
     batching = batching_of(record.plan, policy)
     batched = frozenset[int]() if batching is None else frozenset(batching.steps)
@@ -311,14 +292,7 @@ def sent_ahead(plan: Plan, record: RunRecord, number: int) -> tuple[str, tuple[A
 
 
 def _tries(result: AgentResult, alone: Mapping[int, Needs], *, may_batch: bool, falls_back: bool) -> Iterator[Tried]:
-    """Read the attempts of an agent.
-
-    Args:
-        result: The agent.
-        alone: As in `seen_alone`.
-        may_batch: True if its requests may be batched, so that one without an answer was.
-        falls_back: True if requests without a batch answer were then asked live.
-    """
+    """Read the attempts of an agent; `may_batch` and `falls_back` say which way those without an answer went."""
     attempts = result.attempts
     moved = bool(Facts(attempts).models - {result.model})
     for place, attempt in enumerate(attempts):
@@ -395,7 +369,7 @@ def _failure(attempt: Attempt, waited_s: float, *, final: bool, moves: bool) -> 
 
 
 def refusal_s_of(record: RunRecord) -> float:
-    """Return how long the provider takes to refuse a request: as the run has seen it, or else as usual."""
+    """Return how long the provider takes to refuse a request, in this run or usually."""
     took_s = [one.api_s for one in record.facts.rate_limited if one.api_s is not None]
     return median(took_s) if took_s else LOCAL_REFUSAL_S if record.simulated else REFUSAL_S
 

@@ -56,9 +56,10 @@ MEASURED_RANGE: Final = 0.05
 SHARED_RANGE: Final = 0.1
 """The same for shared servers, beside the uncertainty of their model."""
 REFUSED_RANGE: Final = 0.2
-"""The same where 429s are forecast: who is refused is a matter of milliseconds, and when he comes back is drawn by lot.
+"""The same if 429s are forecast: milliseconds decide which request is refused, and retries are jittered.
 Runs of one policy that were refused differ by up to 16 % among themselves (29 scenarios on the virtual clock of
-`tests/forecast/standin.py`, delays of up to 6 ms drawn by lot)."""
+`tests/forecast/standin.py`, random delays of up to 6 ms).
+"""
 FIRST_REPLY: Final = frozenset({"key", "limits"})
 """What holds requests until a first reply, in the first run of a session that asks a model class."""
 ENDS: Final[Mapping[End, int]] = {"low": 0, "likely": 1, "high": 2}
@@ -69,20 +70,12 @@ class Scenario:
     """The question of a forecast. Omitted values stay as recorded.
 
     Attributes:
-        policy: The policy; `None` for the recorded one.
-        models: Model by agent number.
-        efforts: Effort by agent number.
+        models, efforts, max_tokens: By agent number; the answer keeps its length under another `max_tokens`.
         sent: Pass-through options by agent number, such as `temperature`; the answer keeps its length.
-        dropped: Numbers of dropped agents.
         limits: Rate limits by model class, `*` for all others; an empty mapping for no limits.
-        prices: Token prices.
         faster: Factor on an answer's duration by agent number; below 1 is faster.
-        max_tokens: `max_tokens` by agent number; the answer keeps its length.
         rewritten: Changed prompt by agent number; the answer keeps its length.
         cut: Removed edges, as (parent's number, child's number).
-        rounds: Maximum rounds of each loop; `None` as recorded.
-        most: Maximum items of each map over an answer; `None` as recorded.
-        route: Routing between endpoints; empty as recorded.
         outages: Outages of endpoints by name; the empty name is all of them.
         paced: True if requests wait for rate limits; otherwise the provider refuses them.
     """
@@ -110,10 +103,7 @@ class Forecast:
     """A run's forecast in seconds, tokens and USD; `None` means unknown.
 
     Attributes:
-        scenario: The question, with its policy.
         record: The forecast run; `None` if only its numbers were kept.
-        totals: Its numbers.
-        note: Its basis.
         most_seen: Highest concurrency seen at a server, if the forecast exceeds it.
     """
 
@@ -190,7 +180,6 @@ class Imagined(NamedTuple):
 
     Attributes:
         works: Per agent, its work: its requests alone on their server.
-        servers: How its servers bear load.
         held: The agents whose answers already exist, unless they are asked otherwise.
         ends: The same run at its low and at its high end; `None` for one of these.
     """
@@ -215,13 +204,9 @@ class Forecaster:
         record: The run.
         history: Earlier answers.
         prices: Token prices, unless a scenario names others.
-        batch_times_s: Seconds of earlier batches; see `agent_magic.forecast.estimate.agents`.
         base: Basis of a record that is no run, with words; default its own note.
         fits: Cache of server models, shared by forecasters of the same run.
-        imagined: The other known parts of a simulated run, which was not recorded.
-
-    Attributes:
-        subject: The question, in words.
+        imagined: The other known parts of a simulated run.
     """
 
     subject = "the run"
@@ -270,12 +255,7 @@ class Forecaster:
         return () if self.record.terms is None else tuple(self.record.terms.endpoints)
 
     def forecast(self, scenario: Scenario, *, ranges: bool = True) -> Forecast:
-        """Answer one what-if.
-
-        Args:
-            scenario: The changes.
-            ranges: True to compute low and high ends; otherwise they equal the likely values.
-        """
+        """Answer one what-if; without `ranges` the low and high ends equal the likely values."""
         policy = scenario.policy or self.policy
         scenario = replace(scenario, policy=policy)
         key = (*_apart_from_concurrency(scenario, policy), policy == self.policy, ranges)
@@ -374,11 +354,7 @@ class Forecaster:
         return works._replace(agents=tuple(agents))
 
     def _by_batch(self, policy: Policy) -> frozenset[int]:
-        """Return the agents that are expected to go by batch.
-
-        Raises:
-            PlanError: The policy and the plan do not go together.
-        """
+        """Return the agents that are expected to go by batch."""
         batching = batching_of(self.record.plan, policy)
         return frozenset(() if batching is None else batching.ahead(self.record.plan.dag.layer))
 
@@ -388,7 +364,7 @@ class Forecaster:
         return {at: known[at].most for at, count in played.most.items() if at in known and count > known[at].most}
 
     def _open_s(self, setting: _Setting, played: Played) -> tuple[float, float]:
-        """Return by how many seconds less and more the run takes under the models of its servers that are open."""
+        """Return how much faster and slower the run may be under the plausible models of its servers, in seconds."""
         concurrency = 1 if setting.policy.schedule == "sequential" else setting.policy.concurrency
         parents = self._dag(setting.scenario.dropped, setting.scenario.cut).parents
 
@@ -400,15 +376,7 @@ class Forecaster:
     def _alone_wall_s(
         self, at: At, model: Server, parents: Sequence[Sequence[int]], concurrency: int, of: Server
     ) -> float:
-        """Return the seconds of the run's requests at one server, with nothing else in their way.
-
-        Args:
-            at: The server.
-            model: How it shares its speed.
-            parents: Per agent, those it waits for.
-            concurrency: The most requests at once.
-            of: The model by which the run tells what its requests need.
-        """
+        """Return the seconds of the run's requests at one server, with no other limit."""
         key = at, model, id(parents), concurrency, of
         found = self._walls_s.get(key)
         if found is None:
@@ -417,7 +385,7 @@ class Forecaster:
         return found
 
     def _ranges(self, setting: _Setting, likely: Summary, later_s: float) -> tuple[Range, Range | None, int]:
-        """Return the low and the high end of wall time and cost, and the most that was under way at once in them."""
+        """Return the low and high end of wall time and cost, and the maximum requests at once in them."""
         wall, cost, peak = likely.wall_s or 0.0, likely.cost_usd, 0
         if self._imagined is not None:
             return self._between(self._imagined, setting, likely)
@@ -497,7 +465,7 @@ class Forecaster:
         return played, record
 
     def _shared(self, scenario: Scenario, policy: Policy, *, limited: bool) -> tuple[Pacer | None, Key | None]:
-        """Return the pacer and the key of the session, as far as the run was paced, and its key untried."""
+        """Return the pacer and the key of the session, as far as the run was paced, and an untried key."""
         terms = self.record.terms
         key = Key() if terms is not None and terms.key_untried else None
         if not scenario.paced or not (limited or (terms is not None and terms.paced)):
@@ -609,7 +577,7 @@ def _point(value: float | None) -> Range | None:
 
 
 def first_wait_s(record: RunRecord) -> float:
-    """Return the most seconds by which a later run of a session may be faster, which waits for no first reply."""
+    """Return the upper bound on the first-reply wait, in seconds, that later runs of a session skip."""
     waits: dict[str, float] = {}
     for result in record.results:
         free_s = result.ready_s or 0.0
@@ -644,8 +612,6 @@ class Decided(NamedTuple):
 
     Attributes:
         left: The steps with reasons, those of the scenario included.
-        words: Decisions that differ from the record, in words.
-        assumed: True if some are unknown.
     """
 
     left: Mapping[int, Left]
@@ -675,12 +641,7 @@ class _Without(Mapping[str, Any]):
 
 
 def decide(record: RunRecord, beyond: Mapping[int, Left]) -> Decided:
-    """Decide a run without some of its rounds and places.
-
-    Args:
-        record: The run.
-        beyond: The rounds and places that are left out.
-    """
+    """Decide a run without some of its rounds and places."""
     flow, before = record.plan.flow, record.decisions
     cut = {step for step in beyond if not record.results[step].is_left_out}
     if flow is None or not cut:
@@ -689,14 +650,7 @@ def decide(record: RunRecord, beyond: Mapping[int, Left]) -> Decided:
 
 
 class _Deciding:
-    """Goes through the steps of one run, in the order in which they are decided.
-
-    Args:
-        record: The run.
-        flow: The conditions of its plan.
-        beyond: The rounds and places that are left out.
-        cut: Those of them that ran.
-    """
+    """Walks the steps of one run in the order in which they are decided."""
 
     def __init__(self, record: RunRecord, flow: Flow, beyond: Mapping[int, Left], cut: set[int]) -> None:
         self._plan: Plan = record.plan

@@ -4,8 +4,7 @@ By default the account allows as many requests per minute as the plan has; `rpm`
 it. `near_rpm` lacks room for two requests. `tpm_hit` begins with twice the input tokens it has room for. `colleague`
 shares the account with another user who takes a constant part.
 
-Limits refill continuously: a request waits until there is room for one more, not until the next minute, as in the table
-that has these four loads. That table counts 20 requests per call; here it is one.
+Limits refill continuously: a request waits until there is room for one more, not until the next minute.
 """
 
 from __future__ import annotations
@@ -63,18 +62,7 @@ def under_load(
     rpm: float | None = None,
     colleague: float = 0.5,
 ) -> Forecast:
-    """Forecast a plan under a load.
-
-    Args:
-        estimate: Of the plan.
-        load: One of `LOADS`.
-        on_limit: One of `ON_RATE_LIMIT`.
-        rpm: The account's requests a minute; by default as many as the plan has.
-        colleague: The part of it that a colleague uses, from 0 to below 1.
-
-    Raises:
-        DeclarationError: A word is not known, or a number out of its range.
-    """
+    """Forecast a plan under a load."""
     check_word("load", load, LOADS)
     check_word("on_limit", on_limit, ON_RATE_LIMIT)
     if rpm is not None and not (is_number(rpm) and rpm > 0):
@@ -123,25 +111,14 @@ def _holding(limits: Limits, amount: float) -> Limits:
 
 
 def verdict_on(frame: pd.DataFrame, option: str) -> str:
-    """Return a sentence if no load delays a plan; else empty.
-
-    Args:
-        frame: The result of `loads_frame`.
-        option: The option that lowers the limit.
-    """
+    """Return a sentence if no load delays a plan; else empty."""
     if len({*frame["wall_s"]}) > 1:
         return ""
     return f"no load holds this plan up: an account lets the first request pass. Declare more, or say {option}."
 
 
 def loads_frame(estimate: Estimate, *, rpm: float | None = None, colleague: float = 0.5) -> pd.DataFrame:
-    """Return what becomes of a plan under each load, queued and rejected; a row each, columns are `SCENARIOS`.
-
-    Args:
-        estimate: Of the plan.
-        rpm: As in `under_load`.
-        colleague: As in `under_load`.
-    """
+    """Forecast a plan under each load, queued and rejected: one row each, columns are `SCENARIOS`."""
     rows: list[dict[str, object]] = []
     for load, on_limit in product(LOADS, ON_RATE_LIMIT):
         totals = under_load(estimate, load, on_limit=on_limit, rpm=rpm, colleague=colleague).totals

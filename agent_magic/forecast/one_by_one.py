@@ -1,7 +1,7 @@
-"""A finished run simulated one step at a time: what `speedup` of a run and of its steps compares with.
+"""A finished run simulated one step at a time: the baseline of `speedup` of a run and of its steps.
 
-The same engine runs the recorded work again under `schedule="sequential"`, with the server's speed as the run's own
-answers tell it. Nothing but the record counts, so a run, its replay and the run read from a ledger give equal numbers.
+The same engine runs the recorded work again under `schedule="sequential"`, with the server's speed as fitted to the
+run. Only the record counts, so a run, its replay and the run read from a ledger give equal numbers.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from agent_magic.record.results import RunRecord
 
 MOST_AT_ONCE: Final = 1_000
-"""A line that is shown at the end of a run compares at most so many steps: more would take noticeable time."""
+"""The line at the end of a run compares at most this many steps: more would take noticeable time."""
 
 
 class OneByOne(NamedTuple):
@@ -37,11 +37,11 @@ class OneByOne(NamedTuple):
 
 
 def one_by_one(record: RunRecord) -> OneByOne | None:
-    """Simulate a run one step at a time. It is computed once for the events there are.
+    """Simulate a run one step at a time, computed once per set of events.
 
-    Returns:
-        `None` if nothing can be compared: the run is active, was stopped, lacks answers or reused some, waited for a
-        person, used batches, or is itself a forecast.
+    Returns `None` if nothing can be compared: the run is active, was stopped, lacks answers or reused some, waited for
+    a
+    person, used batches, or is itself a forecast.
     """
     known = record.sequential
     if known is None or known[0] != len(record.events):
@@ -50,13 +50,7 @@ def one_by_one(record: RunRecord) -> OneByOne | None:
 
 
 def totals_of(record: RunRecord, now_s: float | None = None, *, most: int | None = None) -> Summary:
-    """Return the numbers of a run with its speedup.
-
-    Args:
-        record: The run.
-        now_s: The time of an active run.
-        most: Simulate no run of more steps that was not simulated before; `None` simulates any.
-    """
+    """Return the numbers of a run with its speedup; runs of more than `most` steps are not simulated anew."""
     found = summarize(record, now_s)
     if found.speedup is not None or (most is not None and len(record.plan) > most and record.sequential is None):
         return found

@@ -22,20 +22,9 @@ NEAR = 1.02
 
 
 class Outlook:
-    """Answers the effect of one change on a run.
+    """Answers the effect of one change on a run."""
 
-    Savings are differences of two forecasts, so that common errors cancel out.
-
-    Args:
-        forecaster: The run's forecaster.
-        trials: Results of trials with its rows.
-
-    Attributes:
-        record: The run.
-        trials: The same.
-        policy: Its policy.
-        prices: Token prices.
-    """
+    # Savings are differences of two forecasts, so that common errors cancel out.
 
     def __init__(self, forecaster: Forecaster, trials: Sequence[Trial] = ()) -> None:
         self._forecaster, self.record, self.policy = forecaster, forecaster.record, forecaster.policy

@@ -31,8 +31,7 @@ UNSURE: Final = (0.5, 2.0)
 UNSURE_EFFORT: Final = (0.25, 4.0)
 """Range of an answer's length at an untried effort."""
 UNSURE_SERVER: Final = (0.04, 4.0)
-"""Range of a duration at an address that is not the vendor's and has not answered yet: a gateway, a model of one's own.
-"""
+"""Range of a duration at an unknown address that has not answered yet, such as a gateway or a local model."""
 LEAST_TOKENS: Final = 8
 """The pace of a shorter answer says nothing."""
 
@@ -41,7 +40,6 @@ class Timing(NamedTuple):
     """The speed of a model.
 
     Attributes:
-        ttft_s: Seconds to the first token.
         pace: Tokens per second after it.
         answers: Number of answers it is from; 0 for an assumption.
         low: Ratio of a fast to the likely duration.
@@ -93,13 +91,7 @@ def quantile(ordered: Sequence[float], share: float) -> float:
 
 
 class Speeds:
-    """Speeds of models.
-
-    Args:
-        rows: Measured answers.
-        time_factor: Speed of a mock server relative to the assumption; see `History`.
-        origin: Who is asked; empty for the vendor.
-    """
+    """Speeds of models."""
 
     def __init__(self, rows: Iterable[Past], time_factor: float = 1.0, origin: str = "") -> None:
         self._factor = time_factor
@@ -129,11 +121,7 @@ class Speeds:
         return timing, "assumed", words + times
 
     def change(self, old: str, new: str) -> tuple[float, float, Timing, Basis, str]:
-        """Return the change of speed with the model.
-
-        Returns:
-            Factor of the time to the first token, factor of the pace, new speed, basis, and words.
-        """
+        """Return how a model change scales the first token's time and the pace; and the new speed, basis and words."""
         before, after = self._known.get(old), self._known.get(new)
         if before is not None and after is not None:
             answers = "1 earlier answer" if after.answers == 1 else f"{after.answers} earlier answers"

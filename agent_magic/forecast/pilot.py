@@ -1,4 +1,4 @@
-"""A pilot: a few agents of a plan that are really run, so that the rest is estimated by their answers."""
+"""A pilot: a few agents of a plan really run, so that their answers estimate the rest."""
 
 from __future__ import annotations
 
@@ -47,18 +47,10 @@ def with_pilot(rows: Sequence[Past], record: RunRecord | None) -> list[Past]:
 
 
 def pilot_agents(plan: Plan, held: Sequence[bool], count: int) -> list[str]:
-    """Choose the agents of a pilot: the most representative ones whose parents are known or chosen too.
+    """Choose at most `count` agents of a pilot: the most representative ones whose parents are known or chosen too.
 
     Agents of one group represent each other, others represent those of their model. Within a group the choice is
-    spread, so that not only its first items are tried.
-
-    Args:
-        plan: The plan.
-        held: True per agent with an available answer, which needs no trial.
-        count: Number of agents.
-
-    Returns:
-        Their names, at most `count`.
+    spread over its items.
 
     Raises:
         DeclarationError: The number is not an integer >= 1.

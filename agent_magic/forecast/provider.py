@@ -47,8 +47,6 @@ class Outage(NamedTuple):
     """An outage of an endpoint; the default is none.
 
     Attributes:
-        from_s: Its start, in seconds since the run began.
-        until_s: Its end.
         bills_all: True if aborted requests are billed to their end, as by a provider that goes on; otherwise up to the
             outage.
     """
@@ -67,16 +65,7 @@ class Outage(NamedTuple):
 
 
 class Provider:
-    """Admits requests, bills their input, and reports limits.
-
-    Args:
-        ceilings: Limits by model class; other classes have none.
-        warm: Cache entries at the start of the run.
-        lives: Lifetime of each entry; default five minutes.
-        outage: Its outage.
-        refusal_s: Seconds until a 429 arrives.
-        caches: True if it caches conversations.
-    """
+    """Admits requests, bills their input, and reports limits."""
 
     def __init__(
         self,
@@ -108,17 +97,7 @@ class Provider:
         read: int = 0,
         written: int = 0,
     ) -> Input | Refusal:
-        """Let a request in and take its share, or refuse it.
-
-        Args:
-            pool: Its model's class.
-            tokens: Its whole input.
-            now: When it arrives.
-            entry: The cache entry it asks for; `None` asks for none.
-            prefix: The tokens of that.
-            read: Tokens of its conversation that are in the cache.
-            written: Tokens of its conversation that it writes to the cache.
-        """
+        """Let a request in and take its share, or refuse it."""
         read, written = (min(read, tokens), min(written, tokens - read)) if self._caches else (0, 0)
         billed = Input(tokens - read - written, read, written)
         prefix = min(prefix, billed.uncached + billed.written)
@@ -137,14 +116,7 @@ class Provider:
         return billed
 
     def began(self, pool: str, answer: tuple[float, float, int], entry: str | None, sent_s: float) -> None:
-        """Record the start of an answer.
-
-        Args:
-            pool: Its model class.
-            answer: Its start, end and tokens.
-            entry: The cache entry it wrote, if any.
-            sent_s: When its request arrived.
-        """
+        """Record the start of an answer."""
         limited = self._pools.get(pool)
         if limited is not None:
             limited.produce(*answer)
@@ -182,10 +154,9 @@ class _Bucket:
 
 
 class _Output:
-    """The bucket of output tokens: answers are taken from it as they are produced, evenly from first token to last.
+    """The bucket of output tokens: answers are taken from it evenly from first token to last."""
 
-    What flows in while the bucket is full is lost, so it is turned on from one change of the pace to the next.
-    """
+    # Inflow into a full bucket is lost, so it advances from one change of the pace to the next.
 
     __slots__ = ("_ends", "_pace", "bucket")
 

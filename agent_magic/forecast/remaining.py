@@ -1,6 +1,6 @@
 """The remaining time of a run, as an interval, from the durations of earlier answers.
 
-Without earlier answers, and with nothing declared, there is no estimate: a number from nowhere would be believed.
+Without earlier answers and declared durations there is no estimate: a number from nowhere would be believed.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Usual(NamedTuple):
 def remaining(
     record: RunRecord, now_s: float, history: History, concurrency: int, most_s: float = math.inf
 ) -> Span | None:
-    """Estimate the remaining seconds of a run.
+    """Estimate the fewest and most remaining seconds of a run; `None` if it is over, or if an agent is unknown.
 
     An agent's answer is expected between the lower and upper quartile of complete answers of its declaration's other
     items in this run, or of its own last answers; or at half to twice its `expect`, corrected by its kind in this run;
@@ -56,18 +56,9 @@ def remaining(
     by the concurrency; the upper end adds both, which no order of starts exceeds. Over many answers fast ones
     compensate slow ones: their work is the sum of means, plus or minus the root of the summed squares of half the
     quartile ranges. The sum of quartiles was tried and lost: for 300 labels, the ends differed by a factor of three.
-    If a server's speed depends on its load, each plausible model of it serves the rest.
+    If a server's speed depends on its load, each plausible model of it serves the rest; refits stop after `most_s`, and
+    the next call goes on.
     Source of that bound: R. L. Graham, Bounds on Multiprocessing Timing Anomalies, 1969.
-
-    Args:
-        record: The run.
-        now_s: Seconds since it began.
-        history: Earlier answers.
-        concurrency: Maximum requests at once.
-        most_s: Seconds for refits of servers; the next call continues an unfinished one.
-
-    Returns:
-        The fewest and most seconds, or `None` if nothing is known about a remaining agent, or the run is over.
     """
     if record.ended_s is not None:
         return None
@@ -108,12 +99,7 @@ def _group(record: RunRecord, agent: int) -> str:
 
 
 class _Refits:
-    """The fitted servers of a run, and their refits.
-
-    Attributes:
-        known: The servers, as the last fit that is over told.
-        stands_on: The runs they are or were fitted to.
-    """
+    """The fitted servers of a run, and their refits."""
 
     def __init__(self, known: KnownServers) -> None:
         self.known = known
@@ -137,10 +123,8 @@ class _Refits:
 
 
 def _servers(record: RunRecord, now_s: float, history: History, most_s: float) -> KnownServers:
-    """Return the servers as fitted to earlier runs, and to this one when it has enough answers.
-
-    They are refitted whenever the number of ended requests has doubled.
-    """
+    """Return the servers as fitted to earlier runs, and to this one when it has enough answers."""
+    # They are refitted whenever the number of ended requests has doubled.
     runs = history.runs_at(record.origin)
     earlier = tuple(one.uid for one in runs)
     refits = history.found.get((remaining, record.uid))

@@ -1,7 +1,6 @@
 """Server models from earlier runs, for plans that have not run.
 
-Agents are expected to need what their earlier answers needed alone, by the model of their server. The run on virtual
-time serves them beside each other by that model.
+Earlier answers give the needs of agents alone on their server; on virtual time the model then serves them together.
 """
 
 from __future__ import annotations
@@ -27,13 +26,7 @@ CROWDED: Final = 1.15
 def open_s(
     servers: Mapping[At, Fit], most: Mapping[At, int], wall_s: Callable[[At, Server, Server], float]
 ) -> tuple[float, float]:
-    """Return by how many seconds less and more a run takes under the plausible models of its servers.
-
-    Args:
-        servers: Fit of each.
-        most: The run's maximum requests at once at each; servers without any are skipped.
-        wall_s: Returns the wall time of requests at a server under a model, with their needs by another model.
-    """
+    """Return how much faster and slower a run may be under the plausible models of its servers, in seconds."""
     low = high = 0.0
     for at, known in servers.items():
         if at not in most:  # all goes by batch, or to another server
@@ -68,15 +61,7 @@ class Asked(NamedTuple):
 
 
 class KnownServers:
-    """What runs at an origin saw of its servers; `fitting` makes it.
-
-    Args:
-        runs: The runs, oldest first.
-        class_of: Says the class of a model.
-
-    Attributes:
-        fits: The fit of each.
-    """
+    """What runs at an origin saw of its servers; `fitting` makes it."""
 
     def __init__(self, runs: Sequence[SeenRun], class_of: Callable[[str], str]) -> None:
         self._seen: dict[At, list[tuple[str, Observed]]] = {}
@@ -123,10 +108,8 @@ class KnownServers:
         return any(most.get(at, 0) > one.most for at, one in self.fits.items())
 
     def rows(self, earlier: Iterable[Past]) -> list[Past]:
-        """Return earlier answers with the seconds they needed alone.
-
-        If load matters and was unknown for an answer, its length counts and its seconds do not.
-        """
+        """Return earlier answers with the seconds they needed alone."""
+        # If load matters and was unknown for an answer, its length counts and its seconds do not.
         shared = {pool for (_, pool), one in self.models.items() if not one.is_constant}
         found: list[Past] = []
         for row in earlier:
@@ -151,11 +134,11 @@ class KnownServers:
         return found
 
     def alone(self, run: str, ended_s: float, output_tokens: int | None) -> Needs | None:
-        """Return the work of an answer, in seconds alone; `None` if the load does not matter, or if it is unknown."""
+        """Return an answer's work in seconds alone; `None` if load does not matter, or is unknown."""
         return self._alone.get((run, ended_s, output_tokens))
 
     def stretch(self, at: At, model: Server) -> tuple[float, float]:
-        """Return how much more requests need alone by a model than by the likely one, before and after the first."""
+        """Return how many times the likely needs a model has, before and after the first token."""
         sums: list[tuple[float, float]] = []
         for each in (model, self.fits[at].likely):
             needs = [one for _, run in self._seen[at] for one in run.needs(each)]
@@ -164,7 +147,7 @@ class KnownServers:
         return (before / usual_before if usual_before else 1.0), (after / usual_after if usual_after else 1.0)
 
     def needs(self, at: At, model: Server) -> tuple[float, float]:
-        """Return the share of a second alone before the first token and after it, by a model, of the likely one."""
+        """Return a model's share of a second alone before the first token and after it, relative to the likely one."""
         needs = [one for _, run in self._seen[at] for one in run.needs(self.fits[at].likely)]
         before_s, after_s = sum(one.before_s for one in needs), sum(one.after_s for one in needs)
         before, after = self.stretch(at, model)
@@ -186,14 +169,7 @@ class KnownServers:
         concurrency: int,
         most: Mapping[At, int],
     ) -> tuple[float, float]:
-        """Return by how many seconds less and more a plan takes, as in `open_s`.
-
-        Args:
-            asked: Request per agent; `None` without one.
-            parents: Parents per agent.
-            concurrency: Maximum requests at once.
-            most: As in `open_s`.
-        """
+        """Return how much faster and slower a plan may be, in seconds, as `open_s` does."""
 
         def wall_s(at: At, model: Server, of: Server) -> float:
             before, after = self.stretch(at, of)

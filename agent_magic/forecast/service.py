@@ -62,7 +62,6 @@ class Played(NamedTuple):
     Attributes:
         peak: Maximum requests at once.
         most: The same by endpoint and model class.
-        limited_by: The server's limit, see `limit_of`; empty for none.
     """
 
     peak: int
@@ -71,13 +70,7 @@ class Played(NamedTuple):
 
 
 class Pricing:
-    """Prices tokens, with a cache of sums.
-
-    Args:
-        prices: Token prices.
-        costs: The cache.
-        recorded: True if a repeated recorded attempt keeps its cost.
-    """
+    """Prices tokens, with a cache of sums."""
 
     def __init__(
         self,
@@ -112,13 +105,7 @@ class Pricing:
 
 
 class RecordedChoices:
-    """Leaves out the steps that a recorded run left out.
-
-    Args:
-        flow: Conditions of its plan.
-        left: The steps with reasons.
-        works: Work per step; `None` for a step without any that does not begin ahead of its condition.
-    """
+    """Leaves out the steps that a recorded run left out."""
 
     def __init__(self, flow: Flow, left: Mapping[int, Left], works: Sequence[Work | None]) -> None:
         self._flow, self._left = flow, left
@@ -180,28 +167,14 @@ class _Flight(Flight):
 
 
 class _ByBatch(NamedTuple):
-    """Who decides which requests go by batch, `None` for none, and the seconds of a batch that was not recorded."""
+    """Decides which requests are batched, and the seconds of a batch that was not recorded."""
 
     batching: Batching | None
     batch_s: float
 
 
 class ModelledService:
-    """Answers according to the works, within the limits of the modelled provider.
-
-    Args:
-        scripts: Work per agent.
-        providers: Admit requests and bill their input, by endpoint; the empty name if there is only one.
-        entries: Cache entry per agent, if any.
-        price: Token prices.
-        max_attempts: Maximum attempts per agent.
-        by_batch: Batched requests and their seconds.
-        endpoint: Returns the endpoint of a step's request.
-        servers: Server models by endpoint and model class; without one, a request takes as long as its attempt says.
-
-    Attributes:
-        most: Maximum requests at once, by endpoint and model class.
-    """
+    """Answers according to the works, within the limits of the modelled provider."""
 
     abort_s = 0.0
 
@@ -308,7 +281,7 @@ class ModelledService:
         return Outcome(None, failure, status, usage, None, "", readings, price)
 
     def call(self, call: Call) -> tuple[float, Result]:
-        """Take a call of functions, all of one turn together. Returns how long it takes, and what comes of it."""
+        """Take the calls of one turn; return how long they take, and their results."""
         step = call.step
         if not self._scripts.work(step).is_task:
             return self._scripts.last(step).tools_s, CALLED
@@ -367,20 +340,7 @@ class ModelledService:
 
 
 class ModelledRequests(WithoutCalls):
-    """Writes and bounds the requests of a forecast.
-
-    Args:
-        works: Work per agent; `None` if left out.
-        scripts: Position of each agent in its work.
-        requests: Request per agent.
-        prefixes: Agents with shared contexts, if any.
-        price: Token prices; `None` if nothing counts dollars or tokens.
-        held: Agents whose answers are available.
-        same: First identical step per agent; `None` if it shares no answer.
-        plan: The plan.
-        left: Left-out steps with reasons.
-        batching: Decides which requests are batched, if any.
-    """
+    """Writes and bounds the requests of a forecast."""
 
     def __init__(  # noqa: PLR0913 - all that a request stands on
         self,
@@ -482,7 +442,8 @@ class ModelledRequests(WithoutCalls):
         """Do nothing: bounds are known."""
 
     def fault(self, step: int, answer: Answer) -> Escalated | None:
-        """Return why the next model was asked. What did not fit when it was recorded is a turn of the work."""
+        """Return why the next model was asked."""
+        # An answer that did not fit when it was recorded is a turn of the work.
         del answer
         failure = self._scripts.last(step).failure
         if failure is None or failure.kind != ESCALATED or not self._scripts.may_move(step):
@@ -572,24 +533,8 @@ def play(  # noqa: PLR0913 - all that a run stands on
 ) -> Played:
     """Run the engine on modelled work in virtual time.
 
-    Args:
-        record: Receives the events.
-        terms: Limits of the provider, its models, and expected work for the order of agents.
-        policy: How to run.
-        works: Work per agent; `None` leaves it out.
-        requests: Request per agent.
-        price: Token prices.
-        timeouts_s: Seconds to the deadline per agent.
-        cached_by: Expected seconds per agent, for the choice of cache lifetimes.
-        pacer: Keeps the limits.
-        key: True once the provider has accepted the key.
-        held: Agents whose answers are available.
-        same: First identical step per agent; see `agent_magic.engine.identical`.
-        refusal_s: Seconds until a 429 arrives.
-        left: Steps that a recorded run left out.
-        batch_s: Seconds of a batch that was not recorded.
-        outages: Outages of endpoints by name; the empty name is all of them.
-        servers: Server models by endpoint and model class. The works are then the needs of each request alone.
+    `works` are recorded times per agent, or with `servers` the needs of each request alone; `None` leaves an agent out.
+    `price=None` means that nothing counts dollars or tokens.
     """
     batching = batching_of(record.plan, policy)
     alone = held.union(() if batching is None else batching.steps)
@@ -628,16 +573,7 @@ def _groups_of(
     work_s: Sequence[float] | None,
     terms: Terms,
 ) -> tuple[list[str | None] | None, dict[str, Ttl]]:
-    """Return the cached context of each agent, and the lifetime of each; `None` without any.
-
-    Args:
-        works: Work per agent; `None` if left out.
-        record: The run.
-        alone: Agents that share nothing: available answers and batched requests.
-        policy: How to run.
-        work_s: Expected seconds of work per agent; `None` if unknown.
-        terms: The provider's facts about models.
-    """
+    """Return the cached context of each agent, and the lifetime of each; `None` without any."""
     contexts = [None if one in alone else prefix_of(record.plan, one) for one in range(len(record.plan))]
     used = [
         None if work is None else work.shares if work.shares and one not in alone else name
@@ -653,13 +589,9 @@ def _groups_of(
 
 
 class Scripts:
-    """Future attempts of each agent in stages; each further model begins one.
+    """Future attempts of each agent in stages; each further model begins one."""
 
-    The modelled service and requests read the same scripts, so both know the model of an attempt.
-
-    Args:
-        works: Work per agent; `None` if left out.
-    """
+    # The modelled service and requests read the same scripts, so both know the model of an attempt.
 
     def __init__(self, works: Sequence[Work | None]) -> None:
         self._works = works

@@ -108,16 +108,7 @@ async def make_sweep(
     concurrency: Iterable[int],
     policy: Policy,
 ) -> Sweep[R]:
-    """Run once at each concurrency, and put each run beside its forecast from the first.
-
-    Args:
-        run: Runs the plan under a policy, for real.
-        concurrency: The concurrency of each run, in this order.
-        policy: What stays the same.
-
-    Raises:
-        DeclarationError: `concurrency` is no list of integers >= 1; nothing was sent.
-    """
+    """Run once at each concurrency, and put each run beside its forecast from the first."""
     if not isinstance(concurrency, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise DeclarationError(f"concurrency must be a list such as [1, 2, 4], got {shown_value(concurrency)}.")
     slots = list(concurrency)

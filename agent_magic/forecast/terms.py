@@ -35,10 +35,8 @@ _SCHEDULES: Final[dict[str, Schedule]] = {"schedule": "sequential", "barrier": "
 
 
 def policy_of(record: RunRecord) -> tuple[Policy, tuple[str, ...]]:
-    """Return the policy of a recorded run, and inferred parts in words.
-
-    A record without a readable policy still shows the concurrency, and waits for barriers and slots.
-    """
+    """Return the policy of a recorded run, and inferred parts in words."""
+    # A record without a readable policy still shows the concurrency, and waits for barriers and slots.
     if record.terms is not None:
         with suppress(DeclarationError):  # a file of somebody else may say anything
             return policy_from({"identical": "each", **record.terms.policy}), ()  # as all runs were that say nothing
@@ -59,13 +57,7 @@ def policy_of(record: RunRecord) -> tuple[Policy, tuple[str, ...]]:
 def ceilings_for(
     record: RunRecord, asked: Mapping[str, Limits] | None, pools: Iterable[str]
 ) -> tuple[Ceilings, tuple[str, ...]]:
-    """Return the provider's limits in a forecast, and the assumptions about them.
-
-    Args:
-        record: The run.
-        asked: Other limits by model class, `*` for the rest; `None` as recorded; empty for none.
-        pools: The model classes in use.
-    """
+    """Return the provider's limits in a forecast, and the assumptions about them; `None` is as recorded."""
     learned: Ceilings = record.terms.after if record.terms is not None else {}
     if asked is None:
         return {pool: learned[pool] for pool in pools if pool in learned}, _unknown(learned, pools)

@@ -1,6 +1,6 @@
 """The size of a system for a rate of jobs, on paper: agents, kernels, workers, limits, dollars.
 
-Plain arithmetic over Little's law. What one kernel carries is measured (see the constants); the rest is yours to say.
+Arithmetic over Little's law. What one kernel carries is measured (see the constants); the rest is given.
 """
 
 from __future__ import annotations

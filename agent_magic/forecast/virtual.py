@@ -1,10 +1,8 @@
 """The engine on virtual time: the code of live runs on a heap instead of an event loop.
 
-A `VirtualClock` orders future events. A `VirtualDriver` does for one engine what the live driver does on an event loop:
-it sends requests and reports outcomes. A `Service` answers: a model of the provider in forecasts, a scripted server in
-tests. Runs on one clock share its time, as those of a session do.
-
-Times are on the grid of `agent_magic.record.events`, as in live runs, so sums are exact.
+A `VirtualClock` orders future events. A `VirtualDriver` does for one engine what the live driver does on an event loop.
+A `Service` answers: a model of the provider in forecasts, a scripted server in tests. Runs on one clock share its time,
+as those of a session do. Times are on the grid of `agent_magic.record.events`, as in live runs, so sums are exact.
 """
 
 from __future__ import annotations
@@ -38,13 +36,9 @@ class Flight:
     """A request under way.
 
     Attributes:
-        step: The step.
-        started_s: When it was sent.
         first_s: When its reply begins; `None` if it begins and ends at once, or never; infinite if its server decides.
         until_s: When it ends; infinite if only a deadline ends it.
-        begun: True once its reply has begun.
         server: Decides when its reply begins and ends, beside other requests; `None` if both are known.
-        needs: Its needs at that server.
     """
 
     __slots__ = ("begun", "first_s", "needs", "server", "started_s", "step", "until_s")
@@ -138,9 +132,7 @@ class VirtualDriver(Generic[F]):
         began_s: The same on the clock of shared parts, such as a pacer with earlier knowledge.
 
     Attributes:
-        over: True once the run has ended.
         peak: Maximum requests at once.
-        flights: Open requests by step.
     """
 
     def __init__(
@@ -167,11 +159,7 @@ class VirtualDriver(Generic[F]):
         return self.clock.now - self._starts_s
 
     def run(self) -> None:
-        """Run to the end, alone on its clock.
-
-        Raises:
-            RuntimeError: Nothing will ever happen again, and the run is not over.
-        """
+        """Run to the end, alone on its clock."""
         self.start()
         step = self.clock.step
         while not self.over or self.flights:

@@ -82,21 +82,16 @@ def whatif_frame(
 ) -> pd.DataFrame:
     """Forecast every combination: one row each, in the order of the arguments, the last one changing fastest.
 
-    First a column per argument that was given, named as it, then `NUMBERS`. Unknown is `NA`, never 0. What was not
-    given stays as recorded, and stands in `attrs["unchanged"]`; `attrs["recorded"]` has seconds and dollars of
-    the run or the plan, `attrs["planned"]` how sure those of a plan are, `attrs["lacking"]` how many answers a run
-    lacks that a forecast has. `cost_multiple` is over the dollars of one agent that did the whole job; `NA` until that
-    was measured.
+    First a column per given argument, then `NUMBERS`. Unknown is `NA`, never 0. Omitted arguments stay as recorded, and
+    stand in `attrs["unchanged"]`; `attrs["recorded"]` has seconds and dollars of the run or the plan,
+    `attrs["planned"]`
+    how sure those of a plan are, `attrs["lacking"]` how many answers a run lacks that a forecast has. `cost_multiple`
+    is
+    over the dollars of one agent that did the whole job; `NA` until that was measured.
 
-    Of a run that took answers from the ledger a column `answers` says what each row is of, since a forecast asks for
-    all of them: the last row is the run as it was, the one before it the same with all answers bought, which
-    `attrs["recorded"]` then has.
-
-    Args:
-        forecaster: The run.
-        given: The arguments of `run.whatif`.
-        tell: Told after each scenario how many are done, and of how many.
-        log: Keeps each forecast, to compare it with a later run.
+    A run with answers from the ledger has a column `answers`, since a forecast asks for all of them: the last row is
+    the
+    run as it was, the one before it the same with all answers bought, as in `attrs["recorded"]`.
     """
     found = whatif_rows(forecaster, given, tell=tell, log=log)
     if not reused(forecaster.record):
@@ -110,7 +105,7 @@ def whatif_frame(
 
 
 def _compared_rows(forecaster: Answering) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the row of a run as it was, and that of the same run if all of its answers were bought."""
+    """Return the row of a run as it was, and of the same run if all of its answers were bought."""
     asked = scenarios_of(forecaster, {})[0]
     bought = {**_policy_row(forecaster, asked), **_number_row(forecaster.forecast(asked.scenario), forecaster)}
     totals = summarize(forecaster.record)
@@ -129,24 +124,15 @@ def reused(record: RunRecord) -> str:
 
 
 class Rows(NamedTuple):
-    """Scenarios, with the seconds and dollars of each.
-
-    Attributes:
-        asked: The arguments that were given, in the order of `ARGUMENTS`.
-        rows: Per scenario a value for each of `ARGUMENTS` and `NUMBERS`; `None` means unknown.
-    """
+    """Scenarios, with the seconds and dollars of each."""
 
     asked: Sequence[str]
     rows: Sequence[Mapping[str, Any]]
 
 
 def nearby(record: RunRecord, models: Sequence[str]) -> dict[str, Any]:
-    """Return the default arguments of `run.whatif`: scenarios around a run.
-
-    Args:
-        record: The run.
-        models: Models to compare with; left out for more than 300 steps, since each scenario takes time.
-    """
+    """Return the default arguments of `run.whatif`: scenarios around a run."""
+    # Models are left out for more than 300 steps, since each scenario takes time.
     most = len(record.plan)
     small = most <= _MOST_COMPARED
     used = {models_text(step, one.model) for step, one in zip(record.plan.agents, record.results, strict=True)}
@@ -157,12 +143,7 @@ def nearby(record: RunRecord, models: Sequence[str]) -> dict[str, Any]:
 
 
 def recorded_models(record: RunRecord, apart: Container[str] = ()) -> str:
-    """Return the models that a run asked, in words: what a row says where they stay as recorded.
-
-    Args:
-        record: The run.
-        apart: The names of agents to leave out.
-    """
+    """Return the models that a run asked, in words, for rows that keep them."""
     steps = zip(record.plan.agents, record.results, strict=True)
     return ", ".join(
         sorted({models_text(step, one.model) for step, one in steps if one.model and one.name not in apart})
@@ -176,14 +157,7 @@ def whatif_rows(
     tell: Callable[[int, int], None] | None = None,
     log: Forecasts | None = None,
 ) -> Rows:
-    """Forecast every combination as plain values, without pandas; see `whatif_frame`.
-
-    Args:
-        forecaster: The run.
-        given: The arguments of `run.whatif`.
-        tell: As in `whatif_frame`.
-        log: As in `whatif_frame`.
-    """
+    """Forecast every combination as plain values, without pandas; see `whatif_frame`."""
     asked = scenarios_of(forecaster, given)
     rows: list[dict[str, Any]] = []
     for number, one in enumerate(asked, 1):
@@ -197,12 +171,7 @@ def whatif_rows(
 
 
 def forecast_one(forecaster: Answering, policy: Policy | None, changes: Mapping[str, Any]) -> Forecast:
-    """Forecast one combination, as a value.
-
-    Args:
-        forecaster: The run.
-        policy: How to run; `None` is as recorded. What `changes` say of concurrency, schedule and cache comes on top.
-        changes: Arguments of `run.whatif`, one value each.
+    """Forecast one combination, as a value; `changes` are applied on top of `policy`.
 
     Raises:
         DeclarationError: An argument or a value is not known, or there are several.
@@ -236,7 +205,7 @@ def rows_frame(found: Rows, forecaster: Answering) -> pd.DataFrame:
 
 
 def _planned(forecaster: Answering) -> dict[str, Any]:
-    """Return how sure the numbers of a plan are that has not run; nothing for a run, whose numbers are measured."""
+    """Return how sure the numbers of a plan are; nothing for a run, whose numbers are measured."""
     if isinstance(forecaster, Forecaster):
         return {}
     note = forecaster.forecast(Scenario()).note
@@ -315,7 +284,7 @@ def _number_row(found: Forecast, forecaster: Answering) -> dict[str, Any]:
 
 
 PASSING: Final = tuple(name for name in SENT if AGENT[name].form != "pairs")
-"""The options of agents that pass through and can be asked about: a mapping is of agents, so `extra` cannot."""
+"""The pass-through options that a what-if takes; a mapping is by agent, so `extra` is not among them."""
 ARGUMENTS: Final = (
     "model",
     "concurrency",
@@ -347,29 +316,14 @@ CACHE: Final[dict[Any, str]] = {True: "on", False: "off", "auto": "auto", "on": 
 
 
 class Asked(NamedTuple):
-    """One scenario, and the arguments that asked for it.
-
-    Attributes:
-        given: Per argument, the value as it was given; `None` is as recorded.
-        scenario: Its settings.
-    """
+    """One scenario, and the arguments that asked for it."""
 
     given: Mapping[str, Any]
     scenario: Scenario
 
 
 def scenarios_of(forecaster: Answering, given: Mapping[str, Any], policy: Policy | None = None) -> list[Asked]:
-    """Multiply arguments out. A list is several values, anything else is one, and `None` keeps the recorded one.
-
-    Args:
-        forecaster: The run.
-        given: The arguments by name.
-        policy: The policy they change; by default the recorded one.
-
-    Raises:
-        DeclarationError: An argument or a value is not known.
-        UnknownAgent: A mapping names an agent that is not in the plan.
-    """
+    """Multiply arguments out. A list is several values, anything else is one, and `None` keeps the recorded one."""
     for name in given:
         if name not in ARGUMENTS:
             hint = f"It takes {', '.join(ARGUMENTS)}.{did_you_mean(name, ARGUMENTS)}"
@@ -503,7 +457,7 @@ class _Reader:
         return {agent: effort for agent, effort in found.items() if seen[agent].effort != effort}
 
     def _passing(self, name: str, value: object) -> dict[int, Any]:
-        """Read an option that passes through, for all agents or by agent; those that have it already are left out."""
+        """Read a pass-through option, for all agents or by agent, without those that have it already."""
         asked: Any = cast("Any", value) if isinstance(value, Mapping) else dict.fromkeys(self.plan.names, value)
         named: dict[str, Any] = {one: check_option(name, each) for one, each in asked.items()}
         found = {number: each for one, each in named.items() for number in askers(self.plan, self.plan.numbers([one]))}

@@ -66,22 +66,13 @@ class Try(NamedTuple):
         local_s: From admission to sending.
         first_s: From sending to the first token, if any.
         takes_s: From sending to the end.
-        failure: Its failure; `None` for an answer.
-        input_tokens: Its whole input; `None` if unknown.
-        output_tokens: Its output; `None` if unknown.
         usage: Usage of the recorded attempt; `None` if something changed.
-        price: The recorded cost.
-        status: HTTP status, if any.
         tools: Functions called after it, in words; empty for none.
-        tools_s: Seconds in which any of them runs.
         model: The requested model, if it differs between the agent's attempts; else empty.
-        pool: The model's class.
         batch_s: Seconds of its recorded batch; `None` if it was live, and takes a usual batch's time. Other seconds are
             those of a live request.
         cut_s: From sending to a recorded abort, if any, to which `usage` belongs.
-        searches: Web searches by the provider.
-        read: Input read from the cache of its conversation.
-        written: Input written to that.
+        read, written: Input read from and written to the cache of its conversation.
     """
 
     local_s: float
@@ -114,10 +105,8 @@ class Try(NamedTuple):
         return self.input_tokens != 0 and self.takes_s < NEVER and (self.failure is None or self.first_s is not None)
 
     def sent(self, batch_s: float | None) -> Try:
-        """Return the attempt as sent: in a batch of this many seconds, or live for `None`.
-
-        Recorded usage and cost count if it is sent in the recorded way.
-        """
+        """Return the attempt as sent: in a batch of this many seconds, or live for `None`."""
+        # Recorded usage and cost count if it is sent in the recorded way.
         if (batch_s is None) != (self.batch_s is None):
             self = self._replace(usage=None, price=None)  # noqa: PLW0642 - the same, with less known
         if batch_s is None:
@@ -143,9 +132,7 @@ class Rewritten(NamedTuple):
     Attributes:
         spared: Characters saved.
         context: Name of the context that a part becomes; without one it keeps its own.
-        characters: Length of that part.
         size: The same in bytes, the upper bound of its tokens.
-        tokens: Tokens of the picture or document that is that part.
     """
 
     spared: int = 0
@@ -160,16 +147,12 @@ class Work(NamedTuple):
 
     Attributes:
         tries: Its attempts, without those the modelled provider refuses itself.
-        pool: Its model's class.
         need: Input reported to the pacer.
         size: Upper bound of its input tokens.
-        prefix: Tokens of its context.
         shared: The part of `need` in its context, as reported to the pacer.
-        context_size: Upper bound of its context's tokens, a part of `size`.
         warm: True if the record found that in the cache at its start.
         time: Range of its durations, as factors.
         output: Range of its answer's length, as factors.
-        is_task: True for a task; its tries are calls of its function.
         shares: Name of a context that replaces the plan's; `None` for the plan's.
     """
 
@@ -257,13 +240,7 @@ Fits = dict[tuple[object, ...], "Mapping[At, Fit]"]
 
 
 class Works(NamedTuple):
-    """The work of a plan.
-
-    Attributes:
-        agents: Per agent of the whole plan; `None` if dropped.
-        basis: The weakest basis.
-        words: Assumptions in words.
-    """
+    """The work of a plan."""
 
     agents: tuple[Work | None, ...]
     basis: Basis
@@ -271,14 +248,7 @@ class Works(NamedTuple):
 
 
 class Evidence:
-    """Evidence of a record and earlier answers, for many what-ifs.
-
-    Args:
-        record: The run.
-        history: Earlier answers. Simulated and real ones are kept apart.
-        fits: Cache of server models.
-        servers: Server models for a run that was drawn, not recorded. Its answers add nothing to the history.
-    """
+    """Evidence of a record and earlier answers, for many what-ifs."""
 
     def __init__(
         self,
@@ -386,17 +356,7 @@ class Evidence:
         *,
         alone: bool = False,
     ) -> Works:
-        """Return the work of every agent.
-
-        Args:
-            models: Changed model by agent.
-            efforts: Changed effort by agent.
-            dropped: Dropped agents.
-            limited: Model classes with modelled limits, whose recorded 429s are skipped.
-            by_batch: Agents expected in batches.
-            left: Steps left out by a decision.
-            alone: True for seconds of requests alone on their server.
-        """
+        """Return the work of every agent; recorded 429s of `limited` model classes are skipped."""
         of_agents = tuple(sorted(models.items())), tuple(sorted(efforts.items(), key=str))
         key = (*of_agents, dropped, limited, by_batch, left, alone)
         found = self._works.get(key)
@@ -650,12 +610,8 @@ class _Modelling:
 
 
 def of_one_model(seen: Seen, model: str) -> Seen:
-    """Return the evidence about an agent that asked several models as if it had asked one.
-
-    Args:
-        seen: The agent.
-        model: That model. Its own answer counts, even if it was escalated; otherwise the last one.
-    """
+    """Return the evidence about an agent that asked several models as if it had asked one."""
+    # That model's answer counts, even if it was escalated; otherwise the last one.
     escalated = [one.model for one in seen.tries if one.failure is not None and one.failure.kind == ESCALATED]
     used = model if model in escalated else seen.tries[-1].model
     tries = [one._replace(model="") for one in seen.tries if one.model == used]

@@ -41,14 +41,10 @@ class Recorded(Protocol):
 def compared(a: RunRecord, b: RunRecord) -> pd.DataFrame:
     """Compare two runs, agent by agent. Differences are `b` minus `a`, so savings are negative.
 
-    One row per agent of either run, those of `a` first, then `(all)`. Columns are `COMPARISON`. `seconds` are an
-    agent's `total_s`, and `wall_s` for all. `tokens` are input (including cached) and output. `prompt_changed` covers
-    prompt, context and system prompt, `text_changed` the answer. `model` is the requested one, all models for a
-    cascade. Values missing from a run are `NA`.
-
-    Args:
-        a: A run.
-        b: Another run, of the same plan or a changed one.
+    One row per agent of either run, those of `a` first, then `(all)`. Columns are `COMPARISON`: `seconds` are an
+    agent's
+    `total_s`, and `wall_s` for all; `tokens` are input (including cached) and output; `prompt_changed` covers prompt,
+    context and system prompt, `text_changed` the answer; `model` is the requested one, all models for a cascade.
     """
     rows = differences(a, b)
     one, other = summarize(a), summarize(b)
@@ -76,11 +72,7 @@ def differences(a: RunRecord, b: RunRecord) -> list[dict[str, Any]]:
 
 
 def bought_again(before: RunRecord, record: RunRecord) -> Counter[str]:
-    """Count why agents that had succeeded were requested again, as far as the two runs show.
-
-    Returns:
-        The number with another prompt, with another model, and with a truncated answer.
-    """
+    """Count the succeeded agents requested again for another prompt, another model, and a truncated answer."""
     earlier = {one.name: one for one in before.results if one.status in {"succeeded", "capped"} and one.attempts}
     found: Counter[str] = Counter()
     for now in record.results:
@@ -97,14 +89,7 @@ def bought_again(before: RunRecord, record: RunRecord) -> Counter[str]:
 
 
 def measure_against(record: RunRecord, other: RunRecord) -> Kind:
-    """Record the time and cost of a baseline with a run, beside those of equal ones that were recorded before.
-
-    Args:
-        record: The run.
-        other: A run of `plan.baseline()`, or a sequential run of the same plan.
-
-    Returns:
-        The kind of baseline.
+    """Record a baseline's time and cost with a run, beside those of equal earlier ones, and return its kind.
 
     Raises:
         AgentMagicError: `other` is another job, did not succeed, or reused answers, which take no time.

@@ -65,12 +65,7 @@ class Shared(NamedTuple):
 
 
 def contexts_frame(record: RunRecord, prices: Prices | Mapping[str, TokenPrice] | None = None) -> pd.DataFrame:
-    """Return one row per context and model; columns are `CONTEXTS`, see `Shared`.
-
-    Args:
-        record: The run.
-        prices: The prices; None: the price list.
-    """
+    """Return one row per context and model; columns are `CONTEXTS`, see `Shared`."""
     return frame_of([one._asdict() for one in shared_contexts(record, prices)], CONTEXTS, record)
 
 
@@ -132,11 +127,9 @@ def _bill(model: str, usages: Iterable[Usage], prices: Prices) -> tuple[float | 
 
 
 def _waited_s(results: Iterable[AgentResult], marked: Sequence[Attempt]) -> float:
-    """Return the total seconds that agents waited for the leader's answer to begin.
-
-    Only the last reason of a wait is recorded. An attempt held last by a rate limit counts as waiting for the leader
-    until the first of the others was sent.
-    """
+    """Return the total seconds that agents waited for the leader's answer to begin."""
+    # Only the last reason of a wait is recorded. An attempt held last by a rate limit counts as waiting for the
+    # leader until the first of the others was sent.
     if not marked:
         return 0.0
     first = min(marked, key=lambda one: one.started_s)

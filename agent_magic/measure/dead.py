@@ -17,9 +17,7 @@ if TYPE_CHECKING:
     from agent_magic.record.results import AgentResult, RunRecord
 
 DEAD = table("agent error_class error attempts transient request model http_status started_s finished_s")
-"""`run.dead`. `attempts` counts requests, `request` is the first line of the last prompt, `transient` means that a
-retry can help: the service, the network, a limit or a deadline failed, not the request.
-"""
+"""`run.dead`. `request` is the first line of the last prompt; `transient` means that a retry can help."""
 ALL_DEAD = {**table("run began_at plan"), **DEAD}
 """`ledger.dead()`."""
 TRANSIENT = frozenset(
@@ -51,14 +49,7 @@ def all_dead_frame(runs: Iterable[tuple[int, RunRecord]]) -> pd.DataFrame:
 def to_requeue(record: RunRecord, names: str | Iterable[str] | None, before: Iterable[str] = ()) -> list[str]:
     """Return the steps to run again: the named ones, or dead ones with a transient error.
 
-    Args:
-        record: The run.
-        names: Steps to run again; None: decided by their errors.
-        before: Steps that failed for good in an earlier run. They can be named too, unless this run answered them.
-
-    Raises:
-        PlanError: There are none.
-        UnknownAgent: A name is not in the plan.
+    Steps of `before`, which failed for good in an earlier run, can be named too, unless this run answered them.
     """
     dead = {one.name: one for one in _failed(record)}
     if names is not None:

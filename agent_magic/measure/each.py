@@ -15,9 +15,9 @@ lost: if an agent did not succeed, its columns are `NaN` or `NA`, and `error` ha
 
 Results of tasks are a column with the name of their group.
 
-Some rows are answered by requests in other steps. With a hedge, a row has the first answer and the cost of both
-requests. A row of a batched request has an equal share of its dollars, so that rows add up to requests; its tokens are
-unknown. In both cases `total_s` counts from when the first request was ready.
+With a hedge, a row has the first answer and the cost of both requests. A row of a batched request has an equal share of
+its dollars, so that rows add up to requests; its tokens are unknown. In both cases `total_s` counts from when the first
+request was ready.
 """
 
 from __future__ import annotations
@@ -64,14 +64,8 @@ MOST_INT: Final = 1 << 63
 def each_frame(record: RunRecord, *groups: str) -> pd.DataFrame:
     """Return a row per item, in the items' order, so that `reviews.join(frame)` adds the answers.
 
-    Args:
-        record: The run.
-        groups: Names of agents declared for each item of one value.
-
-    Returns:
-        The index `key` has the keys of the frame or Series (with its levels), the keys of the dict, or else item
-        numbers. Columns: the answers, then `OF_EACH` for one agent, or `OF_SEVERAL`. Duplicate names become
-        `agent_name` in the columns of answers.
+    The index `key` has the keys of the frame or Series (with its levels), the keys of the dict, or else item numbers.
+    Columns: the answers, then `OF_EACH` for one agent, or `OF_SEVERAL`. Duplicate names become `agent_name`.
 
     Raises:
         UnknownGroup: The plan has no group of this name.
@@ -116,13 +110,8 @@ def each_frame(record: RunRecord, *groups: str) -> pd.DataFrame:
 
 
 def answers_frame(record: RunRecord, group: str) -> pd.DataFrame:
-    """Return the answers of a group as passed to a task: `each_frame` without measurements.
-
-    Measured seconds and dollars would change the prompt, and so its cost, with every run.
-
-    Returns:
-        The index and the columns of answers as in `each_frame`, then `status` and `error`.
-    """
+    """Return the answers of a group as passed to a task: as in `each_frame`, then `status` and `error`."""
+    # Measured seconds and dollars would change the prompt, and so its cost, with every run.
     frame = each_frame(record, group)
     return frame.drop(columns=[name for name in OF_EACH if name not in HANDED])
 

@@ -1,12 +1,10 @@
 """A run as pandas frames.
 
 Unknown is `NA`, never 0. Seconds, dollars and shares are `Float64`, tokens and counts `Int64`, names and words
-`string`, flags `bool`, or `boolean` if they may be unknown. The most used columns come first: name, status, seconds,
-tokens, dollars. `frame.attrs` holds `run` (its id), `plan`, `source` and `simulated`; for a replayed run also
-`provenance`, for a forecast `basis` and `assumed`.
+`string`, flags `bool`, or `boolean` if they may be unknown. The most used columns come first.
 
-Frames have the class `RunFrame`, which notebooks show short; see `agent_magic.show.frames`. Results derived from one
-(`df[...]`, `.loc`, `merge`, `concat`, `groupby`, a copy, a pickle) are plain `DataFrame`s.
+Frames have the class `RunFrame`, which notebooks show short; results derived from one (`df[...]`, `merge`, `groupby`, a
+copy, a pickle) are plain `DataFrame`s.
 """
 
 from __future__ import annotations
@@ -104,31 +102,33 @@ AGENTS = table(
     "tool_s backoff_s local_s ttft_s started_s finished_s cache_read_tokens cache_write_tokens layer on_critical_path "
     "slack_s context_tokens round speedup saved_s stop_reason error"
 )
-"""`run.agents`. pandas shows the first ten and the last ten columns. `kind` is `agent` or `task`; a task has no model
-and no tokens. `model` is the requested one, `model_used` the one that answered: another of its cascade, a fallback,
-or the one the server names. `context_tokens` is the input of an agent's largest turn, `round` the round of a loop,
-from 1. If durations were expected, from earlier answers or as declared, `expected_s` has the seconds of an answer
-and `bias` the relative error: 0.5 took half as long again, -0.5 half; `NA` if nothing was measured. If a model was
-chosen, `model_asked` is `auto`, and `model_reason` explains `model`. Unused reserved places have no row. `artifacts`
-lists the names of files a step wrote; `worker` names the last worker process that made its requests or calls.
-`capped` is `True` in the last round of a loop that made all its rounds while its condition does not hold. `speedup` is
-the time to a step's end if all steps had run one at a time, divided by the time it took, `saved_s` the difference: both
-simulated from the run, `NA` where `run.summary` has no `speedup`.
+"""`run.agents`. pandas shows the first ten and the last ten columns.
+
+`model` is the requested one, `model_used` the one that answered: another of its cascade, a fallback, or the one the
+server names. `context_tokens` is the input of an agent's largest turn, `round` the round of a loop, from 1. If
+durations
+were expected, `expected_s` has the seconds of an answer and `bias` the relative error: 0.5 took half as long again,
+-0.5
+half. `model_asked` is `auto` if a model was chosen. Unused reserved places have no row. `capped` is `True` in the last
+round of a loop that made all its rounds while its condition does not hold. `speedup` is the time to a step's end if all
+steps had run one at a time, divided by the time it took, `saved_s` the difference: both simulated from the run.
 """
 ATTEMPTS = table(
     "agent attempt status api_s input_tokens output_tokens cost_usd model source http_status held_by queued_s "
     "backoff_s started_s ttft_s finished_s cache_read_tokens cache_write_tokens searches usage_estimated price turn "
     "stop_reason request_id batch error_class error"
 )
-"""`run.attempts`. `error_class` is the category of a failure, such as `RateLimited` or `Overloaded`. `batch` is the
-provider's batch id of an answer, `NA` for a live request or without an answer. `price` is the source of the price,
-`turn` the number of the requested response. `worker` names the worker process of the request, `endpoint` the
-endpoint if there are several.
+"""`run.attempts`. `error_class` is the category of a failure, such as `RateLimited` or `Overloaded`.
+
+`batch` is the provider's batch id of an answer; `price` is the source of the price, `turn` the number of the requested
+response; `endpoint` is set if there are several.
 """
 TOOL_CALLS = table("agent turn tool arguments status result started_s duration_s result_chars error source held_by")
-"""`run.tool_calls`. `turn` is that of the response in `run.attempts` that requested the call, `NA` for the call of a
-task; `arguments` is the model's JSON, `result` the result as text, `held_by` the reason of the wait before it.
-`worker` names the worker process of the call; `prints` has the printed output of functions.
+"""`run.tool_calls`.
+
+`turn` is that of the response in `run.attempts` that requested the call, `NA` for the call of a task.
+
+`arguments` is the model's JSON, `result` the result as text, `held_by` the reason of the wait before it.
 """
 LAYERS = table(
     "layer agents succeeded wall_s input_tokens output_tokens cost_usd agent_s mean_concurrency slowest started_s "
@@ -147,8 +147,9 @@ EVENTS = table("at_s event agent attempt what")
 KERNEL = table("at_s cpu_share rss_mb lag_s")
 """`run.kernel`. `cpu_share` is of one core, `lag_s` the delay of the event loop."""
 ALERTS = table("rule at_s finished_s measured worst wanted")
-"""`run.alerts`. `measured` is the value that broke the rule, `worst` the maximum of the episode, `wanted` the
-threshold; `finished_s` is `NA` if the rule was still broken at the end.
+"""`run.alerts`.
+
+`measured` broke the rule, `worst` is the maximum of the episode; `finished_s` is `NA` if still broken.
 """
 RUNS = table(
     "run began_at plan state agents succeeded wall_s tokens cost_usd saved_usd calls served unknown simulated notebook"
@@ -187,12 +188,7 @@ class _Table(NamedTuple):
 
 
 def agents_frame(record: RunRecord, speedups: Speedups | None = None) -> pd.DataFrame:
-    """Return one row per agent, in plan order; columns are `AGENTS`.
-
-    Args:
-        record: The run.
-        speedups: What running at once has saved each step, if known.
-    """
+    """Return one row per agent, in plan order; columns are `AGENTS`."""
     table = _agents(record)
     if speedups is not None:
         used = [number for number, result in enumerate(record.results) if result.status != "unused"]
@@ -204,12 +200,7 @@ def agents_frame(record: RunRecord, speedups: Speedups | None = None) -> pd.Data
 
 
 def on_the_run(record: RunRecord, step: str) -> dict[str, Any]:
-    """Return the lines above a frame's rows: `totals` with time and cost, `next` with the next step.
-
-    Args:
-        record: The run.
-        step: The next step, a phrase; none while the run is active.
-    """
+    """Return the lines above a frame's rows: `totals` with time and cost, `next` with the next step."""
     totals = {
         "wall_s": wall_time_s(record.results),
         "cost_usd": total_cost(record.results),
@@ -409,12 +400,7 @@ def runs_frame(runs: Iterable[PastRun]) -> pd.DataFrame:
 
 
 def fingerprint(record: RunRecord, *, texts: bool = True) -> dict[str, str]:
-    """Return a SHA-256 per frame of a run, equal if all numbers are equal, whatever the source. It needs no pandas.
-
-    Args:
-        record: The run.
-        texts: True if to include the texts of answers and errors.
-    """
+    """Return a SHA-256 per frame of a run, equal if all numbers are equal, whatever the source."""
     tables = {
         "agents": _agents(record),
         "attempts": _attempts(record),
@@ -430,11 +416,7 @@ def fingerprint(record: RunRecord, *, texts: bool = True) -> dict[str, str]:
 
 
 def make_frame(rows: Iterable[Mapping[str, Any]], dtypes: Mapping[str, str], **attrs: Any) -> pd.DataFrame:
-    """Return a frame with a row per mapping and these columns in order. Missing values are `NA`.
-
-    Raises:
-        AgentMagicError: pandas is not installed.
-    """
+    """Return a frame with a row per mapping and these columns in order. Missing values are `NA`."""
     check_pandas()
     import pandas as pd
 

@@ -36,9 +36,6 @@ class Interval(NamedTuple):
     """A number and its interval; `NaN` if unknown.
 
     Attributes:
-        value: The number.
-        low: The lower end.
-        high: The upper end.
         n: The number of values.
     """
 
@@ -49,16 +46,9 @@ class Interval(NamedTuple):
 
 
 def share_interval(hits: float, n: int, level: float = LEVEL) -> Interval:
-    """Return a share with Wilson's interval.
-
-    A tie may count as half a hit: a mean of values from 0 to 1 varies no more than a share, so the interval is wide
-    enough.
-
-    Args:
-        hits: Number of hits.
-        n: Number of cases; for 0 all is `NaN`.
-        level: The confidence level.
-    """
+    """Return a share with Wilson's interval; for `n` = 0 all is `NaN`."""
+    # A tie may count as half a hit: a mean of values from 0 to 1 varies no more than a share, so the interval is
+    # wide enough.
     if n == 0:
         return Interval(math.nan, math.nan, math.nan, 0)
     return _wilson(hits / n, n, n, NormalDist().inv_cdf((1 + level) / 2))
@@ -127,17 +117,11 @@ def _student_two_sided(angle: float, df: int) -> float:
 
 
 def running_interval(values: Sequence[float], least: float, most: float, error_rate: float) -> Interval:
-    """Return the mean of values so far, with a band that holds at all times.
+    """Return the mean of values so far, with a band that holds at all times except with probability `error_rate`.
 
     A gambler bets on each next value against each possible mean. Against the true mean the chance that the capital ever
     grows to `1 / error_rate` is at most `error_rate` (Ville's inequality). So means against which it has grown that
-    much are excluded for good.
-
-    Args:
-        values: The values in order of arrival, from a random sample of the rows.
-        least: Lower bound of the values.
-        most: Upper bound of the values.
-        error_rate: Probability that the band ever misses the mean.
+    much are excluded for good. Values are a random sample of the rows in order of arrival, from `least` to `most`.
     """
     import numpy as np
 
@@ -162,23 +146,15 @@ def running_interval(values: Sequence[float], least: float, most: float, error_r
 
 
 def more_needed(found: Interval, margin: float) -> int:
-    """Estimate how many more values decide a difference, if its band shrinks like one over the root of n.
-
-    It is decided when the band excludes 0 or lies within the margin around it.
-    """
+    """Estimate how many more values decide a difference, if its band shrinks like one over the root of n."""
+    # It is decided when the band excludes 0 or lies within the margin around it.
     half = max(found.high - found.value, found.value - found.low)
     gap = max(abs(found.value), margin - abs(found.value))
     return max(1, math.ceil(found.n * ((half / gap) ** 2 - 1))) if found.n and gap > 0 else 0
 
 
 def stratified(strata: Sequence[Hashable], n: int, seed: int) -> list[int]:
-    """Choose `n` places at random, each stratum with its share, by largest remainders.
-
-    Args:
-        strata: The stratum of each place.
-        n: How many; at most all.
-        seed: Equal seeds choose equal places.
-    """
+    """Choose `n` places at random, each stratum with its share, by largest remainders."""
     rng, places = random.Random(seed), dict[object, list[int]]()
     for place, stratum in enumerate(strata):
         places.setdefault(stratum, []).append(place)

@@ -89,12 +89,7 @@ class Judge:
 
 
 class Judging:
-    """A pending judgement: `await` sends the requests and returns the frame.
-
-    Args:
-        ask: Sends the requests.
-        target: The agent or field to judge.
-    """
+    """A pending judgement: `await` sends the requests and returns the frame."""
 
     def __init__(self, ask: Callable[[], Coroutine[Any, Any, pd.DataFrame]], target: str) -> None:
         self._ask, self._target = ask, target
@@ -149,12 +144,7 @@ def to_judge(answers: Sequence[Answered]) -> dict[str, Any]:
 
 
 def to_compare(answers: Sequence[Answered], others: Sequence[Answered]) -> dict[str, Any]:
-    """Return the values of a comparing judge's plan: each pair in both orders.
-
-    Args:
-        answers: The answers.
-        others: The answers of the same agents to compare with.
-    """
+    """Return the values of a comparing judge's plan: each pair in both orders."""
     known = {one.result.name: one for one in others if one.result.status == "succeeded"}
     items: dict[Any, Any] = {}
     for one in answers:
@@ -179,14 +169,7 @@ def _text(one: Answered) -> str:
 
 
 def judged(judge: Judge, target: str, answers: Sequence[Answered], said: Mapping[Any, AgentResult]) -> list[Grade]:
-    """Return the grade of each answer.
-
-    Args:
-        judge: The judge.
-        target: The judged agent or field.
-        answers: The answers.
-        said: The verdicts, by agent name.
-    """
+    """Return the grade of each answer."""
     name = _score_field(judge.returns)
     grades: list[Grade] = []
     for one in answers:
@@ -203,14 +186,7 @@ def judged(judge: Judge, target: str, answers: Sequence[Answered], said: Mapping
 
 
 def compared(judge: Judge, target: str, answers: Sequence[Answered], said: Mapping[Any, AgentResult]) -> list[Grade]:
-    """Return the grade of each answer: 1 if better in both orders, 0 if worse in both, else 0.5 for a tie.
-
-    Args:
-        judge: The judge.
-        target: The judged agent or field.
-        answers: The answers.
-        said: The verdicts, by agent name and whether the order was swapped.
-    """
+    """Return the grade of each answer: 1 if better in both orders, 0 if worse in both, else 0.5 for a tie."""
     grades: list[Grade] = []
     for one in answers:
         words: list[tuple[float, str]] = []

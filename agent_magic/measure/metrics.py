@@ -140,12 +140,7 @@ class Summary:
 
 
 def summarize(record: RunRecord, now_s: float | None = None) -> Summary:
-    """Compute the numbers of a run.
-
-    Args:
-        record: The run, finished or not.
-        now_s: The time of an active run. Running work counts up to it.
-    """
+    """Compute the numbers of a run, finished or not. Running work counts up to `now_s`."""
     results = record.results
     facts = Facts.of(results)
     work = [_work_s(result, now_s) for result in results]
@@ -227,14 +222,7 @@ def _multiple(cost_usd: float | None, alone: Base | None) -> tuple[float | None,
 
 
 def with_speedup(summary: Summary, sequential_s: float, basis: SpeedupBasis, over: str = "sequential") -> Summary:
-    """Return the numbers of a run with its speedup.
-
-    Args:
-        summary: The numbers of the run.
-        sequential_s: Seconds of the same job one step at a time.
-        basis: How these are known.
-        over: See `Summary.speedup_over`.
-    """
+    """Return the numbers of a run with its speedup."""
     speedup = _ratio(sequential_s, summary.wall_s)
     if not speedup:
         return summary
@@ -274,12 +262,9 @@ def critical_path(record: RunRecord, now_s: float | None = None) -> tuple[int, .
 def longest_chain(record: RunRecord, work: Sequence[float]) -> tuple[tuple[int, ...], float]:
     """Return the agents on the longest chain of work, first to last, and its length: at most the run's wall time.
 
-    In a chain each agent adds what it worked after the one before it had ended. That is all its work, but for one that
-    began earlier: it speculated, or the one before it ran again.
-
-    Args:
-        record: The run.
-        work: Per agent, its work in seconds.
+    Each agent adds the work after the end of the one before it, which is all its work unless it speculated or the one
+    before
+    it ran again.
     """
     results, dag = record.results, record.dag
     ahead = {one for one in range(len(results)) if _began_before(record, one)}
@@ -320,10 +305,8 @@ def worked_after_s(result: AgentResult, since_s: float) -> float:
 
 
 def slack_s(record: RunRecord) -> list[float | None]:
-    """Return how much later each agent could have finished without delaying the run; `None` if it never ran.
-
-    Waits for a slot are ignored: a queued agent is assumed to be able to start later.
-    """
+    """Return how much later each agent could have finished without delaying the run; `None` if it never ran."""
+    # Waits for a slot are ignored: a queued agent is assumed to be able to start later.
     results, dag = record.results, record.dag
     ends = [result.finished_s for result in results if result.granted_s is not None and result.finished_s is not None]
     latest = [max(ends, default=0.0)] * len(results)

@@ -33,7 +33,7 @@ class CriticalPath(Shown):
 
     Attributes:
         agents: Its agents, first to last, without idle ones.
-        length_s: Its length, the sum of `work_s`, less what an agent worked before the one ahead of it had ended.
+        length_s: The sum of `work_s`, less work done before the previous agent had ended.
         work_s: The work of each agent on it, `api_s + tool_s + local_s`.
         halving_saves_s: How much shorter the longest chain gets if an agent on it takes half as long. Less than half
             its work if another chain becomes the longest.
@@ -105,11 +105,7 @@ def savings_frame(record: RunRecord) -> pd.DataFrame:
 
     Columns are `SAVINGS`: `work_s`; `slack_s`, how much later the agent could have finished without delaying the run;
     and how much shorter the longest chain gets if the agent takes half as long, or no time. `NA` if the agent never
-    ran. Two concurrent halves of an agent save as much as halving; two sequential halves save nothing.
-
-    An agent has no speedup: alone it works as long. Concurrency gives it an earlier start: `started_early_s` is its
-    start in a sequential run (after the work of all agents before it) minus `started_s`, negative if it waited past
-    that.
+    ran. `started_early_s` is its start in a sequential run minus `started_s`, negative if it waited past that.
     """
     work, path, slack = works(record), set(critical_path(record)), slack_s(record)
     chains = Chains.of(record.dag, work)
@@ -143,10 +139,8 @@ class Chains:
     """The longest chains of work of a plan.
 
     Attributes:
-        longest_s: The longest chain.
         through_s: The longest chain through each agent.
         around_s: The longest chain without each agent.
-        work_s: The work of each agent.
     """
 
     longest_s: float
@@ -175,10 +169,8 @@ class Chains:
 
 
 def _around(dag: Dag, head: Sequence[float], tail: Sequence[float]) -> list[float]:
-    """Return the longest chain without each agent.
-
-    In topological order such a chain ends before the agent, begins after it, or has an edge that passes over it.
-    """
+    """Return the longest chain without each agent."""
+    # In topological order such a chain ends before the agent, begins after it, or has an edge that passes over it.
     place = [0] * len(head)
     for number, agent in enumerate(dag.order):
         place[agent] = number

@@ -41,13 +41,7 @@ _LEFT_OUT = frozenset({"name", "depends_on"})
 def todo_frame(
     plan: Plan, record: RunRecord | None = None, expected: Sequence[tuple[float | None, float | None]] = ()
 ) -> pd.DataFrame:
-    """Return a row per step, in a possible order of work. Columns are `TODO`.
-
-    Args:
-        plan: The plan.
-        record: A run of it, for its statuses; without one every step is `pending`.
-        expected: Seconds and dollars per step; empty: unknown.
-    """
+    """Return a row per step, in a possible order of work; without a run each is `pending`. Columns are `TODO`."""
     known = {} if record is None else {one.name: one.status for one in record.results}
     rows: list[dict[str, Any]] = []
     for number in plan.dag.order:

@@ -1,10 +1,8 @@
 """Grades of answers: against a known truth, or by a function or a judge.
 
 A grade belongs to an answer for a row: its key has the fingerprints of the request, the text of the answer, and the
-row. So a run with the same reused answer for the same row has the same grade, and equal requests of rows with different
-truths have separate grades. A forecast has no grades, since its answers do not exist.
-
-Nothing is lost: an answer that could not be graded is a row whose `error` says why, counted in `errors`.
+row. So a run with the same reused answer for the same row has the same grade. An answer that could not be graded is a
+row whose `error` says why, counted in `errors`. A forecast has no grades, since its answers do not exist.
 """
 
 from __future__ import annotations
@@ -45,8 +43,9 @@ Measure = Literal["share", "mean", "error"]
 """The scores of a target: 0 or 1; numbers; numbers of which less is better."""
 Kind = Literal["choice", "number", "text"]
 SCORE = table("target grader metric n score low high errors no_label reads")
-"""`run.score(...)`. `low` and `high` are a 95 % interval. `errors` counts answers that could not be graded, `no_label`
-those without a truth; `reads` is the score in words.
+"""`run.score(...)`.
+
+`low` and `high` are a 95 % interval; `no_label` counts answers without a truth; `reads` is the score in words.
 """
 SCORES = {"agent": "string", "row": "object", **table("target grader score why n error")}
 """`run.scores`. `n` counts requests to the grader; `row` is the key of the answer's row."""
@@ -62,12 +61,9 @@ class Grade(NamedTuple):
 
     Attributes:
         target: The graded agent or field, such as `label.sentiment`.
-        grader: The grader.
-        measure: The kind of `score`.
         score: `None` if it could not be graded.
         why: The grader's reason, if any.
         n: Number of requests to the grader.
-        error: Why there is no score.
     """
 
     target: str
@@ -83,7 +79,6 @@ class Answered(NamedTuple):
     """An answer to grade.
 
     Attributes:
-        result: The agent's result.
         key: The key of its row; `None` for a single agent.
         row: Its row, or the values of the plan.
         path: The fields that lead to the graded value.
@@ -115,14 +110,7 @@ def _at(value: Any, path: Sequence[str]) -> Any:
 
 
 class GradeBook:
-    """The grades of answers, in memory, shared by the runs of a session.
-
-    Args:
-        keep: Stores grades for later sessions; None: not stored.
-
-    Attributes:
-        trials: The trials of the session, each with its request fingerprint.
-    """
+    """The grades of answers and the trials of a session, in memory; `keep` stores them for later sessions."""
 
     def __init__(self, keep: Callable[[Sequence[Graded]], None] | None = None) -> None:
         self.trials: list[tuple[str, Trial]] = []
@@ -178,17 +166,7 @@ def answer_key(record: RunRecord, result: AgentResult) -> str:
 
 
 def answers_of(record: RunRecord, target: str) -> list[Answered]:
-    """Return the answers of a target: an agent or a group, with dotted fields of a typed answer.
-
-    Args:
-        record: The run.
-        target: Such as `report` or `label.sentiment`.
-
-    Raises:
-        UnknownAgent: The run has no such agent or group.
-        DeclarationError: It is a task, or its answers have no such field.
-        AgentMagicError: It is a forecast.
-    """
+    """Return the answers of a target: an agent or a group, with dotted fields of a typed answer (`label.sentiment`)."""
     if not isinstance(target, str):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise DeclarationError(f"target must be an agent, or agent.field, got {shown_value(target)}.")
     if record.forecast is not None:
@@ -224,17 +202,7 @@ def _row_of(record: RunRecord, number: int) -> tuple[Any, Any]:
 
 
 def grade_by(answers: Sequence[Answered], target: str, grader: Grader, name: str = "") -> list[Grade]:
-    """Grade answers by a function.
-
-    Args:
-        answers: The answers.
-        target: The graded agent or field.
-        grader: The function.
-        name: Its name; by default from the function.
-
-    Raises:
-        DeclarationError: It is not a function.
-    """
+    """Grade answers by a function."""
     if not callable(grader):
         hint = "Give grader=function, which takes (answer, row), or truth='column'."
         raise DeclarationError(f"grader must be a function, got {shown_value(grader)}.", hint=hint)
@@ -273,15 +241,7 @@ def _graded(one: Answered, target: str, grader: Grader, name: str) -> Grade:
 
 
 def grade_of(target: str, name: str, score: Any, why: str = "", n: int = 1) -> Grade:
-    """Convert a grader's result to a grade: a bool is a share, a number a mean, anything else an error.
-
-    Args:
-        target: The graded agent or field.
-        name: The grader.
-        score: Its result.
-        why: The reason.
-        n: Number of requests to the grader.
-    """
+    """Convert a grader's result to a grade: a bool is a share, a number a mean, anything else an error."""
     score = score.item() if type(score).__module__ == "numpy" else score
     if isinstance(score, bool):
         return Grade(target, name, "share", float(score), why, n)
@@ -299,12 +259,7 @@ def grade_of(target: str, name: str, score: Any, why: str = "", n: int = 1) -> G
 
 
 def summary_of(grades: Sequence[Grade], level: float = 0.95) -> Interval:
-    """Return the mean of grades with the interval that fits their kind.
-
-    Args:
-        grades: The grades of one grader; errors do not count.
-        level: The confidence level.
-    """
+    """Return the mean of grades with the interval that fits their kind; errors do not count."""
     scores = [one.score for one in grades if one.score is not None]
     is_share = bool(grades) and all(one.measure == "share" for one in grades)
     if is_share:
@@ -340,14 +295,7 @@ def missing_of(grades: Sequence[Grade]) -> Missing:
 
 
 def metric_row(grade: Grade, metric: str, found: Interval, missing: Missing = ELSEWHERE) -> dict[str, Any]:
-    """Return the row of a metric.
-
-    Args:
-        grade: One of its grades.
-        metric: Its name.
-        found: The score.
-        missing: Number of answers without a grade; by default given elsewhere.
-    """
+    """Return the row of a metric."""
     numbers = {"score": found.value, "low": found.low, "high": found.high}
     known = {name: None if math.isnan(value) else value for name, value in numbers.items()}
     return {

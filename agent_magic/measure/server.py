@@ -1,7 +1,6 @@
 """A model of the server behind an endpoint, fitted to its answers: how its speed depends on concurrent requests.
 
-A server that you run yourself shares its speed. Its model here is egalitarian processor sharing with a limit, behind
-a queue:
+A self-hosted server shares its speed. Its model here is egalitarian processor sharing with a limit, behind a queue:
 
 * At most `slots` requests run at once; more wait, first come, first served.
 * With `n` running, each has `share(n) = min(1, full / n)` of the speed of a single request: `full` is the number that
@@ -13,9 +12,9 @@ a queue:
 A *constant* server has neither slots nor `full`: every request has the speed it would have alone.
 
 The work of a request is the time it would take alone. It follows from the recorded load: between start and end,
-`work = integral of share(n(t)) dt`, where `n(t)` is recorded. A simulation inverts this: one clock of service for all
-requests (`Serving`) advances at `share(n)`, and a request ends when the clock has advanced by its work. An unchanged
-simulation of a recorded run therefore takes its recorded time under every model.
+`work = integral of share(n(t)) dt`. A simulation inverts this: one clock of service for all requests (`Serving`)
+advances at `share(n)`, and a request ends when the clock has advanced by its work. An unchanged simulation of a
+recorded run therefore takes its recorded time under every model.
 
 The model is fitted by likelihood. For each request `log(work / usual)` is taken to be normal, where `usual` is
 `a + b * input` until the first token, and `a + output * (b + c * input)` after it, in tokens; the density of its end is
@@ -61,7 +60,7 @@ BURST: Final = 0.03
 JITTER_S: Final = 0.012
 """Error of a request's seconds: a loaded client, buffers, frames that are sent together."""
 HANDED_OVER_S: Final = 0.05
-"""How long a request may seem to run on after the next one has taken its slot: its last frame is on the wire."""
+"""How long a request may seem to run on after another took its slot: its last frame is on the wire."""
 LEAST_SPREAD: Final = 0.03
 """The smallest spread. A smaller one would make a wrong model look certain."""
 PENALTY: Final = 3.0
@@ -76,11 +75,13 @@ MOST: Final = 60
 MOST_IN_ALL: Final = 240
 """The same of several runs."""
 CHANGED: Final = 0.7
-"""If fitting several runs together lowers a run's log likelihood per answer by more than this, they are not of one
-server: a speed that doubled costs about 2."""
+"""Runs whose joint fit lowers the log likelihood per answer by more than this are of different servers.
+A speed that doubled costs about 2.
+"""
 CLIPPED: Final = 3.0
-"""The number of spreads beyond which an answer is far off. Within one run it is an outlier (client or network
-faltered) and counts by its logarithm. Across runs it may be of another server and counts in full."""
+"""The number of spreads beyond which an answer is an outlier.
+Within one run (client or network faltered) it counts by its logarithm; across runs, perhaps of another server, in full.
+"""
 IMPOSSIBLE: Final = 5.0
 """Cost in log likelihood of each answer that comes earlier than the model allows."""
 BEFORE_FREE: Final = 2.0
@@ -157,7 +158,6 @@ class Fit(NamedTuple):
     """The model of an endpoint's server, as its answers leave it.
 
     Attributes:
-        likely: The model that is the most likely.
         open: All models that the answers leave open, the most likely first.
         most: The most requests that were under way at once.
         pace: Tokens a second of a request alone; `None` means unknown.
@@ -190,22 +190,15 @@ def limit_of(servers: Iterable[Held | Serving[Any]]) -> str:
 
 
 def limit_words(model: Server, *, queued: bool | None = None) -> str:
-    """Name what holds requests at a busy server: its slots, or its speed, which they share.
-
-    Args:
-        model: The server.
-        queued: True if they mostly wait for a slot; `None` for a server whose slots are all in use.
-    """
+    """Name the limit of a busy server: its slots or its shared speed; `queued=None` if its slots are all in use."""
     if model.slots < NEVER and (model.slots <= model.full if queued is None else queued):
         return f"the server ({plural(int(model.slots), 'slot')})"
     return "the server's speed"
 
 
 def limit_of_run(record: RunRecord) -> str:
-    """Return what limited a run at its servers, from this run alone; empty if little did.
-
-    It is found once for the events that there are. A forecast is no evidence of a server.
-    """
+    """Return what limited a run at its servers, computed once per set of events; empty if little did."""
+    # A forecast is no evidence of a server.
     if record.forecast is not None:
         return record.forecast.limited_by
     if record.server_limit is None or record.server_limit[0] != len(record.events):
@@ -244,13 +237,9 @@ def words_of(model: Server) -> str:
 class Observed:
     """The requests of one run at one server, ready to be compared with models.
 
-    Args:
-        exchanges: The requests, in any order.
-        drawn: True for requests of a forecast.
-
     Attributes:
-        caught: Answers under way while the client stood still: its code blocked the loop, or the machine slept. When
-            they came is unknown, so they are no evidence, and need what their length lets expect.
+        caught: Answers under way while the client stood still: its code blocked the loop, or the machine slept. Their
+            times are unknown, so they are no evidence, and are expected by their length.
     """
 
     def __init__(self, exchanges: Iterable[Exchange], *, drawn: bool = False) -> None:
@@ -488,13 +477,10 @@ def _order_cost(run: Observed, order: Iterable[int], begins: Sequence[float]) ->
 class Serving(Generic[K]):
     """A server at work: takes requests, and returns when the next answer begins or ends.
 
-    Args:
-        model: How it shares its speed.
-
     Attributes:
-        queued_s: How long requests waited for a slot, all of them together.
-        slowed_s: How much longer they took because others ran beside them.
-        busy_s: How long they were there.
+        queued_s: Total wait for a slot.
+        slowed_s: Total time added by concurrent requests.
+        busy_s: Total time of the requests.
     """
 
     def __init__(self, model: Server) -> None:
@@ -610,12 +596,7 @@ def shortest_s(
 ) -> float:
     """Return the duration of requests that are sent as soon as their parents end, without other limits.
 
-    Args:
-        works: The work of each.
-        parents: Per request, those it waits for.
-        concurrency: The most under way at once.
-        model: The server.
-        elsewhere: Requests to another server, whose speed does not depend on the load.
+    The speed of requests `elsewhere` does not depend on the load.
     """
     shared, constant, now = Serving[int](model), Serving[int](CONSTANT), 0.0
     children: list[list[int]] = [[] for _ in works]
@@ -643,14 +624,9 @@ def shortest_s(
 
 
 def fit(runs: Sequence[Observed]) -> Fit:
-    """Fit a server to runs at it: the first one, and those that agree with it.
-
-    A server that was restarted with other slots, or on another machine, has the same address: earlier observations of
-    it are no evidence.
-
-    Args:
-        runs: The observed runs, the most relevant first.
-    """
+    """Fit a server to its runs, the most relevant first: the first one, and those that agree with it."""
+    # A server restarted with other slots, or on another machine, has the same address: earlier observations of it
+    # are no evidence.
     return all_at_once(fitting(runs))
 
 
@@ -829,12 +805,11 @@ class _Parts:
     """One part of some requests, ready to be compared with models.
 
     Attributes:
-        begins: Per request, when it began, as a place of the timeline and the seconds after that.
-        ends: The same of its end.
-        took_s: How long it took.
+        begins: Start of each, as a place of the timeline and the seconds after that.
+        ends: End of each, likewise.
         counts: How many ran shortly before it ended.
-        known: Per request, what its work may depend on.
-        signed: True if the first of those may make it less.
+        known: The features that its work may depend on.
+        signed: True if the first of those may reduce the work.
         apart: True if its time does not depend on the load.
     """
 
@@ -858,12 +833,7 @@ class _Parts:
 
 
 class _Design:
-    """One part of the requests of all runs, compared with models that agree on the load over time.
-
-    Args:
-        parts: That part, run by run.
-        strict: True if answers that are far off count in full, as those of another server have to.
-    """
+    """One part of the requests of all runs, compared with models; `strict` counts outliers in full."""
 
     def __init__(self, parts: Sequence[_Parts], *, strict: bool) -> None:
         self.parts, self.strict = parts, strict
@@ -912,10 +882,7 @@ class _Design:
         return found
 
     def _usual(self, work: Sequence[float]) -> list[float]:
-        """Return the expected work of the requests by their known features, by least squares.
-
-        None of its factors may be negative, except the first if that fits better.
-        """
+        """Return the expected work of requests by least squares over their features, with factors that are >= 0."""
         used = tuple(range(len(self._columns)))
         while True:
             factors = [sum(map(mul, row, work)) for row in self._solution(used)]

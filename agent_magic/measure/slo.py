@@ -45,17 +45,8 @@ def slo_frame(record: RunRecord, targets: Mapping[str, float | None]) -> pd.Data
     `why` explains a missed target. `met` is `NA` if the run cannot decide, and `why` has the reason: too few jobs for a
     percentile or a share (five of five do not show 99.5 %), fewer agents than should be concurrent, an unknown price,
     or reused answers, which take no time. The last row is derived: by Little's law `jobs_per_s * mean total_s` jobs are
-    in flight at the target rate, and `met` is whether `concurrent` is enough for them.
-
-    Args:
-        record: The run.
-        targets: Targets by name, else those of `DEFAULTS`; `None` drops a target. `concurrent`: concurrent requests, at
-            least. `jobs_per_s`: agents that succeeded per second, at least. `p95_s`: 95th percentile of `total_s`,
-            waiting included, below. `succeeded`: share of agents that succeeded, at least. `errors`: share of requests
-            that failed, below; 0: none. `usd_per_job`: dollars per agent, below.
-
-    Raises:
-        DeclarationError: A target is unknown, or not a number.
+    in flight at the target rate, and `met` is whether `concurrent` is enough for them. Omitted targets are `DEFAULTS`;
+    `None` drops one.
     """
     for name, value in targets.items():
         if name not in DEFAULTS:
@@ -166,10 +157,8 @@ class _Facts:
 
 
 def _share(target: str, wanted: float, count: int, n: int, missed: str, *, least: bool) -> dict[str, Any]:
-    """Compare a share with its target and explain a miss.
-
-    Without a counterexample fewer than `1 / (1 - wanted)` cases show nothing.
-    """
+    """Compare a share with its target and explain a miss."""
+    # Without a counterexample fewer than `1 / (1 - wanted)` cases show nothing.
     share = count / n if n else None
     row = _row(target, wanted, share, "share", n)
     others = n - count if least else count

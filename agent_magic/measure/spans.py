@@ -17,15 +17,9 @@ class Span(NamedTuple):
     """A phase of one agent.
 
     Attributes:
-        agent: Its name.
         attempt: The number of its attempt, for tools of the attempt that requested them; one above the last for a wait
             without an attempt.
-        phase: See `agent_magic.record.phases`.
         reason: The reason of a queued agent's wait; function names for tools.
-        from_s: Its start, in seconds since the run began.
-        to_s: Its end.
-        outcome: The status of the attempt.
-        model: The requested model.
     """
 
     agent: str
@@ -60,10 +54,9 @@ def spans_of(record: RunRecord) -> list[Span]:
 
 
 def chain_of(record: RunRecord) -> list[int]:
-    """Return the agents that determined the wall time, first to last.
+    """Return the agents that determined the wall time, first to last: each is the last parent of the next to finish.
 
-    These are the last agent to finish, its last parent to finish, and so on. Their `total_s` follow one another without
-    gaps, waits included. (The critical path is the longest chain of work, without waits.)
+    Unlike the critical path, it includes waits: their `total_s` follow one another without gaps.
     """
     ends = [(result.finished_s, number) for number, result in enumerate(record.results) if result.ready_s is not None]
     known = [(end, number) for end, number in ends if end is not None]

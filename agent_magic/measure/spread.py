@@ -31,7 +31,7 @@ def percentiles_frame(records: Sequence[RunRecord]) -> pd.DataFrame:
     """Return percentiles of durations and output speed. One row per number; columns are `PERCENTILES`.
 
     `total_s`, `queued_s`, `backoff_s` are of finished agents; `api_s`, `ttft_s`, `output_tokens_per_s` of successful
-    requests. Reused answers take no time and are excluded. P95 needs 20 values, P99 100; otherwise they are `NA`.
+    requests, reused answers excluded. P95 needs 20 values, P99 100; otherwise they are `NA`.
     """
     agents = [one for record in records for one in record.results if one.attempts and one.total_s is not None]
     agents = [one for one in agents if not one.is_served]
@@ -73,15 +73,7 @@ def utilization_frame(record: RunRecord, slots: int | None = None) -> pd.DataFra
 
     Columns are `UTILIZATION`. `busy_s` is the total seconds of requests; `utilization` the share of the wall time with
     at least one request in flight; `peak` and `mean_concurrency` count requests in flight; `slot_utilization` is
-    `mean_concurrency / slots`, `NA` without `slots`; `mean_s` is per request. Reused answers are not requests. Times
-    are `NA` if nothing finished.
-
-    Args:
-        record: The run.
-        slots: The concurrency of the run, for `slot_utilization`.
-
-    Raises:
-        DeclarationError: `slots` is not a number above 0.
+    `mean_concurrency / slots`, `NA` without `slots`; `mean_s` is per request. Reused answers are not requests.
     """
     if slots is not None and not (is_number(slots) and slots > 0):
         raise DeclarationError(f"slots must be a number above 0, got {shown_value(slots)}.")

@@ -88,8 +88,6 @@ class Tried(NamedTuple):
     """One answer of a trial.
 
     Attributes:
-        agent: Its agent.
-        grade: Its grade.
         cost_usd: Dollars of its request, even if reused and not paid; `None` if unknown, or counted in an equal row
             with the same answer.
         work_s: Seconds of its work, without waiting; `None` if unknown.
@@ -121,7 +119,6 @@ class Trial(Shown):
         sequential: True if it stops once decided.
         stopped: Why it ended.
         spent_usd: Its cost with graders, without reused answers; `None` if unknown.
-        simulated: True if its answers are simulated.
     """
 
     target: str
@@ -193,11 +190,7 @@ class Trial(Shown):
         return make_frame(rows, PAIRS, target=self.target, simulated=self.simulated)
 
     def more_words(self, place: int) -> str:
-        """Format how many answers would decide between a setting and the best; empty if decided or unknown.
-
-        Args:
-            place: Its place in `settings`.
-        """
+        """Format how many answers would decide between a setting and the best; empty if decided or unknown."""
         best = self._best()
         if best is None or self.verdicts()[place] != "undecided":
             return ""
@@ -386,15 +379,7 @@ SAID: Final[Mapping[Verdict, str]] = {
 
 
 def settings_of(model: Any, effort: Any) -> tuple[Setting, ...]:
-    """Combine models and efforts.
-
-    Args:
-        model: A model, or a list; None: as recorded.
-        effort: An effort, or a list; None: as recorded.
-
-    Raises:
-        DeclarationError: There are fewer than two settings.
-    """
+    """Combine models and efforts."""
     found = tuple(dict.fromkeys(Setting(one, other) for one in _listed(model) for other in _listed(effort)))
     if len(found) < 2:
         raise DeclarationError("A trial compares settings.", hint="Give two models or efforts at least: model=[...].")
@@ -402,24 +387,15 @@ def settings_of(model: Any, effort: Any) -> tuple[Setting, ...]:
 
 
 def last_compared(trials: Sequence[Trial]) -> Trial:
-    """Return the last trial that compared settings, else the last one, which a budget may have ended early.
-
-    Args:
-        trials: At least one trial.
-    """
+    """Return the last trial that compared settings, else the last one, which a budget may have ended early."""
     return next((one for one in reversed(trials) if one.chosen is not None), trials[-1])
 
 
 def with_scores(frame: pd.DataFrame, trials: Sequence[Trial], record: RunRecord) -> pd.DataFrame:
-    """Add the scores that a trial measured to scenarios. Scores are never forecast; ungraded is `NA`.
+    """Add the scores of the last trial to scenarios. Scores are never forecast; ungraded is `NA`.
 
     Adds the columns `score`, `score_low`, `score_high` and `score_of`, the measured setting; and `to_score`, how to
     measure a missing score. A frame that has them is unchanged.
-
-    Args:
-        frame: The result of `run.whatif(...)`.
-        trials: The trials of the run; the last one counts, and without one nothing is added.
-        record: The run.
     """
     if not trials or "score" in frame.columns:
         return frame

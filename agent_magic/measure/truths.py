@@ -43,11 +43,8 @@ class Truths(NamedTuple):
     """Answers with their truths.
 
     Attributes:
-        grades: One per answer.
-        kind: The kind of comparison.
         pairs: Truth and answer of each graded answer.
         classes: The classes of a choice: declared ones, then those found only in the truth.
-        declared: The declared ones.
         note: Anything odd about the truths, else empty.
     """
 
@@ -60,18 +57,10 @@ class Truths(NamedTuple):
 
 
 def grade_truth(answers: Sequence[Answered], target: str, truth: Any) -> Truths:
-    """Grade answers against known truths.
+    """Grade answers against a column of the rows, values by row key, or the value for a single agent.
 
     A choice or a bool is right or wrong; the score of a number is its error; a text is right if it is equal after
     normalisation. Source of that: Rajpurkar et al., "SQuAD", 2016, its evaluation script.
-
-    Args:
-        answers: The answers.
-        target: The graded agent or field.
-        truth: The name of a column of the rows; values by row key; or the value for a single agent.
-
-    Raises:
-        DeclarationError: There is no such column, or the graded value is not a single value.
     """
     kind, classes = _kind_of(answers, target)
     find, name = _truth_finder(answers, truth)
@@ -214,17 +203,10 @@ def score_answers(
 ) -> pd.DataFrame:
     """Grade answers against a truth or by a function, store the grades, and return one row per metric; see `SCORE`.
 
-    Args:
-        record: The run.
-        book: Where grades are stored.
-        target: The graded agent or field.
-        truth: The truth; see `grade_truth`.
-        grader: A function; see `grade_by`.
-        part: True if these are a few of many answers, whose truths may all fail to fit by chance.
+    With `part` these are a few of many answers, whose truths may all fail to fit by chance.
 
     Raises:
         DeclarationError: Not exactly one of truth and grader is given, or it does not fit.
-        UnknownAgent: There is no such agent.
     """
     if (truth is None) == (grader is None):
         raise DeclarationError("run.score takes one of truth= and grader=.", hint="Such as truth='column'.")

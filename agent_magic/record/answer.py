@@ -12,14 +12,16 @@ if TYPE_CHECKING:
     from agent_magic.record.request import Message
 
 Source = Literal["live", "ledger", "replay", "simulated", "forecast", "shared", "edited"]
-"""Where a result came from: bought now, bought earlier, a cassette, the mock server, nowhere since it is a forecast,
-another step of the run that asked the same, or the user, who edited it."""
+"""Where a result is from. `forecast` answers do not exist, a shared one is another step's, an edited one the user's."""
 
 SOURCES: Final = frozenset(get_args(Source))
 
 Status = Literal["pending", "queued", "running", "succeeded", "failed", "skipped", "unused", "cancelled", "capped"]
-"""The state of an agent. `skipped`: an ancestor did not succeed, or a condition is false. `unused`: a place or a round
-that was reserved and not needed. `capped`: a cap on its turns cut it, text kept."""
+"""The state of an agent.
+
+`skipped`: an ancestor did not succeed, or a condition is false. `unused`: a reserved place or round
+that was not needed. `capped`: a cap on its turns cut it, text kept.
+"""
 
 
 PAUSED = "pause_turn"
@@ -57,8 +59,8 @@ class Usage:
     """Tokens as the API bills them. `None` means unknown, never 0.
 
     A count is *final*, the server's last word about a request; *running*, sent while it writes; or unknown. Only
-    final counts settle a reserve of the budget. Instead of a missing final count an estimate is shown: at least the
-    running count, at most the tokens that were asked for.
+    final counts settle a reserve of the budget. A missing final count is shown as an estimate: at least the
+    running count, at most the requested tokens.
 
     Attributes:
         input_tokens: Uncached input.
@@ -128,18 +130,14 @@ class Answer:
     Attributes:
         text: The text blocks, joined.
         stop_reason: The API's reason, such as `end_turn` or `max_tokens`.
-        usage: Tokens.
         model: The model named in the reply.
-        source: Where the answer came from.
-        request_id: The server's request id.
         refusal: Category of a refusal, if it is one.
         content: Content blocks as JSON, if the conversation continues from them.
         citations: Citations of documents, in the order of the text.
         batch: The vendor's batch id; empty for a live request.
         edited: True if the user has replaced the model's text.
         original: The model's text of an edited answer.
-        turns: Messages between the request and this answer, if it was taken over from an earlier run: calls of tools
-            and their results.
+        turns: Calls of tools and their results between the request and this answer, if taken over from an earlier run.
     """
 
     text: str
@@ -204,10 +202,8 @@ def total_usd(costs: Iterable[float | None]) -> float | None:
 
 
 def is_reusable(answer: Answer, *, simulated: bool = False) -> bool:
-    """Return whether an answer may be served again: bought (or simulated, if wanted), complete and no refusal.
-
-    A paused answer is not complete, but what continues it is bought once only if the pause is served again.
-    """
+    """Return whether an answer may be served again: bought (or simulated, if wanted), complete and no refusal."""
+    # A paused answer is not complete, but its continuation is bought only once if the pause is served again.
     bought = answer.source == "live" or (simulated and answer.source == "simulated")
     continues = answer.stop_reason == PAUSED and answer.content is not None
     return bought and (continues or answer.stop_reason not in NOT_REUSED)

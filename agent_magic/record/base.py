@@ -14,10 +14,7 @@ class Base(NamedTuple):
     """A measured run of the same job, or the mean of several.
 
     Attributes:
-        wall_s: Wall time, the mean of `made`.
-        cost_usd: Cost, the mean of `made`; `None` if one is unknown.
         tokens: Input and output tokens of the last one; `None` if unknown.
-        simulated: True if its answers are simulated.
         asked: Model and token cap of the one agent; only equal ones are averaged.
         made: Seconds and dollars of each run, by its `uid`. Empty in files of before repeated baselines.
     """

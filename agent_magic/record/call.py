@@ -138,10 +138,7 @@ class Stretch(NamedTuple):
     """A span of an agent's time between two requests.
 
     Attributes:
-        kind: Running a function, or waiting.
         reason: The reason to wait, or the names of the functions.
-        start_s: Its start.
-        end_s: Its end; `None` while it lasts.
     """
 
     kind: Literal["tool", "queued"]
@@ -154,10 +151,6 @@ def stretches(calls: Sequence[ToolCall], since_s: float) -> Iterator[Stretch]:
     """Yield the time of calls that began together from a moment on, without gaps.
 
     While any call runs, the time belongs to tools. While all remaining calls wait, it has the next call's reason.
-
-    Args:
-        calls: The calls of one turn, at least one.
-        since_s: The end of the turn's response.
     """
     running = [one for one in calls if one.ended is None]
     marks = {one.started_s for one in calls} | {one.ended.at_s for one in calls if one.ended is not None}

@@ -1,8 +1,7 @@
 """Values as JSON and back: the codec of cassettes and the ledger.
 
 The caller names the class to read. Nothing in the data chooses a class or calls anything, so a file from a stranger can
-be wrong but not harmful. Missing fields take the defaults of the class, and unknown fields are skipped, so files of
-older and newer versions can be opened.
+be wrong but not harmful. Missing fields take the defaults of the class, and unknown fields are skipped.
 
 A line is ASCII with sorted keys: the same value makes the same bytes, and lone surrogates and NUL survive.
 """
@@ -55,19 +54,13 @@ SELDOM: dict[type, frozenset[str]] = {
     events.AttemptEnded: frozenset({"worker"}),
     events.AttemptStarted: frozenset({"endpoint"}),
 }
-"""Fields that are omitted if empty. Most requests are a prompt, most answers a text, most calls write no file, and most
-requests are made by the kernel.
-"""
+"""Fields that are omitted if empty, as they are in most requests, answers and calls."""
 EVENTS: dict[str, type[Event]] = {kind.__name__: kind for kind in get_args(events.Event)}
 """Every kind of event, by its name."""
 
 
 def to_json(value: object) -> Any:
-    """Return a value as plain data: objects, arrays, texts, numbers. `nan` and `inf` become `None`.
-
-    Raises:
-        TypeError: There is something else in it.
-    """
+    """Return a value as plain data: objects, arrays, texts, numbers. `nan` and `inf` become `None`."""
     kind = type(value)
     if kind in PLAIN:
         return value

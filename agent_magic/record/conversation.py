@@ -32,13 +32,7 @@ def conversation_of(result: AgentResult) -> Request | None:
 
 
 def answered(request: Request, answer: Answer, text: str = "") -> Request:
-    """Return a request with an answer appended.
-
-    Args:
-        request: The request.
-        answer: Its answer: its blocks, or its text if it has none.
-        text: Replaces the answer; empty to keep it.
-    """
+    """Return a request with an answer appended; `text` replaces the answer's blocks or text."""
     content = answer.content
     if text or content is None:
         said = text or answer.text

@@ -1,4 +1,4 @@
-"""How values show themselves: in notebooks, in marimo, in exports, wherever `_repr_mimebundle_` is asked.
+"""How values show themselves, wherever `_repr_mimebundle_` is asked.
 
 A value does not know how it is drawn. The room `show` registers that, by class; see `agent_magic.show.bundles`.
 """

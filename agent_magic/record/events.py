@@ -36,10 +36,8 @@ class AttemptStarted(NamedTuple):
     """A request was sent.
 
     Attributes:
-        number: 1 for the first attempt.
         granted_s: When the agent was admitted; until `at_s` its prompt was written.
         held_by: The reason it waited before: `slot`, `barrier`, `backoff`, ..., or empty.
-        request: The request.
         endpoint: The endpoint; empty if there is only one.
     """
 
@@ -69,9 +67,6 @@ class AttemptEnded(NamedTuple):
         kind: Class of the error, such as `RateLimited`, or `cancelled`; `None` on success.
         partial: Text received before an incomplete reply broke off.
         usage: Tokens of the attempt, answered or not.
-        price: The cost.
-        source: Source of the answer, if any.
-        status_code: HTTP status, if any.
         worker: The worker process that made the request; empty for the kernel.
     """
 
@@ -104,10 +99,8 @@ class CallStarted(NamedTuple):
     Stored before the function runs. If the end is missing after a kill, it may have run.
 
     Attributes:
-        number: 1 for the agent's first call.
         turn: Number of the attempt whose response requested it; 0 for a task.
         id: The provider's id of the call; empty for a task.
-        tool: Name of the function.
         arguments: The model's arguments as JSON text; empty for a task.
         held_by: The reason it waited before, or empty; see `agent_magic.record.reasons`.
         code: Fingerprint of the function's source; empty if unknown.
@@ -142,11 +135,7 @@ class CallEnded(NamedTuple):
     Attributes:
         status: `cancelled` if its end was not awaited: it may have finished. `denied` by a person.
         result: The text, or content blocks as JSON, sent to the model; a task's value as text.
-        error: The error in one line; `None` on success.
-        kind: Class of the error; `None` on success.
-        source: Where the result came from.
         value: A task's value as JSON (`agent_magic.declare.values`); `None` if it cannot be serialised.
-        prints: Printed output.
         trace: Traceback of an error, from the user's own line on.
         blocks: True if `result` is content blocks.
         takes: A task's inputs as fingerprints; see `agent_magic.record.task_inputs`.
@@ -181,7 +170,6 @@ class AgentEnded(NamedTuple):
     """An agent reached its final status.
 
     Attributes:
-        error: The reason it did not succeed, in one line.
         kind: Class of the error, such as `RateLimited` or `BudgetExceeded`; `Stopped` if a person stopped or skipped
             it; `Skipped` if an ancestor did not succeed; `None` on success.
     """

@@ -12,16 +12,7 @@ if TYPE_CHECKING:
 
 
 class Exchange(NamedTuple):
-    """The timing of one request, in seconds of its run.
-
-    Attributes:
-        sent_s: When it was sent.
-        first_s: When its first token came, if any.
-        ended_s: When it ended.
-        input_tokens: Input; 0 if unknown.
-        output_tokens: Output; 0 if unknown.
-        whole: True if the answer is complete.
-    """
+    """The timing of one request, in seconds of its run; `whole` if the answer is complete."""
 
     sent_s: float
     first_s: float | None
@@ -35,9 +26,6 @@ class SeenRun(NamedTuple):
     """The timing of a run's servers.
 
     Attributes:
-        uid: The run.
-        origin: The server's address, as in the record.
-        simulated: True for a mock server.
         exchanges: The requests by endpoint (empty if there is only one) and model.
     """
 

@@ -26,13 +26,9 @@ class Asker(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """The requests of a step, of several, or of a run, and the parts of them that measures are about.
+    """The requests of a step, of several, or of a run (served answers included), and their measured parts."""
 
-    It is computed when asked, since a run that is under way grows.
-
-    Attributes:
-        attempts: The requests, served answers included.
-    """
+    # Computed on access, since an active run grows.
 
     attempts: Sequence[Attempt]
 

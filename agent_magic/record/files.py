@@ -85,13 +85,7 @@ def write_whole(path: Path, lines: Iterable[str], *, private: bool = False) -> N
 def write_bytes(path: Path, parts: Iterable[bytes], *, private: bool = False) -> None:
     """Write a file atomically: write a new one beside it, sync it, and replace the old one.
 
-    Args:
-        path: The file. An existing one keeps its mode.
-        parts: Its content, in order.
-        private: True to make a new file readable for its owner only; otherwise the umask applies.
-
-    Raises:
-        OSError: The file cannot be written; an existing one is unchanged.
+    An existing file keeps its mode; `private` makes a new one readable for its owner only.
     """
     fresh = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600 if private else 0o666)
@@ -126,16 +120,8 @@ def inside(
     error: type[AgentMagicError] = CassetteError,
     hint: str = "Name a file in it, or add --anywhere.",
 ) -> Path:
-    """Return the path of a file in a folder or below it, links followed.
-
-    A notebook from a stranger names files too. Its cells must not read or write anywhere else.
-
-    Args:
-        name: The file.
-        folder: The folder.
-        error: Raised if the path leads out of the folder.
-        hint: What to do then.
-    """
+    """Return the path of a file in a folder or below it, links followed; else raise `error`."""
+    # A notebook from a stranger names files too. Its cells must not read or write anywhere else.
     root = folder.resolve()
     path = real_path(name if str(name).startswith("~") else root / name, error)
     if path == root or not path.is_relative_to(root):

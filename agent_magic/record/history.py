@@ -1,4 +1,4 @@
-"""What earlier answers took, on which expectations of the next run are based.
+"""Durations and lengths of earlier answers, on which expectations of the next run are based.
 
 Only complete answers count. Simulated ones are marked, and never mixed with real ones.
 """
@@ -30,21 +30,13 @@ class Past(NamedTuple):
     """One complete answer.
 
     Attributes:
-        agent: The agent.
-        model: The requested model.
-        effort: The requested effort, if any.
         input_tokens: All input, cached or not; `None` if unknown.
-        output_tokens: Output; `None` if unknown.
-        ttft_s: Seconds to the first token; `None` if unknown.
         api_s: Seconds from the request to the end of the answer.
-        simulated: True if it is simulated.
         calls: True if it calls tools, so that another turn followed.
         elsewhere: True if it was simulated by another mock server: its length counts, its seconds do not.
-        searches: Web searches by the provider; `None` if unknown.
         prompt: Fingerprint of the agent's declaration, see `agent_magic.declare.models.prompt_of`; empty if unknown, as
             for answers of an earlier kernel.
         rounds: Rounds of its loop; 0 for no loop or unknown.
-        run: `uid` of the run; empty if unknown.
         ended_s: When it was complete, in seconds of that run.
         shared: True if it was shared with an identical step: needed, but neither asked nor paid.
     """
@@ -87,7 +79,6 @@ class History:
 
     Attributes:
         time_factor: The same.
-        origin: The same.
         runs: Timing of the latest runs, oldest first.
         found: Cache of conclusions, until more is learned.
         shared: Answers shared with identical requests, kept apart from the others.
@@ -165,13 +156,9 @@ class History:
         return found
 
     def runs_at(self, origin: str) -> list[SeenRun]:
-        """Return the timing of the latest runs at an origin, oldest first, each once, earlier sessions included.
-
-        A mock server without a known address may be another one each time; only runs of this session count for it.
-
-        Args:
-            origin: The server, as in records.
-        """
+        """Return the timing of the latest runs at an origin, oldest first, each once, earlier sessions included."""
+        # A mock server without a known address may be another one each time; only runs of this session count
+        # for it.
         own = [run for run in self.runs if run.origin == origin]
         if origin not in self._earlier:
             self._earlier[origin] = () if self._look_up is None else self._look_up(origin)
@@ -186,12 +173,8 @@ class History:
         return found
 
     def moved(self, time_factor: float = 1.0, origin: str = "") -> History:
-        """Return the same answers, those that are simulated as another mock server's: it may have had another speed.
-
-        Args:
-            time_factor: That of the mock server that is connected now.
-            origin: Who is asked now.
-        """
+        """Return the same answers, with simulated ones marked as another mock server's."""
+        # It may have had another speed.
         every = (*self, *self.shared)
         rows = (row._replace(elsewhere=True) if row.simulated else row for row in every)
         found = History(rows, time_factor=time_factor, origin=origin, earlier=self._look_up)
@@ -248,12 +231,7 @@ class Told:
         self._plan, self._run, self._prompts = record.plan, record.uid, dict[str, str]()
 
     def past(self, attempt: Attempt, *, simulated: bool) -> Past | None:
-        """Return the complete answer of an attempt; `None` if there is none or its seconds are unknown.
-
-        Args:
-            attempt: The attempt.
-            simulated: True if its answer is simulated.
-        """
+        """Return the complete answer of an attempt; `None` if there is none or its seconds are unknown."""
         answer, api_s = attempt.answer, attempt.api_s
         if answer is None or not attempt.is_answered or api_s is None:
             return None

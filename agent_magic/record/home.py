@@ -19,12 +19,8 @@ NOTEBOOK = ".ipynb"
 
 
 def told_notebooks(names: Mapping[str, Any], environment: Mapping[str, str]) -> Iterator[str]:
-    """Yield the paths of the notebook that runs, as front ends tell them.
-
-    Args:
-        names: The variables of the notebook.
-        environment: Those of the process. JupyterLab tells as the kernel starts, and so the name of that time.
-    """
+    """Yield the paths of the running notebook, as front ends tell them in variables and the environment."""
+    # JupyterLab sets the environment as the kernel starts, so a later name is not in it.
     for told in (names.get("__vsc_ipynb_file__"), environment.get("JPY_SESSION_NAME"), names.get("__session__")):
         if isinstance(told, str) and told.endswith(NOTEBOOK):
             yield told

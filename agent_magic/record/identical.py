@@ -22,14 +22,9 @@ def rows_of(plan: Plan, number: int) -> str:
 
 
 class Same:
-    """The key of a row's request. Equal keys share an answer.
+    """The key of a row's request. Equal keys share an answer."""
 
-    Fingerprints are compared only if prompts are equal, since most are not.
-
-    Args:
-        request: The first request.
-        more: Other parts that must be equal.
-    """
+    # Fingerprints are compared only if prompts are equal, since most are not.
 
     __slots__ = ("_hash", "_key", "_more", "_request")
 
@@ -54,14 +49,7 @@ class Same:
 
 
 def same_of(plan: Plan, number: int, request: Request, *, fresh: bool = False) -> Same | None:
-    """Return the key of a step's request, or `None` if it shares no answer.
-
-    Args:
-        plan: The plan.
-        number: The step.
-        request: The first request.
-        fresh: True if the step ignores answers bought before.
-    """
+    """Return the key of a step's request, or `None` if it shares no answer."""
     rows = rows_of(plan, number)
     return Same(request, rows, fresh) if rows else None
 

@@ -8,7 +8,7 @@ _FORM = re.compile(
     r"(?:-v\d+)?[-@](?:20\d\d(?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01])|20\d\d-\d\d-\d\d|latest|default)$"
     r"|-v1$|-v\d+:\d+$"
 )
-"""What follows the name of a model and leaves it the same model: a date, `-latest`, and the versions that clouds add.
+"""A suffix that leaves a model the same: a date, `-latest`, and the versions that clouds add.
 
 Source: the vendor's pages on model names, and on Amazon Bedrock and Google's Vertex.
 """

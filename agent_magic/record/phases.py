@@ -8,9 +8,8 @@ ready_s ─ queued ─ local ─ first ─ stream ─ tool ─ queued ─ local 
 ready_s ─ queued ─ tool ─ finished_s                                                        a task
 ```
 
-The phases of a finished agent follow one another without gaps, so their lengths add up to `total_s`, and those of one
-kind to their column: see `COLUMN_OF`. Times lie on a grid of powers of two (`agent_magic.record.events`), so the sums
-are exact to the last bit.
+Phases follow one another without gaps, so the lengths of one kind add up to their column (`COLUMN_OF`), and all of them
+to `total_s`; on a grid of powers of two (`agent_magic.record.events`) exactly.
 """
 
 from __future__ import annotations
@@ -44,11 +43,8 @@ class Phase(NamedTuple):
     """A span of one agent's time.
 
     Attributes:
-        kind: The agent's activity.
         reason: The reason to wait while queued, see `agent_magic.record.reasons`; function names while in tools. Empty
             if unknown.
-        start_s: Its start, in seconds since the run began.
-        end_s: Its end; `None` while it lasts.
         attempt: The request it belongs to; `None` for tools, and for a wait without a request after it.
     """
 

@@ -1,7 +1,6 @@
-"""Token prices: by the user's own table, and then by the list prices of `genai-prices`.
+"""Token prices: the user's own table, then the list prices of `genai-prices`, bundled and offline.
 
-Source: `genai-prices`, bundled and offline; cache writes for one hour and long prompts are priced as it says. The price
-used is stored with each attempt, because prices change.
+The price used is stored with each attempt, because prices change.
 """
 
 from __future__ import annotations
@@ -115,9 +114,6 @@ class Prices:
         seller: Seller of the list prices, as `genai-prices` names it; default the maker of a model.
         listed: The list by model, as returned by `tariff_of`, if `genai-prices` is not installed.
         every: Price of all models without one in `own`, instead of the list's.
-
-    Raises:
-        DeclarationError: `own` is no mapping of prices.
     """
 
     def __init__(
@@ -134,10 +130,9 @@ class Prices:
         self._found: dict[str, tuple[TokenPrice | None, Tariff, str]] = {}
 
     def of(self, model: str, usage: Usage | None) -> Price:
-        """Return the cost of one attempt. Warns once per model without a price.
+        """Return dollars and the source of the price; dollars are `None` if unknown.
 
-        Returns:
-            Dollars and the source of the price. Dollars are `None` if tokens or price are unknown.
+        Warns once per model without a price.
         """
         if usage is None or usage.input_tokens is None or usage.output_tokens is None:
             return UNKNOWN
@@ -150,10 +145,9 @@ class Prices:
         return new_tuple(Price, (price.cost_usd(usage) + usage.searches * SEARCH_USD, basis))
 
     def of_answer(self, asked: str, answered: str, usage: Usage | None) -> Price:
-        """Price an answer by the model that gave it.
-
-        The user's price of the requested model counts if the answer's name is an alias of it, or has no price.
-        """
+        """Price an answer by the model that gave it."""
+        # The user's price of the requested model counts if the answer's name is an alias of it, or has no
+        # price.
         if answered not in self._own:
             given = asked in self._own and not self.tariff_of(answered)[0]
             if given or is_same_model(asked, answered):
@@ -196,11 +190,7 @@ class Prices:
 def of_batch(price: Price, usage: Usage | None) -> Price:
     """Return the batch price of tokens from their live price.
 
-    Tokens cost half. Web searches cost the same; source: the vendor's page on that tool.
-
-    Args:
-        price: The live price.
-        usage: Usage; `None` if unknown.
+    Tokens cost half, web searches the same. Source: the vendor's page on that tool.
     """
     if price.cost_usd is None:
         return Price(None, f"{price.basis}{AT_BATCH_PRICE}")
@@ -213,8 +203,6 @@ PAIR = 2
 
 def checked_prices(own: object) -> dict[str, TokenPrice]:
     """Return prices by model, of a mapping to `TokenPrice` or pairs. A pair prices cached input like other input.
-
-    They are checked before a run: a wrong one would otherwise show only when answers are paid for.
 
     Raises:
         DeclarationError: A price is invalid.
@@ -240,11 +228,9 @@ def _warn(message: str) -> None:
 
 
 def _on_list(model: str, seller: str | None) -> Any:
-    """Return a model's entry in the list, if it is named there exactly.
-
-    The library also matches names that only begin like or contain a known one: `claude-opus-4-10` for
-    `claude-opus-4-1`, which is another model.
-    """
+    """Return a model's entry in the list, if it is named there exactly."""
+    # The library also matches names that only begin like or contain a known one: `claude-opus-4-10` for `claude-
+    # opus-4-1`, which is another model.
     from genai_prices import Usage as Tokens
     from genai_prices import calc_price
 
@@ -307,12 +293,7 @@ def _price_above(rates: list[Any], above: int) -> TokenPrice:
 
 
 def saved_usd(record: RunRecord, prices: Prices | None = None) -> float | None:
-    """Return the cost a run saved by answers from the ledger; `None` if there are none.
-
-    Args:
-        record: The run.
-        prices: Token prices; default list prices.
-    """
+    """Return the cost a run saved by answers from the ledger; `None` if there are none."""
     prices = prices or Prices(tell=lambda _: None)
     return total_usd(prices.of(one.model, one.usage).cost_usd for one in record.facts.paid_before)
 
@@ -320,12 +301,7 @@ def saved_usd(record: RunRecord, prices: Prices | None = None) -> float | None:
 def asking_usd(result: AgentResult, prices: Prices) -> float | None:
     """Return the dollars to ask for an agent's answer: its cost, with answers bought before priced by their tokens.
 
-    Args:
-        result: The agent.
-        prices: Token prices.
-
-    Returns:
-        `None` without an answer or a known price, so that a reused answer never shows as 0.
+    `None` without an answer or a known price, so that a reused answer never shows as 0.
     """
     if not result.is_served:
         return result.cost_usd
@@ -355,14 +331,8 @@ def context_window(model: str) -> int | None:
 
 
 def near_model(model: str, known: Iterable[str] = ()) -> str:
-    """Return ` Did you mean 'x'?` for the known or listed model that a name may stand for, or an empty string.
-
-    A part of a name, such as its family, stands for the newest model with it; otherwise spelling decides.
-
-    Args:
-        model: The name.
-        known: Names beside those that have a list price.
-    """
+    """Return ` Did you mean 'x'?` for the known or listed model that a name may stand for, or an empty string."""
+    # A part of a name, such as its family, stands for the newest model with it; otherwise spelling decides.
     names = [*known, *listed_models()]
     longer = [one for one in names if model and model.lower() in one.lower() and model != one]
     return did_you_mean(model, names) if not longer else f" Did you mean {max(longer, key=_version)!r}?"

@@ -43,7 +43,6 @@ class Wording(NamedTuple):
     Attributes:
         label: Short form for an agent's card.
         phrase: To follow "waiting for" or "limited by".
-        is_rate_limit: True for the provider's rate limits.
     """
 
     label: str
@@ -94,12 +93,7 @@ def held(reason: str) -> str:
 
 
 def limit(reason: str, slots: int | None = None) -> str:
-    """Return the limit of a run, to follow "limited by": `the request limit`, `its 3 slots (concurrency)`.
-
-    Args:
-        reason: Its `limited_by`.
-        slots: Its concurrency; `None` if unknown.
-    """
+    """Return the limit of a run, to follow "limited by": `the request limit`, `its 3 slots (concurrency)`."""
     if reason == "slot":
         return f"{'slots' if slots is None else f'its {plural(slots, reason)}'} (concurrency)"
     return wording(reason).phrase

@@ -30,7 +30,6 @@ class Message(NamedTuple):
     """One message of a conversation, its content kept byte for byte.
 
     Attributes:
-        role: Who speaks.
         content: The content blocks as a JSON array. A provider may have signed them, so they are never rebuilt.
     """
 
@@ -53,7 +52,7 @@ class Request(NamedTuple):
         tools: Tool definitions as a JSON array; empty for none.
         schema: JSON schema of the answer; empty for text. Its order of fields is that of the answer.
         tool_choice: `none` to forbid tool calls; empty to leave it to the model.
-        attachments: Pictures and documents with their places in the prompt, where their labels are.
+        attachments: Pictures and documents with their places in the prompt.
         cite: True to ask for citations of documents.
         cached_turns: True to ask the provider to cache the whole conversation for its next turn.
         returned: Pictures and PDFs returned by tools. `messages` has their sha256 instead of the bytes.
@@ -98,11 +97,7 @@ class Request(NamedTuple):
         return blocks if isinstance(blocks, str) else "".join(str(one.get("text", "")) for one in blocks)
 
     def content(self, data_of: Callable[[Attachment], str]) -> str | list[dict[str, Any]]:
-        """Return the first message: the prompt, or its parts in order if it has pictures or documents.
-
-        Args:
-            data_of: Returns the representation of an attachment's bytes.
-        """
+        """Return the first message: the prompt, or its parts in order if it has pictures or documents."""
         if not self.attachments:
             return self.prompt
         parts = blocks_of(self.prompt, self.attachments, self.shared)
@@ -113,11 +108,9 @@ class Request(NamedTuple):
         return block | {"citations": {"enabled": True}} if self.cite and one.kind == "document" else block
 
     def canonical(self) -> dict[str, Any]:
-        """Return the request as plain data, without fields that change only cost or timing. Bytes are a sha256.
-
-        It has the form of a Messages API body, the first API that was recorded. Fingerprints depend on it, so it must
-        never change for requests that could be written before.
-        """
+        """Return the request as plain data, without fields that change only cost or timing. Bytes are a sha256."""
+        # Fingerprints depend on it, so it must never change for requests that could be written before. It has
+        # the form of a Messages API body, the first API that was recorded.
         messages: list[dict[str, Any]] = [{"role": "user", "content": self.content(lambda one: one.sha256)}]
         messages += [{"role": one.role, "content": read_blocks(one.content)} for one in self.messages]
         asked: dict[str, Any] = {"model": self.model, "max_tokens": self.max_tokens, "messages": messages}
@@ -197,10 +190,8 @@ def read_blocks(text: str) -> Any:
 
 
 def continued(messages: tuple[Message, ...], content: str) -> tuple[Message, ...]:
-    """Append content blocks of the assistant to a conversation.
-
-    Two assistant turns in a row become one message. Its JSON is spliced, not rewritten.
-    """
+    """Append content blocks of the assistant to a conversation."""
+    # Two assistant turns in a row become one message. Its JSON is spliced, not rewritten.
     if messages and messages[-1].role == "assistant":
         content = f"{messages[-1].content.rstrip()[:-1]},{content.lstrip()[1:]}"
         messages = messages[:-1]
@@ -221,12 +212,7 @@ def older_request(data: dict[str, Any]) -> dict[str, Any]:
 
 
 def going_on(request: Request, before: Request) -> Request:
-    """Return a request as the next message of a conversation.
-
-    Args:
-        request: What its agent would ask by itself.
-        before: The conversation up to its last answer; see `agent_magic.record.conversation`.
-    """
+    """Return a request as the next message of a conversation."""
     parts = request.content(lambda one: one.sha256)
     blocks = [{"type": "text", "text": sendable(parts)}] if isinstance(parts, str) else parts
     said_before = before.messages if before.model == request.model else without_thinking(before.messages)

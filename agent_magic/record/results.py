@@ -412,9 +412,6 @@ class ForecastNote(NamedTuple):
     Attributes:
         basis: The weakest input: `measured`, `ledger` (earlier answers) or `assumed`.
         assumed: Assumptions in words.
-        wall_range_s: Low and high wall time.
-        cost_range_usd: Low and high cost; `None` if unknown.
-        simulated: True if it rests on simulated answers.
         limited_by: The server's limit that would hold it; empty if none.
     """
 
@@ -427,12 +424,7 @@ class ForecastNote(NamedTuple):
 
 
 class _Results(list[AgentResult]):
-    """Results of a run with places that may stay unused; each is created on access.
-
-    Args:
-        plan: The plan.
-        models: Requested model per step.
-    """
+    """Results of a run with places that may stay unused; each is created on access."""
 
     def __init__(self, plan: Plan, models: Sequence[str]) -> None:
         super().__init__(cast("list[AgentResult]", [None] * len(plan)))
@@ -498,26 +490,21 @@ class RunRecord:
 
     Attributes:
         uid: Unique id, in ledgers and frames.
-        plan: The plan.
         began_at: Start of the run, in UTC.
-        events: All events, in order.
         results: One `AgentResult` per agent, in plan order.
         home: Home of a run read from a ledger; see `agent_magic.record.home`.
         resumes: `uid` of the run it continues; empty for none.
-        replays_simulation: True if it replays a simulated run.
         bases: Its baselines; see `measured`.
         keeper: Stores its baselines, if the run is kept.
         replayed: Original source of replayed attempts, by agent and number of the attempt.
         provenance: File it was replayed from or kept in: file, sha256, date, versions.
-        terms: The terms of the run, if known.
         edits: The user's edits of its answers since, for a run that continues it.
         redacted: True for a replay whose texts were removed or replaced at recording.
         dag: The dependencies; a forecast may omit edges of the plan.
         forecast: Its basis if it is a forecast, otherwise `None`.
         same: First identical step per step, if its requests do not tell, as in forecasts and replays without texts;
             see `agent_magic.record.identical`.
-        sequential: Cache of the run one step at a time, with the number of events it was computed from.
-        server_limit: Cache of the server's limit, with the number of events it was computed from.
+        sequential, server_limit: Caches, with the number of events they were computed from.
         committed_usd: Dollars its budget had counted at the end: spent, or possibly billed by requests without a final
             count; `None` without a budget.
     """
@@ -584,10 +571,8 @@ class RunRecord:
 
     @property
     def decisions(self) -> dict[int, Left]:
-        """Steps ended by a decision, by number, with the reason; `failed` if nothing could be decided.
-
-        Lost races are not included, since the times of a run decide them.
-        """
+        """Steps ended by a decision, by number, with the reason; `failed` if nothing could be decided."""
+        # Lost races are not included, since the times of a run decide them.
         return {number: left for number, left in self._ended_by_flow() if left.kind not in {BEATEN, NO_ANSWER}}
 
     def _ended_by_flow(self) -> Iterator[tuple[int, Left]]:

@@ -14,11 +14,9 @@ if TYPE_CHECKING:
 
 
 def capped_loops(record: RunRecord) -> list[tuple[str, str]]:
-    """Return the loops that ended at their cap: the step that begins each, and its condition, which does not hold.
-
-    No status says it, since every step of such a loop has answered: it is read from the answers, so that a recording
-    that is older than the word has it too. Without the texts of the answers nothing is known.
-    """
+    """Return the loops that ended at their cap: the step that begins each, and its condition, which does not hold."""
+    # Read from the answers, so that recordings older than the status `capped` have it too. Without the texts of the
+    # answers nothing is known.
     flow = record.plan.flow
     if flow is None or record.redacted or record.forecast is not None:
         return []
@@ -37,11 +35,7 @@ def capped_steps(record: RunRecord) -> dict[int, str]:
 
 
 class Returned(Mapping[str, Any]):
-    """What agents and tasks returned, by their names; without those that did not. Values are read when asked for.
-
-    Args:
-        record: The run.
-    """
+    """What agents and tasks returned, by their names, read on access; those that did not return are missing."""
 
     def __init__(self, record: RunRecord) -> None:
         self._record = record

@@ -133,7 +133,6 @@ class Finding(NamedTuple):
 
     Attributes:
         where: The place, such as `cell 3, output 1, text/plain`.
-        what: The kind of secret.
         shown: Its first characters.
         mark: Eight characters that identify it, for `--allow`.
     """
@@ -150,10 +149,8 @@ class Finding(NamedTuple):
 def secrets_of(environment: Mapping[str, str], *, named: bool = False) -> dict[str, str]:
     """Return values of an environment that look secret, with the names of their variables.
 
-    Args:
-        environment: The variables.
-        named: True to use only names that say so, and passwords in URLs: in data, a random value such as a commit
-            hash may be legitimate.
+    With `named`, only names that say so, and passwords in URLs: in data, a random value such as a commit hash may be
+    legitimate.
     """
     found: dict[str, str] = {}
     for name, value in environment.items():
@@ -202,7 +199,6 @@ class Shape(NamedTuple):
     """A row of the table of shapes.
 
     Attributes:
-        what: The kind of secret.
         signs: Lower-case texts of which each match has one, for a fast first search.
         pattern: Its pattern. The last matching group is the secret; without groups, the whole match.
         shortest: If not 0, the group must look random and have this many characters.
@@ -316,10 +312,7 @@ class _Field(NamedTuple):
     """A name and its value in an assignment, a header, JSON or a URL.
 
     Attributes:
-        name: The name.
-        value: The value.
         sign: The separator: `=`, `:`, a blank, `?` for a part of a URL, `(` in a call.
-        quoted: True if the value is in quotes.
         told: True in errors and prints: there, a value need not look random if its name is clear.
     """
 
@@ -575,10 +568,7 @@ def scan_text(text: str, where: str, secrets: Mapping[str, str]) -> Iterator[Fin
 def masked(text: str, secrets: Mapping[str, str], *, told: bool = True) -> str:
     """Return a text with probable secrets replaced by their kind: `[the value of $DB_PASSWORD]`.
 
-    Args:
-        text: The text.
-        secrets: Secret values with their names; see `secrets_of`.
-        told: True for an error or a print, where any value after `password=` counts. In data it must look secret.
+    With `told`, an error or a print, any value after `password=` counts; in data it must look secret.
     """
     text = replaced(text, {value: f"[the value of ${name}]" for value, name in secrets.items()})
     small = _in_small_letters(text)
@@ -638,7 +628,7 @@ def _short(name: str) -> str:
 
 
 def scan_file(name: str, content: bytes, secrets: Mapping[str, str]) -> Iterator[Finding]:
-    """Yield what looks like a secret in a file: a notebook by its cells, JSON and JSON lines by value, text by line."""
+    """Yield probable secrets in a file: a notebook by its cells, JSON and JSON lines by value, text by line."""
     text = content.decode("utf-8", "replace")
     data: Any = _json(text)
     if isinstance(data, dict) and isinstance(cast("dict[str, Any]", data).get("cells"), list):

@@ -38,11 +38,7 @@ class Taken:
         self._variables: dict[str, str] = {}
 
     def of(self, step: int) -> dict[str, str]:
-        """Return the fingerprint of each thing that a task takes, by the names of its parameters and variables.
-
-        Args:
-            step: The task's number.
-        """
+        """Return the fingerprint of each thing that a task takes, by the names of its parameters and variables."""
         plan = self._record.plan
         found = {name: self._one(step, name) for name in plan.takes(step)}
         task = plan.agents[step]
@@ -71,14 +67,8 @@ class Taken:
 
 
 def variables_of(function: object, seen: frozenset[str] = frozenset()) -> dict[str, str]:
-    """Return fingerprints of the variables read by a function's code and by the functions it calls.
-
-    Its own variables, such as those of a closure, are excluded, since it often changes them itself.
-
-    Args:
-        function: The function.
-        seen: Names to skip.
-    """
+    """Return fingerprints of the variables read by a function's code and by the functions it calls."""
+    # Its own variables, such as those of a closure, are excluded, since it often changes them itself.
     own = defined(function)
     if not isinstance(own, FunctionType):
         return {}

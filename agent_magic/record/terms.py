@@ -9,12 +9,7 @@ from agent_magic.declare.content import TokenRule
 
 
 class Ceiling(NamedTuple):
-    """One rate limit.
-
-    Attributes:
-        per_minute: How much may pass in a minute.
-        capacity: How much may pass at once after a pause, as far as is known.
-    """
+    """One rate limit."""
 
     per_minute: float
     capacity: float
@@ -28,8 +23,7 @@ class Learned(NamedTuple):
     """A pacer's knowledge of one model class at the start of a run, which decides its first requests.
 
     Attributes:
-        inputs: Expected and used input tokens; older answers count less.
-        outputs: The same of output.
+        inputs, outputs: Expected and used tokens; older answers count less.
         ahead: Token seconds under way and tokens, for the time an output token is under way.
         answers: Number of answers.
         window: Maximum requests at once while no limit is known.
@@ -60,7 +54,6 @@ class ModelFacts(NamedTuple):
     Attributes:
         limit_class: Models that share its rate limits.
         min_cacheable_tokens: Shortest prefix its prompt cache keeps; `None` without a cache.
-        token_rule: Token rule for pictures and PDFs, if known.
     """
 
     limit_class: str
@@ -77,8 +70,6 @@ class Endpoint(NamedTuple):
 
     Attributes:
         weight: Its share compared with the others.
-        before: Its known limits at the start, by model class.
-        after: Its known limits at the end.
         learned: The pacer's knowledge at the start, by model class.
     """
 
@@ -94,13 +85,8 @@ class Terms(NamedTuple):
     Attributes:
         policy: Fields of its policy, with the drawn seed.
         paced: True if a pacer kept its rate limits.
-        before: Known limits at the start.
-        after: Known limits at the end.
         work_s: Expected seconds of work per agent, for the order of agents; `None` if unknown.
         key_untried: True if its first request had to test the API key.
-        learned: The pacer's knowledge at the start, by model class.
-        models: The provider's facts about the models.
-        route: Routing between several endpoints; empty if there is only one.
         endpoints: The endpoints by name; `before` and `after` are of all together.
     """
 
@@ -125,10 +111,10 @@ OF_SLOTS, OF_MINUTE = 6, 5
 
 
 def checked_terms(terms: Terms) -> Terms:
-    """Return terms that a file tells, if a run can have had them.
+    """Return terms from a file, if a run can have had them.
 
     Raises:
-        ValueError: It cannot: a limit or a time that is negative, nothing learned from answers, or numbers too large.
+        ValueError: A limit or a time is negative, something is learned from no answers, or numbers are too large.
     """
     apart = [each for one in terms.endpoints.values() for each in (one.before, one.after)]
     limits = [one for each in (terms.before, terms.after, *apart) for pool in each.values() for one in pool.values()]

@@ -57,11 +57,7 @@ Blame = Fault | Literal[False] | None
 
 
 class ErrorBreaker:
-    """Opens when too many of the last attempts failed by the fault of the service or of the network.
-
-    Args:
-        share: Which share of the last attempts may fail.
-    """
+    """Opens when too large a share of the last attempts failed by the fault of the service or the network."""
 
     def __init__(self, share: float) -> None:
         self._share = share
@@ -165,13 +161,9 @@ class ErrorBreaker:
 
 
 class BurnBreaker:
-    """Opens when spending within a minute exceeds a limit.
+    """Opens when spending within a minute exceeds a limit."""
 
-    Requests under way count with their worst case, so the rate cannot be exceeded.
-
-    Args:
-        most_usd: Maximum dollars within any minute.
-    """
+    # Requests under way count with their worst case, so the rate cannot be exceeded.
 
     def __init__(self, most_usd: float) -> None:
         self._most_usd = most_usd
@@ -224,12 +216,7 @@ class BurnBreaker:
 
 
 class Breakers:
-    """The breakers of one run: for errors by endpoint, and for spending.
-
-    Args:
-        share: See `ErrorBreaker`; `None` for none.
-        most_usd_per_min: See `BurnBreaker`; `None` for none.
-    """
+    """The breakers of one run: for errors by endpoint, and for spending."""
 
     def __init__(self, share: float | None, most_usd_per_min: float | None) -> None:
         self._share, self._errors = share, dict[str, ErrorBreaker]()

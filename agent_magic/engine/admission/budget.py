@@ -32,15 +32,10 @@ def give_price(model: str) -> str:
 
 
 class Budget:
-    """Tracks spending and reserves.
-
-    Args:
-        cap_usd: Maximum dollars; `None` for no limit.
-        cap_tokens: Maximum input and output tokens; `None` for no limit.
+    """Tracks spending and reserves; a cap of `None` is no limit.
 
     Attributes:
-        spent_usd: Dollars spent, including possible bills without a count.
-        spent_tokens: Tokens used, likewise.
+        spent_usd, spent_tokens: Spent so far, including possible bills without a count.
         untold_usd: The uncertain part of `spent_usd`: requests without a final cost.
     """
 

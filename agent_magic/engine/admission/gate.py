@@ -1,7 +1,7 @@
 """The gate: the conductor asks it before it starts an agent.
 
 The pacer keeps the provider's limits and is shared by all runs of a session. The budget belongs to one run. Both learn
-what a request may use before it is sent, and what it used afterwards.
+a request's maximum use before it is sent, and its true use afterwards.
 """
 
 from __future__ import annotations
@@ -40,21 +40,18 @@ class Gate:
     Args:
         limit_classes: Rate limit class of each agent's model.
         need: Returns the needs of an agent's request, once its parents are done.
-        pacer: The provider's limits, if any.
-        budget: The run's budget, if any.
-        prefixes: Agents with shared contexts, if any.
-        breakers: Stop the run after too many failures or dollars, if any.
+        pacer, budget, prefixes, breakers: Limits, if any.
         key: Sends one request first until the key is known to be valid, if that is unknown.
         patience_s: Longest `retry-after` to wait for, per agent; `None` for any.
         count: Queues an agent's input for counting if the budget has no room for its bound. Returns True if it must
-            wait; afterwards `need` knows the count. `None` for no counting.
+            wait; afterwards `need` knows the count.
         close: Makes an agent's next request its last, which is cheaper, if the budget has no room for another. Returns
-            True if this is a change. `None` to never close.
+            True if this is a change.
         batched: Agents whose next request is batched; only the budget applies.
         apart: True to count errors per model class, when there are fallback models. Otherwise they count together, so
             that a dead service costs few calls.
         ease: Makes an agent's next request cheaper if the budget or `pressure` demands it. Returns True if this is a
-            change. `None` to never do so.
+            change.
         pressure: Knows if time is short, if there is a deadline.
     """
 
@@ -94,12 +91,7 @@ class Gate:
         self._ease, self._pressure = ease, pressure
 
     def begin(self, began_s: float, seat: Seat | None) -> None:
-        """Start the run.
-
-        Args:
-            began_s: Its start on the pacer's clock, which all runs of a session share.
-            seat: Its share of the session's slots, if they are shared.
-        """
+        """Start the run, at `began_s` on the pacer's clock; `seat` is its share of the session's slots."""
         self._began_s, self._seat = began_s, seat
 
     @property
@@ -265,14 +257,7 @@ class Gate:
         return "" if ticket is None else ticket.pool.endpoint
 
     def replied(self, agent: int, status: int, readings: Readings | None, now: float) -> None:
-        """Record the start of a reply other than 429, with its rate limit headers.
-
-        Args:
-            agent: The agent.
-            status: HTTP status.
-            readings: Its rate limit headers.
-            now: The time.
-        """
+        """Record the start of a reply other than 429, with its rate limit headers."""
         ticket = self._tickets.get(agent)
         if self._pacer is not None and ticket is not None:
             was_quiet = ticket.pool.quiet
@@ -342,16 +327,7 @@ class Gate:
     def settle(
         self, agent: int, used: Usage, cost_usd: float | None, bad: Blame, now: float, *, is_final: bool
     ) -> None:
-        """Record the use of a request, and return its reserve.
-
-        Args:
-            agent: The agent.
-            used: Its tokens; unknown ones are `None`.
-            cost_usd: Dollars; `None` if unknown.
-            bad: The blame of the service or network.
-            now: The time.
-            is_final: True if the count is final. Otherwise the budget keeps the reserve.
-        """
+        """Record the use of a request, and return its reserve, which the budget keeps unless the count is final."""
         ticket, was_quiet = self._tickets.pop(agent, None), False
         if self._pacer is not None and ticket is not None:
             was_quiet = ticket.pool.quiet

@@ -1,8 +1,7 @@
-"""One request tests the API key before the others are sent.
+"""One request tests the API key before the others are sent, since a refused key fails every agent.
 
-A refused key fails every agent. So the first request of a client goes alone until its reply begins. This costs the
-first run of a session the time to the first headers, at most `PATIENCE_S`, and later runs nothing. How many requests
-start while no limit is known is decided in `agent_magic.engine.pacing.window`.
+The first request of a client goes alone until its reply begins. This costs the first run of a session the time to the
+first headers, at most `PATIENCE_S`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Slots shared by the runs of a session.
 
-Each run has its policy's `concurrency`. Concurrent runs share as many slots as the largest of these. A free slot goes
-to the waiting run with the fewest slots, among equals to the one that has waited longest.
+Concurrent runs share as many slots as the largest `concurrency` among them. A free slot goes to the waiting run with
+the
+fewest slots, among equals to the one that has waited longest.
 """
 
 from __future__ import annotations
@@ -21,12 +22,7 @@ class Pool:
         self._offered: tuple[Seat, int] | None = None  # whose turn it is, and how many it had then
 
     def join(self, most: int, wake: Callable[[], bool]) -> Seat:
-        """Add a run.
-
-        Args:
-            most: Its concurrency.
-            wake: Called when a slot is free, or after news for all runs. Returns False if the run asks again later.
-        """
+        """Add a run; `wake` is called when a slot is free, and returns False if the run asks again later."""
         seat = Seat(self, most, wake)
         self._seats.append(seat)
         return seat
@@ -86,8 +82,6 @@ class Seat:
     """One run's share of a pool.
 
     Attributes:
-        most: The run's concurrency.
-        taken: Slots it has.
         asked: True if it has asked for a slot since the last offer.
         wake: Called when it may ask again; see `Pool.join`.
     """

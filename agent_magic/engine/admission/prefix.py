@@ -54,7 +54,6 @@ class Group:
         led_s: When it was sent.
         warm_until_s: Until when the entry can be read.
         useless: True if a follower read nothing: the provider does not cache this, so nobody waits.
-        ttl: Lifetime of the entry after each use.
     """
 
     leader: int | None = None
@@ -70,12 +69,7 @@ class Group:
 
 
 class Prefixes:
-    """Decides which agents lead and which wait.
-
-    Args:
-        groups: Group per agent; `None` if caching is impossible or does not pay.
-        lives: Lifetime per group; five minutes by default.
-    """
+    """Decides which agents lead and which wait."""
 
     def __init__(self, groups: Sequence[str | None], lives: Mapping[str, Ttl] | None = None) -> None:
         self._names = list(groups)
@@ -121,13 +115,7 @@ class Prefixes:
             group.leader, group.warm_until_s = None, group.led_s + group.life_s
 
     def ended(self, agent: int, read_tokens: int | None, *, followed: bool) -> None:
-        """Record the end of the agent's request.
-
-        Args:
-            agent: The agent.
-            read_tokens: Tokens read from the cache; `None` if unknown.
-            followed: True if it was sent when the entry was warm.
-        """
+        """Record the end of the agent's request; `followed` if it was sent when the entry was warm."""
         group = self._groups[agent]
         if group is None:
             return
@@ -150,18 +138,7 @@ def paying_groups(
     *,
     always: bool = False,
 ) -> list[str | None]:
-    """Return the group of each agent for which a shared cache pays.
-
-    Args:
-        models: Model per agent.
-        contexts: Name of the context per agent.
-        tokens: Estimated length per context.
-        facts: Shortest cacheable prefix per model.
-        always: True to cache even if it does not pay.
-
-    Returns:
-        The group of each agent, or `None`.
-    """
+    """Return the group of each agent for which a shared cache pays, or of all with `always`."""
     names = [None if one is None else f"{model}/{one}" for model, one in zip(models, contexts, strict=True)]
     sizes: dict[str, int] = {}
     for name in names:
@@ -181,12 +158,7 @@ def paying_groups(
 
 
 def context_tokens(context: str | Parts | None, rule: TokenRule | None) -> tuple[int, int]:
-    """Return the tokens of a context, estimated and at most.
-
-    Args:
-        context: The text, or its parts.
-        rule: Token rule of the model for pictures and PDFs.
-    """
+    """Return the tokens of a context, estimated and at most."""
     if context is None or isinstance(context, str):
         text, (likely, most) = context or "", (0, 0)
     else:
@@ -197,10 +169,8 @@ def context_tokens(context: str | Parts | None, rule: TokenRule | None) -> tuple
 
 
 def prefix_of(plan: Plan, number: int) -> str | None:
-    """Return the name of the part of an agent's request that can be cached.
-
-    Pictures and documents are in its first message, behind its tools and system prompt.
-    """
+    """Return the name of the part of an agent's request that can be cached."""
+    # Pictures and documents are in its first message, behind its tools and system prompt.
     agent = plan.agents[number]
     if agent.context is None or agent.context not in plan.documents:
         return agent.prefix
@@ -215,16 +185,7 @@ def shared_prefixes(
     work_s: Sequence[float] | None = None,
     without: Container[int] = (),
 ) -> Prefixes | None:
-    """Return the agents that share a context; `None` if none do or caching is off.
-
-    Args:
-        plan: The plan.
-        models: Model per agent.
-        facts: Provider's facts per model.
-        policy: How to run.
-        work_s: Expected seconds of work per agent; `None` if unknown.
-        without: Agents that cannot share: batched ones.
-    """
+    """Return the agents that share a context; `None` if none do or caching is off."""
     if policy.cache == "off" or not plan.has_contexts:
         return None
     contexts = [None if number in without else prefix_of(plan, number) for number in range(len(plan))]
@@ -242,11 +203,7 @@ def with_lives(
 ) -> tuple[list[str | None], dict[str, Ttl]]:
     """Choose the lifetime of each group's cache, and drop groups for which no lifetime pays.
 
-    Args:
-        groups: Group per agent; `None` if nothing is shared.
-        dag: The dependencies.
-        policy: Its `cache_ttl` wins, and with `cache="on"` no group is dropped.
-        work_s: Expected seconds of work per agent. Without it, the lifetime is five minutes.
+    The policy's `cache_ttl` wins, and with `cache="on"` no group is dropped.
     """
     names = {name for name in groups if name is not None}
     if policy.cache_ttl != "auto":

@@ -23,15 +23,7 @@ ANEW = 8
 
 
 class Pressure:
-    """Knows if a run is short of time.
-
-    Args:
-        plan: The plan.
-        dag: The dependencies.
-        deadline_s: The end of the run.
-        slots: The concurrency.
-        work_s: Expected seconds of work per step; `None` if unknown.
-    """
+    """Knows if a run is short of time."""
 
     def __init__(self, plan: Plan, dag: Dag, deadline_s: float, slots: int, work_s: Sequence[float] | None) -> None:
         self._dag, self._deadline_s, self._slots, self._known = dag, deadline_s, slots, work_s is not None

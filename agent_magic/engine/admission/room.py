@@ -15,7 +15,6 @@ class Hold(NamedTuple):
     """The request must wait.
 
     Attributes:
-        reason: The cause of the wait; see `agent_magic.record.reasons`.
         until_s: When to try again. Try after every answer too, which may free more than expected.
         falls_back: True if its model does not answer now and another may.
     """
@@ -29,7 +28,6 @@ class Never(NamedTuple):
     """The request can never be sent in this run.
 
     Attributes:
-        why: The reason in one line.
         kind: Its class, such as `BudgetExceeded`.
         keeps: True to end as `capped`, passing on the partial answer.
         falls_back: True if its model does not answer and another may.
@@ -45,8 +43,6 @@ class Need(NamedTuple):
     """The needs of a request.
 
     Attributes:
-        model: The model.
-        input_tokens: Estimated input.
         output_tokens: Expected output; the pacer learns the real distribution.
         worst: The most it can use.
         least: The most with the shortest possible input; `None` if only `worst` is known.

@@ -18,14 +18,7 @@ if TYPE_CHECKING:
 
 
 class Tries:
-    """Counts the attempts of each agent.
-
-    Args:
-        count: Number of agents.
-        policy: Maximum attempts, and seed of the jitter.
-        seed: The seed if the policy names none.
-        own: Tasks: only their failures say how many attempts they have.
-    """
+    """Counts the attempts of each agent."""
 
     def __init__(self, count: int, policy: Policy, seed: int | None, own: Container[int] = frozenset()) -> None:
         self._most, self._own = policy.max_attempts, own
@@ -111,15 +104,6 @@ class Slots:
     Retries use full concurrency first. When an agent has one attempt left and half of the latest attempts failed by
     overload (status, time-outs, lost connections), requests go one at a time. Once all such last attempts are over,
     each answer doubles the concurrency, up to the full number. The pacer handles 429s; they do not count here.
-
-    Args:
-        most: The full number.
-        reason: What steps without a slot wait for: `slot`, or a sequential schedule.
-
-    Attributes:
-        reason: The same.
-        width: Current concurrency.
-        last_tries: Agents with one attempt left that failed by overload.
     """
 
     def __init__(self, most: int, reason: Reason = "slot") -> None:

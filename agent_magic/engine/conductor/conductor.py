@@ -1,8 +1,5 @@
 """The conductor decides which agent does what next. No clock, no tasks, no network.
 
-Events and times go in, decisions come out. The live driver runs it on the event loop, forecasts run it on a heap of
-virtual time, so both share this code.
-
 ```
           parents done             slot              answer
 PENDING ---------------> READY -----------> RUNNING ---------> ENDED
@@ -12,8 +9,7 @@ PENDING ---------------> READY -----------> RUNNING ---------> ENDED
                            +---- AWAY <----------+ a turn has ended; calls run between requests
 ```
 
-Before it is ready, a step may be left out (`agent_magic.declare.flow`). It then ends as skipped or unused, which is
-not a failure; steps that can do without it go on.
+A step that is left out (`agent_magic.declare.flow`) ends as skipped or unused, which is no failure.
 """
 
 from __future__ import annotations
@@ -82,10 +78,8 @@ class Alarms:
         return heappop(self._heap)[2] if self._heap and self._heap[0][0] <= now else None
 
     def next_s(self) -> float | None:
-        """Return the earliest time, if it is earlier than the last one reported.
-
-        Superseded times of the queues are dropped, since each would lead to another.
-        """
+        """Return the earliest time, if it is earlier than the last one reported."""
+        # Superseded times of the queues are dropped, since each would lead to another.
         heap = self._heap
         while heap and heap[0][0] < self._told_s:
             if heap[0][2] != LINES or heap[0][0] == self._lines_s:
@@ -111,10 +105,6 @@ STOPPED: Final = "Stopped"
 
 class Ends:
     """Steps that ended without success, or are about to, with the reasons.
-
-    Args:
-        done: See the attribute.
-        left: The skipped steps among `done`, with reasons.
 
     Attributes:
         done: Steps that ended before the run, with their status; empty once it has started.
@@ -149,12 +139,9 @@ class Conductor:
         room: Admission, asked before an agent starts; `None` admits all.
         seed: Seed of the jitter if the policy names none.
         done: Agents that ended before, with their status, in a completed recording.
-        tasks: Steps without requests. They use slots of their own, as many as requests have.
-        holds: Resources per step.
+        tasks: Steps without requests. They use other slots, as many as requests have.
         resources: Resource holders, calls of tools included.
-        flow: Decides which steps are left out, if any.
         left: The left-out steps among `done`, with reasons.
-        batching: Decides which requests are batched and take no slot, if any.
         fall_back: Switches a step to its next fallback model; returns False if it has none.
         identical: Tracks identical steps, of which one asks; `None` lets each ask.
     """
@@ -373,13 +360,7 @@ class Conductor:
         return self._go_on(now)
 
     def cancelled(self, agent: int, now: float, *, left: bool = False) -> list[Decision]:
-        """Record that a running agent's request was aborted on demand.
-
-        Args:
-            agent: The agent.
-            now: The time.
-            left: True if its slot is already free.
-        """
+        """Record that a running agent's request was aborted on demand; `left` if its slot is already free."""
         if not left:
             self._leave(agent)
         status, why = self._ends.stopping.get(agent, ("cancelled", "stopped"))

@@ -1,10 +1,8 @@
-"""A conductor for hedges: a second request when an answer is overdue.
+"""A conductor for hedges (`agent_magic.declare.hedge`): a second request when an answer is overdue.
 
-See `agent_magic.declare.hedge`. The place of a second request has the parents of its step, and waits until the step's
-request is overdue. If the step ends earlier, the place is unused. Otherwise it queues like any step, for a slot, limits
-and the budget; an answer of the first request still makes it unused. Once sent, the two race.
-
-First requests go before second ones: a hedge shortens a run only if a slot is left for it.
+The place of a second request has the parents of its step, and waits until the step's request is overdue. If the step
+ends earlier, the place is unused. Otherwise it queues like any step, and once sent, the two race. First requests go
+before second ones: a hedge shortens a run only if a slot is left for it.
 
 The delay is a number of seconds, or learned: with `p95`, longer than 95 of 100 requests take. Among requests that start
 together the quick ones end first, and would make all others look late. So requests under way or aborted count as
@@ -103,16 +101,7 @@ class Latencies:
 
 
 class Overdue:
-    """Knows which requests of a run are overdue.
-
-    Args:
-        plan: The plan.
-        kinds: Kind of each step.
-        then: Also called with the duration of a step, if given.
-
-    Attributes:
-        places: Place of the second request, per step with a hedge.
-    """
+    """Knows which requests of a run are overdue."""
 
     def __init__(self, plan: Plan, kinds: Sequence[str], then: Callable[[int, float], None] | None) -> None:
         self.places = {plan.index[one.hedges]: at for at, one in enumerate(plan.agents) if one.hedges is not None}
@@ -140,12 +129,7 @@ class Overdue:
         self._waiting[self._kinds[step], self._when[step]].append((now, step))
 
     def take_due(self, now: float, waits: Callable[[int], bool]) -> tuple[list[int], float]:
-        """Return the overdue steps, each once, and when to ask again.
-
-        Args:
-            now: The time.
-            waits: Returns True if a step may still become overdue; others are dropped.
-        """
+        """Return the overdue steps, each once, and when to ask again; steps that no longer wait are dropped."""
         found, next_s = list[int](), math.inf
         for (kind, when), waiting in self._waiting.items():
             while waiting:
@@ -165,15 +149,7 @@ class Overdue:
 
 
 class HedgingConductor(RacingConductor):
-    """Decides for one run of a plan with hedges.
-
-    Args:
-        dag: The dependencies.
-        policy: How to run.
-        plan: The plan.
-        kinds: Kind of each step.
-        **more: Further arguments of `RacingConductor`.
-    """
+    """Decides for one run of a plan with hedges."""
 
     def __init__(self, dag: Dag, policy: Policy, *, plan: Plan, kinds: Sequence[str], **more: Any) -> None:
         super().__init__(dag, policy, kinds=kinds, **more)

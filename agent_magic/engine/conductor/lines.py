@@ -22,17 +22,7 @@ NOTHING: Final[tuple[str, float, float]] = ("", 0.0, 0.0)
 
 
 class Lines:
-    """One queue per set of shared limits: a blocked queue does not block the others.
-
-    Args:
-        name: Returns the name of an agent's queue; `None` for a single queue.
-        order: Sorts each queue.
-        barrier: Holds agents back until earlier layers have ended, if any.
-
-    Attributes:
-        waiting: Number of queued agents.
-        barrier: The same.
-    """
+    """One queue per set of shared limits: a blocked queue does not block the others."""
 
     def __init__(
         self,
@@ -165,16 +155,10 @@ def barrier_of(dag: Dag, policy: Policy) -> Barrier | None:
 
 
 class Barrier:
-    """Holds agents back until all agents of earlier layers have ended, to measure what that costs.
+    """Holds agents back until all agents of earlier layers have ended, to measure the cost of that.
 
-    If an agent runs again, the later layers close, except for requests under way.
-
-    Args:
-        layer: Layer of each agent, or its group. Parents are in the same one or an earlier one.
-        reason: What held agents wait for.
-
-    Attributes:
-        reason: The same.
+    Parents are in the same layer or an earlier one. If an agent runs again, the later layers close, except for requests
+    under way.
     """
 
     def __init__(self, layer: Sequence[int], reason: Reason = "barrier") -> None:

@@ -45,7 +45,6 @@ class Order:
 
     Attributes:
         turns: Rank of each agent; the lowest goes first.
-        by_turn: The agents by rank.
         learns: True if durations can change the order.
     """
 

@@ -1,7 +1,6 @@
 """A conductor for races: the first answer of several agents counts, and the rest is cancelled.
 
-See `agent_magic.declare.race`. A race has all of its agents as parents. When one has answered, the others end at once,
-or as soon as their requests are aborted.
+See `agent_magic.declare.race`. A race has all of its agents as parents.
 """
 
 from __future__ import annotations
@@ -25,16 +24,7 @@ if TYPE_CHECKING:
 
 
 class RacingConductor(Conductor):
-    """Decides for one run of a plan with races.
-
-    Args:
-        dag: The dependencies.
-        policy: How to run.
-        races: Steps that take the first answer of their parents.
-        names: Name of each step.
-        requests: Knows which answers are available.
-        **more: Further arguments of `Conductor`.
-    """
+    """Decides for one run of a plan with races."""
 
     def __init__(
         self,
@@ -52,13 +42,7 @@ class RacingConductor(Conductor):
         self._beaten: dict[int, Left] = {}  # also those whose request is still being aborted
 
     def cancelled(self, agent: int, now: float, *, left: bool = False) -> list[Decision]:
-        """Record that a running agent's request was aborted on demand.
-
-        Args:
-            agent: The agent.
-            now: The time.
-            left: True if its slot is already free.
-        """
+        """Record that a running agent's request was aborted on demand; `left` if its slot is already free."""
         if agent not in self._beaten:
             return super().cancelled(agent, now, left=left)
         if not left:

@@ -13,19 +13,10 @@ if TYPE_CHECKING:
 def to_reopen(
     dag: Dag, lost: Mapping[int, int], asked: Iterable[int], races: Container[int] = ()
 ) -> tuple[list[int], dict[int, int]]:
-    """Return the agents to run again, and new causes for those that stay skipped.
+    """Return the agents to run again, parents before children, and the new cause of each that stays skipped.
 
     A retried agent brings its unsuccessful ancestors, and the steps skipped because of them unless another cause
-    remains. Agents skipped or stopped by name come back only by name.
-
-    Args:
-        dag: The dependencies.
-        lost: Agents without success, each with the agent that caused it: itself or an ancestor.
-        asked: Agents to run again. Successful and running ones are ignored.
-        races: Steps that need only one of their parents.
-
-    Returns:
-        The agents to run again, parents before children, and the new cause of each that stays skipped.
+    remains. Agents skipped or stopped by name come back only by name; successful and running ones are ignored.
     """
     wanted = {agent for agent in asked if agent in lost}
     if not wanted:

@@ -38,14 +38,7 @@ LEAST_KNOWN: Final = 5
 
 
 class SpeculatingConductor(HedgingConductor):
-    """Decides for one run of a plan with speculation.
-
-    Args:
-        dag: The dependencies.
-        policy: How to run.
-        ahead_of: Parents that only the condition uses, per speculating step.
-        **more: Further arguments of `HedgingConductor`.
-    """
+    """Decides for one run of a plan with speculation."""
 
     def __init__(self, dag: Dag, policy: Policy, *, ahead_of: Mapping[int, AbstractSet[int]], **more: Any) -> None:
         super().__init__(dag, policy, **more)

@@ -18,11 +18,13 @@ MOST_MARGIN: Final = 0.25
 """Maximum reserve after refusals, as a share of the capacity."""
 GLIDE_S: Final = 1.0
 MOST_PACE: Final = 8.0
-"""Saved tokens are spent over `GLIDE_S` seconds, at most at `MOST_PACE` times the refill rate. Requests then leave
-evenly, and an overestimated level costs one refusal, not fifty."""
+"""Saved tokens are spent over `GLIDE_S` seconds, at most at `MOST_PACE` times the refill rate.
+Requests then leave evenly, and an overestimated level costs one refusal, not fifty.
+"""
 REGAIN: Final = 0.25
-"""The part of an unexpected surplus that is accepted at once. A response that was computed before our latest requests
-arrived reports too much."""
+"""The part of an unexpected surplus that is accepted at once.
+A response that was computed before our latest requests arrived reports too much.
+"""
 EXTERNAL_PER_S: Final = 0.2
 """How fast unexplained use raises the assumed rate of other clients."""
 FAIR: Final = 0.5
@@ -37,19 +39,19 @@ class Bucket:
     """Mirrors a token bucket on the server: continuous refill, an announced limit, an unannounced capacity.
 
     The level is dead reckoning: each request takes its amount when it is sent, and each response corrects the level.
-    A response may have been computed at any time between sending and receiving, so it corrects the level only where
+    A response may have been computed at any time between sending and receiving, so it corrects the level only if
     no such time explains the difference.
 
     Args:
         kind: The limited quantity.
-        given: The user's own limit per minute.
+        given: The user's limit per minute.
         burst_s: Seconds of it that may be used at once.
 
     Attributes:
         grain: Maximum rounding error of `remaining`.
         source: Where the limit comes from; `None` while it is unknown.
         limit: Per minute; 0 while unknown.
-        announced: The server's own figure, per minute; 0 without one.
+        announced: The server's figure, per minute; 0 without one.
         rate: Our share of the limit, per second; 0 while unknown.
         taken: The total ever taken.
         share: Our share of the limit, above 0: kernels with the same key divide it, but not an inferred limit.
@@ -96,8 +98,7 @@ class Bucket:
         """Return the seconds until an amount is available; 0 or less if it is now.
 
         An amount larger than our share of the capacity is saved up for, up to the whole capacity. A larger one passes
-        when the bucket is full, and the rest is owed. If amount and margins together exceed the capacity, it waits
-        for a full bucket, too.
+        when the bucket is full, and the rest is owed; so does one that exceeds the capacity together with margins.
         """
         if not self.rate:
             return 0.0
@@ -135,15 +136,8 @@ class Bucket:
         self.taken -= taken - used
 
     def read(self, reading: Reading, mark: float, amount: float, sent_s: float, now: float) -> None:
-        """Correct the level by a response.
-
-        Args:
-            reading: The limit as the response reports it.
-            mark: The result of `take` for its request.
-            amount: The amount that the request took.
-            sent_s: When it was sent. Reports on requests from before our turn are ignored.
-            now: The time.
-        """
+        """Correct the level by a response to the request that took `amount`; `mark` is the result of `take`."""
+        # Reports on requests sent before our turn are ignored.
         self._learn(reading, amount, now)
         remaining = reading.remaining
         if remaining is None or sent_s < self._begun_s or self._is_first(remaining, mark):
@@ -171,17 +165,9 @@ class Bucket:
         wait_s: float,
         first: bool,
     ) -> None:
-        """Correct the level by a refusal. Refusals come at once, so their readings are current.
-
-        Args:
-            reading: This limit as the refusal reports it.
-            mark: The result of `take` for its request.
-            amount: The amount that the request had taken, which was given back.
-            now: The time.
-            need: The amount requested, if this limit caused the refusal; else `None`.
-            wait_s: The server's `retry-after`, in whole seconds rounded up.
-            first: True if it is the first refusal of its episode.
-        """
+        """Correct the level by a refusal; `need` is the requested amount, if this limit refused it."""
+        # Refusals come at once, so their readings are current. The server rounds the wait up to whole seconds.
+        # Refusals come at once, so their readings are current. The server rounds the wait up to whole seconds.
         if reading is not None:
             self._learn(reading, 0.0, now)
         if not self.rate:
@@ -205,14 +191,11 @@ class Bucket:
                 self._set_external(self.external_rate + min(missing, self._most_credit) * EXTERNAL_PER_S, now)
 
     def impose(self, limit: float, now: float, *, closed_s: float | None = None, doubted: bool = False) -> None:
-        """Keep an inferred limit, unless the user's is lower. One second of it may be used at once.
+        """Keep an inferred limit per minute, unless the user's is lower. One second of it may be used at once.
 
-        Args:
-            limit: Per minute.
-            now: The time.
-            closed_s: How long nothing may be sent after the refusal that revealed the limit. Nothing is saved up
-                meanwhile, since the limit is a guess. `None` without a refusal.
-            doubted: True if refusals contradict it: it ends when as much as the announced limit has passed.
+        Nothing is saved up during `closed_s`, the seconds without requests after the refusal that revealed the limit,
+        since it is
+        a guess. If refusals contradict it (`doubted`), it ends when as much as the announced limit has passed.
         """
         self._advance(now)
         known = self.announced or (self.limit if self.source == "announced" else 0.0)  # this session's, or remembered
@@ -228,12 +211,7 @@ class Bucket:
             self._correct(min(1 - closed_s * self.rate, 0.0) - self.level)
 
     def free(self, now: float, counted: float = 0.0) -> None:
-        """Forget an inferred limit, since a rate does not explain the refusals.
-
-        Args:
-            now: The time.
-            counted: The limit per minute that was inferred instead and is enforced elsewhere; 0 without one.
-        """
+        """Forget an inferred limit, since a rate does not explain the refusals; `counted` was inferred instead."""
         self._advance(now)
         self._own = self._given
         known: list[tuple[float, LimitSource]] = [(self.announced, "announced"), (self._given or 0.0, "given")]
@@ -256,10 +234,8 @@ class Bucket:
             self.level, self._at_s = self.room, now
 
     def recall_level(self, level: float, margin: float, external_rate: float, now: float, age_s: float = 0.0) -> None:
-        """Start from an earlier level of a known limit, `age_s` seconds old. The first reading replaces an old one.
-
-        Level and external rate fade: after a minute the bucket is full, and other clients may be gone.
-        """
+        """Start from an earlier level of a known limit, `age_s` seconds old. The first reading replaces an old one."""
+        # Level and external rate fade: after a minute the bucket is full, and other clients may be gone.
         if self.rate:
             self.margin, self._seen = margin, not age_s
             self._set_external(external_rate * max(0.0, 1 - age_s / FADE_S), now)
@@ -271,12 +247,9 @@ class Bucket:
         return found
 
     def set_share(self, share: float, level_s: float | None = None, *, now: float) -> None:
-        """Keep to a share of the limit from now on. A smaller share gives up its part of the saved tokens.
+        """Keep to a share of the limit from now on, giving up that part of the saved tokens.
 
-        Args:
-            share: Above 0, at most 1.
-            level_s: The level, in seconds of refill by the whole limit, if other kernels report it.
-            now: The time.
+        `level_s` is the level that other kernels report, in seconds of refill by the whole limit.
         """
         if share == self.share:
             return

@@ -82,13 +82,7 @@ class Ticket:
 
 
 class ClassPacer:
-    """The known limits of one class of models, and its requests in flight.
-
-    Args:
-        limits: The user's own limits.
-        random: The source of jitter.
-        endpoint: The endpoint, if there are several.
-    """
+    """The known limits of one class of models, and its requests in flight."""
 
     def __init__(self, limits: Limits, random: Random, endpoint: str = "") -> None:
         self._random, self.endpoint = random, endpoint

@@ -9,8 +9,9 @@ from agent_magic.engine.admission.room import Hold
 from agent_magic.engine.pacing.ratio import Ratio
 
 AGREES: Final = math.log(0.9 / 0.1)
-"""A refusal with the full number under way: such a server refuses it nearly always, one with a limit of a rate has no
-reason to do so just then."""
+"""Log odds of a refusal with the full number under way.
+Such a server refuses it nearly always, one with a rate limit has no reason to do so just then.
+"""
 PASSES: Final = math.log(0.2 / 0.9)
 """A request admitted beyond the number: only a slot freed on the way explains it."""
 PASSES_SURE: Final = PASSES / 5
@@ -28,8 +29,7 @@ FEW: Final = 8
 """Requests and answers overtake each other on the wire, so a count may be off by one, and one more per this number."""
 LEAST_WIRE: Final = 0.02
 MOST_WIRE: Final = 0.5
-"""The share of a request's time on the wire from which counts are off by more than that, and the most that is believed.
-"""
+"""The share of a request's time on the wire from which counts are off by more than that, and its believed maximum."""
 FIRST_PROBE_S: Final = 0.8
 LONGER: Final = 5.0
 LONGEST_PROBE_S: Final = 60.0
@@ -39,8 +39,8 @@ EVERY: Final = 150
 UNSURE_S: Final = 2.5
 """A limit that nothing confirms, because it is not reached within this time, is none."""
 DOUBLE_S: Final = 0.5
-"""Meanwhile requests are sent at their earlier pace, doubled after each such time. This reaches the limit, and a
-rate limit shows itself by a refusal.
+"""Meanwhile requests are sent at their earlier pace, doubled after each such time.
+This reaches the limit, and a rate limit shows itself by a refusal.
 """
 SILENT_S: Final = 0.3
 """Seconds without a refusal after which a request was admitted."""
@@ -121,13 +121,8 @@ class Concurrency:
             self._probed_s = now
 
     def let_in(self, under_way: int, sent_s: float, now: float) -> None:
-        """Record that a request was admitted.
-
-        Args:
-            under_way: Requests under way when it was sent, itself included.
-            sent_s: When it was sent. Requests sent before a refusal may have been counted with the refused one.
-            now: The time.
-        """
+        """Record that a request was admitted, with `under_way` requests, itself included."""
+        # Requests sent before a refusal may have been counted with the refused one.
         if not self.limit or under_way <= self.limit or sent_s <= self._cut_s:
             return
         self._grown += 1
@@ -144,7 +139,7 @@ class Concurrency:
     def refused(
         self, before: int, left: int, now: float, *, sent_s: float, first: bool, wait_s: float, lately: float
     ) -> bool:
-        """Return True if a refusal is of this limit.
+        """Return whether a refusal is of this limit.
 
         Args:
             before: Other requests under way when it was sent.

@@ -20,15 +20,14 @@ class LimitUse(NamedTuple):
     """One limit of one model class.
 
     Attributes:
-        kind: What is limited.
+        kind: The limited quantity.
         model_class: The class it applies to.
         limit_per_min: `None` while it is unknown.
         used_per_min: By us, over the last minute or since the first request.
-        used_share: What was used in the last minute, of what may pass in a minute, 0 to 1 and more; `None` while the
-            limit is unknown. A burst counts against its minute too, however little of the limit may pass at once.
+        used_share: Use of the last minute over the minute's limit, 0 to 1 and more; `None` while the limit is unknown.
         source: `announced` by the provider, `given` by the user, or `inferred from 3 refusals` that neither explains;
-            an empty string while the limit is unknown.
-        share: The part of it that this kernel may take now, 0 to 1; all of it where no other kernel uses the key.
+            empty while the limit is unknown.
+        share: The part of it that this kernel may take now, 0 to 1; all of it unless another kernel uses the key.
     """
 
     kind: Dimension
@@ -43,16 +42,7 @@ class LimitUse(NamedTuple):
 def limit_use(
     kind: Dimension, model_class: str, bucket: Bucket, used: float, passed_s: float, refusals: int
 ) -> LimitUse:
-    """Return the use of a limit.
-
-    Args:
-        kind: What is limited.
-        model_class: The class it applies to.
-        bucket: The model of the limit.
-        used: The amount used.
-        passed_s: The seconds in which it was used.
-        refusals: Requests refused since the session began.
-    """
+    """Return the use of a limit: an amount in `passed_s` seconds, with the refusals since the session began."""
     share = used / bucket.limit if bucket.limit else None
     source = bucket.source or ""
     if source == "inferred":
@@ -65,10 +55,6 @@ class PoolHealth:
     """The state of one model class.
 
     Attributes:
-        name: The class.
-        limits: Its limits, by kind.
-        under_way: Requests under way.
-        refusals: Number of 429s.
         episodes: Number of episodes: refusals at one moment count once.
         shut_s: Seconds until something may be sent after a 429; 0 if it may now.
     """
@@ -107,12 +93,7 @@ class Meter:
         bin_[2] += made
 
     def lately(self, now: float, bins: int = BINS) -> tuple[list[float], float]:
-        """Return the requests, input tokens and output tokens of the last minute, and the seconds they cover.
-
-        Args:
-            now: The time.
-            bins: Number of steps of five seconds; by default a minute.
-        """
+        """Return the requests, input and output tokens of the last minute (or `bins` of 5 s), and the seconds."""
         self.add(now, 0.0, 0.0, 0.0)
         passed_s = min(max(now - self._first_s, 1.0), (bins - 1) * BIN_S + now % BIN_S)
         rows = [self._bins[(self._place - back) % BINS] for back in range(bins)]

@@ -39,7 +39,7 @@ class Minute:
     minute admits the next one after a fraction of it. So a server that stays shut is evidence, and so are minutes that
     end with the same number and begin a whole number of minutes apart.
 
-    Nobody says when a minute begins. Therefore no more than the number are sent within *any* minute. That is right for
+    The start of a minute is unknown. Therefore no more than the number are sent within *any* minute. That is right for
     minutes of the clock, for sliding ones, and for a bucket that holds a minute's worth, and all of it is used.
 
     Attributes:
@@ -106,14 +106,7 @@ class Minute:
             self._end(self._shut_s, sent_s)
 
     def refused(self, sent_s: float, now: float, *, first: bool, alone: bool) -> bool:
-        """Return True if a refusal is of this limit.
-
-        Args:
-            sent_s: When the request was sent.
-            now: The time.
-            first: True for the first refusal of its episode.
-            alone: False if another limit is known: then it is not one of these.
-        """
+        """Return whether a refusal is of this limit; `alone` is False if another limit is known."""
         if sent_s in self._sent:
             self._sent.remove(sent_s)
         if not first:

@@ -21,11 +21,6 @@ class Output:
     The server does not reserve `max_tokens`, admits a request while anything is left, and running answers may overdraw.
     So there are two questions. Is anything left? And is as much under way as flows in meanwhile (Little's law)? Then
     the bucket stays half full.
-
-    Attributes:
-        bucket: The mirror. Complete answers are taken from it, and readings correct it.
-        under_way: Expected tokens of all requests under way.
-        answers: Number of complete answers.
     """
 
     def __init__(self, bucket: Bucket) -> None:
@@ -37,10 +32,8 @@ class Output:
 
     @property
     def ahead_s(self) -> float:
-        """Average seconds a token is under way, as far as known.
-
-        Complete answers tell that best, but the first of them are the shortest, so running ones count too.
-        """
+        """Average seconds a token is under way, as far as known."""
+        # Complete answers tell that best, but the first of them are the shortest, so running ones count too.
         known_s = self._ahead.value if self._ahead.expected else 0.0
         return max(known_s, self._held / max(1.0, self._used + self.under_way))
 
@@ -71,14 +64,7 @@ class Output:
         self.under_way += expected
 
     def ended(self, expected: float, used: float | None, sent_s: float, now: float) -> None:
-        """Record the end of a request.
-
-        Args:
-            expected: The expectation given to `sent`.
-            used: Its output; `None` if unknown or nothing.
-            sent_s: When it was sent.
-            now: The time.
-        """
+        """Record the end of a request."""
         self._advance(now)
         self.under_way -= expected
         if used is not None:
@@ -88,11 +74,9 @@ class Output:
             self._ahead.add(used, expected * (now - sent_s))
 
     def _advance(self, now: float) -> None:
-        """Count tokens under way, and inflow into a full bucket while requests were held.
-
-        In the second case too little was under way, or some of it hangs: more may be sent. When the bucket is no longer
-        full, this is forgotten in about the time a token is under way.
-        """
+        """Count tokens under way, and inflow into a full bucket while requests were held."""
+        # In the second case too little was under way, or some of it hangs: more may be sent. When the bucket is
+        # no longer full, this is forgotten in about the time a token is under way.
         past_s, self._at_s = now - self._at_s, now
         self._held += past_s * self.under_way
         if self._full:

@@ -39,12 +39,13 @@ class _Kept(NamedTuple):
 class Pacer:
     """Decides when the next request may be sent. There is one for everything that uses the same key.
 
-    Pure: no clock, no tasks, no network. The time comes in as an argument, in seconds of one monotonic clock for all
-    runs that share the pacer. The same events and the same seed give the same answers.
+    Pure: times are arguments, in seconds of one monotonic clock for all runs that share the pacer. The same events and
+    the
+    same seed give the same answers.
 
     Args:
-        limits: The user's own limits, by model class. A lower limit than the server's is kept; a
-            higher one gives way to what the server announces.
+        limits: The user's limits, by model class. A lower limit than the server's is kept; a
+            higher one gives way to the announced one.
         seed: Makes the jitter repeatable.
     """
 
@@ -62,50 +63,36 @@ class Pacer:
     def ask(
         self, limit_class: str, input_tokens: int, output_tokens: int, now: float, *, queue: int = 0
     ) -> Ticket | Hold:
-        """Ask to send the request that is the first of its queue for this model class.
+        """Ask to send the first request of a queue for this model class.
 
-        A request that is held keeps its place: what flows in is saved for it, however large it is. Ask for nothing
-        behind it. Queues that share the pacer take turns.
+        A request that is held keeps its place: inflow is saved for it, however large it is. Ask for nothing behind it.
+        Queues
+        that share the pacer take turns.
 
         Args:
             limit_class: The models whose limits it shares, as the provider names them.
-            input_tokens: The uncached input that is expected.
-            output_tokens: The output that is expected, not `max_tokens`. Expectations that are off by a factor are
-                learned from answers, so any guess will do.
+            input_tokens: The expected uncached input.
+            output_tokens: The expected output, not `max_tokens`. Expectations that are off by a factor are learned from
+                answers.
             now: The time.
-            queue: Who asks: a number per run.
+            queue: The number of the run.
         """
         found = self._classes.get(limit_class) or self._class(limit_class)
         return found.ask(input_tokens, output_tokens, now, queue)
 
     def forgo(self, limit_class: str, queue: int) -> None:
-        """Record that a held queue will not ask again soon: something else holds it, or it has ended.
-
-        Args:
-            limit_class: Its model class.
-            queue: Who asked.
-        """
+        """Record that a held queue will not ask again soon: something else holds it, or it has ended."""
         if limit_class in self._classes:
             self._classes[limit_class].forgo(queue)
 
     def heard(self, ticket: Ticket, readings: Readings, now: float) -> None:
-        """Record the limits that a response reports, as soon as its headers have come. For a 429 see `refused`.
-
-        Args:
-            ticket: The request's.
-            readings: The reported limits, if any.
-            now: The time.
-        """
+        """Record the limits that a response reports, as soon as its headers have come. For a 429 see `refused`."""
         ticket.pool.heard(ticket, readings, now)
 
     def finished(self, ticket: Ticket, input_tokens: int | None, output_tokens: int | None, now: float) -> None:
-        """Record the end of a request, other than by a 429.
+        """Record the end of a request, other than by a 429. A second time is ignored; `None` tokens are unknown.
 
-        Args:
-            ticket: The request's. A second time is ignored.
-            input_tokens: The input that counts: `input_tokens + cache_creation_input_tokens`. `None` if not known.
-            output_tokens: The output. `None` if not known.
-            now: The time.
+        Input is `input_tokens + cache_creation_input_tokens`.
         """
         ticket.pool.finished(ticket, input_tokens, output_tokens, now)
 
@@ -122,13 +109,9 @@ class Pacer:
     ) -> None:
         """Record a 429.
 
-        Args:
-            ticket: The request's.
-            retry_after_s: Seconds in which nothing of this class will be let in; `None` if not said.
-            limit: Which limit refused it: `requests`, `input`, `output`, `ramp` where the load grew too fast, `None`
-                if not known.
-            now: The time.
-            readings: The limits that the response reports.
+        `limit` is the limit that refused it: `requests`, `input`, `output`, `ramp` if the load grew too fast, `None` if
+        unknown.
+        Nothing of this class is let in for `retry_after_s`.
         """
         ticket.pool.refused(ticket, retry_after_s, limit, readings, now)
 
@@ -137,22 +120,12 @@ class Pacer:
         return {name: each.health(name, now) for name, each in self._classes.items()}
 
     def demands(self, limit_classes: Iterable[str], now: float) -> Demands:
-        """Return the demands to publish to others with the key, by model class; see `agent_magic.engine.pacing.share`.
-
-        Args:
-            limit_classes: Classes that will be asked for, beside those that were.
-            now: The time.
-        """
+        """Return the demands to publish to others with the key (`agent_magic.engine.pacing.share`), by model class."""
         unasked: Demands = {name: dict.fromkeys(KINDS, Demand()) for name in limit_classes}
         return unasked | {name: each.demands(now) for name, each in self._classes.items()}
 
     def set_shares(self, shares: Mapping[str, Mapping[Dimension, Share]], now: float) -> bool:
-        """Keep to a share of the limits. Return True if it changed: held queues may then ask again.
-
-        Args:
-            shares: By model class and limit. Limits that are not named are not divided.
-            now: The time.
-        """
+        """Keep to a share of the limits. Return True if it changed: held queues may then ask again."""
         self._shares = shares
         changed = [each.set_shares(shares.get(name, {}), now) for name, each in self._classes.items()]
         return any(changed)
@@ -189,13 +162,9 @@ class Pacer:
         return found
 
     def remember(self, memory: object, now: float, age_s: float) -> None:
-        """Start from an earlier session's knowledge. Its limits hold until a reply corrects them.
-
-        Args:
-            memory: What `memory` returned. What cannot be read is left out.
-            now: The time.
-            age_s: Its age in seconds. Levels of the buckets fade with it, and are dropped after a minute.
-        """
+        """Start from an earlier session's `memory`. Its limits hold until a reply corrects them."""
+        # Levels of the buckets fade with its age, and are dropped after a minute. Unreadable parts are left
+        # out.
         for name, data in cast("dict[str, object]", memory).items() if isinstance(memory, dict) else ():
             try:
                 kept = from_json(_Kept, data)

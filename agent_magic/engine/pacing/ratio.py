@@ -9,12 +9,7 @@ KEEP: Final = 0.97
 
 
 class Ratio:
-    """A quotient of two sums in which older answers count less, such as tokens used by tokens expected.
-
-    Attributes:
-        expected: The sum of expectations.
-        used: The sum of true uses.
-    """
+    """A quotient of two sums in which older answers count less, such as tokens used by tokens expected."""
 
     __slots__ = ("expected", "used")
 

@@ -26,8 +26,8 @@ T = TypeVar("T")
 Route = Literal["least loaded", "round robin", "in order"]
 ROUTES: Final = ("least loaded", "round robin", "in order")
 FAILING: Final = 0.1
-"""Share of failures among its last 20 requests that pauses an endpoint: a dead one answers at once, so it would always
-seem the least loaded.
+"""Share of failures among its last 20 requests that pauses an endpoint.
+A dead one answers at once, so it would always seem the least loaded.
 """
 
 
@@ -48,7 +48,7 @@ class Endpoints:
         weights: Relative share of each, by name.
         route: `least loaded`: the smallest used share of its tightest limit. `round robin`: by weight alone.
             `in order`: the first that has room.
-        lacks: True if an endpoint certainly has no model of a class; by default unknown.
+        lacks: Returns whether an endpoint certainly has no model of a class.
     """
 
     def __init__(
@@ -67,20 +67,11 @@ class Endpoints:
         return [name for name in self.weights if name not in self.left_out]
 
     def having(self, limit_class: str) -> list[str]:
-        """Return the endpoints that may have a model of a class: all if none is known to have it.
-
-        Args:
-            limit_class: The class.
-        """
+        """Return the endpoints that may have a model of a class: all if none is known to have it."""
         return [name for name in self.inside if not self._lacks(name, limit_class)] or self.inside
 
     def leave_out(self, name: str, why: str) -> bool:
-        """Ask an endpoint no more. `False` if it is the last one, which stays.
-
-        Args:
-            name: The endpoint.
-            why: The reason, for people.
-        """
+        """Drop an endpoint. `False` if it is the last one, which stays."""
         if name in self.left_out:
             return True
         if self.inside == [name]:
@@ -95,15 +86,7 @@ def _of_endpoint(name: str, pools: Mapping[str, T]) -> dict[str, T]:
 
 
 class Router(Pacer):
-    """Keeps the limits of several endpoints, and says to which of them a request may go.
-
-    Limits that the user gives count for each endpoint; for one of them by `name/model class`.
-
-    Args:
-        endpoints: The endpoints.
-        limits: As in `Pacer`.
-        seed: As in `Pacer`.
-    """
+    """Keeps the limits of several endpoints; a user's limit counts for each, or for one by `name/model class`."""
 
     def __init__(
         self, endpoints: Endpoints, limits: Mapping[str, Limits] | None = None, seed: int | None = None

@@ -17,13 +17,13 @@ ends.
 
 **Limits** that a kernel knows are in its row, so a new kernel beside it learns them without a refusal.
 
-**What was tried and lost.** Turns by the clock, four seconds each: whoever saves up for a large request loses what
-was saved when its time is over (17 of 100 in place of 25). With two looks a second 0.96 of one request a second
+**What was tried and lost** (all measured). Turns by the clock, four seconds each: a kernel that saves up for a large
+request loses it when its time is over (17 of 100 in place of 25). With two looks a second 0.96 of one request a second
 passes among four, and 0.8 of requests of 70 % of a bucket with a quarter refused. Two kernels that only read headers:
-0.84 of an output limit with 18 % refused, and large requests beside small ones starve, because what is missing is
-seen only when it is gone. A bucket of tokens that all take from: a write for each request, and no queue, so large
-requests starve there too. Whoever is held wants all at once: one that needs a fifth takes half whenever it is held
-for a moment, and 0.93 of the limit is used in place of 0.99 (all measured).
+0.84 of an output limit with 18 % refused, and large requests beside small ones starve, because the use of others is
+seen too late. A bucket of tokens that all take from: a write for each request, and no queue, so large requests starve
+there too. A held kernel wants all at once: one that needs a fifth takes half whenever it is held for a moment, and 0.93
+of the limit is used in place of 0.99.
 """
 
 from __future__ import annotations
@@ -61,15 +61,12 @@ FADE: Final = 0.97
 
 
 class Demand(NamedTuple):
-    """A pacer's knowledge of one limit.
+    """A pacer's knowledge of one limit. `_s` amounts are in seconds of refill by the whole limit.
 
     Attributes:
         used: The part of it in recent use.
         held: True if it holds back a request now.
         largest: The largest request that waits or was made since the last look, as a part of the capacity.
-        largest_s: The same in seconds of refill by the whole limit.
-        level_s: The level, in seconds of refill by the whole limit.
-        taken_s: The total ever taken, in seconds of refill.
         shut: True if nothing may be sent after a refusal.
         per_minute: The announced limit; 0 if unknown.
         capacity: The amount that may be used at once.
@@ -89,21 +86,21 @@ class Demand(NamedTuple):
 class Claim(NamedTuple):
     """One kernel's row about one limit, as the others read it.
 
+    `largest_s`, `place`, `taken_s` and `level_s` are in seconds of
+    refill by the whole limit.
+
     Attributes:
         want: The part it wants, 0 to 1.
         part: The part it takes, 0 to 1.
         largest: The largest recent request, as a part of the capacity.
-        largest_s: The same in seconds of refill by the whole limit.
         empty_s: When the level was 0, on the common clock; it has been refilled since.
         waits: 1 if the limit holds it back, else 0.
-        place: Its total use, in seconds of refill: of the waiting kernels the lowest is next. A kernel that begins to
-            wait starts level with those that already do.
+        place: Its total use: of the waiting kernels the lowest is next. A kernel that begins to wait starts level with
+            those that already do.
         per_minute: The announced limit; 0 if unknown.
-        capacity: The amount that may be used at once.
-        taken_s: For itself: the pacer's total use at the last look.
-        at_s: For itself: when that was.
+        taken_s: For itself: the pacer's total use at the last look, at `at_s`.
         turns: For itself: 1 during turns, else 0.
-        level_s: For itself, if its turn begins at this look: the level in seconds of refill.
+        level_s: For itself, if its turn begins at this look: the level.
     """
 
     want: float
@@ -129,7 +126,6 @@ class Share(NamedTuple):
     """A pacer's share of one limit.
 
     Attributes:
-        part: Above 0, at most 1.
         level_s: The level, in seconds of refill by the whole limit; `None` to keep the pacer's own.
     """
 
@@ -144,15 +140,7 @@ Claims = dict[str, dict["Dimension", Claim]]
 
 
 def claims(demands: Demands, before: Claims, me: str, others: Mapping[str, object], now: float) -> Claims:
-    """Return a kernel's claim on each limit.
-
-    Args:
-        demands: Its pacer's knowledge.
-        before: Its claims at the last look.
-        me: Its name.
-        others: The other kernels' rows by name, as `row_of` wrote them. Unreadable rows are left out.
-        now: The time on a clock that all kernels share.
-    """
+    """Return a kernel's claim on each limit, from its last claims and the others' rows, unreadable ones left out."""
     read = {name: _read(row) for name, row in others.items()}
     found: Claims = {}
     for model_class, each in demands.items():
@@ -210,7 +198,7 @@ def _claim(demand: Demand, before: Claim, me: str, others: Mapping[str, Claim], 
 
 
 def _is_next(me: str, rows: Mapping[str, Claim], turn_s: float) -> bool:
-    """Return True if it is a kernel's turn: until it has taken its fill; then the one that has taken least is next."""
+    """Return whether it is a kernel's turn: until it has taken its fill; then the one that has taken least is next."""
     waiting = {name: one.place for name, one in rows.items() if one.waits}
     have = [name for name, one in rows.items() if one.part > IDLE]
     if have:

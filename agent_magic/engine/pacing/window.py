@@ -9,8 +9,7 @@ from agent_magic.engine.admission.key import PATIENCE_S
 from agent_magic.engine.admission.room import Hold
 
 FIRST_WINDOW: Final = 8
-"""Requests under way after a first reply that told no limit; while there is none it is two, then ever more up to this.
-"""
+"""Maximum requests under way after a first reply that told no limit; before it there are two."""
 DOUBLE_S: Final = 0.2
 """The window doubles in this time. A refusal comes at once, only an answer takes longer: silence is good news."""
 POLL_S: Final = 0.05
@@ -18,13 +17,13 @@ POLL_S: Final = 0.05
 SOONEST_S: Final = 15.0
 EACH: Final = 75.0
 LONGEST_S: Final = 120.0
-"""Seconds and requests for which an inferred limit is kept before more is tried, and the maximum of both. So a right
-limit costs one refusal in a hundred requests.
+"""Seconds and requests for which an inferred limit is kept before more is tried, and the maximum of both.
+So a right limit costs one refusal in a hundred requests.
 """
 PLENTY: Final = 100
 """Until this many requests between two refusals, the limit is kept twice as long as the time between them."""
 STEEP: Final = 4
-"""More is tried with this power of the time: next to nothing until it is over, four times as much in twice the time."""
+"""More is tried with this power of the time: four times as much in twice the time."""
 SPARE_S: Final = 5.0
 """Seconds of inflow during a pause, which admit more requests before the next refusal."""
 RAMP: Final = 2.0
@@ -39,7 +38,8 @@ HELD: Final = 0.5
 """Share of the time with held requests from which they pressed all the time."""
 ROOM: Final = 1.05
 ROOM_S: Final = 0.02
-"""There was room for a request if this much more had flowed in than was sent: requests overtake each other on the wire.
+"""There was room for a request if this much more had flowed in than was sent.
+Requests overtake each other on the wire.
 """
 CONTRADICT: Final = 2
 """Number of consecutive refusals that no limit explains from which refusals are by chance."""
@@ -66,7 +66,7 @@ CLOSED_S: Final = 8.0
 
 
 class Window:
-    """Finds the limit of requests that nobody announces.
+    """Finds an unannounced limit of requests.
 
     Before the first refusal it bounds the requests under way. The refusal then shows the limit: between two of them as
     much passes as flows in, since the server's bucket was empty at both. Inflow is counted by admitted requests, or by
@@ -196,7 +196,7 @@ class Window:
         announced: float = 0.0,
         ramp: bool = False,
     ) -> bool:
-        """Record an unexplained refusal. Return True if it is of a limit.
+        """Record an unexplained refusal. Return whether it is of a limit.
 
         Args:
             now: The time.
@@ -240,10 +240,9 @@ class Window:
         return max(rate, announced) <= apart * min(rate, announced)
 
     def _is_short(self, now: float) -> bool:
-        """Return True if far less has passed than the limit lets in, where that was measured and chance is not sure.
-
-        A limit that was measured by answers lets answers in: of output, few requests may pass while many are paid for.
-        """
+        """Return whether far less has passed than the limit lets in, if that was measured and chance is not sure."""
+        # A limit that was measured by answers lets answers in: of output, few requests may pass while many are
+        # paid for.
         flows_in = self._base * (now - self._then_s)
         passed = max(self.passed + 1, self._answered) if self._is_by_answers else self.passed + 1
         return self._is_measured and not self.by_chance and passed < SHORT * flows_in

@@ -1,7 +1,6 @@
 """`run.advise()`: published rules for many agents, answered with the numbers of this run.
 
-A rule speaks only if it has a number. Its change is forecast by the engine that ran the agents. Quality of answers is
-left to the reader.
+A rule speaks only if it has a number; its change is forecast. Quality of answers is left to the reader.
 """
 
 from __future__ import annotations
@@ -155,18 +154,7 @@ def _by_dollars(one: Finding) -> tuple[bool, float, float]:
 
 
 def advise(outlook: Outlook, wall_s: float | None, cost_usd: float | None, *, by: str = "seconds") -> Advice:
-    """Apply every rule to a run.
-
-    Args:
-        outlook: The run's forecasts.
-        wall_s: Its wall time.
-        cost_usd: Its cost.
-        by: Order of the findings: most `seconds` or `dollars` saved; or one of `SITUATIONS`, which is answered first,
-            and whose changes never cost what counts in it.
-
-    Raises:
-        DeclarationError: `by` is none of them.
-    """
+    """Apply every rule to a run; `by` orders the findings, or is one of `SITUATIONS`, which is answered first."""
     if not is_word(by, words := (*BY, *SITUATIONS)):
         raise must_be("by or situation", f"one of {', '.join(words)}", by, did_you_mean(by, words))
     row, worked = SITUATIONS.get(by), any(result.attempts for result in outlook.record.results)
@@ -180,13 +168,7 @@ def advise(outlook: Outlook, wall_s: float | None, cost_usd: float | None, *, by
 
 
 def lint(estimate: Estimate, cells: Sequence[str] = (), prices: Prices | None = None) -> Advice:
-    """Apply the rules to a plan that has not run, by its estimate.
-
-    Args:
-        estimate: The estimate.
-        cells: The cells of the notebook as Python.
-        prices: Token prices; `None` means the list.
-    """
+    """Apply the rules to a plan that has not run, by its estimate."""
     outlook = Outlook(estimate.repeat(prices=prices))
     told = [found for rule in OF_PLANS if (found := rule(outlook)) is not None]
     told += [found] if (found := awaits_in_loops(cells)) is not None else []
@@ -202,10 +184,8 @@ def lint(estimate: Estimate, cells: Sequence[str] = (), prices: Prices | None = 
 
 
 def _from_estimate(one: Finding, estimate: Estimate, cost_usd: float | None) -> Finding:
-    """Return a finding with the plan's seconds and dollars reckoned from those of its estimate, which are shown.
-
-    The forecast that both savings start from knows of no wait for a first reply, and so takes less than the estimate.
-    """
+    """Return a finding with the plan's seconds and dollars based on those of its estimate."""
+    # The forecast behind both savings knows no wait for a first reply, so it takes less than the estimate.
     told = replace(one, basis=estimate.basis, assumed="")  # the estimate says what that stands on
     if one.forecast_s is None or one.saves_s is None:
         return told

@@ -1,7 +1,4 @@
-"""Rules on needless tokens: repeated text, unused room, effort, and cache lifetimes.
-
-Each forecasts the run without them, and is silent if nothing changes.
-"""
+"""Rules on needless tokens: repeated text, unused room, effort, and cache lifetimes."""
 
 from __future__ import annotations
 
@@ -133,10 +130,8 @@ def _as_context(outlook: Outlook, numbers: Sequence[int], shared: Rewritten, mea
 
 
 def _shared_value(plan: Plan) -> tuple[str, str, list[int]] | None:
-    """Return the text, the name and the agents of the long value that is sent again most; `None` if there is none.
-
-    Agents that have a context are left out: they can have no other.
-    """
+    """Return the text, the name and the agents of the long value that is sent most often; `None` if there is none."""
+    # Agents that have a context are left out: they can have no other.
     best: tuple[int, str, str, list[int]] | None = None
     for name, value in plan.values.items():
         users = [

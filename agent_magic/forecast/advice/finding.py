@@ -46,7 +46,7 @@ ALIKE = 0.9
 LEAST_PREFIX = 1024
 """The shortest shared text that is worth naming, in tokens: the least a provider caches."""
 WORTH = 0.05
-"""A change that saves less than this share of the run is not proposed: forecasts are not better than that."""
+"""A change that saves less than this share of the run is not proposed: forecasts are not more exact."""
 
 
 Action = Literal["change", "applied", "keep"]
@@ -115,17 +115,7 @@ def found(
     change: str = "",
     **apply: Any,
 ) -> Finding:
-    """Return the finding of a rule, with the forecast of its change if there is one.
-
-    Args:
-        outlook: The run.
-        rule: The rule's name.
-        measured: Its evidence.
-        source: Source of the rule.
-        changed: The forecast of the run with the change.
-        change: The change in words.
-        **apply: The same as arguments of `run.whatif`.
-    """
+    """Return the finding of a rule, with the forecast of its change if there is one."""
     if changed is None:
         return Finding(rule, measured, source=source)
     return Finding(

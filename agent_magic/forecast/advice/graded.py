@@ -1,7 +1,6 @@
 """A trial's result as advice: a setting graded as good as the run's own or better, and no more expensive.
 
-Scores come from graders only, with interval and n; seconds and dollars of such a setting are forecast like any other
-change. Other rules ask `verdict_on` before they call quality unknown.
+Scores come from graders only. Other rules ask `verdict_on` before they call quality unknown.
 """
 
 from __future__ import annotations
@@ -28,13 +27,7 @@ SAYS: Final[dict[Verdict, str]] = {
 
 
 class Graded(NamedTuple):
-    """A trial's result for a setting of its agents.
-
-    Attributes:
-        trial: The trial.
-        place: The setting's place in it.
-        names: The agents.
-    """
+    """A trial's result for a setting of its agents."""
 
     trial: Trial
     place: int
@@ -71,15 +64,7 @@ def latest(outlook: Outlook) -> Iterator[tuple[Trial, tuple[str, ...]]]:
 def of_setting(
     outlook: Outlook, trial: Trial, names: tuple[str, ...], model: str | None, effort: str | None
 ) -> int | None:
-    """Return the place of a setting in a trial; `None` if it was not tried.
-
-    Args:
-        outlook: The run.
-        trial: The trial.
-        names: Its agents.
-        model: The model; omitted values are as recorded.
-        effort: The effort.
-    """
+    """Return the place of a setting in a trial; `None` if it was not tried. Omitted values are as recorded."""
     own_model, own_effort = _recorded(outlook, names)
     wanted = model or own_model, effort or own_effort
     for place, one in enumerate(trial.settings):

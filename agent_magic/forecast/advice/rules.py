@@ -296,7 +296,7 @@ def failures(outlook: Outlook) -> Finding | None:
 
 
 def cost_against_time(outlook: Outlook) -> Finding | None:
-    """Many agents are dearer than one: is the time, or the second opinion, worth it? Only with a measured baseline."""
+    """Compare the dollars of many agents with the time they save. Only with a measured baseline."""
     summary = summarize(outlook.record)
     multiple, speedup = summary.cost_multiple, summary.speedup
     if multiple is None or speedup is None:

@@ -1,7 +1,6 @@
-"""The decision matrix by situation: what counts in it, and whether several agents are worth it there.
+"""The decision matrix by situation: what counts in it, and whether several agents are worth it.
 
-The thresholds are conventions of this package. They are shown beside the run's own numbers, so that a reader can
-disagree.
+The thresholds are conventions of this package, shown beside the run's own numbers so that a reader can disagree.
 """
 
 from __future__ import annotations
@@ -21,10 +20,8 @@ class Situation(NamedTuple):
     """A row of the matrix.
 
     Attributes:
-        by: What counts: `seconds` or `dollars`.
         least_saved: The share of the time from which several agents are worth it; 1 is never.
         most_dollars: How many times the dollars of one agent they may cost.
-        because: Its distinguishing feature.
     """
 
     by: str
@@ -48,13 +45,7 @@ SITUATIONS: Final[dict[str, Situation]] = {
 
 
 def in_situation(outlook: Outlook, name: str, multiple: float | None) -> Finding:
-    """Answer by one row of the matrix, with the numbers of the run.
-
-    Args:
-        outlook: The run.
-        name: The situation.
-        multiple: The run's dollars over those of one agent with the same answers; `None` if unknown.
-    """
+    """Answer by one row of the matrix; `multiple` is the run's dollars over those of one agent, if known."""
     row, slow_s, fast_s = SITUATIONS[name], outlook.sequential.wall_s, outlook.as_it_was.wall_s
     saved = 1.0 - fast_s / slow_s if slow_s else 0.0
     asks = "which nobody needs" if row.least_saved == NEVER else f"it asks for {row.least_saved:.0%}"

@@ -1,6 +1,6 @@
 """Rules on the shape of a plan: needless requests and text, missing text, better forms.
 
-They read a run, or the likely run of an estimate: `run.advise()` and `plan.lint()` use the same rules.
+They read a run, or the likely run of an estimate.
 """
 
 from __future__ import annotations
@@ -89,10 +89,8 @@ def wanted_texts(outlook: Outlook) -> Finding | None:
 
 
 def not_after(plan: Plan, parent: str, child: str) -> dict[str, dict[str, Any]]:
-    """Return the options of a step that does not wait for another one, as `Finding.options` has them.
-
-    Empty where steps of one group wait for each other by name: the declaration says so of all of them.
-    """
+    """Return options that take one step out of another's parents, or none."""
+    # Steps of one group that wait for each other by name have no such options: the declaration is of all of them.
     one = plan[parent].part
     names = {parent, *(() if one is None else (one.group,))}
     if plan[child].part is not None:
@@ -108,12 +106,7 @@ def ordered(plan: Plan) -> list[tuple[str, str]]:
 
 
 def speaks_of(prompt: str, agent: str) -> bool:
-    """Return whether a prompt speaks of an agent outside of its braces.
-
-    Args:
-        prompt: The prompt; of a task it is empty.
-        agent: The agent's name. An underscore may be a space.
-    """
+    """Return whether a prompt names an agent outside of its braces; an underscore may be a space."""
     word = re.escape(agent).replace("_", "[_ ]")
     return re.search(rf"\b{word}\b", BRACES.sub(" ", prompt), re.IGNORECASE) is not None
 
@@ -125,7 +118,7 @@ def refers_to(prompt: str, agent: str) -> bool:
 
 
 def dead_context(outlook: Outlook) -> Finding | None:
-    """Answers that a prompt is sent and does not need: it never speaks of them, or has them through another one."""
+    """Find answers that a prompt is sent but never speaks of, or has through another answer."""
     rows = sorted(_dead(outlook), key=lambda row: -(row[0] or 0.0))
     if not rows:
         return None
@@ -221,11 +214,7 @@ def written_twice(outlook: Outlook) -> Finding | None:
 
 
 def awaits_in_loops(cells: Sequence[str]) -> Finding | None:
-    """Find loops of a notebook's cells that await one run after another: one plan would run them at once.
-
-    Args:
-        cells: The cells as Python, magics already rewritten.
-    """
+    """Find loops of a notebook's cells that await one run after another; one plan would run them at once."""
     lines: list[str] = []
     for number, text in enumerate(cells):
         with warnings.catch_warnings():
@@ -288,10 +277,8 @@ def worth_it(outlook: Outlook) -> Finding | None:
 
 
 def dollars_over_one(outlook: Outlook) -> float | None:
-    """Return the run's dollars over those of one agent that gives the same answers; `None` if unknown.
-
-    One agent is not sent answers again as input.
-    """
+    """Return the run's dollars over those of one agent that gives the same answers; `None` if unknown."""
+    # One agent is not sent answers again as input.
     plan, cost = outlook.record.plan, summarize(outlook.record).cost_usd
     sent_on = [
         _price(outlook, agent.name, _output(outlook, parent))

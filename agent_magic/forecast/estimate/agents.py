@@ -40,7 +40,7 @@ MIDDLE: Final = 0.5
 ASSUMED_TURNS: Final = 3.0
 """Assumed requests of an agent with tools and no history, from 1 to `max_turns`."""
 ASSUMED_SEARCHES: Final = 1
-"""The searches of an agent that may search the web: an assumption, from none to as many as one request may make."""
+"""The assumed searches of an agent that may search the web, from none to one request's maximum."""
 ASSUMED_RESULT_TOKENS: Final = 400
 """The length of a tool's result: an assumption too."""
 
@@ -75,29 +75,23 @@ DECLARED: Final = "as declared, taken as half to twice"
 
 
 class Guess(NamedTuple):
-    """Expected use and time of one agent.
+    """Expected use and time of one agent; ranges are low, likely and high.
 
     Attributes:
         own: Tokens of its prompt without parents' answers.
-        input: Its whole input in tokens.
-        output: Its answer in tokens.
         seconds: From the request to the end of the answer.
         first_s: Likely seconds to the first token.
-        cap: Its `max_tokens`.
         most_input: Its input if every parent's answer fills its `max_tokens`.
         aside: Input reserved by a run with a budget, likely and at most: no token is shorter than a byte.
         held: True if its answer is in the ledger, so that nothing is sent.
         words: The basis of its numbers.
-        is_task: True for a task, which asks no model.
         answer: Tokens of its last turn, which children read.
         most_output: Its output if every possible turn fills its `max_tokens`.
-        by_batch: True if it is batched.
-        searches: Its web searches.
         last: Input of its last request.
-        said: What its conversation has beside the text of prompts: answers, calls and results, from its first agent on.
+        said: Tokens of its conversation beside the text of prompts: answers, calls and results.
         most_said: The same if every possible turn fills its `max_tokens`.
         read: Input read from the cache of its conversation.
-        written: Input written to that.
+        written: Input written to that cache.
     """
 
     own: int
@@ -140,17 +134,9 @@ def guess_all(  # noqa: PLR0913 - all that a guess stands on
 ) -> list[Guess]:
     """Return the expected use and time of every agent.
 
-    Args:
-        plan: The plan.
-        requests: Request per agent, with missing answers empty.
-        held: Available answer per agent.
-        counted: The API's count per agent, if counted.
-        history: Earlier answers.
-        pilot: Agents with answers of a pilot, from which others of their models are estimated.
-        terms: The provider's facts about models, such as token rules.
-        max_turns: Default maximum requests per answer.
-        left: Steps not needed at the low, likely and high end.
-        there: Answers that the requests have in them, if others than the available ones.
+    Requests have missing answers empty. A pilot's agents are evidence about others of their models; `left` has the
+    steps
+    not needed at each end, and `there` the answers within the requests, if others than those in `held`.
     """
     there, continued = there or held, continued_steps(plan)
     speeds = Speeds(history, history.time_factor, history.origin)
@@ -199,7 +185,6 @@ class _Parent(NamedTuple):
     """A parent whose answer an agent reads.
 
     Attributes:
-        guess: Its expectation.
         by: Tokens of the agent's model per token of the parent's.
         at: True if the agent reads it at the low, likely and high end.
         continued: True if the agent goes on in its conversation, and so reads all of it.
@@ -245,10 +230,8 @@ def _begun(
     sizes: Sequence[_Size],
     least: int,
 ) -> Span:
-    """Return what an agent's first request finds in the cache: the last request of the conversation it continues.
-
-    Another model finds nothing. An answer of the ledger may be older than the cache: only the low end reads it.
-    """
+    """Return an agent's input found in the cache: the last request of the conversation it continues."""
+    # Another model finds nothing. An answer of the ledger may be older than the cache: only the low end reads it.
     ends = [0.0, 0.0, 0.0]
     for one, at in _read_by(plan, agent, left):
         if _continues(plan.agents[agent], plan.agents[one]) and requests[one].model == requests[agent].model:
@@ -353,8 +336,6 @@ class _Seen(NamedTuple):
         length: Its length, the basis, and words.
         timing: Its time and time to the first token, with the basis in words; `None` without comparable answers.
         tried: True if a pilot has answers with its model and effort.
-        piloted: True if some answers of its group are a pilot's.
-        expect: Declared seconds, if any.
     """
 
     length: tuple[Span, Basis, str]
@@ -418,9 +399,6 @@ class _Turns(NamedTuple):
     """Number of requests an answer may take.
 
     Attributes:
-        number: Low, likely and high.
-        most: The cap.
-        words: What that stands on.
         calls: Output of a request that calls; `None` if unknown, as long as an answer.
         results: Tokens of the results between two requests.
     """
@@ -493,16 +471,8 @@ def _in_turns(guess: Guess, turns: _Turns | None, cache: _Cache | None) -> Guess
 
 
 def _cached(guess: Guess, first: Span, grows: Span, cache: _Cache) -> Guess:
-    """Return an agent's expectation with what its requests read from the cache and write to it.
-
-    Each request reads what the one before it sent, and writes the rest: all that is written is the last request.
-
-    Args:
-        guess: Its other use.
-        first: Input of its first request.
-        grows: By how much the next one is longer.
-        cache: The cache.
-    """
+    """Return an agent's expectation with its reads from and writes to the cache."""
+    # Each request reads the one before it, and writes the rest: all that is written is the last request.
     read, written = [0.0] * 3, [0.0] * 3
     for end, (one, by, last) in enumerate(zip(first, grows, guess.last, strict=True)):
         if last < cache.least:
@@ -514,13 +484,7 @@ def _cached(guess: Guess, first: Span, grows: Span, cache: _Cache) -> Guess:
 
 
 def _searching(guess: Guess, step: Step, earlier: Sequence[Past]) -> Guess:
-    """Return an agent's expectation with its possible web searches.
-
-    Args:
-        guess: Its other use.
-        step: The agent.
-        earlier: Its earlier answers, or its group's.
-    """
+    """Return an agent's expectation with its possible web searches."""
     most = step.tools.most_searches
     if not most:
         return guess
@@ -616,9 +580,8 @@ ASSUMED: Final = "a batch assumed to take an hour, a quarter at least and a day 
 def batch_span(times_s: Sequence[float]) -> tuple[Span, str]:
     """Return the seconds of a batch, and their basis in words.
 
-    Args:
-        times_s: Seconds of earlier batches: from five on their 10th, 50th and 90th percentile. With fewer, an hour is
-            assumed, at least a quarter of it, and at most the day after which the vendor ends a batch.
+    Five earlier batches give the 10th, 50th and 90th percentile. With fewer, an hour is assumed, at least a quarter of
+    it, and at most the day after which the vendor ends a batch.
     """
     if len(times_s) >= ENOUGH:
         return Span.of(times_s), f"seconds of {len(times_s)} earlier batches"
@@ -633,7 +596,6 @@ class Rule(NamedTuple):
     """The tokens of a request of one kind.
 
     Attributes:
-        per_character: Tokens per character of its text.
         more: Tokens beside that.
     """
 
@@ -655,15 +617,10 @@ def characters(request: Request) -> int:
 
 
 def rules_of(requests: Sequence[Request], counted: Sequence[int | None], attached: Sequence[int]) -> dict[Kind, Rule]:
-    """Return the rules for each kind of request from the counted ones.
+    """Return the token rules for each kind of request from the counted ones.
 
-    More than the text is billed: typed answers and tools add instructions known only to the provider, and characters
-    per token depend on the model. Requests of one kind differ in their text alone, so a few counts estimate the others.
-
-    Args:
-        requests: All requests.
-        counted: Input tokens per request, if counted.
-        attached: Tokens of each request's pictures and PDFs.
+    Typed answers and tools add instructions known only to the provider, and characters per token depend on the model.
+    Requests of one kind differ in their text alone, so a few counts estimate the others.
     """
     known: dict[Kind, list[tuple[int, int]]] = {}
     for request, tokens, files in zip(requests, counted, attached, strict=True):

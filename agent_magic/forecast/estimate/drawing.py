@@ -1,7 +1,6 @@
 """Imagined runs of a plan, drawn from earlier answers and assumptions, for what-ifs before a run.
 
-A run is drawn three times, with every agent at its low, likely and high end, in the form of a recorded one. So
-questions about runs and plans have the same engine.
+A run is drawn at the low, likely and high end, in the form of a recorded one, so that runs and plans share an engine.
 """
 
 from __future__ import annotations
@@ -59,9 +58,6 @@ class Change(NamedTuple):
     """Changes of a plan that affect the requests and answers of its agents.
 
     Attributes:
-        models: Model by agent number.
-        efforts: Effort by agent number.
-        without: Dropped agents.
         beyond: Left-out rounds and places, with reasons.
     """
 
@@ -78,12 +74,7 @@ class Drawn(NamedTuple):
     """Imagined runs of a plan.
 
     Attributes:
-        requests: Request per agent.
-        guesses: Expectation per agent.
-        cascades: Further models of agents.
         ends: The runs at the low, likely and high end.
-        works: Work per agent in them.
-        played: Result of the likely one.
     """
 
     requests: Sequence[Request]
@@ -107,19 +98,10 @@ class Drawing:
     """The inputs of imagined runs.
 
     Attributes:
-        plan: The plan.
-        requests: Request per agent.
         held: Answer per agent in the ledger.
-        policy: How it will run.
         counted: The API's count per agent, if counted.
         rows: Earlier answers, with their seconds alone.
-        pilot: Agents with answers of a pilot.
-        terms: Known limits and models.
-        prices: Token prices.
-        batch_s: Seconds of a batch.
         expects: Earlier answers from which the run will expect work of agents, if it does.
-        origin: The server.
-        servers: Timing of its servers in earlier runs.
         unneeded: Steps left out at the low, likely and high end.
     """
 
@@ -148,14 +130,12 @@ class Drawing:
         return self._draw(UNCHANGED, self.held, self.servers.models, is_first=False)
 
     def alone(self, change: Change) -> Drawn:
-        """Draw runs to ask what-ifs of: every agent asks, and its request takes as long as alone on its server."""
+        """Draw runs for what-ifs: every agent is asked, and its request takes as long as alone on its server."""
         return self._draw(change, [None] * len(self.plan), {}, is_first=True)
 
     def still_held(self, changed: Collection[int]) -> frozenset[int]:
-        """Return the agents whose answers are still available after changes of some.
-
-        An agent's request also changes if it reads a changed agent's answer.
-        """
+        """Return the agents whose answers are still available after changes of some."""
+        # An agent's request also changes if it reads a changed agent's answer.
         plan, other = self.plan, set(changed)
         for step in plan.dag.order:
             if other.intersection(map(plan.index.__getitem__, plan.inputs[step])):
@@ -202,17 +182,7 @@ class Drawing:
         servers: Mapping[At, Server],
         is_first: bool,
     ) -> tuple[RunRecord, list[Work], Played]:
-        """Run the plan on virtual time, without caps and deadlines.
-
-        Args:
-            asked: Requests of agents, and their expectations.
-            end: 0 for the low end of everything, 1 for the likely values, 2 for the high end.
-            same: First identical step per agent.
-            left: Left-out steps.
-            price: Token prices.
-            servers: Server models; see `agent_magic.forecast.service.play`.
-            is_first: True if what-ifs of it wait for a first reply with the limits, as the next run will.
-        """
+        """Run the plan on virtual time at one end (0 low, 1 likely, 2 high), without caps and deadlines."""
         requests, guesses, cascades = asked
         plan, terms = self.plan, self.terms
         policy = replace(
@@ -281,11 +251,7 @@ def weakest(every: Iterable[Grounded]) -> Basis:
 
 
 def grounds(every: Iterable[tuple[InputBasis, Basis, Basis]]) -> str:
-    """Return the numbers of agents by basis, in words.
-
-    Args:
-        every: Basis of input, length and seconds of each asked agent.
-    """
+    """Return the numbers of agents by basis, in words."""
     columns = zip(("inputs", "lengths", "seconds"), zip(*every, strict=True), strict=False)
     parts = [f"{what} {', '.join(f'{many} {basis}' for basis, many in Counter(one).items())}" for what, one in columns]
     return "; ".join(parts) or "every answer is in the ledger"
@@ -363,10 +329,8 @@ def _plenty(works: Sequence[Work], terms: Terms) -> Ceilings:
 def _shared_before(
     plan: Plan, earlier: History, same: Sequence[int | None], left: Mapping[int, Left]
 ) -> list[int | None]:
-    """Return the first identical step per agent, with places that shared more often than they asked in earlier runs.
-
-    Any step of their kind may be the first.
-    """
+    """Return the first identical step per agent, with places that shared more often than they asked in earlier runs."""
+    # Any step of their kind may be the first.
     found, bought = [*same], Counter(row.agent for row in earlier if not row.calls)
     shared, firsts = Counter(row.agent for row in earlier.shared), dict[str, int]()
     for step in plan.dag.order if shared else ():

@@ -72,20 +72,8 @@ def estimate(  # noqa: PLR0913 - what a plan can be estimated by, each with its 
 ) -> Estimate:
     """Estimate a plan before it runs. Nothing is sent.
 
-    Args:
-        plan: The plan.
-        requests: Request per agent, with missing answers empty.
-        held: Answer per agent in the ledger.
-        policy: How it will run. Its budget does not limit the estimate; see `reaches`.
-        history: Earlier answers: percentiles of five similar ones, the median of fewer, or the model's pace.
-        budget_usd: A budget to check; default the policy's.
-        prices: Token prices.
-        counted: The API's count per agent, if counted.
-        ceilings: Known rate limits, such as `Pacer.ceilings()`; or all the terms of the run.
-        simulated: Use simulated answers only.
-        pilot: A run of a few agents, such as `await plan.pilot(3)`, from which the rest is estimated.
-        batch_times_s: Seconds of earlier batches. With fewer than five, an hour is assumed, and a day at most.
-        by_server: True to use earlier runs as evidence of the server under load; otherwise, faster, load is ignored.
+    The policy's budget does not limit the estimate; see `reaches`. Requests have missing answers empty; `ceilings` are
+    known rate limits, or all the terms of the run. `by_server=False` is faster and ignores load.
     """
     policy, tried = as_policy(policy), None if pilot is None else Pilot.of(pilot)
     book, piloted = prices if isinstance(prices, Prices) else Prices(prices), tried.agents if tried else ()
@@ -260,7 +248,7 @@ def _with_sharers(expected: Sequence[Expected], same: Sequence[int | None]) -> I
 
 
 def _where(there: Sequence[bool], tokens: Span) -> Span:
-    """Return the tokens of an agent, none at an end at which it is not needed, as its dollars are."""
+    """Return the tokens of an agent, none at an end at which it is not needed."""
     return Span(*(one if is_there else 0.0 for is_there, one in zip(there, tokens, strict=True)))
 
 
@@ -364,7 +352,7 @@ def _notes_of(
     *,
     limited: bool,
 ) -> Iterator[str]:
-    """Yield what else has to be known of an estimate: its totals are those at the low, the likely and the high end."""
+    """Yield further notes on an estimate; its totals are low, likely and high."""
     yield from _work_notes(plan)
     for agent, guess in zip(plan.agents, guesses, strict=True):
         if guess.held and (again := [tool.name for tool in agent.tools.functions if not tool.pure]):

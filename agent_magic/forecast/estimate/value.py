@@ -285,10 +285,8 @@ class Outlay(NamedTuple):
     """The expected cost of a run.
 
     Attributes:
-        agents: Number of agents to ask.
         usd: Expected dollars with known prices.
         most_usd: Dollars if every answer of those fills its `max_tokens`.
-        unpriced: Number of agents without a known price.
     """
 
     agents: int
@@ -307,15 +305,9 @@ def outlay(expected: Iterable[Expected]) -> Outlay:
 def confirmation(what: Outlay, *, above_agents: int, above_usd: float, yes: bool, can_ask: bool) -> Confirmation:
     """Return whether a run just starts, is confirmed first, or starts with a note.
 
-    Without a person nothing is asked: an unattended notebook must not hang, and its budget is its cap.
-
-    Args:
-        what: The expected cost of the run.
-        above_agents: Confirm above this number of agents; 0 for never.
-        above_usd: Confirm above this many dollars; 0 for never. An unknown price does not count.
-        yes: True if the user has already agreed.
-        can_ask: True if a person can answer.
+    A limit of 0 means never; an unknown price does not count.
     """
+    # Without a person nothing is asked: an unattended notebook must not hang, and its budget is its cap.
     large = 0 < above_agents < what.agents or 0 < above_usd < what.usd
     if yes or not large:
         return "go"
@@ -334,18 +326,7 @@ def of_estimate(stands_on: str) -> str:
 
 
 class Ahead:
-    """Answers many what-ifs of one plan, as a `Forecaster` does of a run.
-
-    Args:
-        estimate: The estimate of the plan as declared.
-        drawing: The inputs of its runs.
-        batch_times_s: Seconds of earlier batches.
-
-    Attributes:
-        record: The likely run.
-        totals: Its numbers.
-        subject: The subject of the questions, in words.
-    """
+    """Answers many what-ifs of one plan, as a `Forecaster` does for a run."""
 
     subject = "the plan"
 
@@ -383,12 +364,7 @@ class Ahead:
         return self._declared.endpoints
 
     def forecast(self, scenario: Scenario, *, ranges: bool = True) -> Forecast:
-        """Answer one what-if. Without changes, the answer is the estimate.
-
-        Args:
-            scenario: The changes.
-            ranges: True to compute low and high ends.
-        """
+        """Answer one what-if. Without changes, the answer is the estimate."""
         scenario = replace(scenario, policy=scenario.policy or self.policy)
         if scenario == Scenario(self.policy):
             return self._itself

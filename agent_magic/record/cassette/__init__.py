@@ -8,8 +8,6 @@
 {"run": 1, "agent": "python", "call": 1, "request": {…}, "answer": {…}, "started_s": 0.1, "ended_s": 2.2, …}
 ```
 
-Lines
------
 The first line describes the writer. Then each run has a line, each agent a line with its events before its first
 request, and each request a line with the events until the next. A picture or document named by its sha256 has one
 line, however many requests send it. There are no headers, keys or endpoints.
@@ -21,11 +19,7 @@ reader, times must be in order, and numbers must be possible in a run.
 Requests are matched by their content, never by a key in the file. If texts were removed or replaced at writing, only
 the agents' names can be matched.
 
-Compatibility
--------------
-The same runs make the same bytes. Readers skip unknown fields and use defaults for missing ones, so files of other
-versions with the same format can be opened. `FORMAT` is raised only for changes that an old reader would
-misread; it then asks to update agent-magic. The tests keep files of every release.
-
-`reading` has the values and the reader, `writing` the writer.
+The same runs make the same bytes. Readers skip unknown fields and use defaults for missing ones. `FORMAT` is raised
+only
+for changes that an old reader would misread; it then asks to update agent-magic. The tests keep files of every release.
 """

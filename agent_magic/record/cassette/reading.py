@@ -57,13 +57,7 @@ class Call(NamedTuple):
     """One recorded request.
 
     Attributes:
-        agent: The agent.
-        number: 1 for the agent's first request.
         key: Fingerprint of the request, without the endpoint.
-        ready_s: When the agent was ready, if ever.
-        started: The start event, with the request.
-        first_token_s: Time of the first token, if any.
-        ended: The end event, if the run did not end before.
         then: Events of the agent until its next request.
     """
 
@@ -87,8 +81,6 @@ class RecordedAgent:
     """The recording of one agent.
 
     Attributes:
-        name: Its name then.
-        calls: Its requests, in order.
         events: Its events before the first request; `None` if that line is damaged.
         expected: Number of requests it made; `None` if that line is damaged.
         like: First identical agent, itself or one before it; empty if it shared nothing.
@@ -118,15 +110,9 @@ class RecordedRun:
     """One recorded run.
 
     Attributes:
-        plan: Name of the plan.
-        recorded: Its start, in UTC, as ISO 8601.
-        simulated: True if any attempt was simulated.
         ended_s: Its end; `None` if that line is damaged.
         cut: True if it was stopped.
-        agents: The agents, in plan order.
         gaps: True if lines about agents are missing.
-        terms: Its terms, if the file has them.
-        bases: Its baselines.
         redacted: True if texts were removed or replaced.
     """
 
@@ -142,11 +128,7 @@ class RecordedRun:
     redacted: bool = False
 
     def same(self, plan: Plan) -> tuple[int | None, ...] | None:
-        """Return per step of a plan the first one that asked the same; `None` where the recording does not say.
-
-        Args:
-            plan: A plan with the same names, or some of them.
-        """
+        """Return per step of a plan the first one that asked the same; `None` if the recording does not say."""
         like = {one.name: one.like for one in self.agents if one.like}
         numbers = {name: number for number, name in enumerate(plan.names)}
         return tuple(numbers.get(like.get(name, "")) for name in plan.names) if like else None
@@ -157,10 +139,7 @@ class Cassette:
     """The content of a file.
 
     Attributes:
-        name: The file's name.
-        sha256: Fingerprint of its bytes.
         made_with: Versions of the packages that wrote it.
-        runs: The recorded runs.
         damaged: Numbers of unreadable or changed lines.
         missing: Number of missing lines, as in a truncated file.
     """
@@ -357,9 +336,7 @@ def _add(row: bytes, runs: dict[int, _Lines], files: dict[str, bytes]) -> bool:
 def _call(line: dict[str, Any], earlier: Sequence[Call]) -> Call:
     """Read a call. The data never chooses the class.
 
-    Args:
-        line: Its line.
-        earlier: Calls of its agent read so far; a line has only the new part of a conversation.
+    A line has only the new part of a conversation, so `earlier` calls of its agent are needed.
 
     Raises:
         ValueError: Not a call, or one that is impossible in a run.

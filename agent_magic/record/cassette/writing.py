@@ -63,16 +63,11 @@ def filler(characters: int, size: int) -> str:
 def write_cassette(
     records: RunRecord | Sequence[RunRecord], path: str | Path, *, redact: Callable[[str], str] | None = None
 ) -> int:
-    """Write runs to a file atomically. The same runs make the same bytes.
+    """Write runs to a file atomically, and return the number of calls. The same runs make the same bytes.
 
-    Args:
-        records: The runs.
-        path: The file, links followed.
-        redact: Returns the replacement of a text: prompt, system prompt, context, answer or error. `only_hash` removes
-            all of them, and the bytes of pictures and documents.
-
-    Returns:
-        The number of calls.
+    `redact` returns the replacement of a text (prompt, system prompt, context, answer or error); `only_hash` removes
+    all of
+    them, and the bytes of pictures and documents.
 
     Raises:
         CassetteError: The existing file is no cassette; the folder is missing; a run is a replay without its
@@ -198,14 +193,7 @@ def _events_by_agent(record: RunRecord) -> list[list[Event]]:
 def _agent_lines(
     record: RunRecord, result: AgentResult, events: list[Event], like: str | None
 ) -> Iterator[dict[str, Any]]:
-    """Write what happened before an agent's first call, then each call with what happened after it.
-
-    Args:
-        record: The run.
-        result: The agent.
-        events: What happened to it.
-        like: The first agent that asked the same; `None` where it shares nothing.
-    """
+    """Write the events before an agent's first call, then each call with the events after it."""
     starts = [place for place, event in enumerate(events) if isinstance(event, AttemptStarted)]
     before = events[: starts[0]] if starts else events
     yield {

@@ -51,12 +51,7 @@ class Done(NamedTuple):
 
 
 class Doubt(NamedTuple):
-    """A call was begun and its end is unknown, because its kernel was killed or its end was not awaited.
-
-    Attributes:
-        began_at: Its start, in seconds since the epoch.
-        arguments: Its arguments; `None` in older ledgers.
-    """
+    """A call was begun and its end is unknown, because its kernel was killed or its end was not awaited."""
 
     began_at: float
     arguments: str | None = None
@@ -67,10 +62,8 @@ class CallKey(NamedTuple):
 
     Attributes:
         key: Fingerprint of the response that requested it and its id there; of a pure call, of its computation.
-        tool: Name of the function.
         pure: True if its result may be reused for every equal call.
         repeats: True if it may run again after a doubt.
-        arguments: Its arguments as JSON text, possibly edited by a person.
         shared: True if a run may use, or wait for, the result of a concurrent one.
     """
 
@@ -86,7 +79,7 @@ class Journal(Protocol):
     """Records one run in a ledger. Every method is called on the event loop of the run, and none blocks it for long."""
 
     def ask(self, agent: int, number: int, key: str, ordinal: int, *, fresh: bool) -> Answer | Busy | None:
-        """Look up an answer, or record that the agent's request is sent now.
+        """Look up an answer, or record that the agent's request is sent now; `fresh` buys it again.
 
         Args:
             agent: The agent's number.
@@ -105,12 +98,7 @@ class Journal(Protocol):
         ...
 
     def is_held(self, key: str, ordinal: int) -> bool:
-        """Return whether another run is buying this answer.
-
-        Args:
-            key: The fingerprint of the request.
-            ordinal: How many equal requests of this run came before.
-        """
+        """Return whether another run is buying this answer."""
         ...
 
     def keep(self, agent: int, number: int, answer: Answer, at_s: float) -> None:
@@ -130,12 +118,6 @@ class Journal(Protocol):
 
         A call is stored before it runs, and done once its end is stored. Until its run is complete, the result is
         reused by any run that continues it; later runs call again. Results of pure calls are always reused.
-
-        Args:
-            agent: The agent's number.
-            number: Number of its call, from 1.
-            key: Its identity.
-            fresh: True to call it again.
 
         Returns:
             Its end; `Doubt` if it may have run, even if it may be repeated; `Busy` if another run is making it, or
@@ -180,8 +162,6 @@ class Ledger(Protocol):
 
     Attributes:
         notes: Messages for the user: a damaged file, a full disk. Showing a note removes it.
-        batches: Requests at the provider in batches.
-        edits: Answers edited by the user.
     """
 
     @property

@@ -56,12 +56,8 @@ class KeptBatch(NamedTuple):
     """A batch that may have answers to come.
 
     Attributes:
-        row: Its row in the ledger.
-        endpoint: Its address.
         id: The provider's id; `None` if its process was killed before storing it.
-        owner: The process that sent it.
         planned_at: When it was planned, in seconds since the epoch.
-        names: Names of its requests.
         home: Its notebook or script; see `agent_magic.record.home`. Empty in older ledgers.
     """
 
@@ -97,11 +93,7 @@ class BatchBook:
         self._store = store
 
     def plan(self, endpoint: str, names: Sequence[str]) -> int:
-        """Record that a batch is about to be created. It is on the disk when this returns its row.
-
-        Raises:
-            LedgerError: It could not be written, so nothing may be sent.
-        """
+        """Record on disk that a batch is about to be created, and return its row."""
         sql = "INSERT INTO batches (endpoint, owner, home, planned_at, state, names) VALUES (?, ?, ?, ?, 'planned', ?)"
         head = endpoint, self._store.owner, self._store.home, time.time()
         try:
@@ -117,13 +109,7 @@ class BatchBook:
         self._write("UPDATE batches SET batch = ?, state = 'sent' WHERE id = ?", batch, row)
 
     def over(self, row: int, state: str = "over", took_s: float | None = None) -> None:
-        """Record that a batch has no more answers to come.
-
-        Args:
-            row: Its row.
-            state: `over`; `lost` if the provider does not know it; `refused` if it was never created.
-            took_s: Seconds from creation to end; `None` if it was cancelled.
-        """
+        """Record that a batch has no more answers to come: `over`, `lost` or (never created) `refused`."""
         self._write("UPDATE batches SET state = ?, took_s = ? WHERE id = ?", state, took_s, row)
 
     def keep(self, answers: Iterable[tuple[str, Answer]], planned_at: float) -> None:

@@ -44,12 +44,8 @@ class Store:
         file: The file. A damaged one is replaced.
         generation: Number of replacements.
         held: Answers that could not be written, by key and ordinal.
-        notes: Messages for the user.
         under_way: Open runs of this process.
         owner: This process, as named in its leases.
-        leases: Leases of other processes.
-        heartbeat: Renews the leases of this process.
-        home: Home of new runs; see `agent_magic.record.home`.
     """
 
     def __init__(self, path: Path | None, *, reuse_simulated: bool) -> None:
@@ -141,12 +137,7 @@ class Store:
             time.sleep(STEP_S)
 
     def insert(self, sql: str, *values: object) -> int:
-        """Write one row, and wait until it is on the disk. Returns its number.
-
-        Raises:
-            sqlite3.Error: It could not be written.
-            OSError: It could not be brought to the disk.
-        """
+        """Write one row, wait until it is on the disk, and return its number."""
 
         def store() -> int:
             with self.file.writing() as db:
@@ -157,12 +148,7 @@ class Store:
         return self._unlocked(store)
 
     def insert_many(self, sql: str, rows: Sequence[tuple[object, ...]]) -> None:
-        """Write rows in one transaction, and wait until they are on the disk.
-
-        Raises:
-            sqlite3.Error: They could not be written.
-            OSError: They could not be brought to the disk.
-        """
+        """Write rows in one transaction, and wait until they are on the disk."""
 
         def store() -> None:
             with self.file.writing() as db:

@@ -39,12 +39,7 @@ DROP_ONE = "DELETE FROM edits WHERE home = ? AND agent = ? AND key = ?"
 
 
 def edited(answer: Answer, text: str) -> Answer:
-    """Return an answer with the user's text, keeping the original.
-
-    Args:
-        answer: The model's answer, or an edited one.
-        text: The user's text.
-    """
+    """Return an answer with the user's text, keeping the original."""
     original = answer.original if answer.edited else answer.text
     return replace(
         answer,
@@ -70,42 +65,19 @@ class EditRows:
         self._store = store
 
     def keep(self, agent: str, key: str, answer: Answer) -> None:
-        """Store an edit, replacing an earlier one.
-
-        Args:
-            agent: The agent.
-            key: Fingerprint of the agent's first request.
-            answer: The edited answer.
-
-        Raises:
-            LedgerError: It could not be stored.
-        """
+        """Store an edit, replacing an earlier one."""
         row = (self._store.home, agent, key, time.time(), json.dumps(to_json(answer)))
         self._store.patiently(lambda: self._store.insert(KEEP, *row))
 
     def adopt(self, agent: str, key: str, answer: Answer) -> None:
-        """Store an edit that is used here, if it was made under an earlier name of the notebook or script.
-
-        Args:
-            agent: The agent.
-            key: Fingerprint of the agent's first request.
-            answer: The edited answer.
-        """
+        """Store an edit that is used here, if it was made under an earlier name of the notebook or script."""
         with suppress(*FAILURES):  # it counts in this run, and the next one tries again
             own = self._store.file.read(IS_OWN, self._store.home, agent, key)
             if not own:
                 self._store.insert(ADOPT, self._store.home, agent, key, time.time(), json.dumps(to_json(answer)))
 
     def drop(self, agent: str, key: str) -> None:
-        """Take the edits of an agent back.
-
-        Args:
-            agent: The agent.
-            key: Fingerprint of the agent's first request.
-
-        Raises:
-            LedgerError: That could not be stored.
-        """
+        """Take the edits of an agent back."""
         home = self._store.home
         self._store.patiently(lambda: self._store.insert(DROP, home, agent))
         gone = [other for other, name, one, _ in self._rows() if (name, one) == (agent, key) and other != home]

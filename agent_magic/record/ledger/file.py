@@ -42,7 +42,7 @@ TRIES = 20
 LONG_LOG = 4 << 20
 """From how many bytes on the log is checkpointed, 1,000 pages."""
 MOST_PAGES = 50_000
-"""From how many pages on a commit checkpoints by itself and waits for the disk: 200 MB, if no thread has come to it."""
+"""The log size (200 MB) from which a commit checkpoints by itself and waits for the disk, if no thread has done it."""
 MOST_NAME = 200
 """Maximum bytes of a file name. Files beside it have longer names, up to the usual limit of 255."""
 PARTS = ("", "-wal", "-journal", "-shm")
@@ -50,11 +50,7 @@ Row = tuple[Any, ...]
 
 
 def default_path(choice: str = "") -> str:
-    """Return the path of the ledger, `:memory:`, or `off`.
-
-    Args:
-        choice: The user's choice; if empty, `AGENT_MAGIC_LEDGER`, or else the file in `data_folder`.
-    """
+    """Return the ledger's path, `:memory:` or `off`: the choice, else `AGENT_MAGIC_LEDGER`, else `data_folder`."""
     return choice or os.environ.get(ENVIRONMENT, "") or str(data_folder() / NAME)
 
 
@@ -96,10 +92,6 @@ def _code(error: sqlite3.Error) -> int:
 
 class LedgerFile:
     """An open SQLite file, or a database in memory.
-
-    Args:
-        path: The file, links followed; `None` for memory.
-        options: Appended to SQLite's URI.
 
     Attributes:
         is_logged: True if it has a write-ahead log, so that the caller must `sync`.
@@ -237,11 +229,9 @@ class LedgerFile:
 
     @contextmanager
     def _using(self) -> Generator[sqlite3.Connection]:
-        """Lend the connection to this thread.
-
-        The first statement that finds the file locked waits `WAIT_S`. Until the lock is gone the next ones do not wait
-        at all, or hundreds of agents that try again and again would stop the event loop by their waiting.
-        """
+        """Lend the connection to this thread."""
+        # The first statement that finds the file locked waits `WAIT_S`. Until the lock is gone the next ones do
+        # not wait at all, or the retries of hundreds of agents would stop the event loop.
         self._check_fork()
         with self._lock:
             try:
@@ -268,11 +258,7 @@ class LedgerFile:
         os.fsync(self._log)
 
     def tidy(self) -> None:
-        """Checkpoint a long log. It waits for the disk, so call it on a thread; no commit waits for it.
-
-        Raises:
-            sqlite3.Error: That is not possible now. Nothing is lost.
-        """
+        """Checkpoint a long log. It waits for the disk, so call it on a thread; no commit waits for it."""
         if self.path is None or not self.is_logged or _size(f"{self.path}-wal") < LONG_LOG:
             return
         with self._tidying:
@@ -382,14 +368,9 @@ def carries_a_log(path: Path, options: str = "") -> bool:
 
 
 def _make(path: Path) -> None:
-    """Create missing folder and file, readable for their owner only.
-
-    An existing file is not opened here: closing it would drop the locks of another connection of this process. Source:
-    https://sqlite.org/howtocorrupt.html, 2.2.
-
-    Raises:
-        LedgerError: That is impossible, or the file cannot be a ledger of this user.
-    """
+    """Create missing folder and file, readable for their owner only."""
+    # An existing file is not opened here: closing it would drop the locks of another connection of this process.
+    # Source: https://sqlite.org/howtocorrupt.html, 2.2.
     if len(os.fsencode(path.name)) > MOST_NAME:
         raise LedgerError(
             f"The name of the ledger has {len(path.name)} letters. Files beside it have longer names: "
@@ -441,13 +422,8 @@ _OCTAL = re.compile(r"\\([0-7]{3})")
 
 
 def network_drive(path: Path) -> str:
-    """Return the kind of the network drive that holds a file, such as `nfs4`, or an empty string for a local disk.
-
-    Only Linux has the table; a share of Windows is known by its name. Elsewhere nothing is known, and the string empty.
-
-    Args:
-        path: The file, absolute and with its links followed. It need not exist.
-    """
+    """Return the kind of the network drive that holds a file, such as `nfs4`, or an empty string for a local disk."""
+    # Only Linux has the table; a share of Windows is known by its name. Elsewhere nothing is known.
     if path.drive.startswith("\\\\"):
         return "a share"
     try:

@@ -27,13 +27,8 @@ class Graded(NamedTuple):
 
     Attributes:
         job: Fingerprint of the request without model and row; see `agent_magic.declare.models.job_of`.
-        endpoint: The server that answered.
-        model: The model that answered.
-        target: The graded value, such as `label.sentiment`.
-        grader: The grader.
         answer: Fingerprint of the answer for its row.
         measure: Meaning of `score`: `share`, `mean`, or `error`, where less is better.
-        score: The grade.
         cost_usd: Dollars of the answer; `None` if the graded run did not buy it.
     """
 

@@ -100,9 +100,6 @@ class _Stored(NamedTuple):
     """How much of the run is in the file.
 
     Attributes:
-        run: The number of the run in it; `None` before its first row.
-        events: How many events are in it.
-        chunks: In how many rows.
         rows: The rows of the answers, by agent and number of the attempt.
     """
 

@@ -38,8 +38,6 @@ class Owner(NamedTuple):
     """A process.
 
     Attributes:
-        host: The name of its machine.
-        pid: Its process id there.
         start: Its start time as the system counts it; empty if unknown. Process ids are used again.
     """
 
@@ -108,14 +106,7 @@ class LeaseWatch:
         self._seen: dict[tuple[str, int, int], tuple[float, float]] = {}
 
     def holds(self, lease: tuple[str, int, int], owner: str, until: float, now: float) -> bool:
-        """Return whether a lease still holds.
-
-        Args:
-            lease: Its key, ordinal and run.
-            owner: The process that has it.
-            until: The time written in it, in seconds of the epoch.
-            now: The current time, likewise.
-        """
+        """Return whether a lease still holds; `until` is the time written in it, in seconds of the epoch."""
         alive = Owner.parse(owner).is_alive()
         if alive is False or (alive is None and now >= until):
             self._seen.pop(lease, None)
@@ -128,10 +119,9 @@ class LeaseWatch:
 
 
 class Heartbeat:
-    """Calls a function of every open run once a second, on its own thread. The thread ends with the last run.
+    """Calls a function of every open run once a second, on its own thread. The thread ends with the last run."""
 
-    A browser has no thread for it, and no other process to which a lease would say anything.
-    """
+    # A browser has no thread for it, and no other process that could read a lease.
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -304,13 +304,8 @@ def _rows_by_page(path: Path, table: str, sql: str, holds: Callable[[bytes], boo
     """Read the rows of a table page by page, even if the tree above the pages is lost.
 
     A leaf page can also be a table's root. So the first page is replaced by that of a file with this table only; each
-    page that may have such rows is copied to the table's root, and SQLite reads the table.
-
-    Args:
-        path: A copy, which is overwritten.
-        table: SQL that creates the table.
-        sql: SQL that reads it.
-        holds: Returns True if a page may have such rows.
+    page that may have such rows is copied to the table's root, and SQLite reads the table. `path` is a copy, which is
+    overwritten.
     """
     with closing(sqlite3.connect(":memory:")) as db:
         db.execute(table)

@@ -26,16 +26,7 @@ OTHERS: Final = "SELECT session, owner, beat, data FROM presence WHERE client = 
 
 
 class Presence:
-    """One kernel's row among those with the same key.
-
-    Args:
-        store: The ledger's open file.
-        client: The key and its address, as a salted hash.
-        name: Name of this kernel's session.
-
-    Attributes:
-        name: The name others see.
-    """
+    """One kernel's row among those with the same key."""
 
     def __init__(self, store: Store, client: str, name: str) -> None:
         self._store, self._client, self.name = store, client, name
@@ -52,14 +43,10 @@ class Presence:
             return {}
 
     def look(self, decide: Callable[[Mapping[str, Any]], Any], *, beat: bool = True) -> bool:
-        """Read the other rows and write our own, in one transaction. Thread-safe.
+        """Read the other rows and write our own, as `decide` returns it, in one transaction. Thread-safe.
 
-        Args:
-            decide: Returns our row as plain data, from the other rows.
-            beat: True to count this as a look, after which unchanged rows are forgotten.
-
-        Returns:
-            False if another process has locked the file, so that nothing was decided.
+        Returns False if another process has locked the file. A `beat` counts as a look, after which unchanged rows are
+        forgotten.
         """
         try:
             with self._store.file.writing() as db:

@@ -1,9 +1,8 @@
 """Tables of a ledger's file by version, and values as rows.
 
-A released migration is never changed; a new one follows it. Long texts are kept outside of events: each prompt, system
-prompt and context once under its digest, each picture and document as well, each answer in its own row. With its mark,
-key and checksum, such a row can be recognised in a damaged file and served without the rest. It is never changed. Texts
-are UTF-8 that permits lone surrogates and NUL, so every text survives.
+A released migration is never changed; a new one follows it. Long texts are kept outside of events, under their digest;
+each answer has its own row. With its mark, key and checksum, such a row can be recognised in a damaged file and served
+without the rest. It is never changed. Texts are UTF-8 that permits lone surrogates and NUL.
 """
 
 from __future__ import annotations
@@ -173,15 +172,7 @@ def _checksum(*parts: object) -> bytes:
 
 
 def file_in(rows: Sequence[tuple[Any, ...]], name: str) -> bytes:
-    """Return the bytes of a picture or document.
-
-    Args:
-        rows: Result of `READ_FILE`.
-        name: The sha256 of the bytes.
-
-    Returns:
-        `None` if they are lost or damaged.
-    """
+    """Return the bytes of a picture or document from a row; `None` if they are lost or damaged."""
     return rows[0][0] if rows and hashlib.sha256(rows[0][0]).hexdigest() == name else b""
 
 
@@ -227,13 +218,7 @@ class Texts:
 
 
 def chunk_of(events: Iterable[Event], texts: Texts, kept: Mapping[tuple[int, int], int]) -> str:
-    """Write events as one text.
-
-    Args:
-        events: What happened.
-        texts: Stores the long texts.
-        kept: The rows of `answers`, by agent and number of the attempt.
-    """
+    """Write events as one text, storing the long texts apart."""
     return line_of([_event_data(event, texts, kept) for event in events])
 
 
@@ -270,14 +255,7 @@ def events_of(
     answer_at: Callable[[int], Answer | None],
     file_of: Callable[[str], bytes],
 ) -> Iterator[Event]:
-    """Read a chunk written by `chunk_of`, skipping kinds of events unknown to this version.
-
-    Args:
-        chunk: The text.
-        text_of: Returns a text by its digest.
-        answer_at: Returns an answer by its row.
-        file_of: Returns the bytes of a picture or document by its sha256, if they exist.
-    """
+    """Read a chunk written by `chunk_of`, skipping kinds of events unknown to this version."""
     for row in cast("list[dict[str, Any]]", json.loads(chunk)):
         try:
             event = event_from_json(row)

@@ -284,11 +284,7 @@ def open_run(file: LedgerFile, run: int, kind: type[P]) -> tuple[RunRecord, P, s
 
 
 def plan_of(file: LedgerFile, run: int, kind: type[P]) -> P:
-    """Return the plan of a past run, without the bytes of its attachments.
-
-    Raises:
-        LedgerError: There is no run of this number, or its plan cannot be read.
-    """
+    """Return the plan of a past run, without the bytes of its attachments."""
     (sha,) = _row_of(file, run, "plan")
     found = file.read("SELECT text FROM texts WHERE sha = ?", sha)
     return _plan(decode(found[0][0]) if found else "", run, kind, lambda _: b"")

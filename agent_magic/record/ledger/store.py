@@ -1,8 +1,6 @@
 """The ledger in a file: every answer and every run, in one private SQLite database.
 
-Answers are stored before they are shown, priced or passed on. When two kernels share a file, one buys each answer and
-the other waits for it. If the file fails, answers stay in memory and are served from there, and nothing more is bought
-until the file can be written again.
+If the file fails, answers stay in memory and are served from there, and nothing more is bought until it can be written.
 """
 
 from __future__ import annotations
