@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from agent_magic.measure.trial import Setting, Trial
     from agent_magic.show.charts.chart import Chart
 
-RECORDED = "as recorded"
+RECORDED, PLANNED = "as recorded", "as planned"
 OTHERS = MODELS[:3]
 """The models of the scenarios around the chosen one."""
 HEAD_H = 32.0
@@ -45,7 +45,7 @@ _OPENING = re.compile(r'<svg [^>]*?viewBox="0 0 (\S+) (\S+)"[^>]*>')
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The values of the controls. `None` and an empty mapping are as recorded.
+    """The values of the controls. `None` and an empty mapping change nothing.
 
     Attributes:
         concurrency: The most concurrent requests.
@@ -75,7 +75,7 @@ class Choice:
 
     @property
     def words(self) -> str:
-        """The changes in words."""
+        """The changes in words; empty for none."""
         kinds = sorted(set(self.models.values()))
         models = f"{plural(len(self.models), 'agent')} on {', '.join(kinds)}" if kinds else ""
         limits = "" if self.rpm is None else "no limits" if self.rpm == 0 else f"{self.rpm:g} requests per minute"
@@ -83,7 +83,7 @@ class Choice:
             "" if self.concurrency is None else f"concurrency {self.concurrency}", self.schedule or "", models, limits,
             f"cache {self.cache}" if self.cache else "", {None: "", True: "by batch", False: "live"}[self.batch],
         ]  # fmt: skip
-        return " · ".join(part for part in parts if part) or RECORDED
+        return " · ".join(filter(None, parts))
 
 
 class Answer(NamedTuple):
@@ -122,13 +122,18 @@ class Explorer:
         """The models of the run, and the current ones."""
         return tuple(dict.fromkeys([*sorted({one.model for one in self._forecaster.evidence.seen}), *OTHERS]))
 
+    @property
+    def unchanged(self) -> str:
+        """The word for what a choice leaves as it is."""
+        return RECORDED if self._forecaster.subject == "the run" else PLANNED
+
     def answer(self, choice: Choice) -> Answer:
         """Forecast a choice and draw it."""
         found = forecast_one(self._forecaster, None, choice.changes)
         facts = [*self._facts(found), *self._score(choice)]
         line = " · ".join(" ".join(filter(None, fact)) for fact in facts)
         charts = [*self._timeline(found, choice), self._tradeoff(found), *self._front(choice)]
-        head = wrapped(f"forecast of {choice.words}: {line}", TEXT_WIDTH)
+        head = wrapped(f"forecast, {choice.words or self.unchanged}: {line}", TEXT_WIDTH)
         text = "\n\n".join([head, *(chart.text for chart in charts), AGAIN])
         bundle = {"image/svg+xml": stacked(charts, line, head=f"forecast: {line}"), "text/plain": text}
         return Answer(line, facts, stacked(charts, line), bundle)
@@ -209,7 +214,7 @@ class Explorer:
         """Draw the timeline of the forecast; a batch has none."""
         if found.record is None:
             return []
-        title = f"{single_line(self.record.plan.name)}: {choice.words}"
+        title = f"{single_line(self.record.plan.name)}: {choice.words or self.unchanged}"
         caption = provenance(simulated=found.note.simulated, forecast=found.note.assumed or "nothing was sent")
         return [run_timeline(found.record, title=title, line="", caption=caption)]
 
@@ -274,9 +279,9 @@ def _against(value: float | None, base: float | None, write: Any, subject: str, 
 
 
 LIMITS: dict[str, float | None] = {
-    RECORDED: None, "no limits": 0.0, "10": 10.0, "50": 50.0, "200": 200.0, "1,000": 1000.0, "4,000": 4000.0,
+    "no limits": 0.0, "10": 10.0, "50": 50.0, "200": 200.0, "1,000": 1000.0, "4,000": 4000.0,
 }  # fmt: skip
-"""The choices of requests per minute."""
+"""Requests per minute, by how a page writes them."""
 AGAIN = "Run this cell again to change concurrency, schedule, limits and models."
 """The text without controls: in a saved notebook, and in front ends without widgets."""
 OPENS = "%agents explore opens controls for this plan: concurrency, schedule, limits and models."
@@ -318,7 +323,7 @@ class Controls:
         self.setup = self.setup or _setup(explorer)
         self.shown = {
             "seq": asked.get("seq", 0),
-            "words": choice.words,
+            "words": choice.words or explorer.unchanged,
             "facts": answer.facts,
             "line": answer.line,
             "picture": answer.picture,
@@ -338,8 +343,8 @@ def _setup(explorer: Explorer) -> dict[str, Any]:
         "most": max(16, policy.concurrency, min(64, len(agents))),
         "schedule": policy.schedule,
         "schedules": list(POLICY_WORDS["schedule"]),
-        "recorded": RECORDED,
-        "limits": list(LIMITS),
+        "unchanged": explorer.unchanged,
+        "limits": [explorer.unchanged, *LIMITS],
         "caches": list(POLICY_WORDS["cache"]),
         "batch": policy.batch != "off",
         "agents": agents,
@@ -375,12 +380,12 @@ class Panel:
 
 
 def choice_of(asked: Mapping[str, Any]) -> Choice:
-    """Return the choice of a page; missing values are as recorded."""
+    """Return the choice of a page; missing values change nothing."""
     return Choice(
         asked.get("concurrency"),
         asked.get("schedule"),
         dict(asked.get("models", {})),
-        LIMITS[asked.get("limits", RECORDED)],
+        LIMITS[asked["limits"]] if "limits" in asked else None,
         asked.get("cache"),
         asked.get("batch"),
     )

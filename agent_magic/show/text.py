@@ -120,7 +120,8 @@ def _concurrency(mean: float | None, bound: float | None, slots: int | None) -> 
         return f"{times(mean)} concurrent"
     if slots is not None and slots < bound:
         return f"{times(mean)} concurrent ({plural(slots, 'slot')})"
-    return f"{times(mean)} concurrent ({'maximum reached' if mean >= 0.99 * bound else f'{times(bound)} possible'})"
+    reached = mean >= 0.99 * bound or times(mean) == times(bound)
+    return f"{times(mean)} concurrent ({'no more possible' if reached else f'{times(bound)} possible'})"
 
 
 def counts_line(states: str, asked: int = 0) -> str:

@@ -86,7 +86,7 @@ def test_explore_without_a_front_end_leaves_a_picture(kernel):
     (panel,) = shown(kernel, "run.explore()")
     assert panel["application/vnd.jupyter.widget-view+json"]["model_id"]
     assert "this scenario" in panel["image/svg+xml"]
-    assert panel["text/plain"].startswith("forecast of as recorded")
+    assert panel["text/plain"].startswith("forecast, as recorded")
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+import agent_magic as am
 from agent_magic.api import Run
 from agent_magic.declare.agent import Agent
 from agent_magic.declare.plan import Plan
@@ -80,13 +81,21 @@ def test_the_answer_is_the_forecast(choice: Choice, changes: dict[str, Any]):
     answer = Explorer(run.forecaster()).answer(choice)
     assert answer.line.startswith(seconds(wall_s))
     head = answer.bundle["text/plain"].partition("\n\n")[0]
-    assert f"forecast of {choice.words}: {answer.line}" == " ".join(head.split())
+    assert f"forecast, {choice.words or RECORDED}: {answer.line}" == " ".join(head.split())
     assert seconds(wall_s) in answer.bundle["image/svg+xml"]
+
+
+def test_a_plan_was_not_recorded():
+    """Before the first run, what a choice leaves as it is is as planned: in the controls, and above the picture."""
+    plan = am.Plan([am.Agent("a", "One?"), am.Agent("b", "Two {{ a }}")])
+    shown = Panel(Explorer(plan.estimate().ahead())).widget
+    assert ["as planned", "as planned", "no limits"] == [shown.setup["unchanged"], *shown.setup["limits"][:2]]
+    assert shown.shown["still"]["text/plain"].startswith("forecast, as planned: ")
 
 
 def test_the_page_makes_the_choice():
     """Each control is a part of the choice, and what the page leaves out is as recorded."""
-    assert RECORDED == choice_of({}).words
+    assert "" == choice_of({}).words
     asked = {"concurrency": 2, "schedule": "layers", "limits": "50", "cache": "off", "batch": True}
     assert Choice(2, "layers", {}, 50.0, "off", batch=True) == choice_of(asked)
     assert 0.0 == choice_of({"limits": "no limits"}).rpm

@@ -108,7 +108,7 @@ def test_the_honest_line() -> None:
     assert line == one_line(numbers), "what is the same is no news"
     numbers.sequential_s = None
     numbers.bound = 2.11
-    assert " · 2.1x concurrent (maximum reached) · " in one_line(numbers)
+    assert " · 2.1x concurrent (no more possible) · " in one_line(numbers)
     numbers.bound, numbers.slots = 92.0, 20
     assert " · 2.1x concurrent (20 slots) · " in one_line(numbers), "more was not possible"
     numbers.failed, numbers.skipped, numbers.source = 1, 2, None

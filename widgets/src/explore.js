@@ -5,7 +5,7 @@ import { button, html, set, setText } from "./dom.js";
 import { homeOf, onKernelEnd } from "./keep.js";
 
 /**
- * @typedef {{title: string, concurrency: number, most: number, schedule: string, schedules: string[], recorded: string,
+ * @typedef {{title: string, concurrency: number, most: number, schedule: string, schedules: string[], unchanged: string,
  *   limits: string[], caches: string[], agents: string[], models: string[], batch: boolean, goals: {under: number, least: number} | null}} Setup
  * @typedef {{seq: number, words: string, facts: [string, string, string][], line: string, picture: string, goal: string,
  *   cell: string, error: string, still: Object<string, string>}} Shown
@@ -134,20 +134,20 @@ function controls(model, el, home) {
     ask();
   });
   const schedule = choices(setup.schedules, setup.schedule, () => ask());
-  const limits = choices(setup.limits, setup.recorded, () => ask());
+  const limits = choices(setup.limits, setup.unchanged, () => ask());
   const agent = choices([ALL, ...setup.agents], ALL, () => {
-    kind.value = models[agent.selectedIndex ? agent.value : setup.agents[0] ?? ""] ?? setup.recorded;
+    kind.value = models[agent.selectedIndex ? agent.value : setup.agents[0] ?? ""] ?? setup.unchanged;
   });
-  const kind = choices([setup.recorded, ...setup.models], setup.recorded, () => {
+  const kind = choices([setup.unchanged, ...setup.models], setup.unchanged, () => {
     for (const name of agent.selectedIndex ? [agent.value] : setup.agents) {
-      if (kind.value === setup.recorded) delete models[name];
+      if (kind.value === setup.unchanged) delete models[name];
       else models[name] = kind.value;
     }
     ask();
   });
   set(agent, "aria-label", "agent");
   set(kind, "aria-label", "model");
-  const cache = choices([setup.recorded, ...setup.caches], setup.recorded, () => ask());
+  const cache = choices([setup.unchanged, ...setup.caches], setup.unchanged, () => ask());
   const batch = input({ type: "checkbox" }, () => ask());
   batch.checked = setup.batch;
   const under = input({ type: "number", min: "0", step: "any", value: String(setup.goals?.under ?? 0) }, () => ask());
@@ -156,11 +156,11 @@ function controls(model, el, home) {
   const { ask, answered } = asker(model, () => ({
     ...(Number(concurrency.value) === setup.concurrency ? {} : { concurrency: Number(concurrency.value) }),
     ...(schedule.value === setup.schedule ? {} : { schedule: schedule.value }),
-    ...(cache.value === setup.recorded ? {} : { cache: cache.value }),
+    ...(limits.value === setup.unchanged ? {} : { limits: limits.value }),
+    ...(cache.value === setup.unchanged ? {} : { cache: cache.value }),
     ...(batch.checked === setup.batch ? {} : { batch: batch.checked }),
     ...(setup.goals ? { under: Number(under.value), least: Number(least.value) } : {}),
     models: { ...models },
-    limits: limits.value,
   }));
 
   const words = html("span", { class: "am-words" });
