@@ -51,6 +51,9 @@ if TYPE_CHECKING:
     from agent_magic.record.history import History
     from agent_magic.record.terms import Ceilings
 
+UNSURE: Final = 0.3
+"""Plausible models of a server that differ by this share of the wall time leave a forecast assumed, not measured."""
+UNSURE_WORDS: Final = "how the server shares its speed cannot be told from this load"
 MEASURED_RANGE: Final = 0.05
 """How far a forecast from measured durations may be off: what `benchmarks/forecast.py` finds is less."""
 SHARED_RANGE: Final = 0.1
@@ -283,6 +286,9 @@ class Forecaster:
             peak = max(peak, ends_peak)
             if setting.changed:
                 less_s, more_s = self._open_s(setting, played)
+                if max(less_s, more_s) > UNSURE * wall_s:
+                    basis = "assumed"
+                    words += [UNSURE_WORDS] * (not loads)
                 wall = max(0.0, wall[0] - less_s), wall[1] + more_s
         simulated = self.evidence.simulated
         note = ForecastNote(

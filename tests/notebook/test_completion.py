@@ -252,6 +252,13 @@ def test_help_names_every_command(shell: Any, capsys):
         shell.run_line_magic("agents", "help runn")
 
 
+def test_help_of_an_option(shell: Any, capsys):
+    """An option of `%%agent` that is no command is explained too."""
+    load(shell)
+    shell.run_line_magic("agents", "help timeout")
+    assert "%%agent NAME --timeout: Deadline in seconds." in capsys.readouterr().out
+
+
 def test_config_has_help_for_every_default(shell: Any, capsys):
     """`%config AgentMagics` explains each default in a sentence."""
     load(shell)

@@ -6,13 +6,13 @@ import json
 import os
 import subprocess
 import sys
-import venv
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import sync_playwright
 
 from tests.browser.test_scrolling import scrolled
+from tests.foreign import python_with
 from tests.lab import FLAGS, HIDDEN, PATIENCE_S, answers, end_server, free_port, write_notebook
 
 pytestmark = pytest.mark.slow
@@ -67,14 +67,7 @@ SHOWN = ("run", "plan", "run.agents", "run.timeline()", "run['b']")
 @pytest.fixture(scope="module")
 def python(repo: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The Python of an environment with Panel, marimo, Voila and this checkout."""
-    folder = tmp_path_factory.mktemp("foreign")
-    venv.create(folder / "env", with_pip=True)
-    found = folder / "env" / ("Scripts" if os.name == "nt" else "bin") / "python"
-    pip = [str(found), "-m", "pip", "install", "--quiet", str(repo), "panel", "marimo", "voila", "ipykernel"]
-    made = subprocess.run(pip, capture_output=True, text=True, check=False)
-    if made.returncode:
-        pytest.skip(f"Panel, marimo and Voila cannot be installed here: {made.stderr.strip()[-200:]}")
-    return found
+    return python_with(tmp_path_factory.mktemp("foreign"), str(repo), "panel", "marimo", "voila", "ipykernel")
 
 
 def said(python: Path, folder: Path, *arguments: str) -> str:

@@ -15,7 +15,6 @@ import subprocess
 import time
 import urllib.error
 import urllib.request
-import venv
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,6 +24,7 @@ import pytest
 
 import agent_magic as am
 from agent_magic.simulator import start
+from tests.foreign import install, python_with, quiet
 
 pytestmark = pytest.mark.slow
 
@@ -249,38 +249,17 @@ CLIENTS = {
 """What each package does: at the Messages API, at chat completions, or one after the other at both."""
 
 
-def quiet(command: list[str], folder: Path, **env: str) -> subprocess.CompletedProcess[str]:
-    """Run a program without this checkout's settings and without a key."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "ANTHROPIC_"))}
-    return subprocess.run(command, cwd=folder, env=kept | env, capture_output=True, text=True, check=False, timeout=400)
-
-
-def install(command: list[str], folder: Path) -> None:
-    """Install a package, or skip the test with the reason."""
-    try:
-        done = quiet(command, folder)
-    except subprocess.TimeoutExpired:
-        pytest.skip(f"{command[-1]} could not be installed in time")
-    if done.returncode:
-        pytest.skip(f"{command[-1]} could not be installed: {done.stderr[-200:]}")
-
-
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory):
     """Return a Python that has a package, in an environment of its own."""
     made: dict[str, Path] = {}
 
-    def python_with(package: str) -> Path:
+    def python_of(package: str) -> Path:
         if package not in made:
-            folder = tmp_path_factory.mktemp("other")
-            venv.create(folder / "venv", with_pip=True)
-            python = folder / "venv" / ("Scripts" if os.name == "nt" else "bin") / "python"
-            pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", package]
-            install(pip, folder)
-            made[package] = python
+            made[package] = python_with(tmp_path_factory.mktemp("other"), package)
         return made[package]
 
-    return python_with
+    return python_of
 
 
 @pytest.fixture(scope="module")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from agent_magic.declare.options import AGENT, flag_of
 from agent_magic.notebook.command import CommandContext, Parser, Verb
 from agent_magic.notebook.front_end import is_kernel, show_page
 from agent_magic.notebook.verbs import VERBS as EVERY
@@ -15,17 +16,24 @@ if TYPE_CHECKING:
 
 MARKS: Final = {"line": "%", "cell": "%%"}
 """What stands before the name of a magic, by its kind."""
+_FLAGS: Final = {flag_of(row): row for row in AGENT.values()}
 
 
 def _options(parser: Parser) -> None:
-    parser.add_argument("command", nargs="?", metavar="COMMAND", help="One of the commands.")
+    parser.add_argument("command", nargs="?", metavar="NAME", help="One of the commands, or an option of %%agent.")
 
 
 def _help(ctx: CommandContext, given: Namespace) -> None:
-    magics: Mapping[str, Mapping[str, object]] = ctx.shell.magics_manager.magics
-    others = [f"{mark}{given.command}" for kind, mark in MARKS.items() if given.command in magics[kind]]
-    more = [Line(f"{other} is another command: {other}? shows its help.", "soft") for other in others]
-    show_page(Page([*EVERY.help(given.command).blocks, *more]), graphic=is_kernel(ctx.shell))
+    flag = f"--{given.command}"
+    if given.command not in EVERY and flag in _FLAGS:
+        told = Line(_FLAGS[flag].help, head=f"%%agent NAME {flag}:")
+        page = Page([told, Line("%%agent? lists all options.", "soft")])
+    else:
+        magics: Mapping[str, Mapping[str, object]] = ctx.shell.magics_manager.magics
+        others = [f"{mark}{given.command}" for kind, mark in MARKS.items() if given.command in magics[kind]]
+        more = [Line(f"{other} is another command: {other}? shows its help.", "soft") for other in others]
+        page = Page([*EVERY.help(given.command).blocks, *more])
+    show_page(page, graphic=is_kernel(ctx.shell))
 
 
 VERBS = {
