@@ -215,11 +215,7 @@ def _of_row(row: Mapping[str, Any], plan: DeclaredPlan) -> dict[str, Any]:
 
 
 def _of_words(option: str, text: str, plan: DeclaredPlan) -> dict[str, str]:
-    """Return the models by agent in a row's words: `claude-haiku-5-5 for facts, label; claude-opus-5-5 for the rest`.
-
-    Raises:
-        DeclarationError: They name no agent of the plan.
-    """
+    """Return the models by agent in a row's words: `claude-haiku-5-5 for facts; claude-opus-5-5 for the rest`."""
     found: dict[str, str] = {}
     for part in text.split("; "):
         value, _, names = part.rpartition(" for ")

@@ -35,10 +35,9 @@ def on_terminal() -> bool:
 
 
 class TerminalAsker:
-    """Asks on a terminal, one question at a time. The run goes on meanwhile.
+    """Asks on a terminal, one question at a time. The run goes on meanwhile."""
 
-    A question is removed when it is answered or no longer open.
-    """
+    # A question is removed when it is answered or no longer open.
 
     def __init__(self) -> None:
         self._turn, self._count = asyncio.Lock(), 0

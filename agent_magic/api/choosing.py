@@ -57,7 +57,6 @@ class Rule:
 
     Attributes:
         number: Returns what is measured, from the agent and the tokens of its prompt.
-        least: The least number that is hard.
         words: The ground as a sentence, with a place for the number.
     """
 
@@ -96,13 +95,7 @@ class Choice(NamedTuple):
 
 
 class Measured(NamedTuple):
-    """Grades of one model's answers.
-
-    Attributes:
-        score: Mean and interval, more is better.
-        cost_usd: Mean dollars of an answer; `NaN` if unknown.
-        reads: The score in words.
-    """
+    """Grades of one model's answers."""
 
     score: Interval
     cost_usd: float
@@ -110,16 +103,7 @@ class Measured(NamedTuple):
 
 
 def with_models(plan: P, session: Session, recorded: Mapping[str, str] | None = None) -> P:
-    """Return a plan with a model for every agent; chosen ones have a reason.
-
-    Args:
-        plan: The plan; unchanged if every agent has a model.
-        session: Provider and grades.
-        recorded: Models by agent in a cassette, which win over the rules.
-
-    Raises:
-        DeclarationError: There are no candidates, none is suitable, or the provider has no such model.
-    """
+    """Return a plan with a model for every agent; chosen ones have a reason, and a cassette's win over the rules."""
     choices = {one for one in {*plan.models} if candidates_of(one) is not None}
     if not choices:
         return plan
@@ -140,16 +124,7 @@ def with_models(plan: P, session: Session, recorded: Mapping[str, str] | None = 
 
 
 def choose(agent: Agent, session: Session, prompt_tokens: int) -> Choice:
-    """Choose the model of an agent.
-
-    Args:
-        agent: The agent.
-        session: Provider and grades.
-        prompt_tokens: Known length of its prompt.
-
-    Raises:
-        DeclarationError: There are no candidates, none is suitable, or the provider has no such model.
-    """
+    """Choose the model of an agent."""
     named = candidates_of(agent.model) or session.client.choices
     session.check_models(named)
     if not named:

@@ -56,11 +56,7 @@ def _refuse(event: str, _: tuple[Any, ...]) -> None:
 def fingerprints(
     plans: Sequence[DeclaredPlan], cassette: Path, *, timeout_s: float, texts: bool = True
 ) -> list[dict[str, str]]:
-    """Replay plans in a clean process, in a browser in this one, and return the fingerprints of their frames.
-
-    Raises:
-        AgentMagicError: Something does not replay there; the message says what.
-    """
+    """Replay plans in a clean process, in a browser in this one, and return the fingerprints of their frames."""
     rows = [{"plan": plan_to_dict(plan)} for plan in plans]
     task = json.dumps({"plans": rows, "cassette": str(cassette), "timeout_s": timeout_s, "texts": texts})
     if in_browser():

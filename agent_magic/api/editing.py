@@ -50,12 +50,7 @@ def unedit(run: Run, name: str, session: Session | None = None) -> None:
 
 
 def editable(run: Run, name: str) -> AgentResult:
-    """Return the result with an editable answer.
-
-    Raises:
-        UnknownAgent: There is no such agent.
-        DeclarationError: It is no single agent, or was not asked.
-    """
+    """Return the result with an editable answer."""
     members = [run.plan.agents[one] for one in run.plan.groups.get(name, {}).values()]
     if any(one.part is not None and not one.part.rounds for one in members):
         hint = f"Name one, such as {members[0].name}."
@@ -73,11 +68,7 @@ def editable(run: Run, name: str) -> AgentResult:
 
 
 def check(agent: Step, text: str) -> None:
-    """Raise if a text is no valid answer of an agent.
-
-    Raises:
-        InvalidAnswer: It does not fit the agent's type, or its check.
-    """
+    """Raise `InvalidAnswer` if a text does not fit the agent's type, or its check."""
     if not text.strip():
         raise InvalidAnswer("it is empty")
     if agent.part is not None and agent.part.asks:

@@ -54,14 +54,6 @@ async def plan_for(  # noqa: PLR0913 - each by its name
 
 
 def plan_of(run: Run, name: str = "agents") -> Plan:
-    """Return the plan that a coordinator's run answered with.
-
-    Args:
-        run: The run.
-        name: The name of the plan.
-
-    Raises:
-        RunFailed: It did not succeed.
-    """
+    """Return the plan that a coordinator's run answered with, if it succeeded."""
     run.raise_for_failures()
     return read_plan(run[COORDINATOR].value, Plan, run.plan.values, name=name)

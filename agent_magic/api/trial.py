@@ -60,17 +60,9 @@ class TrialOptions:
 
 
 async def run_trial(run: Run, options: TrialOptions, policy: Policy | None, session: Session) -> Trial:
-    """Run a trial. Rows answered by the run under a setting are not asked again.
+    """Run a trial; the policy's budget covers all of it.
 
-    Args:
-        run: The run whose rows are tried.
-        options: The options.
-        policy: How to run; its budget covers the whole trial.
-        session: The provider.
-
-    Raises:
-        PlanError: The target has no rows; nothing was sent.
-        DeclarationError: An option is invalid, or scores are not between 0 and 1 with `until="decided"`.
+    Rows answered by the run under a setting are not asked again.
     """
     options.check()
     session.check_models(one.model for one in options.settings)
@@ -85,7 +77,6 @@ class Rows(NamedTuple):
     """The rows of a trial.
 
     Attributes:
-        all: The answers of the run, one per row.
         gradable: Those that can be graded: with a truth, or by a function or a judge all of them.
     """
 
@@ -101,18 +92,7 @@ class Rows(NamedTuple):
 
 
 def rows_to_try(run: Run, target: str, *, truth: Any = None, grader: Grader | Judge | None = None) -> Rows:
-    """Return the rows of a trial, after trying its grader on existing answers, so that all paid answers can be graded.
-
-    Args:
-        run: The run whose rows are tried.
-        target: The graded agent or field.
-        truth: The truth.
-        grader: A function or a judge.
-
-    Raises:
-        PlanError: The target has no rows that could be asked one by one.
-        DeclarationError: The truth or the function does not fit.
-    """
+    """Return the rows of a trial, after trying its grader on existing answers, so that all paid ones can be graded."""
     answers = answers_of(run.record, target)
     first, name = answers[0], target.partition(".")[0]
     part = run.plan[first.result.name].part
@@ -137,15 +117,7 @@ def rows_to_try(run: Run, target: str, *, truth: Any = None, grader: Grader | Ju
 
 
 class _Trial:
-    """A trial under way.
-
-    Args:
-        run: The run whose rows are tried.
-        options: The options.
-        policy: How to run.
-        session: The provider.
-        rows: The run's own answers, one per row, and which of them can be graded.
-    """
+    """A trial under way."""
 
     def __init__(self, run: Run, options: TrialOptions, policy: Policy, session: Session, rows: Rows) -> None:
         self._run, self._options, self._policy, self._session = run, options, policy, session
@@ -275,14 +247,6 @@ def trial_plans(run: Run, options: TrialOptions) -> tuple[list[Plan], str]:
     """Return the plans of a trial, one per setting, with its sampled rows; with `until`, all rows.
 
     Also return the number of rows with a truth in words; empty if all can be graded.
-
-    Args:
-        run: The run whose rows are tried.
-        options: The options.
-
-    Raises:
-        PlanError: The target has no rows that could be asked one by one.
-        DeclarationError: `n` is invalid, or the truth or the function does not fit. Without either there is a price.
     """
     check_integer("n", options.n)
     found = rows_to_try(run, options.target, truth=options.truth, grader=options.grader)
@@ -299,10 +263,8 @@ def _plan_of(run: Run, setting: Setting, rows: Sequence[Answered]) -> Plan:
 
 
 def _batches(answers: Sequence[Answered], options: TrialOptions) -> list[list[Answered]]:
-    """Choose rows: all in random order with `until`, else a sample with the proportions of the whole.
-
-    A confidence sequence needs each next row to be random, so its order is not balanced.
-    """
+    """Choose rows: all in random order with `until`, else a sample with the proportions of the whole."""
+    # A confidence sequence needs each next row to be random, so its order is not balanced.
     if options.until is None:
         return [[answers[place] for place in stratified(_strata(answers, options), options.n, options.seed)]]
     order = random.Random(options.seed).sample(answers, len(answers))

@@ -39,8 +39,6 @@ class Arguments:
     """The arguments a function takes from a model.
 
     Attributes:
-        schema: The JSON schema, as text.
-        description: The function's purpose, from its docstring.
         strict: True if the provider's grammars support the schema.
         reader: The pydantic model of the arguments; `None` if only the schema is known, as in a record.
         always: Parameters that are always passed, since their default is in an annotation.
@@ -59,10 +57,6 @@ class Arguments:
     @classmethod
     def of(cls, function: Callable[..., Any], what: str) -> Arguments:
         """Return the arguments of a function.
-
-        Args:
-            function: The function.
-            what: Its owner, for errors: `tool 'search'`.
 
         Raises:
             DeclarationError: A parameter has no type, or one that JSON cannot represent.
@@ -203,10 +197,9 @@ def _schema_of(model: Any, what: str) -> tuple[Schema, str]:
 
 
 def parsed(text: str) -> dict[str, Any]:
-    """Read the arguments of a call, strictly: one JSON object, no name twice, no number that is none.
+    """Read the arguments of a call, strictly: one JSON object without duplicate names or `NaN`.
 
-    Raises:
-        InvalidArguments: They are something else. The message is for the model.
+    Errors are for the model.
     """
     return _strict(text)[1]
 

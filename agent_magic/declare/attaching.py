@@ -30,14 +30,9 @@ if TYPE_CHECKING:
 def read_content(steps: Sequence[Step], values: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return a plan's values with pictures and queries read now, so that later changes do not count.
 
-    A figure or query of which a prompt uses a part, such as `{{ ax.get_title() }}`, is unchanged.
-
-    Returns:
-        The values; and replacements shown in prompts for values that a task takes unchanged.
-
-    Raises:
-        DeclarationError: A picture cannot be read, or is too large.
+    Also return replacements shown in prompts for values that a task takes unchanged.
     """
+    # A figure or query of which a prompt uses a part, such as `{{ ax.get_title() }}`, is unchanged.
     shown = [name for name, value in values.items() if not is_frozen(value)]
     if not shown:
         return values, {}
@@ -63,11 +58,6 @@ def render(agent: Step, shared: Sequence[str | Attachment], values: Mapping[str,
     Attached values other than pictures and documents become documents of their text. A missing answer is empty, and
     omitted.
 
-    Args:
-        agent: The agent.
-        shared: The parts of its context; empty if that is a text.
-        values: Values of the names in its prompt and attachments.
-
     Raises:
         DeclarationError: The prompt cannot be rendered; or an attachment is a path, or has no text.
     """
@@ -90,11 +80,7 @@ Parts = tuple[str | Attachment, ...]
 
 
 def documents_of(agents: Sequence[Step], values: Mapping[str, Any]) -> dict[str | None, Parts]:
-    """Return the contexts that are pictures or documents, or have some among their parts, by their names.
-
-    Raises:
-        DeclarationError: One has a part that cannot be sent.
-    """
+    """Return the contexts that are pictures or documents, or have some among their parts, by their names."""
     users = {one.context: one for one in reversed(agents) if one.context is not None}
     return {
         name: tuple(_parts(name, values[name], user.name))
@@ -135,12 +121,7 @@ def _parts(name: str, value: object, agent: str, does: str = "shares") -> Iterat
 
 
 def checked(prompt: Prompt, agent: Step, *, ahead: bool = False) -> Prompt:
-    """Return a prompt after checking that it can be sent.
-
-    Args:
-        prompt: The prompt.
-        agent: Its agent.
-        ahead: True if answers are missing, which may become documents.
+    """Return a prompt after checking that it can be sent; `ahead` if answers are missing, which may become documents.
 
     Raises:
         DeclarationError: It is empty, too large for a request, or has nothing to cite.

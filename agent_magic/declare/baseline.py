@@ -26,24 +26,13 @@ def one_agent(
     max_tokens: int | None = None,
     most_of: Callable[[str], int] | None = None,
 ) -> P:
-    """Return the whole job of a plan as one request.
+    """Return the whole job of a plan as one request, in a plan with one agent, `baseline`.
 
     The request has every prompt once, parents first, each under its agent's name with its system prompt or role; for a
     parent's answer, it says to use the answer written above. A shared context is sent once. The answer may be as long
     as those of all agents together. So it is the same work with the same token cap, and its input is that of agents
-    that share everything; the quality of its answer is not measured.
-
-    Args:
-        plan: The plan.
-        model: The model; default that of the last agent in the plan's order, which gives the final answer.
-        max_tokens: Maximum output tokens; default the sum of the agents', up to the model's maximum.
-        most_of: Returns a model's maximum, if known.
-
-    Returns:
-        A plan of the same class with one agent, `baseline`.
-
-    Raises:
-        PlanError: The plan has no agents.
+    that share everything; the quality of its answer is not measured. Its model is by default the last agent's, which
+    gives the final answer.
     """
     if not plan.agents:
         raise PlanError("A plan without agents has no baseline. Declare an agent first.")

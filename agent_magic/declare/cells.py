@@ -74,13 +74,9 @@ _TOOL_LINE = re.compile(
 
 
 def without_tool_lines(text: str) -> tuple[str, list[str]]:
-    """Take the lines off the top of a cell's text that other tools read, such as `#| echo: false`.
+    """Split off the lines at the top of a cell's text for other tools, such as `#| echo: false`.
 
-    Args:
-        text: What stands below the line of the magic.
-
-    Returns:
-        The text without them and the empty lines around them, and they. Text without such lines is returned as it is.
+    Return the rest without empty lines around it, and those lines. Text without such lines is unchanged.
     """
     lines, taken = text.split("\n"), list[str]()
     for number, line in enumerate(lines):
@@ -97,9 +93,7 @@ class Section:
     """A section of a `%%agents` cell.
 
     Attributes:
-        name: The agent's name.
         line: Its heading as the line of a `%%agent` cell.
-        prompt: Its prompt.
         number: The line of its heading in the cell; the magic's line is 1.
     """
 
@@ -110,17 +104,7 @@ class Section:
 
 
 def sections_of(text: str) -> tuple[str, list[Section]]:
-    """Split the text of a `%%agents` cell.
-
-    Args:
-        text: What stands below the line of the magic.
-
-    Returns:
-        The comment before the first heading, and the sections.
-
-    Raises:
-        DeclarationError: A heading cannot be read, or there is none; the message names the line.
-    """
+    """Split the text of a `%%agents` cell into the comment before the first heading, and the sections."""
     heads: list[tuple[int, str, str]] = []
     parts: list[list[str]] = [[]]
     for number, line in enumerate(text.split("\n"), 2):
@@ -163,15 +147,7 @@ def _heading(line: str, number: int) -> tuple[str, str]:
 
 
 def options_text(agent: Agent, *, without: str = "") -> str:
-    """Return an agent's options as in its cell.
-
-    Args:
-        agent: The agent.
-        without: A field to omit.
-
-    Raises:
-        PlanError: They do not fit in a line.
-    """
+    """Return an agent's options as in its cell, except `without`."""
     rows = [row for row in AGENT.values() if row.help]
     held: dict[str, Any] = {row.name: getattr(agent, row.name) for row in rows if row.form != "notebook"}
     named: dict[str, Any] = {row.name: getattr(agent, row.name) for row in rows if row.form == "notebook"}
@@ -217,12 +193,7 @@ def _quoted(value: object, agent: str) -> str:
 
 
 def to_cell(steps: Iterable[Step], *, name: str = "agents", description: str = "") -> str:
-    """Write agents as one `%%agents` cell. Values and contexts are the notebook's, and not in it.
-
-    Args:
-        steps: The agents as they were declared; see `declared`.
-        name: Their plan.
-        description: The comment above them.
+    """Write agents as one `%%agents` cell, without values and contexts, which are the notebook's.
 
     Raises:
         PlanError: A step is a function, or has options that a cell cannot hold.

@@ -24,14 +24,7 @@ P = TypeVar("P", bound="Plan")
 def with_options(
     kind: type[P], plan: Plan, changes: Mapping[int, Mapping[str, Any]], *, without: Collection[int] = ()
 ) -> P:
-    """Return a plan in which agents have other options.
-
-    Args:
-        kind: The class of the plan to make.
-        plan: The plan.
-        changes: The options by number of the agent, such as `{0: {"model": "claude-haiku-5-5"}}`.
-        without: The numbers of agents that are left out; nothing that is kept may need them.
-    """
+    """Return a plan in which agents have other options, by number, without some that no other agent needs."""
     agents = [
         with_changes(agent, changes.get(number, {}))
         for number, agent in enumerate(plan.agents)
@@ -41,12 +34,9 @@ def with_options(
 
 
 def declared_anew(kind: type[P], plan: Plan, changes: Mapping[str, Mapping[str, Any]]) -> P:
-    """Return a plan in which declarations have other options, those included that say which steps there are.
+    """Return a plan in which declarations have other options, those included that determine which steps there are.
 
-    Args:
-        kind: The class of the plan to make.
-        plan: The plan.
-        changes: The options by the name that agents were declared by, such as `{"label": {"group": 5}}`.
+    `changes` are by declared name, such as `{"label": {"group": 5}}`.
     """
     steps = [with_changes(one, changes.get(one.name, {})) for one in declared(plan)]
     return _of_steps(kind, plan, steps, {one.each: _items_of(plan, one.each) for one in steps if one.each is not None})
@@ -79,12 +69,8 @@ def with_changes(step: Step, options: Mapping[str, Any]) -> Step:
 
 
 def without_value(prompt: str, name: str) -> str:
-    """Return a prompt without `{{ name }}`, and without tags and lines that held nothing else.
-
-    Args:
-        prompt: The prompt.
-        name: The name of the value or the agent. Where it is not written whole, as in `{{ name.field }}`, it stays.
-    """
+    """Return a prompt without `{{ name }}`, and without tags and lines that held nothing else."""
+    # Other uses, as in `{{ name.field }}`, stay.
     placed = rf"\{{\{{-?\s*{re.escape(name)}\s*-?\}}\}}"
     text = re.sub(rf"(?m)^## {re.escape(name)}\n({placed})", r"\1", prompt)  # as `depends_on` writes it
     text = re.sub(rf"<(\w+)>\s*({placed})\s*</\1>", r"\2", text)
@@ -93,14 +79,7 @@ def without_value(prompt: str, name: str) -> str:
 
 
 def changed_options(before: Plan, after: Plan) -> dict[str, dict[str, tuple[Any, Any]]]:
-    """Return what differs between the agents of two plans: by the name they were declared by, option, before and after.
-
-    Options that say which steps there are (`ANEW`) are not compared.
-
-    Args:
-        before: A plan.
-        after: The same with other options, and perhaps without some agents.
-    """
+    """Return the differences between agents of two plans by declared name and option, without those in `ANEW`."""
     found: dict[str, dict[str, tuple[Any, Any]]] = {}
     for agent, name in zip(before.agents, declared_names(before), strict=True):
         other = after.agents[after.index[agent.name]] if agent.name in after.index else None

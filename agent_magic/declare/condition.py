@@ -25,16 +25,7 @@ _SET = re.compile(r"(?<![=<>!])=(?!=)")
 
 @lru_cache(maxsize=1024)
 def condition_of(text: str, agent: str = "", option: str = "when") -> Template:
-    """Return a condition as a template that renders `TRUE` if it holds.
-
-    Args:
-        text: The expression.
-        agent: Its agent.
-        option: `when`, `until` or `escalate`.
-
-    Raises:
-        DeclarationError: It is invalid, or uses no name.
-    """
+    """Return a condition (`when`, `until` or `escalate`) as a template that renders `TRUE` if it holds."""
     title = f"--{option} {text!r} of agent {agent!r}"
     example = "answer.confidence < 0.7" if option == "escalate" else "review.score < 4"
     hint = f'Write an expression over answers and values: --{option} "{example}".'
@@ -117,10 +108,6 @@ def without_own(names: tuple[str, ...], each: str | None, part: Part | None) -> 
 
 def holds(condition: Template, values: Mapping[str, object]) -> bool:
     """Return whether a condition is true.
-
-    Args:
-        condition: The condition.
-        values: A value for each of its names.
 
     Raises:
         DeclarationError: It cannot be evaluated: a name or a field is missing, or types do not fit.

@@ -13,8 +13,6 @@ A prompt is a text with a label per attachment, such as `[image fig]`, and the l
 an attachment writes a mark with a random number drawn for this rendering: it passes through loops, joins and filters as
 text does, and no text by a model or user can contain it. Afterwards marks become labels. A mark cut or changed by a
 filter is an error, and nothing is sent.
-
-`agent_magic.declare.values` reads them.
 """
 
 from __future__ import annotations
@@ -52,11 +50,9 @@ class Attachment:
     Attributes:
         kind: `image` or `document`.
         media_type: Such as `image/png`, `application/pdf` or `text/plain`.
-        sha256: Fingerprint of its bytes.
         title: The name of the variable or file.
         size: Number of bytes.
-        width: Width of a picture in pixels; 0 for a document.
-        height: Height of a picture in pixels; 0 for a document.
+        width, height: Of a picture in pixels; 0 for a document.
         pages: Pages of a PDF; 0 if unknown.
         data: The bytes; empty if removed from a recording.
     """
@@ -119,12 +115,7 @@ class Attachment:
 
 
 def with_bytes(files: Iterable[Attachment], file_of: Callable[[str], bytes]) -> tuple[Attachment, ...]:
-    """Return pictures and documents with their bytes.
-
-    Args:
-        files: The files without bytes, from a record.
-        file_of: Returns bytes by their sha256; `None` if lost.
-    """
+    """Return pictures and documents with their bytes, found by sha256."""
     return tuple(replace(one, data=file_of(one.sha256)) for one in files)
 
 
@@ -145,7 +136,6 @@ class Prompt(NamedTuple):
 
     Attributes:
         text: The text, with a label for each attachment.
-        attachments: Where they stand, in order.
         shared: How much of the text is a context of several parts, which others begin with, too.
     """
 
@@ -192,7 +182,7 @@ class _Marks:
         return Prompt("".join(parts), tuple(found))
 
     def _remains(self) -> Iterator[str]:
-        """Yield what tells the rest of a mark that was cut or turned around. A model writes none of it, but by luck."""
+        """Yield traces of a mark that was cut or turned around, which a model writes only by chance."""
         yield _START + self._nonce[:2]
         for number in (self._nonce, self._nonce[::-1]):
             yield from (number[start : start + _WINDOW] for start in range(len(number) - _WINDOW + 1))
@@ -214,13 +204,7 @@ class Marking:
 
 
 def blocks_of(text: str, attachments: Sequence[Placed], shared: int = 0) -> list[str | Attachment]:
-    """Return a prompt in the order in which it is sent: texts as they are, those of white space alone left out.
-
-    Args:
-        text: The text of the prompt.
-        attachments: What stands in it.
-        shared: A text does not go on behind this place: the blocks before it are those of others, too.
-    """
+    """Return the text and attachments of a prompt in sending order; a text ends where `shared` blocks of others end."""
     found: list[str | Attachment] = []
     end = 0
     for at, attachment in attachments:
@@ -235,13 +219,7 @@ def _cut(text: str, begin: int, end: int, at: int) -> list[str]:
 
 
 def check_sizes(attachments: Iterable[Attachment], agent: str, text_bytes: int = 0) -> None:
-    """Raise `DeclarationError` for attachments that exceed one request.
-
-    Args:
-        attachments: The attachments.
-        agent: The agent of the request; empty if unknown.
-        text_bytes: Size of its text.
-    """
+    """Raise `DeclarationError` for attachments that exceed one request."""
     every = list(attachments)
     pictures = [one for one in every if one.kind == "image"]
     of = f" of agent {agent!r}" if agent else ""
@@ -277,13 +255,7 @@ LEFT_OUT = (
 
 
 def fitting(sent: Iterable[Attachment], more: Iterable[Attachment], text_bytes: int) -> list[bool]:
-    """Return True per attachment that fits in a conversation, whose earlier ones are fixed.
-
-    Args:
-        sent: Earlier attachments.
-        more: New ones, in order. An omitted one leaves room for the next.
-        text_bytes: Size of all text.
-    """
+    """Return True per new attachment that fits in a conversation; an omitted one leaves room for the next."""
     pictures, large, total = 0, False, text_bytes
     found: list[bool] = []
     earlier = [*sent]
@@ -341,10 +313,8 @@ class TokenRule(NamedTuple):
 
 
 def tokens_of(attachments: Iterable[Attachment], rule: TokenRule | None) -> tuple[int, int]:
-    """Return the tokens of attachments together, likely and at most, without the text in them.
-
-    If unknown, the likely number is 0, and the maximum one per byte and per 256 pixels: more than any known rule.
-    """
+    """Return the tokens of attachments together, likely and at most, without the text in them."""
+    # If unknown, the likely number is 0, and the maximum one per byte and per 256 pixels: more than any known rule.
     likely = most = 0
     for one in attachments:
         if one.media_type == PLAIN_TEXT:  # counted with the texts of a request

@@ -1,8 +1,8 @@
 """Agents that continue the conversation of another: `%%agent more --continues analyst`.
 
 Such an agent sends the other's requests byte for byte: system prompt, tools, messages, thinking, tool results and the
-answer, followed by its own prompt. So the provider's cache has all but the end. It inherits the tools, and by default
-model and effort: with others the cache would have nothing.
+answer, followed by its prompt. So the provider's cache has all but the end. It inherits the tools, and by default model
+and effort: with others the cache would have nothing.
 """
 
 from __future__ import annotations
@@ -23,16 +23,7 @@ if TYPE_CHECKING:
 
 
 def with_conversations(agents: Sequence[Step], places: Sequence[range], values: Container[str]) -> Sequence[Step]:
-    """Return the agents with options inherited from continued conversations.
-
-    Args:
-        agents: All agents of a plan, by number.
-        places: The numbers of places for the items of one answer.
-        values: The names of values.
-
-    Raises:
-        PlanError: The continued step is no agent, or one of several for one.
-    """
+    """Return the agents with options inherited from continued conversations."""
     if all(one.continues is None for one in firsts(agents, places)):
         return agents
     groups = groups_of(agents, places)
@@ -95,13 +86,7 @@ def _inheriting(agent: Agent, before: Step) -> Agent:
 
 
 def continued_by(plan: Plan, number: int, answers: Mapping[str, Any]) -> str | None:
-    """Return the agent whose conversation is continued: for a loop, its last answered round.
-
-    Args:
-        plan: The plan.
-        number: The continuing agent.
-        answers: Answers so far, by name.
-    """
+    """Return the agent whose conversation is continued: for a loop, its last answered round."""
     name = plan.agents[number].continues
     if name is None:
         return None
@@ -112,10 +97,8 @@ def continued_by(plan: Plan, number: int, answers: Mapping[str, Any]) -> str | N
 
 
 def continued_steps(plan: Plan) -> frozenset[int]:
-    """Return the agents in continued conversations: those that are continued, and those that continue.
-
-    Their requests are cached up to the end, even if nothing continues them yet, for a later cell.
-    """
+    """Return the agents in continued conversations: those that are continued, and those that continue."""
+    # Their requests are cached up to the end, even if nothing continues them yet, for a later cell.
     own = {number for number, one in enumerate(plan.firsts) if one.continues is not None}
     if not own:
         return frozenset()

@@ -1,8 +1,7 @@
 """Plans from goals: the agent that is asked for a plan, and the reading of its answer.
 
-The coordinator is an agent in its own plan: it is priced, recorded, reused and replayed. Its answer is data, read and
-checked like any plan; errors are those of its typed answer, so it is asked once more with them. Nothing of the plan
-runs by itself.
+The coordinator is an agent in a separate plan: it is priced, recorded, reused and replayed. Its answer is data, read
+and checked like any plan; errors are those of its typed answer, so it is asked once more with them.
 """
 
 from __future__ import annotations
@@ -87,20 +86,7 @@ def coordinator(
     model: str | None = None,
     max_tokens: int | None = None,
 ) -> P:
-    """Return the plan of one agent that is asked for a plan.
-
-    Args:
-        goal: The goal: a template, as prompts are.
-        values: Variables of the goal, and more. The answered plan may use the goal's.
-        kind: The class of the plan.
-        agents: Maximum agents of the answered plan; `None` leaves it to the coordinator.
-        strategy: How to split it: one of `STRATEGIES`.
-        model: The model.
-        max_tokens: Maximum output tokens; default `MAX_TOKENS`.
-
-    Raises:
-        DeclarationError: An argument is invalid.
-    """
+    """Return the plan of one agent that is asked for a plan of a goal, which may use the goal's variables."""
     check_text("goal", goal)
     if not goal.strip():
         raise DeclarationError("The goal is empty.", hint="Say below the %%plan line what is to be done.")
@@ -139,13 +125,6 @@ def read_plan(
     answer: object, kind: type[P], values: Mapping[str, Any], *, name: str = "agents", most: int | None = None
 ) -> P:
     """Return the plan in a coordinator's answer.
-
-    Args:
-        answer: The value of its answer.
-        kind: The class of the plan.
-        values: Variables that prompts may use beside agents.
-        name: The name of the plan.
-        most: Maximum agents; `None` for any number.
 
     Raises:
         PlanError: It is no valid plan; the message names the position.

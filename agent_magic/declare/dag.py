@@ -1,4 +1,4 @@
-"""The shape of a plan as numbers: who waits for whom, in which order, how deep.
+"""The shape of a plan as numbers: dependencies, order, depth.
 
 Agents are numbered in declared order. Nothing here recurses, so a chain of 10,000 is as good as a layer of 10,000.
 """
@@ -22,8 +22,6 @@ class Dag:
     """A directed graph without cycles.
 
     Attributes:
-        parents: Parents of each agent.
-        children: Children of each agent.
         order: All agents, parents before children, ties in declared order.
         layer: Length of the longest path to each agent from one without parents.
         priority: Urgency of each agent or its descendants: more goes first. Empty without any.
@@ -77,11 +75,7 @@ class Dag:
         return by_most(self.remaining([1.0] * len(self.order)), self.priority)
 
     def remaining(self, work: Sequence[float]) -> list[float]:
-        """Return per agent the longest path of work from its own start to the end of the plan, itself included.
-
-        Args:
-            work: Work per agent, in any unit.
-        """
+        """Return per agent the longest path of work from its own start to the end of the plan, itself included."""
         rest, alike = [0.0] * len(self.parents), self._alike
         for agent in self.backwards:
             below = self.children[agent]
@@ -115,12 +109,7 @@ class Dag:
 
 
 def build_dag(parents: Sequence[Sequence[int]], names: Sequence[str] = (), alike: Sequence[range] = ()) -> Dag:
-    """Order the agents of a graph.
-
-    Args:
-        parents: Numbers of each agent's parents, each once.
-        names: Name of each agent in errors; default its number.
-        alike: Ranges of agents with the same parents, and otherwise equal.
+    """Order the agents of a graph by each agent's parents; `alike` are ranges of equal agents.
 
     Raises:
         Cycle: Agents wait for each other.
@@ -167,15 +156,7 @@ def without_laps(cycle: Sequence[str]) -> list[str]:
 
 
 def by_most(rest: Sequence[float], priority: Sequence[int] = ()) -> tuple[Sequence[int], Sequence[int]]:
-    """Rank the agents by remaining work, most first, ties in declared order.
-
-    Args:
-        rest: Remaining work of each agent.
-        priority: Priority of each agent, which counts first; empty for none.
-
-    Returns:
-        The rank of each agent; and the agents by rank.
-    """
+    """Rank the agents by priority, then remaining work, most first: the rank of each, and the agents by rank."""
     ordered = tuple(sorted(range(len(rest)), key=rest.__getitem__, reverse=True))
     if priority:
         ordered = tuple(sorted(ordered, key=priority.__getitem__, reverse=True))

@@ -77,7 +77,7 @@ class Part:
         rounds: Number of rounds of a loop, if this is a round, numbered from 1; 0 for an item.
         asks: Maximum items of its request, whose numbers, keys and items are in `item`; 0 for a step of one item. See
             `agent_magic.declare.grouping`.
-        asked: The name of the step whose request included this item; empty for its own request.
+        asked: The name of the step whose request included this item; empty for a separate request.
     """
 
     group: str
@@ -122,27 +122,14 @@ class Part:
 
 
 def one_of(step: T, part: Part, **changes: Any) -> T:
-    """Return the step for one part of a group, which is not checked again: the declaration was.
-
-    Args:
-        step: The agent or task as it was declared.
-        part: Which one of the group it is.
-        **changes: Other options that differ.
-    """
+    """Return the step for one part of a group, with other options; it is not checked again."""
     return members_of(step, [part], **changes)[0]
 
 
 def members_of(step: T, parts: Sequence[Part], **changes: Any) -> list[T]:
-    """Return the step for each part of a group; see `one_of`.
-
-    Of ten thousand rows, or places that may stay unused, nothing else costs as much as making each. So the fields are
-    read once, and set by the slots themselves.
-
-    Args:
-        step: The agent or task as it was declared.
-        parts: The parts.
-        **changes: Other options that differ, for all of them.
-    """
+    """Return the step for each part of a group; see `one_of`."""
+    # Nothing else costs as much as creating each of ten thousand rows. So the fields are read once, and set by the
+    # slots themselves.
     kind = type(step)
     own = [one.name for one in fields(cast("Any", kind)) if one.name not in {"name", "part"}]
     slots = [getattr(kind, name).__set__ for name in own]  # they are frozen
@@ -159,13 +146,7 @@ def members_of(step: T, parts: Sequence[Part], **changes: Any) -> list[T]:
 
 
 def places_of(step: T, first: Part, **changes: Any) -> list[T]:
-    """Return the step for each place that is reserved for an item of one answer; see `Place`.
-
-    Args:
-        step: The agent or task as it was declared.
-        first: Which one of the group the first place is.
-        **changes: Other options that differ, for all of them.
-    """
+    """Return the step for each place that is reserved for an item of one answer; see `Place`."""
     kind, found, new = type(step), list[T](), object.__new__
     own = [one.name for one in fields(cast("Any", kind)) if one.name not in {"name", "part"}]
     slots = [getattr(kind, name).__set__ for name in own]  # they are frozen
@@ -206,12 +187,7 @@ def hint_at_item(name: str, item: object) -> str:
 
 
 def columns_missing(paths: Iterable[tuple[str | int, ...]], item: object) -> list[str]:
-    """Return an error for columns a prompt uses of its row that do not exist, with existing ones.
-
-    Args:
-        paths: The paths used by the prompt; see `agent_magic.declare.template`.
-        item: The row.
-    """
+    """Return an error for columns that a prompt's paths use of its row and that do not exist."""
     if not isinstance(item, Row):
         return []
     taken = {path[1] for path in paths if len(path) > 1 and path[0] == ITEM and isinstance(path[1], str)}
@@ -233,13 +209,7 @@ def warn_of_labels(name: str, rows: int, labels: int) -> None:
 
 
 def notes_on_missing(name: str, value: object, paths: Iterable[Sequence[str | int]]) -> list[str]:
-    """Return notes on used columns without a value in some rows, which would silently become `nan`.
-
-    Args:
-        name: The name of the frame.
-        value: The frame.
-        paths: The paths used by the prompt.
-    """
+    """Return notes on used columns without a value in some rows, which would silently become `nan`."""
     table = None if is_lazy(value) else read_table(value)
     if table is None or table.ndim == 1 or not table.columns.is_unique:
         return []
@@ -254,12 +224,7 @@ def notes_on_missing(name: str, value: object, paths: Iterable[Sequence[str | in
 
 
 def groups_of(agents: Sequence[Step], places: Sequence[range] = ()) -> Mapping[str, Mapping[int, int]]:
-    """Return the numbers of the agents of each group, by its name and the numbers of the items.
-
-    Args:
-        agents: The agents of a plan.
-        places: The numbers of places for the items of one answer, which are consecutive.
-    """
+    """Return the numbers of the agents of each group, by its name and the numbers of the items."""
     found: dict[str, dict[int, int]] = {}
     many = {one.start: one for one in places}
     for number, agent in zip(firsts(range(len(agents)), places), firsts(agents, places), strict=True):
@@ -278,7 +243,6 @@ class View(NamedTuple):
     """The meaning of a group's name in one agent's prompt.
 
     Attributes:
-        members: The members, in order.
         kind: `all`; the `same` one for the agent's item or round, with none before the first round; or the `last` round
             that ran.
     """
@@ -288,10 +252,8 @@ class View(NamedTuple):
 
 
 def view_of(agents: Sequence[Step], group: Mapping[int, int], agent: Step) -> View:
-    """Return the meaning of a group's name in an agent's prompt. A selected plan may have only some of a group.
-
-    The first step of a loop's round, and each step itself, see the others as in the round before.
-    """
+    """Return the meaning of a group's name in an agent's prompt. A selected plan may have only some of a group."""
+    # The first step of a loop's round, and each step itself, see the others as in the round before.
     other, part = agents[next(iter(group.values()))].part, agent.part
     if other is None:
         return View((), "all")

@@ -28,8 +28,6 @@ class Edge:
     """One agent waits for another.
 
     Attributes:
-        parent: The agent that is waited for.
-        child: The agent that waits.
         kind: `prompt` if the parent's answer goes into the child's prompt, `continues` if the child goes on in the
             parent's conversation, `after` if only the order counts.
     """
@@ -45,7 +43,6 @@ class Edges:
     Attributes:
         parents: Numbers of each agent's parents: first those in its prompt, then those in its `after`.
         inputs: Names of each agent's parents whose answers its prompt uses.
-        used: Values used by prompts and contexts.
         dropped: Dropped edges, as (agent, missing parent).
         alike: Ranges of places with the same parents.
     """
@@ -82,10 +79,8 @@ class Edges:
                 self.parents += self.parents[-1:] * others
 
     def _are_alike(self, place: Step) -> bool:
-        """Return True if all places for the items of an answer have the same edges: no group has one per place.
-
-        Thousands may be reserved, of which few are needed.
-        """
+        """Return whether all places for the items of an answer have the same edges: no group has one per place."""
+        # Thousands may be reserved, of which few are needed.
         return self.groups.keys().isdisjoint((*place.reads, *place.after)) and not self.drops
 
     def _deciding(self, agent: Step, inputs: tuple[str, ...]) -> tuple[tuple[str, ...], list[str]]:
@@ -113,7 +108,7 @@ class Edges:
         return found
 
     def _is_input(self, agent: Step, name: str) -> bool:
-        """Return whether a name in the prompt is a parent. Keep its value if it has one, and else drop it or raise."""
+        """Return whether a name in the prompt is a parent; if not, keep its value, drop it, or raise."""
         if name in self.index and (name != agent.name or name not in self.values):
             return self._is_other(agent, name)
         if self.drops and name not in self.values:

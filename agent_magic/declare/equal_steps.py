@@ -1,7 +1,7 @@
 """Equal steps: places reserved for the items of one answer, of which most may stay unused.
 
-They differ only in their names and item numbers: parents, children and requests are the same. Code that prepares a plan
-or a run handles the first of them, and copies the result to the others. So thousands of unused places cost little.
+They differ only in their names and item numbers. Code that prepares a plan or a run handles the first of them, and
+copies the result to the others, so thousands of unused places cost little.
 """
 
 from __future__ import annotations
@@ -22,11 +22,10 @@ class Copied:
 
 
 class Place:
-    """A step with only its name: the first access to another field fills all in, and makes it a step.
+    """A step with only its name: the first access to another field fills all in, and turns it into a step."""
 
-    Of two thousand places few are needed, and filling in all of them cost more than the rest of making a plan. It is a
-    separate class, since `__getattr__` would double the cost of each field of every step.
-    """
+    # Of two thousand places few are needed, and filling in all of them cost more than all other work for a plan. It
+    # is a separate class, since `__getattr__` would double the cost of each field of every step.
 
     __slots__ = ()
 
@@ -56,12 +55,7 @@ class Place:
 
 
 def firsts(every: Sequence[T], alike: Sequence[range]) -> Sequence[T]:
-    """Return the elements of steps, with only the first of equal ones.
-
-    Args:
-        every: One element per step.
-        alike: The numbers of equal steps, in order.
-    """
+    """Return the elements of steps, with only the first of equal ones."""
     if not alike:
         return every
     found, at = list[T](), 0
@@ -72,12 +66,7 @@ def firsts(every: Sequence[T], alike: Sequence[range]) -> Sequence[T]:
 
 
 def for_all(some: Sequence[T], alike: Sequence[range]) -> Sequence[T]:
-    """Return one element per step, copying the first one's to equal steps; the inverse of `firsts`.
-
-    Args:
-        some: One element for each of `firsts`.
-        alike: The numbers of equal steps, in order.
-    """
+    """Return one element per step, copying the first one's to equal steps; the inverse of `firsts`."""
     if not alike:
         return some
     found, at = list[T](), 0

@@ -51,7 +51,6 @@ def expand(agents: Sequence[Step], values: Mapping[str, Any]) -> tuple[tuple[Ste
 
     Raises:
         DeclarationError: A value has no items, or cannot be read twice in the same order.
-        UndefinedVariable: There is no such value.
         PlanError: A loop or a map is invalid.
     """
     if not any(_stands_for_several(one) for one in agents):
@@ -66,11 +65,7 @@ def _stands_for_several(one: Step) -> bool:
 
 
 def _places_in(steps: Sequence[Step]) -> list[range]:
-    """Return the numbers of places for the items of one answer, in steps that were made before: read, or selected.
-
-    Args:
-        steps: The steps of a plan.
-    """
+    """Return the numbers of places for the items of one answer, in expanded steps."""
     found, last = list[range](), None
     for number, one in enumerate(steps):
         if one.part is None or not one.part.source:
@@ -286,10 +281,7 @@ def names_before(step: Step) -> set[str]:
 def _rounds_of(agents: Sequence[Step], declared: Mapping[str, Step]) -> dict[str, str]:
     """Return the steps that run in rounds, each with the step that begins them.
 
-    Those are all on the ways from that step to what its condition is about, which in turn leads back to it.
-
-    Raises:
-        PlanError: The loop is none, holds another one, or what runs once per item.
+    Those are on the ways from that step to the steps its condition uses, which in turn lead back to it.
     """
     found: dict[str, str] = {}
     heads = [agent for agent in agents if agent.until is not None and agent.part is None]
@@ -318,12 +310,7 @@ def _rounds_of(agents: Sequence[Step], declared: Mapping[str, Step]) -> dict[str
 
 
 def in_rounds(head: str, before: Mapping[str, set[str]]) -> set[str]:
-    """Return a step that begins the rounds of a loop, and all that depend on it.
-
-    Args:
-        head: That step.
-        before: Names used or awaited by each step.
-    """
+    """Return a step that begins the rounds of a loop, and all that depend on it."""
     return _after(head, _forward(head, before))
 
 

@@ -49,7 +49,6 @@ class Left(NamedTuple):
 
     Attributes:
         status: `skipped`, `unused`, or `failed`.
-        why: The reason, in one line.
         kind: `CONDITION`, `UNUSED`, or the class of the error.
     """
 
@@ -61,12 +60,8 @@ class Left(NamedTuple):
 class Flow:
     """Decides for the steps of one plan.
 
-    Args:
-        plan: The plan.
-
     Attributes:
-        names: The names of the steps.
-        decides: The steps that are asked about when their parents are done: all that may be left out.
+        decides: The steps that may be left out, decided when their parents are done.
         optional: Per step, the parents it can do without.
         races: Per step that is the first of several, those.
         ahead_of: Per step that begins before its condition is decided, the parents it does not wait for.
@@ -156,12 +151,7 @@ class Flow:
         return [plan.index[name]] if name in plan.index else []
 
     def follows(self, step: int, left: Mapping[int, Left]) -> Left | None:
-        """Return why a step is left out because of others; `None` if it is not.
-
-        Args:
-            step: The step.
-            left: The left-out steps.
-        """
+        """Return why a step is left out because of others; `None` if it is not."""
         optional = self.optional.get(step, ())
         parents = self._plan.dag.parents[step] if left else ()
         if step in self.races and all(one in left for one in parents):
@@ -173,16 +163,7 @@ class Flow:
         return why._replace(status="unused" if is_reserved(self._plan.agents[step]) else "skipped")
 
     def choose(self, step: int, answers: Mapping[str, Any], left: Mapping[int, Left]) -> Left | None:
-        """Decide whether a step runs whose parents are all done.
-
-        Args:
-            step: The step.
-            answers: Its parents' results, by name.
-            left: The left-out steps.
-
-        Returns:
-            Why it does not run; `None` if it does.
-        """
+        """Return why a step whose parents are all done does not run; `None` if it does."""
         if step in self._beside and (spare := self._is_spare(step, answers, left)) is not None:
             return spare
         agent = self._plan.agents[step]
@@ -234,12 +215,7 @@ class Flow:
         return found
 
     def at_most(self, rounds: int | None, most: int | None) -> dict[int, Left]:
-        """Return the left-out steps with at most these rounds and items.
-
-        Args:
-            rounds: Maximum rounds; `None` for all reserved ones.
-            most: Maximum items; `None` for all reserved ones.
-        """
+        """Return the left-out steps with at most these rounds and items; `None` for all reserved ones."""
         found: dict[int, Left] = {}
         for step, one in enumerate(self._plan.agents):
             part = one.part
@@ -250,18 +226,11 @@ class Flow:
         return found
 
     def likely(self, answered: Mapping[str, int], rounds: Mapping[str, int]) -> tuple[dict[int, Left], int]:
-        """Return the steps that earlier runs did not need in more than half of the cases.
+        """Return the steps that most earlier runs did not need, and the number of steps with evidence.
 
         A place is needed if it was answered at least half as often as the first of its kind, and a condition holds if
-        its step was answered at least half as often as the steps it uses.
-
-        Args:
-            answered: Number of answers of each step, by name.
-            rounds: Maximum rounds of loops, by the names of their steps. If most loops reached that maximum, later
-                rounds count as needed, since nothing is known about them.
-
-        Returns:
-            The left-out steps, and the number of steps with evidence.
+        its step was answered at least half as often as the steps it uses. If most loops reached their maximum of
+        rounds, later rounds count as needed, since nothing is known about them.
         """
         agents, found, known = self._plan.agents, dict[int, Left](), 0
         firsts = {_kind(one.part): one.name for one in agents if one.part is not None and _is_first(one.part)}
@@ -289,13 +258,9 @@ class Flow:
         return self._following(found), known
 
     def unmet(self, answers: Mapping[str, Any]) -> list[tuple[str, str]]:
-        """Return loops whose last round ran without meeting the condition: the first step of each, and the condition.
-
-        Loops whose last round has not ended or has failed are excluded.
-
-        Args:
-            answers: The steps' results, by name.
-        """
+        """Return loops whose last round missed the condition: the first step of each, and the condition."""
+        # Loops whose last round has not ended or has failed are excluded.
+        # Loops whose last round has not ended or has failed are excluded.
         plan, found = self._plan, list[tuple[str, str]]()
         for step, one in self._steps:
             if one.part is None or not one.part.is_head or one.part.number < one.part.rounds or one.name not in answers:
@@ -340,12 +305,7 @@ class Flow:
         return known[1]
 
     def item_of(self, step: int, answers: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the item of a place and its key. A placeholder for an answer counts as one item.
-
-        Args:
-            step: The place.
-            answers: Its source's result, by name.
-        """
+        """Return the item of a place and its key. A placeholder for an answer counts as one item."""
         part, found = self._plan.agents[step].part, self._items_at(step, answers)
         if part is None or isinstance(found, str) or not found:
             return {ITEM: "(item)", KEY: 0 if part is None else part.place}

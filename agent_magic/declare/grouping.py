@@ -61,15 +61,10 @@ AROUND: Final = 40
 
 
 def size_of(agent: Agent, parts: Sequence[Part], max_tokens: int) -> int:
-    """Return for how many items a request asks.
+    """Return the number of items per request.
 
-    With `auto` that is as many as fit into half of a reply, by what `expect_out` says one answer takes or else by its
-    type, into a prompt of `MOST_CHARS`, and no more than `MOST_TOGETHER`; all requests then ask for about as many.
-
-    Args:
-        agent: The agent.
-        parts: Its items.
-        max_tokens: The most output tokens of its replies.
+    With `auto` that is as many as fit into half of a reply, by `expect_out` per answer or else by its type, into a
+    prompt of `MOST_CHARS`, and no more than `MOST_TOGETHER`; all requests then have about as many.
     """
     if agent.group != AUTO:
         return int(agent.group or 1)
@@ -127,13 +122,7 @@ def check_names(agent: Agent, declared: Mapping[str, Step]) -> None:
 
 
 def request_steps(agent: Agent, parts: Sequence[Part], size: int) -> list[Agent]:
-    """Return the requests of an agent.
-
-    Args:
-        agent: The agent.
-        parts: Its items.
-        size: For how many of them each asks at most.
-    """
+    """Return the requests of an agent, with at most `size` items each."""
     group, over = f"{agent.name}{REQUEST}", f"{REQUESTS}{agent.each}"
     found: list[Agent] = []
     returns = agent.returns.of_several
@@ -167,12 +156,7 @@ def item_steps(requests: Sequence[Agent], parts: Sequence[Part]) -> list[Task]:
 
 
 def item_step(part: Part, request: Agent) -> Task:
-    """Return the step of one item.
-
-    Args:
-        part: The item; its `asked` is the name of the request.
-        request: What asks for it.
-    """
+    """Return the step of one item."""
     asks = request.part.asks if request.part is not None else 1
     returns = _one_of(request)
     numbers = range(1, 1 + (len(request.part.item) if request.part is not None else 1))
@@ -183,11 +167,7 @@ def item_step(part: Part, request: Agent) -> Task:
 
 
 def _take(number: int, numbers: Sequence[int], one: Returns, check: Check | None, /, **reply: Rows) -> Any:
-    """Return the answer for the item with a number, as the model wrote it: the JSON of one answer.
-
-    Raises:
-        InvalidAnswer: The reply has none, or none that fits.
-    """
+    """Return the answer for the item with a number, as the model wrote it: the JSON of one answer."""
     (rows,) = reply.values()
     found = _settled(rows.text, numbers, one, check, only=number)
     if number not in found.kept:
@@ -199,8 +179,6 @@ class _Settled:
     """What replies have settled so far, and what to ask for next.
 
     Attributes:
-        kept: The JSON of the accepted answers by item number.
-        wrong: The errors of the others.
         asked: The numbers that the next reply is asked for; none if asking again cannot help.
     """
 
@@ -209,12 +187,7 @@ class _Settled:
         self._numbers, self._replies, self._in_vain = {*numbers}, 0, set[int]()
 
     def add(self, reply: Sequence[tuple[int | None, str]], wrong_with: Callable[[int, str], str]) -> None:
-        """Add a reply.
-
-        Args:
-            reply: The number of each answer, and its JSON.
-            wrong_with: Returns the error of an answer, empty if there is none.
-        """
+        """Add a reply."""
         before, done = len(self.kept), not self.wrong
         given = Counter(number for number, _ in reply)
         twice = {number for number, times in given.items() if times > 1}
@@ -246,18 +219,11 @@ class _Settled:
 
 
 def _settled(text: str, numbers: Sequence[int], one: Returns, check: Check | None, only: int | None = None) -> _Settled:
-    """Return what replies have settled.
+    """Return the answers that replies have settled.
 
-    A reply with a number that it was not asked for has lost count, as has one that repeats a number and lacks another:
-    nothing of it is used. Else what it lacks, repeats or gets wrong is open. A later reply may also answer for all, and
-    what was accepted stays.
-
-    Args:
-        text: The replies.
-        numbers: The numbers of the items.
-        one: The type of one answer.
-        check: The check of one answer.
-        only: The only number that matters; with one reply, the others need not be checked.
+    A reply with a number that was not requested has lost count, as has one that repeats a number and lacks another:
+    nothing of it is used. Else missing, repeated and wrong answers are open. A later reply may also answer for all, and
+    accepted answers stay. With `only`, the other numbers need not be checked.
     """
     found, replies = _Settled(numbers), numbered(text)
 
@@ -281,13 +247,8 @@ def _wrong_with(answer: str, one: Returns, check: Check | None) -> str:
 
 
 def taken_apart(agent: Step, text: str) -> tuple[int, InvalidAnswer | None]:
-    """Return the number of accepted answers in replies, and the error of the others, if any.
-
-    Its `again` has the rows to ask for again; it is empty if that cannot help.
-
-    Raises:
-        InvalidAnswer: There is no JSON.
-    """
+    """Return the number of accepted answers in replies, and the error of the others, if any."""
+    # Its `again` has the rows to request again; it is empty if that cannot help.
     numbers = [number for number, *_ in (agent.part.item if agent.part is not None else ())]
     found = _settled(text, numbers, _one_of(agent), agent.check)
     if not found.wrong:

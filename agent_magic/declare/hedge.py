@@ -60,12 +60,7 @@ def check_hedge(agent: Agent) -> None:
 
 
 def hedged_steps(agent: Agent, steps: Sequence[Agent]) -> list[Step]:
-    """Return the steps of an agent with a hedge: those with the first answer, the requests, and the places.
-
-    Args:
-        agent: The agent.
-        steps: Its steps without the hedge: itself, or one for each of its items.
-    """
+    """Return the steps of an agent with a hedge: those with the first answer, the requests, and the places."""
     first = [_apart(one, agent.name, FIRST) for one in steps]
     places = [
         _apart(one, agent.name, HEDGE, hedge=agent.hedge, hedges=asked.name)

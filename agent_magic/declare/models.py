@@ -39,12 +39,7 @@ def candidates_of(model: str | None) -> tuple[str, ...] | None:
 
 
 def models_text(step: Step, model: str) -> str:
-    """Return which model a step asks, in words: of a cascade all of them, `A → B`.
-
-    Args:
-        step: The step.
-        model: The model that it was sent to first; empty for a task.
-    """
+    """Return the model of a step in words: of a cascade all of them, `A → B`; else the model of its first request."""
     return " → ".join(step.cascade) if step.cascade else model
 
 
@@ -54,10 +49,7 @@ def job_of(agent: Agent) -> str:
 
 
 def prompt_of(step: Step) -> str:
-    """Return the fingerprint of an agent's instructions without model, effort and row, for the length of answers.
-
-    It is empty for a task.
-    """
+    """Return the fingerprint of an agent's instructions without model, effort and row, for the length of answers."""
     return "" if step.is_task else _fingerprint(cast("Agent", step), None, "")
 
 
@@ -83,10 +75,8 @@ def _check_choice(agent: Agent) -> None:
 
 
 def each_once(agent: Agent) -> dict[str, Any]:
-    """Return the options that name models, each model once: to ask the same one again is no other model.
-
-    A cascade begins with `model`; a fallback is another one than those that are asked before it.
-    """
+    """Return the options that name models, each model once."""
+    # A cascade begins with `model`; a fallback differs from those before it.
     cascade = tuple(dict.fromkeys(agent.cascade))
     model = agent.model if agent.model is not None or not cascade else cascade[0]
     fallback = tuple(one for one in dict.fromkeys(agent.fallback) if one not in {model, *cascade})

@@ -41,8 +41,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 Form = Literal["value", "names", "switch", "texts", "pairs", "notebook", "none"]
-"""The written form of an option: one value; names, as a list or `a,b`; a switch; texts, each with its own flag; pairs
-of `NAME=JSON`, likewise; the name of a value in the notebook; or none, if set by plans.
+"""The written form of an option: one value; names, as a list or `a,b`; a switch; texts, each with a flag; pairs of
+`NAME=JSON`, likewise; the name of a value in the notebook; or none, if set by plans.
 """
 EFFORTS: Final = ("low", "medium", "high", "xhigh", "max")
 NEEDS: Final = ("reasoning", "vision")
@@ -60,7 +60,6 @@ class Option:
     Attributes:
         doc: Its effect, for the documentation of its class.
         help: The same in one line, for the `%%agent` line; empty for an option that no line has.
-        form: Its written form.
         flag: Its name on a line; default the Python name.
         unit: Name of the value in the help of a line.
         read: Parses the value on a line.
@@ -72,8 +71,6 @@ class Option:
         sent: True if it passes through to the provider, in `Request.options`.
         note: The text on a card of an agent that has it, `saved to {}`; default none.
         capability: The feature it needs of provider and model; see `Capabilities`.
-        name: Its name in Python.
-        default: Its default.
     """
 
     doc: str = ""
@@ -687,12 +684,7 @@ def _checks_of(kind: type) -> Sequence[tuple[str, Any, Callable[..., None]]]:
 
 
 def check_options(step: Any, what: str) -> None:
-    """Raise `DeclarationError` for the first invalid option of a step.
-
-    Args:
-        step: The agent or task, with its options as given.
-        what: The name to use in errors.
-    """
+    """Raise `DeclarationError` for the first invalid option of a step."""
     for name, default, check in _checks_of(step.__class__):
         value = getattr(step, name)
         if value is not default:
@@ -735,10 +727,8 @@ def beside(step: Any, name: str) -> str:
 
 
 def to_plain(step: Any) -> dict[str, Any]:
-    """Return the options of a step that are set as plain data; `from_plain` reads them.
-
-    Types, checks and tools of the notebook are left out, and so is which one of a group it is.
-    """
+    """Return the options of a step that are set as plain data; `from_plain` reads them."""
+    # Types, checks and tools of the notebook are left out, and so is its position in a group.
     found: dict[str, Any] = {}
     for row in rows_of(step):
         value = getattr(step, row.name)
@@ -749,13 +739,7 @@ def to_plain(step: Any) -> dict[str, Any]:
 
 
 def from_plain(kind: type, data: Mapping[str, Any], wrong: Callable[[str, str, object], Exception]) -> dict[str, Any]:
-    """Return the options of a class of steps in plain data, as arguments.
-
-    Args:
-        kind: The class.
-        data: The result of `to_plain`, or a model's data.
-        wrong: Makes the error from the option, its requirement, and the value.
-    """
+    """Return the options of a class of steps in plain data (a result of `to_plain`, or a model's), as arguments."""
     found: dict[str, Any] = {}
     for row in options_of(kind).values():
         value = data.get(row.name)

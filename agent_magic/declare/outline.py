@@ -25,13 +25,7 @@ TEXT: Final = "."
 
 
 def outline_of(plan: Plan, replaced: Callable[[str], str], prompts: Mapping[int, str] | None = None) -> dict[str, Any]:
-    """Return the outline of a plan as plain data, which `plan_from_dict` reads.
-
-    Args:
-        plan: The plan. The names of its agents, contexts and mapped values stay.
-        replaced: Returns the replacement of a context's text.
-        prompts: Replacements of prompts by agent number, beside the answers they use; `TEXT` for others.
-    """
+    """Return the outline of a plan as plain data for `plan_from_dict`; names stay, other prompts become `TEXT`."""
     prompts = prompts or {}
     conditions = [text for one in plan.agents for text in (one.when, one.until) if text is not None]
     values = {name: TEXT for text in conditions for name in condition_of(text).names if not _is_step(plan, name)}

@@ -550,10 +550,8 @@ class Plan:
 
     @cached_property
     def _to_check(self) -> tuple[int, ...]:
-        """The agents whose prompt or context can fail: not those with nothing but answers in it.
-
-        Of reserved places it is the first: the items are unknown, so their prompts are equal.
-        """
+        """The agents whose prompt or context can fail: not those with nothing but answers in it."""
+        # Of reserved places it is the first: the items are unknown, so their prompts are equal.
         numbers = firsts(range(len(self)), self.dag.alike)
         of_group: dict[str, int] = {}
         for number, agent in zip(numbers, self.firsts, strict=True):

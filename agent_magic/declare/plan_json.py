@@ -13,18 +13,18 @@
 ```
 
 This is the form in which models write plans. `prompt` may be called `task`; agents without a name are `agent_0`,
-`agent_1`, ... by their place. `depends_on` takes names or places. The answers it names reach the prompt: where the
-prompt says `{{ previous_outputs }}`, or else at its end, except for those that the prompt uses itself. `after` is for
-parents whose answers are not used.
+`agent_1`, ... by their place. `depends_on` takes names or places. The answers it names reach the prompt: at
+`{{ previous_outputs }}`, or else at its end, except for those that the prompt uses itself. `after` is for parents whose
+answers are not used.
 
-`contexts` may hold texts that agents share, by name; a plan that is written has them among its values. An agent with
-`"each": "rows"` stands for one per item of that value; a plan that is written has those, each with its item in `part`.
+`contexts` may hold texts that agents share, by name; a written plan has them among its values. An agent with
+`"each": "rows"` stands for one per item of that value; a written plan has those, each with its item in `part`.
 `returns` is the JSON schema of its answers, as an object or as text. A `check` is a function: no plan as JSON has one.
-`tools` are what the model is told of them, without functions to call; so is a task, whose `kind` is `task`: such a plan
-can be shown and replayed, not run.
+`tools` are their descriptions for the model, without functions to call; so is a task, whose `kind` is `task`: such a
+plan can be shown and replayed, not run.
 
-A picture or a document is `{"$attachment": {...}}` wherever a value stands, without its bytes. Those may be in
-`attachments`, base64 by sha256.
+A picture or a document is the value `{"$attachment": {...}}`, without its bytes. Those may be in `attachments`, base64
+by sha256.
 """
 
 from __future__ import annotations
@@ -95,12 +95,7 @@ def plan_from_json(text: str, kind: type[P]) -> P:
 
 
 def plan_from_dict(data: Mapping[str, Any], kind: type[P], file_of: Callable[[str], bytes] | None = None) -> P:
-    """Return a plan from plain data.
-
-    Args:
-        data: The data.
-        kind: The class to make.
-        file_of: Returns the bytes of a picture or document by sha256; by default those in the data.
+    """Return a plan from plain data; bytes of pictures and documents are by default those in the data.
 
     Raises:
         PlanError: The data is not a plan; the message names the place.

@@ -1,4 +1,4 @@
-"""Resources of steps and tools: limited ones, and things that are written.
+"""Resources of steps and tools: limited ones, and files and other things that are written.
 
 ```
 am.resource("db", 2)                                # two connections, no more
@@ -36,9 +36,7 @@ class Held(NamedTuple):
     """Something that is held while a call or a step runs.
 
     Attributes:
-        name: The resource, or the path.
         most: How much of it may be held at once: 1 for a writer, any number of readers.
-        amount: How much of it is held.
     """
 
     name: str
@@ -92,23 +90,13 @@ def _held(text: str) -> Held:
 
 
 def held_by(uses: Iterable[str], writes: Iterable[str]) -> tuple[Held, ...]:
-    """Return the resources of a step that uses and writes these. Names other than resources are read, by any number.
-
-    Args:
-        uses: Names of resources, and paths that are read.
-        writes: Names and paths that are written.
-    """
+    """Return the resources of a step that uses and writes these."""
     used, written = map(_held, uses), (Held(_plain(name)) for name in writes)
     return tuple({one.name: one for one in (*used, *written)}.values())
 
 
 def held_by_all(steps: Iterable[Step], saves: Mapping[int, str]) -> list[tuple[Held, ...]]:
-    """Return the resources of each step.
-
-    Args:
-        steps: The steps of a plan.
-        saves: The file of each saved answer, by step number.
-    """
+    """Return the resources of each step."""
     found: list[tuple[Held, ...]] = []
     for number, one in enumerate(steps):
         file = (saves[number],) if number in saves else ()
@@ -118,15 +106,9 @@ def held_by_all(steps: Iterable[Step], saves: Mapping[int, str]) -> list[tuple[H
 
 
 def conflicts(holds: Sequence[tuple[Held, ...]], dag: Dag) -> list[tuple[str, int, int]]:
-    """Return possible conflicts of writing: the thing, and two steps without an order.
-
-    Using a folder uses all files in it; the thing is then the inner one. A thing used by only one step is never in
-    conflict.
-
-    Args:
-        holds: Resources per step.
-        dag: The dependencies.
-    """
+    """Return possible conflicts of writing: the resource, and two steps without an order."""
+    # Using a folder uses all files in it; the resource is then the inner one. One used by a single step is never in
+    # conflict.
     users: dict[str, list[tuple[int, bool]]] = {}
     for step, held in enumerate(holds):
         for one in held:

@@ -1,6 +1,6 @@
-"""Roles: short system prompts that say from which side an agent looks at its task.
+"""Roles: short system prompts with the perspective of an agent.
 
-Your own: `am.roles["lawyer"] = "You are a lawyer. ..."`, then `--role lawyer`. Agents take the text when they are
+Add one with `am.roles["lawyer"] = "You are a lawyer. ..."`, then `--role lawyer`. Agents take the text when they are
 declared; plans as JSON and recordings hold the text of a role that is not one of ours.
 """
 

@@ -65,14 +65,8 @@ _FIELDS = {
 
 
 def renamed(text: str, names: Mapping[str, str]) -> str:
-    """Return the text of a template with other names for its variables.
-
-    Fields, filters, tests and the names of arguments stay as they are.
-
-    Args:
-        text: The text, guarded as for reading.
-        names: New names by old ones.
-    """
+    """Return the text of a template with other names for its variables."""
+    # Fields, filters, tests and the names of arguments stay as they are.
     found = [(kind, value) for _, kind, value in Sandbox().lex(text)]
     code = [
         place for place, (kind, _) in enumerate(found) if kind not in {"data", "whitespace", "raw_begin", "raw_end"}
@@ -90,11 +84,7 @@ def renamed(text: str, names: Mapping[str, str]) -> str:
 
 
 class Sandbox(ImmutableSandboxedEnvironment):
-    """The sandbox. Jinja2 asks it for every call and operator of a prompt.
-
-    Attributes:
-        made: How many characters the large texts of this rendering have; set to 0 before each.
-    """
+    """The sandbox."""
 
     intercepted_binops = frozenset({"*", "**", "%", "+"})
 
@@ -280,7 +270,6 @@ class Compiled:
         paths: Used paths of names, step by step; an item of a list, or of a loop over it, is a number.
         numbers: Paths compared with a number.
         can_miss: Optional names: only used by `default` and `is defined`, or after such a test.
-        template: Renders it.
 
     Raises:
         TemplateSyntaxError: It is not a template, would load another one, or has an unknown filter or test.
@@ -366,14 +355,7 @@ def _compared(tree: nodes.Template) -> Iterable[tuple[str | int, ...]]:
 
 
 def _find_needed(node: nodes.Node, known: frozenset[str], needed: set[str], *, asked: bool = False) -> None:
-    """Collect the required names. A name that is only tested for truth is optional.
-
-    Args:
-        node: The rendered node.
-        known: Names defined there.
-        needed: The names found so far.
-        asked: True if the node is only tested for truth.
-    """
+    """Collect the required names. A name that is only tested for truth is optional."""
     match node:
         case nodes.Name(name=name):
             needed.update(() if asked else {name} - known)

@@ -63,15 +63,7 @@ def check_save(agent: Agent) -> None:
 
 
 def saved_paths(agents: Sequence[Step], alike: Sequence[range] = ()) -> dict[int, str]:
-    """Return the paths of saved answers, by the number of the agent.
-
-    Args:
-        agents: The agents of a plan.
-        alike: Ranges of places, which differ only in their item.
-
-    Raises:
-        DeclarationError: One leads out of the folder, or the rows of a group have one file.
-    """
+    """Return the paths of saved answers, by the number of the agent."""
     if alike and all(one.save is None for one in firsts(agents, alike)):
         return {}
     found: dict[int, str] = {}
@@ -158,13 +150,8 @@ def _path(agent: Step) -> str:
 
 
 def _checked_data(agent: Step, path: str) -> str:
-    """Return a path with items, unless it names a file that only the declaration itself may name.
-
-    An item may come from anyone, and an answer in such a file would be run, or read as settings.
-
-    Raises:
-        DeclarationError: It leads into a hidden folder or file, or is code by its ending.
-    """
+    """Return a path with items, unless it leads into a hidden folder or file, or is code by its ending."""
+    # An item may come from anyone, and an answer in such a file would be run, or read as settings.
     written = (agent.save or "").replace("\\", "/")
     for part in PurePath(path).parts:
         if part.startswith(".") and part not in written.split("/"):

@@ -35,13 +35,7 @@ _REFUSED = {
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """One parameter of a function.
-
-    Attributes:
-        name: Its name.
-        kind: Its type as annotated; `NOTHING` without one.
-        default: Its default; `NOTHING` without one.
-    """
+    """One parameter of a function."""
 
     name: str
     kind: Any
@@ -49,12 +43,7 @@ class Parameter:
 
 
 def check_function(function: object, what: str) -> None:
-    """Raise `DeclarationError` unless this is a function, or works like one.
-
-    Args:
-        function: The value.
-        what: Its owner, as an error begins: `tool 'search'`.
-    """
+    """Raise `DeclarationError` unless this is a function, or works like one."""
     if not callable(function) or isinstance(function, type):
         kind = "a class" if isinstance(function, type) else shown_value(function)
         raise DeclarationError(f"The function of {what} must be a function, got {kind}.", hint=_held(function))
@@ -77,10 +66,7 @@ def _held(value: object) -> str:
 def parameters_of(function: Callable[..., Any], what: str, *, lenient: bool = False) -> tuple[Parameter, ...]:
     """Return the parameters of a function that can be given by name, without those bound by a partial.
 
-    Args:
-        function: The function.
-        what: Its owner, for errors.
-        lenient: True to ignore a type that cannot be looked up, which may be imported for type checkers only.
+    `lenient` ignores a type that cannot be looked up, which may be imported for type checkers only.
 
     Raises:
         DeclarationError: It has others, or none can be read.

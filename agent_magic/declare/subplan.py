@@ -8,9 +8,8 @@ research = am.Plan([am.Agent("sources", "Name three."), am.Agent("notes", "Sum u
 Write a letter about this: {{ research }}
 ```
 
-The joined plan is flat: one pacer, one budget and one record, and code that runs, forecasts or replays a plan does not
-know nesting. A step's name has its plan's as prefix, as in `scikit-learn`: `research__sources`. All names used by the
-steps of a plan, of steps and of values, are local to it, so two plans never mean each other's.
+The joined plan is flat: one pacer, one budget and one record. A step's name has its plan's as prefix, as in
+`scikit-learn`: `research__sources`. All names used by the steps of a plan are local to it.
 """
 
 from __future__ import annotations
@@ -47,11 +46,7 @@ def box_of(name: str) -> str:
 
 
 def last_step(steps: Sequence[Step]) -> Step:
-    """Return the step whose answer is the plan's: the last declared one, not a request made for it.
-
-    Args:
-        steps: The steps of the plan, at least one.
-    """
+    """Return the step whose answer is the plan's: the last declared one, without requests added for it."""
     first = {one.hedges for one in steps}
     for step in reversed(steps):
         if step.hedges is None and step.name not in first and not (step.part is not None and step.part.asks):
@@ -60,12 +55,7 @@ def last_step(steps: Sequence[Step]) -> Step:
 
 
 def last_in(steps: Iterable[Step], box: str) -> Step | None:
-    """Return the step whose answer is a nested plan's, if there is such a plan.
-
-    Args:
-        steps: The steps of the outer plan.
-        box: The name of the inner one.
-    """
+    """Return the step whose answer is a nested plan's, if there is such a plan."""
     inside = [one for one in steps if one.name.startswith(f"{box}{BOX}")]
     return last_step(inside) if inside else None
 
@@ -73,16 +63,7 @@ def last_in(steps: Iterable[Step], box: str) -> Step | None:
 def join(
     agents: Iterable[Step], values: Mapping[str, Any], plans: Mapping[str, Plan]
 ) -> tuple[tuple[Step, ...], dict[str, Any]]:
-    """Return agents and values with the steps of the plans that the agents use.
-
-    Args:
-        agents: The agents, before maps and loops are taken apart.
-        values: The values, with the plans among them.
-        plans: Those that are plans.
-
-    Raises:
-        PlanError: A plan holds an earlier version of itself, or plans are nested too deeply.
-    """
+    """Return agents and values with the steps of the plans that the agents use, before maps and loops are expanded."""
     outer = tuple(agents)
     declared = {one.name for one in outer}
     wanted = {name for one in outer for name in (*one.reads, *one.after)}
@@ -174,12 +155,7 @@ def _part(part: Part, names: Mapping[str, str]) -> Part:
 
 @dataclass(frozen=True, slots=True)
 class _Renamed:
-    """Calls a function by the names of its own parameters. It can be pickled if the function can.
-
-    Attributes:
-        function: The function.
-        names: The name of a parameter, by the given name.
-    """
+    """Calls a function by the names of its own parameters. It can be pickled if the function can."""
 
     function: Callable[..., Any]
     names: Mapping[str, str]

@@ -57,8 +57,9 @@ F = TypeVar("F", bound="Callable[..., Any]")
 MARK = "_agent_magic_task"
 """The attribute of a function that holds its task."""
 LISTENERS: list[Callable[[Task, Mapping[str, Any]], None]] = []
-"""Are told of each function that `task` marks, with the variables of the module that does it: a notebook declares the
-tasks of its cells. A decorator has no other way to the notebook it is used in."""
+"""Called with each function that `task` marks, and the variables of its module, to declare the tasks of cells.
+A decorator has no other way to the notebook it is used in.
+"""
 
 
 @known_keywords

@@ -1,9 +1,8 @@
 """Prompt templates: the names a prompt uses, and its rendered text.
 
 Most prompts are plain text with a few `{{ name }}`. One regular expression parses and renders those, at a hundredth of
-the cost of a template engine. Others use Jinja2's sandbox. Both ways give the same text.
-
-A model's answer is inserted as a value. It is never parsed as a template.
+the cost of a template engine. Others use Jinja2's sandbox. Both ways give the same text. A model's answer is inserted
+as a value, never parsed as a template.
 """
 
 from __future__ import annotations
@@ -60,9 +59,7 @@ class Template:
     """A prompt's text with the names it uses.
 
     Attributes:
-        text: The text as written.
         title: Its name in errors.
-        agent: The name of its agent or context.
         names: The names it reads, in order of first appearance.
         pieces: Literal text and names in turn, if it has nothing but `{{ name }}`; empty if Jinja2 renders it.
         whole: Names written whole, not a part or a filter's result.
@@ -125,13 +122,7 @@ class Template:
         return not self.apart.isdisjoint(names)
 
     def render(self, values: Mapping[str, Any]) -> Prompt:
-        """Fill the template in.
-
-        Args:
-            values: A value for each of `names`.
-
-        Returns:
-            What to send. Lone surrogates, which no request can carry, have become `U+FFFD`.
+        """Fill the template in. Lone surrogates, which no request can carry, become `U+FFFD`.
 
         Raises:
             DeclarationError: An expression failed, or the text is longer than a request may be.
@@ -191,15 +182,7 @@ class Template:
 
 
 def renamed_names(template: Template, names: Mapping[str, str]) -> str:
-    """Return the text of a template with renamed variables.
-
-    Args:
-        template: The template.
-        names: New names by old ones; others stay.
-
-    Raises:
-        DeclarationError: It cannot be renamed: a name has another role in it too, such as a macro's argument.
-    """
+    """Return the text of a template with renamed variables, which must not also be, say, arguments of macros."""
     if names.keys().isdisjoint(template.names):
         return template.text
     if template.pieces:

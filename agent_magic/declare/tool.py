@@ -6,8 +6,8 @@ def run_sql(query: str) -> str: ...     # its docstring tells the model its purp
 %%agent analyst --tools run_sql,web_search
 ```
 
-A tool is made of a function when an agent is declared: its description for the model is fixed from then on. Flags are
-set at the function, `@am.tool(ask=True)`; the function is unchanged, to be called and tested.
+A function becomes a tool when an agent is declared: its description for the model is fixed from then on. Flags are set
+at the function, `@am.tool(ask=True)`; the function is unchanged, to be called and tested.
 """
 
 from __future__ import annotations
@@ -322,14 +322,7 @@ class Tools(tuple["Tool | ServerTool", ...]):  # noqa: SLOT001 - it has an attri
 
 
 def recorded_tools(definitions: Sequence[Mapping[str, Any]]) -> Tools:
-    """Return tools from a record: descriptions for the model, without functions.
-
-    Args:
-        definitions: The array in `Request.tools`, each with its flags if they were kept.
-
-    Raises:
-        KeyError: A field is missing.
-    """
+    """Return tools from a record (the array in `Request.tools`): descriptions for the model, without functions."""
     found: list[Tool | ServerTool] = []
     for one in definitions:
         if "input_schema" not in one:
@@ -356,13 +349,7 @@ class Toolbox(Protocol):
 def tools_of(
     given: object, names: Mapping[str, Any] = MappingProxyType({}), *, agent: str = "", schema: str = ""
 ) -> Tools:
-    """Return the tools of an agent.
-
-    Args:
-        given: `run_sql,web_search`, or a list of names, functions and tools.
-        names: Values of names: the notebook's variables.
-        agent: The agent.
-        schema: The schema of the agent's typed answers, which shares limits with the tools'.
+    """Return the tools of an agent, given as `run_sql,web_search`, or a list of names, functions and tools.
 
     Raises:
         DeclarationError: A name is undefined, a function cannot be a tool, or two have one name.
@@ -436,7 +423,7 @@ def _unknown(name: str, known: Iterable[str], agent: str, instead: str = "") -> 
 
 
 def _within_limits(tools: tuple[Tool | ServerTool, ...], schema: str) -> tuple[Tool | ServerTool, ...]:
-    """Return the tools, those `strict` no more that would be too much for one request.
+    """Return the tools, `strict` only as far as one request may have it.
 
     Source: the vendor's page on structured outputs: the limits hold for strict tools and typed answers together.
     """

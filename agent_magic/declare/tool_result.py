@@ -35,9 +35,7 @@ class ToolResult(NamedTuple):
 
     Attributes:
         content: The text; with files, content blocks as JSON, with a sha256 instead of bytes.
-        is_error: True if the model is told that the call failed.
         chars: Characters of the whole result, as far as known.
-        files: Pictures and PDFs in it.
     """
 
     content: str
@@ -51,12 +49,10 @@ class _NoText(AgentMagicError):
 
 
 def result_text(value: object, most: int = MOST_CHARS) -> ToolResult:
-    """Return a tool's result for the model.
+    """Return a tool's result for the model, at most `most` characters; the model is told of omissions.
 
-    Args:
-        value: The result. A text is unchanged, a frame becomes CSV, a figure a picture, `None` a remark, other values
-            JSON, or `str` without a JSON form. Lists and dicts may contain pictures.
-        most: Maximum characters. The model is told of omissions.
+    A text is unchanged, a frame becomes CSV, a figure a picture, `None` a remark, other values JSON, or `str` without a
+    JSON form. Lists and dicts may contain pictures.
     """
     if type(value) is str:
         text = sendable(value)
@@ -125,7 +121,7 @@ def _written(value: Any, most: int) -> ToolResult:
 
 
 def _start_of(value: Any, most: int) -> tuple[str, Any]:
-    """Return a remark on the size of a table or an array that is too long anyway, and as much of it as can go out."""
+    """Return a remark on the size of a table or an array that is too long, and the part of it that fits."""
     table = read_table(value)
     if table is not None and len(table) > (rows := most // (2 * max((1, *table.shape[1:]))) + 1):
         return f" There are {len(table):,} rows.", table.iloc[:rows]

@@ -55,10 +55,8 @@ def count(value: float | None) -> str:
 def dollars(value: float | None, mark: str = "") -> str:
     """Write dollars: `$1.25`, below one dollar with four decimals, `$0.0021`; `<$0.0001`; `$0`.
 
-    Args:
-        value: The dollars.
-        mark: What stands before them, such as `≥`: less than `$0.0001` is then written with a digit, `≥$0.00003`.
-            After `≥` the last digit is rounded down, so that the bound is true.
+    After a mark such as `≥`, less than `$0.0001` is written with a digit, `≥$0.00003`, rounded down, so that the bound
+    is true.
     """
     value = known(value)
     if mark and value is not None and value > 0:
@@ -90,12 +88,7 @@ def plural(number: int, noun: str) -> str:
 
 
 def steps(every: int, tasks: int) -> str:
-    """Count agents and tasks: `2 agents and 3 tasks`.
-
-    Args:
-        every: The number of both together.
-        tasks: How many of them are tasks.
-    """
+    """Count agents and tasks: `2 agents and 3 tasks`, of `every` in total."""
     agents = [plural(every - tasks, "agent")] if every > tasks or not tasks else []
     return " and ".join([*agents, *([plural(tasks, "task")] if tasks else [])])
 

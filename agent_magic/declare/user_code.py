@@ -1,4 +1,4 @@
-"""Code of the user's that runs while a plan is made or a prompt is rendered: methods of values, functions in prompts.
+"""The user's code that runs while a plan is created or a prompt is rendered: methods of values, functions in prompts.
 
 It runs synchronously, often in a task on the kernel's own loop, which makes two things dangerous:
 
@@ -6,7 +6,7 @@ It runs synchronously, often in a task on the kernel's own loop, which makes two
 * An interrupt handler that cancels tasks through the loop does nothing while the loop is blocked, so Stop would be
   ignored until a loop over 10^10 items in a prompt is over.
 
-So every place that may run such code does it in `run_user_code`.
+So all such code runs in `run_user_code`.
 """
 
 from __future__ import annotations
@@ -31,19 +31,14 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _SIGNALS: Final[Any] = importlib.import_module("_signal")
-"""The part of `signal` that is written in C. The rest looks a handler up among the words for handlers, and writes it
-out to say that it is none: with the handler of `asyncio.run` that took 15 us a call (2026-11-25)."""
+"""The part of `signal` that is written in C.
+The Python part converts a handler to an enum and formats an error if it is none: with the handler of `asyncio.run` that
+took 15 us a call (2026-11-25).
+"""
 
 
 def run_user_code(work: Callable[[], T], failed: Callable[[BaseException], AgentMagicError]) -> T:
-    """Run code of the user's. An interrupt stops it at once, and whatever it raises becomes an error of ours.
-
-    Args:
-        work: The code.
-        failed: Makes the error to raise from the code's exception.
-
-    Returns:
-        The code's result.
+    """Run the user's code. An interrupt stops it at once, and its exception becomes an error of ours, from `failed`.
 
     Raises:
         AgentMagicError: The code raised something.
@@ -119,10 +114,7 @@ _INSTALLED = ("site-packages", "dist-packages")
 
 
 def trace_of(error: BaseException) -> str:
-    """Write a traceback that has the user's lines only: those of this package and of libraries are left out.
-
-    Files are named without their folders, which are private.
-    """
+    """Write a traceback that has the user's lines only, with files named without their folders, which are private."""
     frames = [(frame.f_code, line) for frame, line in traceback.walk_tb(error.__traceback__)]
     frames = [one for one in frames if not one[0].co_filename.startswith(_HERE)]
     own = [one for one in frames if not _is_library(one[0].co_filename)] or frames[-1:]

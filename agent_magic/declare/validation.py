@@ -20,11 +20,9 @@ RESERVED = frozenset(
 
 
 def check_name(name: str, what: str = "an agent") -> None:
-    """Raise `DeclarationError` unless `name` can be the name of an agent, or of something else that prompts name.
-
-    Prompts use it as `{{ name }}`, so it must be an identifier and no word of the template language. Python keywords
-    such as `class` are fine.
-    """
+    """Raise `DeclarationError` unless `name` can be the name of an agent, or of another object in prompts."""
+    # Prompts use it as `{{ name }}`, so it must be an identifier and no word of the template language. Python
+    # keywords such as `class` are fine.
     kind = what.rsplit(maxsplit=1)[-1]
     if not isinstance(name, str) or not name.isidentifier():  # pyright: ignore[reportUnnecessaryIsInstance]
         better = re.sub(r"\W+", "_", str(name)).strip("_")
@@ -63,15 +61,7 @@ def is_word(value: object, words: Iterable[str]) -> bool:
 def must_be(
     option: str, what: str, value: object, hint: str = "", *, error: Callable[[str], Exception] = DeclarationError
 ) -> Exception:
-    """Return the error for an option with a wrong value.
-
-    Args:
-        option: The option, and whose it is.
-        what: The required kind of value.
-        value: The given value.
-        hint: What to do, if that is not clear.
-        error: The class of the error.
-    """
+    """Return the error for an option with a wrong value."""
     return error(f"{option} must be {what}, got {shown_value(value)}.{hint}")
 
 
@@ -107,11 +97,7 @@ def check_mapping(option: str, value: object, hint: str = " Give {'name': value,
 
 
 def instances_of(option: str, given: object, kind: type[T], *others: type) -> tuple[T, ...]:
-    """Return a list as a tuple.
-
-    Raises:
-        PlanError: It is no list, or one of its items is not of this kind, or of one of the others.
-    """
+    """Return a list of these kinds as a tuple."""
     what, hint = f"a list of {kind.__name__}", f" Give [{kind.__name__}('name', '...'), ...]."
     if not isinstance(given, Iterable) or isinstance(given, str | bytes):
         raise must_be(option, what, given, hint, error=PlanError)

@@ -3,8 +3,7 @@ r"""Deciding, without I/O: the whole life of a run.
 # Theory of operation
 
 An `Engine` (`run.py`) runs one plan. It has no clock, no tasks and no network. Events go in as method calls with the
-time,
-actions for a driver come out, and a `RunRecord` grows:
+time, actions for a driver come out, and a `RunRecord` grows:
 
 ```
 driver -> engine   start  send  replied  began  first_token  ended  call_ended  counted  wake  room_changed
@@ -41,9 +40,9 @@ step may call a function (`Call`): until that ends it holds no slot and no room.
 
 * `conductor/` decides which step is next: ready steps, the longest expected remaining path first, slots, deadlines,
   retries, barriers. It asks the admission before it launches a step.
-* `admission/` decides whether there is room: the pacer (`pacing/`), the budget, the breakers, the leaders of
-  the prompt cache, the key, the slots of the session. All are asked before any of them reserves something, the pacer
-  last, since its grants count.
+* `admission/` decides whether there is room: the pacer (`pacing/`), the budget, the breakers, the leaders of the prompt
+  cache, the key, the slots of the session. All are asked before any of them reserves something, the pacer last, since
+  its grants count.
 * `requests.py` writes the requests and bounds the usage of each.
 * `settlement.py` settles each request when it ends, `calls.py` has functions called between turns.
 * `run.py` brings them together and records the events.
@@ -67,10 +66,10 @@ step may call a function (`Call`): until that ends it holds no slot and no room.
 
 * *Two copies, one for live runs and one for forecasts.* They agreed to the last bit, by constant work: each new reason
   to wait had to be written four times, and the tests compared copies.
-* *An asyncio engine on a virtual loop for forecasts.* Right by construction, but 6.0 ms for a run of 100 agents where
-  a heap takes under 2 (`benchmarks/forecast.py`).
-* *A queue per limit.* Requests wait for several limits at once; queues gave each of them another order, and the
-  longest path stopped going first. One line per model class, and one place that asks all limits, keeps the order.
+* *An asyncio engine on a virtual loop for forecasts.* Right by construction, but 6.0 ms for a run of 100 agents where a
+  heap takes under 2 (`benchmarks/forecast.py`).
+* *A queue per limit.* Requests wait for several limits at once; queues gave each of them another order, and the longest
+  path stopped going first. One line per model class, and one place that asks all limits, keeps the order.
 * *Retries inside the request's task.* A task that sleeps through a backoff holds its slot; the conductor gives the slot
   to another step and puts this one back into its line.
 """

@@ -1,7 +1,7 @@
 """Alerts: rules such as `p95 > 30`, evaluated at each event of a run, so live runs, recordings and forecasts agree.
 
-An episode begins when a rule is broken, and ends when the rule has held for `CALM_S`, so a value that oscillates
-around its threshold is one alert.
+An episode begins when a rule is broken, and ends when the rule has held for `CALM_S`, so a value that oscillates around
+its threshold is one alert.
 """
 
 from __future__ import annotations

@@ -2,11 +2,10 @@
 
 Among identical rows of one declaration, the first one admitted leads and the others wait for its end, retries and turns
 included. If the leader succeeds, all share its answer at no cost. If it fails, all fail, and are retried together. If
-it
-is stopped, the next one leads.
+it is stopped, the next one leads.
 
-Deliberate repetitions are not identical: separate declarations (several writers for one judge), `--repeat`, rounds of
-a loop, and hedges. Neither are rows whose tools may act, since each call is wanted, nor rows that start ahead of their
+Deliberate repetitions are not identical: separate declarations (several writers for one judge), `--repeat`, rounds of a
+loop, and hedges. Neither are rows whose tools may act, since each call is wanted, nor rows that start ahead of their
 condition, whose answer may be thrown away.
 """
 

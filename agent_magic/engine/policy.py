@@ -17,9 +17,8 @@ if TYPE_CHECKING:
 Schedule = Literal["ready", "shortest", "layers", "groups", "sequential"]
 """The order of steps. `ready`: an agent starts when its parents are done, the longest remaining path first.
 `shortest`: likewise, the agent with the least expected work first. `layers`: when all earlier layers are done, to
-measure
-the cost of such a barrier. `groups`: in groups of `concurrency` agents, each after the previous one. `sequential`: one
-agent at a time.
+measure the cost of such a barrier. `groups`: in groups of `concurrency` agents, each after the previous one.
+`sequential`: one agent at a time.
 """
 
 TimeoutCounts = Literal["work", "total"]

@@ -1,8 +1,8 @@
 """Named loads of an account: a plan under each of them, on virtual time. Nothing is sent.
 
-By default the account allows as many requests per minute as the plan has; `rpm` changes that. `off_peak` has all of
-it. `near_rpm` lacks room for two requests. `tpm_hit` begins with twice the input tokens it has room for. `colleague`
-shares the account with another user who takes a constant part.
+By default the account allows as many requests per minute as the plan has; `rpm` changes that. `off_peak` has all of it.
+`near_rpm` lacks room for two requests. `tpm_hit` begins with twice the input tokens it has room for. `colleague` shares
+the account with another user who takes a constant part.
 
 Limits refill continuously: a request waits until there is room for one more, not until the next minute.
 """

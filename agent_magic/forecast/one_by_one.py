@@ -40,8 +40,7 @@ def one_by_one(record: RunRecord) -> OneByOne | None:
     """Simulate a run one step at a time, computed once per set of events.
 
     Returns `None` if nothing can be compared: the run is active, was stopped, lacks answers or reused some, waited for
-    a
-    person, used batches, or is itself a forecast.
+    a person, used batches, or is itself a forecast.
     """
     known = record.sequential
     if known is None or known[0] != len(record.events):

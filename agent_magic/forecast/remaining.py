@@ -55,10 +55,9 @@ def remaining(
     or like answers of its model. The rest of the run takes at least its longest path, and at least all its work divided
     by the concurrency; the upper end adds both, which no order of starts exceeds. Over many answers fast ones
     compensate slow ones: their work is the sum of means, plus or minus the root of the summed squares of half the
-    quartile ranges. The sum of quartiles was tried and lost: for 300 labels, the ends differed by a factor of three.
-    If a server's speed depends on its load, each plausible model of it serves the rest; refits stop after `most_s`, and
-    the next call goes on.
-    Source of that bound: R. L. Graham, Bounds on Multiprocessing Timing Anomalies, 1969.
+    quartile ranges. The sum of quartiles was tried and lost: for 300 labels, the ends differed by a factor of three. If
+    a server's speed depends on its load, each plausible model of it serves the rest; refits stop after `most_s`, and
+    the next call goes on. Source of that bound: R. L. Graham, Bounds on Multiprocessing Timing Anomalies, 1969.
     """
     if record.ended_s is not None:
         return None

@@ -84,14 +84,11 @@ def whatif_frame(
 
     First a column per given argument, then `NUMBERS`. Unknown is `NA`, never 0. Omitted arguments stay as recorded, and
     stand in `attrs["unchanged"]`; `attrs["recorded"]` has seconds and dollars of the run or the plan,
-    `attrs["planned"]`
-    how sure those of a plan are, `attrs["lacking"]` how many answers a run lacks that a forecast has. `cost_multiple`
-    is
-    over the dollars of one agent that did the whole job; `NA` until that was measured.
+    `attrs["planned"]` how sure those of a plan are, `attrs["lacking"]` how many answers a run lacks that a forecast
+    has. `cost_multiple` is over the dollars of one agent that did the whole job; `NA` until that was measured.
 
     A run with answers from the ledger has a column `answers`, since a forecast asks for all of them: the last row is
-    the
-    run as it was, the one before it the same with all answers bought, as in `attrs["recorded"]`.
+    the run as it was, the one before it the same with all answers bought, as in `attrs["recorded"]`.
     """
     found = whatif_rows(forecaster, given, tell=tell, log=log)
     if not reused(forecaster.record):

@@ -51,18 +51,11 @@ def foresee(
     ledger: Ledger | None = None,
     pilot: RunRecord | None = None,
 ) -> tuple[tuple[Request, ...], tuple[Answer | None, ...]]:
-    """Build every request of a plan and look up the stored answers. Nothing is sent.
+    """Build every request of a plan, with unknown answers left empty, and look up the stored answers.
 
-    An agent can only be looked up if the answers its prompt contains are known.
+    Nothing is sent.
 
-    Args:
-        plan: The plan.
-        client: The provider; stored answers are keyed by provider.
-        ledger: Stored answers; None: no ledger.
-        pilot: A run of some of the agents, whose answers are used too.
-
-    Returns:
-        The request of each agent, with unknown answers left empty; and the answer of each agent, or None.
+    An agent can only be looked up if the answers its prompt contains are known. A pilot's answers are used too.
 
     Raises:
         DeclarationError: A prompt cannot be filled in.
@@ -119,13 +112,7 @@ def _find(plan: Plan, known: AnswerCache, agent: int, request: Request) -> Answe
 
 
 def terms_ahead(plan: Plan, client: Provider, pacer: Pacer) -> Terms:
-    """Return the terms under which a run would begin now, for an estimate.
-
-    Args:
-        plan: The plan.
-        client: The provider.
-        pacer: Keeps the rate limits.
-    """
+    """Return the terms under which a run would begin now, for an estimate."""
     key = client.credentials
     untried = key is not None and not key.accepted
     before, learned = pacer.ceilings(), pacer.learned(time.monotonic())
@@ -136,15 +123,7 @@ def terms_ahead(plan: Plan, client: Provider, pacer: Pacer) -> Terms:
 def unbought(
     plan: Plan, endpoint: str, ledger: Ledger | None, earlier: Earlier | None, *, fresh: bool, timeout_s: float
 ) -> list[int]:
-    """Return the agents that will be asked: those without a stored answer, and those that use such an agent's answer.
-
-    Args:
-        plan: The plan.
-        endpoint: Where requests go.
-        ledger: Stored answers; None: no ledger.
-        earlier: Answers of an earlier run; None: no earlier run.
-        fresh: Ask again for answers in the ledger.
-        timeout_s: The default deadline of agents, in seconds.
+    """Return the agents that will be asked: those without a stored answer, and those that use such an answer.
 
     Raises:
         DeclarationError: A prompt cannot be filled in.
@@ -198,16 +177,8 @@ def is_rejected(result: AgentResult) -> bool:
 
 
 def rejected_again(plan: Plan, records: Sequence[RunRecord], client: Provider) -> list[str]:
-    """Return the agents whose newest request was rejected as invalid and would be sent unchanged.
-
-    Args:
-        plan: The plan.
-        records: Its runs, newest first; requests are filled with the answers of the first.
-        client: The provider. Another server may accept the request.
-
-    Raises:
-        DeclarationError: A prompt cannot be filled in.
-    """
+    """Return the agents whose newest request was rejected as invalid and would be sent unchanged."""
+    # Another server may accept the request.
     wrong: dict[str, Request] = {}
     for name in plan.names:
         known = ((one.origin, one.results[one.plan.index[name]]) for one in records if name in one.plan.index)
@@ -258,9 +229,6 @@ async def count_ahead(
     Returns:
         The input tokens of each agent: None if its answer is stored, the API does not return a count, or others of its
         kind were counted for it. And which counts are estimated, and why; empty if none.
-
-    Raises:
-        DeclarationError: A prompt cannot be filled in.
     """
     requests, held = foresee(plan, client, ledger, pilot)
     sent = [request for request, answer in zip(requests, held, strict=True) if answer is None]

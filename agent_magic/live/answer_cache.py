@@ -21,17 +21,7 @@ if TYPE_CHECKING:
 
 
 class AnswerCache:
-    """Finds stored answers.
-
-    Args:
-        plan: The running plan.
-        endpoint: Where requests go: part of the key of an answer.
-        ledger: Stored answers; None: no ledger.
-        earlier: Answers of an earlier run; None: no earlier run.
-        fresh: Ask again for answers in the ledger.
-        identical: True if identical requests of the run share one answer; see `Policy`.
-        record: The run, if any: its invalid answers are bought again.
-    """
+    """Finds stored answers; with `record`, invalid answers of that run are bought again."""
 
     def __init__(
         self,
@@ -125,10 +115,9 @@ class AnswerCache:
         return self._shared[same]
 
     def _ordinal(self, agent: int, key: str) -> int:
-        """Number a request among identical ones.
-
-        Of the two requests of a hedge the ledger has one answer, the first to come. It serves the first to ask again.
-        """
+        """Number a request among identical ones."""
+        # Of the two requests of a hedge the ledger has one answer, the first to come. It serves the first to
+        # ask again.
         if key in self._passed_over:
             return self._passed_over.pop(key)
         ordinal = self._ordinals.get(key, 0)

@@ -85,13 +85,7 @@ class _Watched:
     """A batch that this run waits for.
 
     Attributes:
-        row: Its row in the ledger.
-        id: The provider's id; None: not known yet.
-        names: The names of its requests.
-        planned_at: When it was planned.
-        found: True if an earlier run sent it.
         waiting: The waiting requests, by name.
-        look_s: The provider's polling interval; None: not given.
         given_up: True if this run cancelled it to send the rest live.
         others: Batches that were mistaken for it.
         unread: Why the creation response could not be read; None: it was read.
@@ -110,13 +104,7 @@ class _Watched:
 
 
 class Waiting(NamedTuple):
-    """A batch that a run waits for.
-
-    Attributes:
-        id: The provider's id; None: not known yet.
-        requests: Number of requests waiting for it.
-        planned_at: When it was sent, in seconds since the epoch.
-    """
+    """A batch that a run waits for."""
 
     id: str | None
     requests: int
@@ -124,14 +112,7 @@ class Waiting(NamedTuple):
 
 
 class _Over(NamedTuple):
-    """A batch whose results were delivered.
-
-    Attributes:
-        row: Its row in the ledger.
-        planned_at: When it was planned.
-        answered: The names with answers.
-        took_s: Seconds from creation to end; None: cancelled.
-    """
+    """A batch whose results were delivered."""
 
     row: int
     planned_at: float
@@ -143,9 +124,7 @@ class Collected(NamedTuple):
     """The result of checking a batch.
 
     Attributes:
-        id: The provider's id; None: not known yet.
         answers: Number of answers; None: not ended, or no longer known.
-        is_over: True if no more answers can come.
     """
 
     id: str | None
@@ -154,15 +133,7 @@ class Collected(NamedTuple):
 
 
 class Batcher:
-    """Sends the requests of one run by batch.
-
-    Args:
-        batches: The provider's batches.
-        book: The batches of the ledger.
-        endpoint: The provider's address.
-        begin: Runs a coroutine as a task of the run.
-        left_s: Returns the seconds until batches are given up for live requests; None: never.
-    """
+    """Sends the requests of one run by batch; after `left_s` seconds batches are given up for live requests."""
 
     def __init__(
         self,
@@ -195,11 +166,7 @@ class Batcher:
             raise
 
     async def send(self, key: str, ordinal: int, request: Request, stream: Stream, *, fresh: bool) -> Answer:
-        """Send a request with the next batch, or find it in an earlier one. Return its answer, hours later.
-
-        Raises:
-            CallError: The request has no answer.
-        """
+        """Send a request with the next batch, or find it in an earlier one. Return its answer, hours later."""
         item = _Item(name_of(key, ordinal), request, fresh, asyncio.get_running_loop().create_future())
         self._intake.append(item)
         self._arrivals += 1
@@ -330,11 +297,7 @@ class Batcher:
         return False
 
     async def take(self, kept: KeptBatch) -> Collected:
-        """Store the answers of a batch if it has ended, regardless of the sender, without waiting.
-
-        Raises:
-            CallError: The provider cannot be asked, or refuses.
-        """
+        """Store the answers of a batch if it has ended, regardless of the sender, without waiting."""
         batch = _Watched(kept.row, kept.id, kept.names, kept.planned_at, found=True)
         if kept.may_be_under_creation:
             return Collected(None, None, is_over=False)
@@ -562,17 +525,7 @@ def batcher_of(
 
 
 async def collect_batches(provider: Provider, book: BatchBook, ids: Iterable[str]) -> list[Collected]:
-    """Store the answers of ended batches, oldest first, even if no run asks for them.
-
-    Args:
-        provider: The provider.
-        book: The batches of the ledger.
-        ids: Their ids; empty: all that this notebook has sent.
-
-    Raises:
-        CallError: The provider cannot be asked, or refused.
-        PlanError: The provider has no batches, or a batch is not open.
-    """
+    """Store the answers of ended batches, oldest first, even if no run asks; without `ids`, of this notebook."""
     batches, open_, own = _open(provider, book)
     wanted = _named(ids, open_)
     chosen = own if wanted is None else [one for one in open_ if one.id in wanted]
@@ -599,16 +552,9 @@ def _named(ids: Iterable[str], open_: Sequence[KeptBatch]) -> list[str] | None:
 
 
 async def cancel_batches(provider: Provider, book: BatchBook, ids: Iterable[str]) -> list[str]:
-    """Cancel batches and return the cancelled ids. Their answers so far are billed, and can be collected.
+    """Cancel batches (without `ids`: this notebook's) and return the cancelled ids.
 
-    Args:
-        provider: The provider.
-        book: The batches of the ledger.
-        ids: Their ids; empty: all that this notebook has sent.
-
-    Raises:
-        CallError: The provider refused.
-        PlanError: The provider has no batches, or a batch is not open.
+    Their answers so far are billed, and can be collected.
     """
     batches, open_, own = _open(provider, book)
     wanted = _named(ids, open_) or [one.id for one in own if one.id is not None]

@@ -32,20 +32,7 @@ LOOK_S = 0.1
 
 
 class Buyer:
-    """Gets the answers of a run.
-
-    Args:
-        engine: Has the run's record, and knows which requests go by batch.
-        provider: The provider.
-        prices: Token prices.
-        max_attempts: Maximum attempts of a request.
-        cache: The stored answers; None: no cache.
-        batcher: Sends requests by batch; None: no batches.
-
-    Attributes:
-        journal: Where the ledger records the run; None: no ledger, or not begun.
-        batcher: As given.
-    """
+    """Gets the answers of a run."""
 
     def __init__(
         self,
@@ -71,14 +58,8 @@ class Buyer:
     def answer(
         self, step: int, request: Request, stream: Stream, now: Callable[[], float]
     ) -> Coroutine[Any, Any, Answer]:
-        """Return the stored answer, or buy and store it. Nothing is awaited between buying and storing.
-
-        Args:
-            step: The step.
-            request: The request.
-            stream: Receives what arrives.
-            now: The seconds since the run began. It is not kept: its owner would never be freed.
-        """
+        """Return the stored answer, or buy and store it. Nothing is awaited between buying and storing."""
+        # `now` is an argument: kept here, its owner would never be freed.
         if self._cache is None:
             return self._bought(step, request, stream)
         return self._kept(self._cache, step, request, stream, now)

@@ -62,13 +62,10 @@ class Caller:
         provider: The provider. Tasks with `process` run on its workers, if any.
         cache: Knows the fingerprints of requests; None: nothing is kept.
         fresh: Call again even if the ledger has a result.
-        earlier: The run that this one continues; None: no earlier run.
+        earlier: The run that this one continues, if any.
         frame_of: Returns the answers of a group as a frame, for tasks that use them; None: a list of values.
-        asker: Asks a person; None: no person is available.
+        asker: Asks a person, if one is available.
         say: Reports before a call is repeated.
-
-    Attributes:
-        journal: Records calls before and after; None: nothing is kept.
     """
 
     def __init__(  # noqa: PLR0913 - each by its name
@@ -280,10 +277,9 @@ class Caller:
     # what the ledger knows of a call
 
     def _task_key(self, task: Task, step: int, takes: Mapping[str, str]) -> CallKey | None:
-        """Return the key of a task for a run that continues this one; None if its inputs are unknown.
-
-        The key is not its position: after an edit another row may be there. Equal tasks are numbered in starting order.
-        """
+        """Return the key of a task for a run that continues this one; None if its inputs are unknown."""
+        # The key is not its position: after an edit another row may be there. Equal tasks are numbered in
+        # starting order.
         if task.race or not task.source_sha or (task.part is not None and task.part.asked):
             return None
         if any(takes[name] == UNKNOWN for name in self._record.plan.takes(step)):
@@ -359,7 +355,7 @@ class Caller:
 
 
 def _text_of(name: str, value: Any) -> tuple[str, str]:
-    """Return a task's result as text, or its class if it has no text; and why that is a failure, or an empty string."""
+    """Return a task's result as text, or its class if it has no text; and the failure, or an empty string."""
     kind = type(value).__name__
     try:
         once = run_user_code(lambda: single_use_in(value), lambda error: RaisedError(reason_of(error)))

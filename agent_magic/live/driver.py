@@ -82,17 +82,17 @@ class Driver:
         policy: How to run it.
         provider: The provider.
         ledger: Stored answers, served again at no cost; None: buy everything.
-        earlier: Answers of an earlier run, reused if an agent's request is the same; None: no earlier run.
-        recorded: Answers of this plan on a cassette; only the rest is bought. None: buy all.
+        earlier: Answers of an earlier run, reused if an agent's request is the same.
+        recorded: Answers of this plan on a cassette; only the rest is bought.
         fresh: True to buy answers again that are in the ledger.
         prices: Token prices.
-        pacer: Keeps the provider's rate limits for all runs that share it; None: no rate limits.
-        sharing: Divides the rate limits with other kernels; None: no other kernels known.
+        pacer: Keeps the provider's rate limits for all runs that share it.
+        sharing: Divides the rate limits with other kernels.
         pool: The slots shared by all runs of a session; None: the run has a private pool.
         history: Durations of earlier answers: agents with more work before the end of the plan go first.
         frame_of: Returns the answers of a group as a frame, for tasks that use them; None: a list of values.
-        alerts: The alerts of the run; None: no alerts.
-        asker: Shows questions to a person; None: what needs approval is denied.
+        alerts: The alerts of the run.
+        asker: Shows questions to a person; None: calls that need approval are denied.
         say: Reports before a tool or task is called again; the log by default.
         clock: Monotonic seconds.
 
@@ -100,9 +100,6 @@ class Driver:
         record: The events so far. Complete when `drive` has returned or raised.
         streams: The answers that are arriving, by agent.
         loop: Its event loop; None: before `drive`.
-        prices: Token prices.
-        engine: Decides.
-        alerts: Watches the run, and knows the active alerts.
     """
 
     def __init__(  # noqa: PLR0913 - the options of `Plan.run`

@@ -1,8 +1,7 @@
 """The answers of an earlier run, reused if an agent's request is the same.
 
-This continues a run that was cut or had failures: what succeeded is not asked again. An agent with a changed request is
-asked, and so are its descendants if its answer differs. A task keeps its result while its code and arguments are the
-same, as shown by fingerprints or by object identity.
+An agent with a changed request is asked, and so are its descendants if its answer differs. A task keeps its result
+while its code and arguments are the same, as shown by fingerprints or by object identity.
 """
 
 from __future__ import annotations
@@ -32,19 +31,11 @@ UNFIT = frozenset({"InvalidAnswer", "UnexpectedToolUse"})
 
 
 class Earlier:
-    """The answers that may be reused from a run.
-
-    A simulated answer stays simulated; bought answers are marked as from the ledger. Refusals are never reused.
-
-    Args:
-        record: The earlier run.
-        endpoint: Where requests go now. Answers of another server are not reused.
-        plan: The plan that runs now.
-        again: Rerun only these agents, with their dependencies and dependents, even if some succeeded; None: rerun all
-            that did not succeed.
+    """The answers that may be reused from a run. Answers of another server and refusals are never reused.
 
     Attributes:
-        again: The agents that are asked again even if they succeeded.
+        again: Rerun only these agents, with their dependencies and dependents, even if some succeeded; None: rerun all
+            that did not succeed.
         unfit: The agents with invalid answers that are still invalid: the same answers would not help.
         left_out: The agents without an answer that do not rerun.
         uid: The id of the earlier run.
@@ -96,13 +87,7 @@ class Earlier:
         return answer if same_request(request) == asked else None
 
     def done(self, record: RunRecord, step: int, takes: Mapping[str, str]) -> Result | None:
-        """Return a task's earlier result if the task would do the same now.
-
-        Args:
-            record: The run that continues. The task's inputs have ended in it.
-            step: The task's number in it.
-            takes: The fingerprints of its inputs.
-        """
+        """Return a task's earlier result if the task would do the same now."""
         task, then = record.plan.agents[step], self._record
         if not isinstance(task, Task) or task.name in self.again or task.name not in then.plan.index:
             return None
@@ -118,12 +103,8 @@ class Earlier:
         )
 
     def returned(self, plan: Plan, number: int) -> tuple[Any] | None:
-        """Return a task's earlier result if the task and the variables it takes are unchanged.
-
-        Args:
-            plan: The plan that would run now. Inputs from other steps are assumed unchanged.
-            number: The task's number in it.
-        """
+        """Return a task's earlier result if the task and the variables it takes are unchanged."""
+        # Inputs from other steps are assumed unchanged.
         task, then = plan.agents[number], self._record.plan
         if not isinstance(task, Task) or task.name in self.again or task.name not in then.index:
             return None
@@ -148,10 +129,9 @@ class Earlier:
 
 
 def _is_unfit(result: AgentResult, before: Step, now: Step) -> bool:
-    """Return True if an agent's answer was invalid by a rule that still applies.
-
-    If its own check or condition failed (`its check raised ...`), the check needs fixing, and the answer may be right.
-    """
+    """Return whether an agent's answer was invalid by a rule that still applies."""
+    # If its check or condition itself failed (`its check raised ...`), that needs fixing, and the answer may be
+    # right.
     check = "" if before.check is None else before.check.name
     own = "InvalidAnswer: its ", *(f"InvalidAnswer: {check} {what} " for what in ("raised", "returned", "was"))
     if result.kind not in UNFIT or (result.error or "").startswith(own):

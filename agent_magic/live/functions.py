@@ -95,12 +95,7 @@ async def run_function(
 
 
 def tool_result(ran: Ran, secrets: Mapping[str, str]) -> ToolResult:
-    """Return the result or error of a call as sent to the model, without secrets.
-
-    Args:
-        ran: The result of the call.
-        secrets: Secret values, with their names; see `record.secret_scan.secrets_of`.
-    """
+    """Return the result or error of a call as sent to the model, without secrets."""
     if ran.error is not None:
         return error_text(masked(reason_of(ran.error), secrets))
     told = result_text(ran.value)
@@ -212,19 +207,11 @@ async def _in_process(
 
 
 async def call_packed(packed: bytes, tell: Callable[[str], object], *, timeout_s: float | None = None) -> bytes:
-    """Make a call in a process of this machine. Cancelling kills the process.
+    """Make a call from `pack_call` in a process of this machine, and return the result for `unpack_ran`.
 
-    Args:
-        packed: The call, from `pack_call`.
-        tell: Called with the function's prints, in a thread.
-        timeout_s: Seconds until it is cancelled: a remote caller may be gone.
-
-    Returns:
-        The result, for `unpack_ran`.
-
-    Raises:
-        TimeoutError: It took longer.
+    Cancelling kills it.
     """
+    # It has a timeout since a remote caller may be gone.
     worker = _WORKERS.take()
     try:
         async with asyncio.timeout(timeout_s):
@@ -269,14 +256,7 @@ def _on_main(
 
 
 class _Alarm:
-    """Raises in the main thread's code when its time is up, if the operating system has such a signal.
-
-    Args:
-        after_s: Seconds until the alarm; None: never.
-
-    Attributes:
-        rang: True if the alarm has fired.
-    """
+    """Raises in the main thread's code when its time is up, if the operating system has such a signal."""
 
     def __init__(self, after_s: float | None) -> None:
         self._after_s, self.rang, self._armed = after_s, False, False

@@ -2,9 +2,8 @@
 
     python guarded.py PID PROGRAM ARGUMENTS
 
-A program that computes or waits does not notice that the other end of its input is closed. So this process watches
-whether PID is still its parent, and then kills the program's whole process group: the caller must start this in a new
-session.
+A program that computes or waits does not notice that its input is closed. So this process watches whether PID is still
+its parent, and then kills the program's whole process group: the caller must start this in a new session.
 """
 
 from __future__ import annotations

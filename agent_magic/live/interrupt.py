@@ -1,6 +1,6 @@
-"""What Ctrl-C, or the Stop button, does to awaited work.
+"""Ctrl-C, or the Stop button, during awaited work.
 
-A notebook kernel's handler does not wake a loop that waits on the network (ipykernel issue 881), and Python's own would
+A notebook kernel's handler does not wake a loop that waits on the network (ipykernel issue 881), and Python's would
 break the loop and leave its tasks running. Ours cancels the work through the loop, which wakes it.
 """
 
@@ -34,18 +34,11 @@ def stopped() -> str:
 
 
 async def interruptible(work: Coroutine[Any, Any, T], *, message: Callable[[], str] = stopped) -> T:
-    """Await work so that an interrupt ends it.
+    """Await work so that an interrupt ends it; `message` returns the text of the `KeyboardInterrupt`.
 
     The first interrupt cancels the work and waits for its clean-up. The second cancels it again and ends the wait after
     a moment; a clean-up that hangs is abandoned. Outside the main thread, which gets no signals, and if the handler
     belongs to a C program, the work is simply awaited.
-
-    Args:
-        work: The work. It runs as a separate task, in the caller's context.
-        message: Called after an interrupt for the text of the `KeyboardInterrupt`. IPython shows three lines of it.
-
-    Returns:
-        The result of the work.
 
     Raises:
         KeyboardInterrupt: An interrupt came, even if the work finished in the same moment. An error of the clean-up is
@@ -73,11 +66,8 @@ class _Watch:
     """A handler of SIGINT for one piece of work.
 
     Attributes:
-        loop: The loop of the work.
         enough: Done when the clean-up is no longer waited for.
-        task: The work, once started.
         before: The previous handler.
-        presses: Number of interrupts.
         is_open: True while the work is awaited. A closed handler that is still another's `before` passes interrupts on.
     """
 
@@ -103,10 +93,8 @@ class _Watch:
             self.before = signal.signal(signal.SIGINT, self)
 
     def restore(self) -> None:
-        """Restore the previous handler, or the nearest one still in use.
-
-        Runs of one cell may end in any order. If a later one is the handler now, this one is its `before`.
-        """
+        """Restore the previous handler, or the nearest one still in use."""
+        # Runs of one cell may end in any order. If a later one is the handler now, this one is its `before`.
         self.is_open = False
         handler = self.before
         while isinstance(handler, _Watch) and not handler.is_open:

@@ -20,11 +20,7 @@ if TYPE_CHECKING:
 
 
 class HealthMonitor:
-    """Computes the health of a run; after the run, its health at the end.
-
-    Args:
-        gate: Knows the limits and the breakers; None: neither.
-    """
+    """Computes the health of a run; after the run, its health at the end."""
 
     def __init__(self, gate: Gate | None) -> None:
         self._gate = gate
@@ -61,7 +57,6 @@ class AlertMonitor:
         alerts: The alerts; None: no alerts.
 
     Attributes:
-        rules: The rules.
         paused_by: The alerts that last paused the run; a new list each time.
     """
 

@@ -53,7 +53,6 @@ class Pending(NamedTuple):
         tool: The name of the function; empty for an answer.
         text: The exact arguments as JSON, or the answer.
         kind: `call`, `answer` or `doubt`, as in `Question`.
-        since: When it was asked.
         until: When it counts as denied.
     """
 

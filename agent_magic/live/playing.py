@@ -37,20 +37,12 @@ TAIL = 80
 
 
 class Player:
-    """Plays a recorded run at its recorded times. Nothing is sent.
-
-    Args:
-        recorded: The complete run.
-        policy: The policy that the view shows.
-        pace: Recorded seconds per real second.
-        clock: Monotonic seconds.
+    """Plays a recorded run at its recorded times, `pace` seconds per real second. Nothing is sent.
 
     Attributes:
         record: The part played so far.
         streams: The answers that are arriving, by agent.
-        alerts: None: a replay raises no alerts.
-        batched: Empty: batched answers are known in a replay.
-        asked: 0: a person's answers are known in a replay.
+        alerts, batched, asked: Empty, as a replay raises no alerts and knows batched and a person's answers.
     """
 
     def __init__(
@@ -214,16 +206,7 @@ def _cut(now: float, agent: int, number: int, arriving: _Arriving | None) -> Att
 
 
 def lay(deck: Deck, plan: Plan, policy: Policy, start: Callable[[Match], Driver]) -> RunRecord | Player | Driver:
-    """Match a plan with a cassette.
-
-    Args:
-        deck: The cassette, and how to play it.
-        plan: The plan.
-        policy: How to run it.
-        start: Prepares to buy live the answers that a recording lacks.
-
-    Returns:
-        The recorded run; its player, if it is played in time; or the driver that buys the rest.
+    """Match a plan with a cassette: return the recorded run, its player, or the driver that buys the rest.
 
     Raises:
         ReplayMiss: Something is missing and must not be bought.

@@ -2,7 +2,7 @@
 
 `redirect_stdout` would capture the prints of all threads and tasks, since they share `sys.stdout`. So while functions
 run, `sys.stdout` and `sys.stderr` are streams that look up the owner in a context variable, and pass on text without an
-owner. The kernel's own streams stay unchanged, and are restored when the last function has ended.
+owner.
 """
 
 from __future__ import annotations
@@ -74,15 +74,7 @@ _WHOSE: ContextVar[Prints | None] = ContextVar("agent_magic_prints", default=Non
 
 
 class _Asking:
-    """A replacement for `sys.stdout` or `sys.stderr`.
-
-    Args:
-        name: Its name.
-        stream: The original, which handles all other attributes.
-
-    Attributes:
-        users: Number of running functions.
-    """
+    """A replacement for `sys.stdout` or `sys.stderr`; `users` is the number of running functions."""
 
     def __init__(self, name: str, stream: Any) -> None:
         self._name, self._stream, self.users = name, stream, 0

@@ -1,7 +1,6 @@
 """The log of a run, for `logging.getLogger("agent_magic")` at DEBUG: each event, its time, and its reason.
 
-Lines name agents, attempts, calls, waits, failures and tokens. They contain no prompt, answer, arguments or results of
-calls, or key.
+Lines contain no prompt, answer, arguments or results of calls, or key.
 """
 
 from __future__ import annotations

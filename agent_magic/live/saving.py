@@ -91,7 +91,6 @@ class Saved(NamedTuple):
     """The existing content in the place of an answer's file.
 
     Attributes:
-        file: The file as it is now.
         note: A note for a person who has edited it; otherwise empty.
         is_answer: True if it contains the answer.
     """
@@ -102,17 +101,7 @@ class Saved(NamedTuple):
 
 
 def write_answer(path: str, data: bytes, known: str | None, *, named: bool = True) -> Saved:
-    """Write an answer to its file, unless it exists already, or a person has edited the file and the answer is old.
-
-    Args:
-        path: The file.
-        data: The answer.
-        known: The fingerprint of the last written content; `None` if unknown.
-        named: True if the declaration itself names the file, not an item.
-
-    Raises:
-        AgentMagicError, OSError: As `write_artifact`; or an item names a notebook or an importable file.
-    """
+    """Write an answer to its file, unless it exists already, or a person has edited the file and the answer is old."""
     if not named:
         _check_place(path, known)
     place = inside(path, Path.cwd(), AgentMagicError, "Name a file in it.")

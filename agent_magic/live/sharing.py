@@ -47,17 +47,7 @@ class Rows(Protocol):
 
 
 class Sharing:
-    """Keeps a pacer to its share of the rate limits while runs of the session are under way.
-
-    Args:
-        pacer: Keeps the limits.
-        rows: The shared rows of all kernels.
-        clock: Monotonic seconds, the pacer's clock.
-        common_clock: Seconds on a clock common to all kernels.
-
-    Attributes:
-        kernels: Number of kernels that divide the limits now, with this one; 1 while it has no run under way.
-    """
+    """Keeps a pacer to its share of the rate limits while runs of the session are under way."""
 
     def __init__(
         self,
@@ -75,12 +65,7 @@ class Sharing:
 
     @asynccontextmanager
     async def taking_part(self, limit_classes: Iterable[str], wake: Callable[[], object]) -> AsyncGenerator[None]:
-        """Divide the limits with the other kernels during a run.
-
-        Args:
-            limit_classes: The models whose limits it will use.
-            wake: Called when the share has changed: held steps may ask again.
-        """
+        """Divide the limits with the other kernels during a run; `wake` is called when the share has changed."""
         run = tuple(limit_classes), wake
         self._runs.append(run)
         if self._look(self._demands()):  # before the first request, so that those are seen who are there already
@@ -120,10 +105,8 @@ class Sharing:
         return self.pacer.demands((name for names, _ in self._runs for name in names), self._looked_s)
 
     def _peek(self, demands: Demands) -> tuple[bool, Claims]:
-        """Return whether there is something to write, and what.
-
-        That is whose turn it is, and who waits. A new share of a limit applies only once it is written.
-        """
+        """Return whether there is something to write, and the row."""
+        # A new share of a limit applies only once it is written.
         told = claims(demands, self._told, self._rows.name, self._rows.peek(), self._common_clock())
         is_new, self._told = is_news(told, self._told), with_parts(told, self._told)
         return is_new, told

@@ -1,8 +1,7 @@
 """Calls a moment later, if still needed then: one event loop timer for all of them.
 
-An observer of a run would set a timer when the run begins and cancel it at the end. A loop keeps cancelled timers and
-sorts new ones among them, so for many short runs they cost more than their use. Here a run that ends within the moment
-sets none.
+A loop keeps cancelled timers and sorts new ones among them, so for many short runs they cost more than their use. Here
+a run that ends within the moment sets none.
 """
 
 from __future__ import annotations

@@ -13,8 +13,9 @@ T = TypeVar("T")
 BESIDE = -1
 """Replaces the agent in the key of a task without an agent."""
 Key = int | tuple[int, int]
-"""An agent, or an agent and the number of a call, negative for the question whether to make it. The complement of an
-agent is the count of its input.
+"""An agent, or an agent and a call's number, negative for the question about it.
+
+A complement counts an agent's input.
 """
 
 
@@ -24,15 +25,10 @@ class Tasks:
     Callbacks of the loop for the run are wrapped in `with tasks:`, and a task passes an escaping error to `broke`. Such
     an error is a bug: it ends the run, and `finish` raises it. After `finish` no task is left. `KeyboardInterrupt` and
     the like also end the run, and propagate to the loop.
-
-    A task group gives the same guarantees, at two microseconds per task: here a task that ends well notifies nothing.
-
-    Args:
-        on_break: Called when the run breaks.
-
-    Attributes:
-        broken: True if the run has broken.
     """
+
+    # A task group gives the same guarantees, at two microseconds per task: here a task that ends well notifies
+    # nothing.
 
     def __init__(self, on_break: Callable[[], None]) -> None:
         self._on_break = on_break
@@ -63,13 +59,8 @@ class Tasks:
         return False
 
     def begin(self, key: Key, work: Coroutine[Any, Any, None], name: str | None = None) -> None:
-        """Start the task of a key. Nothing starts once the run is finishing.
-
-        Args:
-            key: The key.
-            work: The coroutine.
-            name: The asyncio name of the task; automatic numbering takes as long as starting it in the loop.
-        """
+        """Start the task of a key. Nothing starts once the run is finishing."""
+        # It has a name, since automatic numbering takes as long as starting it in the loop.
         if self._finishing:
             work.close()
         else:
@@ -87,14 +78,7 @@ class Tasks:
         over: Callable[[T], object],
         cut: Callable[[], object] | None = None,
     ) -> None:
-        """Start the task of a key, and report its result when the key is free again.
-
-        Args:
-            key: The key.
-            work: Does the work.
-            over: Reports the result.
-            cut: Reports cancellation; None: no report.
-        """
+        """Start the task of a key, and report its result when the key is free again."""
         self.begin(key, self._owned(key, work, over, cut))
 
     def beside(self, work: Callable[[], Awaitable[None]]) -> None:
@@ -148,12 +132,7 @@ class Tasks:
                 never_ran()
 
     async def finish(self) -> None:
-        """Stop the remaining tasks and wait for their end, even if cancelled meanwhile.
-
-        Raises:
-            ExceptionGroup: The bugs that occurred.
-            asyncio.CancelledError: This was cancelled.
-        """
+        """Stop the remaining tasks and wait for their end, even if cancelled meanwhile; raise their bugs as a group."""
         self._finishing = True
         cancelled: asyncio.CancelledError | None = None
         for task in self._tasks.values():

@@ -22,15 +22,7 @@ IDLE_S = 20.0
 
 
 def in_thread(work: Callable[[], object], name: str) -> None:
-    """Call a function in an idle or new thread, without waiting; if there are no threads, call it here.
-
-    Args:
-        work: The function. It must not raise.
-        name: The thread's name during the call.
-
-    Raises:
-        RuntimeError: The machine has no more threads.
-    """
+    """Call a function, which must not raise, in an idle or new thread; if there are no threads, call it here."""
     if in_browser():
         work()
         return

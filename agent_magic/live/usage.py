@@ -1,8 +1,7 @@
 """The usage of a request, as far as it can be known: its last count, a marked estimate, or unknown.
 
 Only a final count settles a request. Without one the engine keeps its reservation against the budget, because all of it
-may be billed, and shows an estimate: from what has arrived, at least what was counted on the way, at most what was
-asked for. Without any count, nothing is shown.
+may be billed, and shows an estimate, at least the running count and at most the requested tokens.
 """
 
 from __future__ import annotations
@@ -23,29 +22,20 @@ if TYPE_CHECKING:
 
 HTTP_ERROR = 400
 PASSED_ON = frozenset({408, 499, 502, 504, 520, 524, 598, 599})
-"""Statuses of a gateway that passed the request on and got no answer back, or none in time. 503, and 521 to 523, mean
-that it could not pass it on.
+"""Statuses of a gateway that passed the request on and got no answer back, or none in time.
+503, and 521 to 523, mean that it could not pass it on.
 """
 MOST_INPUT_TOKENS = 10_000_000
 """A larger input count is not credible: ten times the longest context."""
 LONGEST_TOKEN = 64
-"""Bytes. Fewer tokens than an answer of so long ones has are no count of it: words have a few bytes a token, rows of
-blanks the most.
+"""Bytes. A count below an answer's bytes divided by this is not credible.
+Words have a few bytes a token, rows of blanks the most.
 """
 
 
 def settled(answer: Answer, request: Request, stream: Stream, rule: TokenRule | None, most_searches: int) -> Answer:
-    """Return an answer with a credible usage: as reported, or estimated if the report is not credible.
-
-    A server may count nothing although it wrote something, or more than was asked for. Such a count is not final.
-
-    Args:
-        answer: The complete answer.
-        request: The request.
-        stream: What arrived; empty if the answer was not streamed.
-        rule: The tokens of pictures and documents; None: unknown.
-        most_searches: Maximum web searches of the request.
-    """
+    """Return an answer with a credible usage: as reported, or estimated if the report is not credible."""
+    # A server may count nothing although it wrote something, or more than was requested. Such a count is not final.
     usage, text = answer.usage, answer.text
     made, taken = usage.output_tokens, usage.total_input_tokens
     if made is None and taken is None:

@@ -22,7 +22,6 @@ class Sample(NamedTuple):
     """A sample of the kernel.
 
     Attributes:
-        at_s: Seconds since the run began.
         cpu_share: CPU seconds per second since the previous sample: 1.0 is one core.
         rss_mb: Resident memory; None: no psutil, which ipykernel brings.
         lag_s: Delay of the event loop: what blocks it, blocks every agent.
@@ -35,14 +34,9 @@ class Sample(NamedTuple):
 
 
 class Sampling:
-    """Samples the kernel inside `with Sampling(...):`, on the running event loop.
+    """Samples the kernel inside `with Sampling(...):`, on the running event loop."""
 
-    It samples on timer callbacks. A task would cost a short run two more turns of the event loop.
-
-    Args:
-        now: Returns the seconds since the run began.
-        samples: The list to append to.
-    """
+    # It samples on timer callbacks. A task would cost a short run two more turns of the event loop.
 
     def __init__(self, now: Callable[[], float], samples: list[Sample]) -> None:
         self.samples = samples

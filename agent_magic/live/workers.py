@@ -2,13 +2,12 @@
 
 A worker starts with a fresh interpreter (`spawn`): a fork of a kernel would copy locks held by its threads, and
 sockets. So a function must be importable there, which a function from a cell is not; with Dask, cloudpickle sends its
-code. An idle worker serves the next call for a while, since its imports are done; a worker whose call is given up is
-killed, which is the only way to stop a computation. A worker ends by itself when its parent process is gone.
-
-A pool of `concurrent.futures` cannot do that: killing one of its workers breaks the pool for all others.
+code. An idle worker serves the next call for a while; a worker whose call is given up is killed, which is the only way
+to stop a computation, and which would break a pool of `concurrent.futures` for all others. A worker ends by itself when
+its parent process is gone.
 
 Messages to and from a worker are bytes, which a process in between need not be able to read: a Dask worker forwards its
-calls to its own workers.
+calls to other workers.
 """
 
 from __future__ import annotations
@@ -44,11 +43,9 @@ class Ran(NamedTuple):
     """The result of a call of a function.
 
     Attributes:
-        value: Its return value.
         error: Its exception; None: it returned. The traceback is removed, since its frames keep data alive.
         trace: The traceback as text, the user's lines only; empty without an error.
         finished: True if it has ended. Otherwise it was abandoned, and may end later.
-        artifacts: The files it has saved.
         worker: The worker process that made the call; empty: this machine.
     """
 
@@ -100,15 +97,7 @@ class Worker:
         self.idle_s = 0.0
 
     def call(self, packed: bytes, tell: Callable[[str], object]) -> bytes:
-        """Make a call in the process and wait.
-
-        Args:
-            packed: The call, from `pack_call`.
-            tell: Called with the function's prints.
-
-        Returns:
-            The result, for `unpack_ran`.
-        """
+        """Make a call from `pack_call` in the process, wait, and return the result for `unpack_ran`."""
         if self._pipe is None:
             self._start()
         pipe = cast("Connection", self._pipe)
@@ -197,13 +186,7 @@ def check_sendable(function: Any, what: str) -> None:
 def pack_call(function: Callable[..., Any], arguments: Mapping[str, Any], *, with_code: bool = False) -> bytes:
     """Serialize a call of a function for another process.
 
-    Args:
-        function: The function, sync or async.
-        arguments: Its arguments by name.
-        with_code: Include code that cannot be imported there, with cloudpickle. The result is then sent the same way.
-
-    Raises:
-        DeclarationError: It cannot be serialized.
+    `with_code` includes code that cannot be imported there, with cloudpickle, and the result is then sent the same way.
     """
     dumps = _DUMPS
     if with_code:

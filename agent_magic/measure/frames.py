@@ -106,12 +106,11 @@ AGENTS = table(
 
 `model` is the requested one, `model_used` the one that answered: another of its cascade, a fallback, or the one the
 server names. `context_tokens` is the input of an agent's largest turn, `round` the round of a loop, from 1. If
-durations
-were expected, `expected_s` has the seconds of an answer and `bias` the relative error: 0.5 took half as long again,
--0.5
-half. `model_asked` is `auto` if a model was chosen. Unused reserved places have no row. `capped` is `True` in the last
-round of a loop that made all its rounds while its condition does not hold. `speedup` is the time to a step's end if all
-steps had run one at a time, divided by the time it took, `saved_s` the difference: both simulated from the run.
+durations were expected, `expected_s` has the seconds of an answer and `bias` the relative error: 0.5 took half as long
+again, -0.5 half. `model_asked` is `auto` if a model was chosen. Unused reserved places have no row. `capped` is `True`
+in the last round of a loop that made all its rounds while its condition does not hold. `speedup` is the time to a
+step's end if all steps had run one at a time, divided by the time it took, `saved_s` the difference: both simulated
+from the run.
 """
 ATTEMPTS = table(
     "agent attempt status api_s input_tokens output_tokens cost_usd model source http_status held_by queued_s "

@@ -263,8 +263,7 @@ def longest_chain(record: RunRecord, work: Sequence[float]) -> tuple[tuple[int, 
     """Return the agents on the longest chain of work, first to last, and its length: at most the run's wall time.
 
     Each agent adds the work after the end of the one before it, which is all its work unless it speculated or the one
-    before
-    it ran again.
+    before it ran again.
     """
     results, dag = record.results, record.dag
     ahead = {one for one in range(len(results)) if _began_before(record, one)}

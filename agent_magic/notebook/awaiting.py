@@ -1,13 +1,13 @@
 """How a magic awaits on the loop that the notebook already runs.
 
-IPython turns `%agents run` into `get_ipython().run_line_magic('agents', 'run')`, a blocking call. Where `await` is
-legal, `AwaitRewriter` makes of it
+IPython turns `%agents run` into `get_ipython().run_line_magic('agents', 'run')`, a blocking call. If `await` is legal,
+`AwaitRewriter` makes of it
 
     (await get_ipython().run_line_magic('agents.async', 'run'))
 
 and IPython runs the cell as a task on the loop of the kernel: nothing is patched, queued cells wait their turn, clicks
-arrive. Where it is not legal (inside `def`, under `%%time` or `%%capture`) the call stays as it is, and the synchronous
-twin goes over `agent_magic.notebook.bridge`.
+arrive. If not (inside `def`, under `%%time` or `%%capture`) the call stays as it is, and the synchronous twin uses
+`agent_magic.notebook.bridge`.
 """
 
 from __future__ import annotations
@@ -88,12 +88,10 @@ class AwaitRewriter(CellHook):
 
 
 def can_await(ip: Any) -> bool:
-    """Return True if IPython will run the cell being transformed as a task on an asyncio loop.
-
-    It will not if a cell's code does the transforming (`%%time`, `%%capture`, `run_cell`), or a callback on the running
-    loop calls `run_cell`. The stack tells these cases for certain. Events around a cell do not: a silent cell has none,
-    and an extension loaded in a cell has missed the first of them.
-    """
+    """Return whether IPython will run the cell being transformed as a task on an asyncio loop."""
+    # It will not if a cell's code does the transforming (`%%time`, `%%capture`, `run_cell`), or a callback on the
+    # running loop calls `run_cell`. The stack tells these cases for certain. Events around a cell do not: a silent
+    # cell has none, and an extension loaded in a cell has missed the first of them.
     if not ip.autoawait or str(ip.loop_runner) != "asyncio" or cell_is_running():
         return False
     return not (_loop_is_running() and is_called_by(InteractiveShell, "run_cell"))
@@ -106,13 +104,6 @@ def cell_is_running() -> bool:
 
 async def awaited(work: Coroutine[Any, Any, T], *, message: Callable[[], str] = stopped) -> T:
     """Await the work of a magic so that Stop ends it, from a cell or from a task started by a cell.
-
-    Args:
-        work: The work of the magic.
-        message: Returns the text of the `KeyboardInterrupt` after a stop.
-
-    Returns:
-        The result of the work.
 
     Raises:
         KeyboardInterrupt: Stop was pressed, and the cell itself waits here.

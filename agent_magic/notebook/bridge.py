@@ -26,18 +26,11 @@ SHARED_CONTEXT = 7
 
 
 def run_sync(work: Coroutine[Any, Any, T], *, message: Callable[[], str] = stopped) -> T:
-    """Run a coroutine to its end and return its result.
+    """Run a coroutine to its end and return its result. It is closed if it cannot be run.
 
-    Without a running loop it runs on IPython's own, as awaited cells do. Inside a running loop it runs on that one,
-    made re-entrant by `nest_asyncio2` at this moment: connections belong to their loop, so a second loop would need a
-    second set of them.
-
-    Args:
-        work: The coroutine. It is closed if it cannot be run.
-        message: Returns the text of the `KeyboardInterrupt` after a stop.
-
-    Returns:
-        The result of the coroutine.
+    Without a running loop it runs on IPython's, as awaited cells do. Inside a running loop it runs on that one, made
+    re-entrant by `nest_asyncio2` at this moment: connections belong to their loop, so a second loop would need a second
+    set of them.
 
     Raises:
         CannotNest: The running loop cannot be entered again.

@@ -18,14 +18,9 @@ from agent_magic.notebook.line import BLANKS, INVISIBLE
 
 @dataclass(frozen=True, slots=True)
 class CellHook:
-    """An input transformer: IPython calls it with the lines of each cell. Subclasses transform them.
+    """An input transformer: IPython calls it with the lines of each cell. Subclasses transform them."""
 
-    Two hooks of a class with equal values are equal, so that loading an extension twice installs one.
-
-    Attributes:
-        ip: The `InteractiveShell`.
-        stage: The list of IPython it belongs to.
-    """
+    # Two hooks of a class with equal values are equal, so that loading an extension twice installs one.
 
     ip: Any
     stage: ClassVar[str] = "input_transformers_post"
@@ -50,14 +45,10 @@ class CellHook:
 
 @dataclass(frozen=True, slots=True)
 class FirstLine(CellHook):
-    """Explains a declaration that is not in the first line of its cell.
+    """Explains a declaration that is not in the first line of its cell."""
 
-    IPython takes `%%agent` for a cell magic only there. Further down it reports an unknown line magic, or that the
-    prompt is not Python.
-
-    Attributes:
-        magics: The names of the cell magics.
-    """
+    # IPython takes `%%agent` for a cell magic only there. Further down it reports an unknown line magic, or that
+    # the prompt is not Python.
 
     magics: frozenset[str]
 
@@ -76,14 +67,10 @@ class FirstLine(CellHook):
 
 @dataclass(frozen=True, slots=True)
 class PlainSigns(CellHook):
-    """Normalises the text of our cells, which come from files and pages too.
+    """Normalises the text of our cells, which come from files and pages too."""
 
-    A byte order mark above a magic, or a blank behind its name that does not break, hides it from IPython. Line ends of
-    Windows would be part of a prompt, which would then be another one.
-
-    Attributes:
-        magics: The names of the magics, of lines and of cells.
-    """
+    # A byte order mark above a magic, or a non-breaking blank behind its name, hides it from IPython. Line ends of
+    # Windows would make another prompt.
 
     magics: frozenset[str]
     stage: ClassVar[str] = "input_transformers_cleanup"
@@ -103,11 +90,10 @@ class PlainSigns(CellHook):
 
 @dataclass(frozen=True, slots=True)
 class Dedent(CellHook):
-    """Removes the indentation that an editor adds behind a line magic.
+    """Removes the indentation that an editor adds behind a line magic."""
 
-    JupyterLab's editor reads a cell as Python, finds `%agents connect simulator` incomplete, and indents the next line.
-    A line magic opens no block, so that indentation is never meant, and would be an `IndentationError`.
-    """
+    # JupyterLab's editor reads a cell as Python, finds `%agents connect simulator` incomplete, and indents the next
+    # line, which would be an `IndentationError`.
 
     stage: ClassVar[str] = "input_transformers_cleanup"
 
@@ -128,11 +114,7 @@ class Dedent(CellHook):
 
 @dataclass(frozen=True, slots=True)
 class Semicolon(CellHook):
-    """Lets a line magic without options end in a semicolon, which IPython reads as a part of its name.
-
-    Attributes:
-        magic: The name of the line magic.
-    """
+    """Lets a line magic without options end in a semicolon, which IPython reads as a part of its name."""
 
     magic: str
     stage: ClassVar[str] = "input_transformers_cleanup"
@@ -145,13 +127,9 @@ class Semicolon(CellHook):
 
 @dataclass(frozen=True, slots=True)
 class HelpLine(CellHook):
-    """Shows the help of the command that a question mark stands behind: `%agents plan?` is `%agents help plan`.
+    """Shows the help of the command before a question mark: `%agents plan?` is `%agents help plan`."""
 
-    IPython reads the last word only, and shows the help of `%%plan`, or a variable of that name.
-
-    Attributes:
-        magic: The name of the line magic.
-    """
+    # IPython reads the last word only, and shows the help of `%%plan`, or a variable of that name.
 
     magic: str
     stage: ClassVar[str] = "input_transformers_cleanup"
@@ -172,15 +150,10 @@ class HelpLine(CellHook):
 
 @dataclass(frozen=True, slots=True)
 class HelpWord(CellHook):
-    """Shows the help of a command typed alone: `plan?` is `%agents help plan`.
+    """Shows the help of a command typed alone: `plan?` is `%agents help plan`."""
 
-    IPython would look for a magic with that name, and show the help of `%%plan`, or of its own `%run`. A Python
-    variable or function with the name keeps its own help.
-
-    Attributes:
-        magic: Name of the line magic.
-        commands: Names of its commands.
-    """
+    # IPython would look for a magic with that name, and show the help of `%%plan`, or of its `%run`. A Python
+    # variable or function with the name keeps its help.
 
     magic: str
     commands: frozenset[str]
@@ -198,13 +171,13 @@ class HelpWord(CellHook):
 
 @dataclass(frozen=True, slots=True)
 class ToolLines(CellHook):
-    """Moves other tools' comments from above a cell magic to below its line, where they are removed from the prompt.
+    """Moves other tools' comments from above a cell magic to below its line, where they are removed from the prompt."""
 
-    Colab reads `#@title` in the first line only, nbval a comment anywhere; IPython accepts `%%agent` in the first only.
+    # Colab reads `#@title` in the first line only, nbval a comment anywhere; IPython accepts `%%agent` in the first
+    # only.
 
-    Attributes:
-        magics: Names of the cell magics.
-    """
+    # Colab reads `#@title` in the first line only, nbval a comment anywhere; IPython accepts `%%agent` in the first
+    # only.
 
     magics: frozenset[str]
     stage: ClassVar[str] = "input_transformers_cleanup"
@@ -224,12 +197,7 @@ class ToolLines(CellHook):
 
 @dataclass(frozen=True, slots=True)
 class OneLine(CellHook):
-    """Lets a cell magic with a certain option stand alone: IPython refuses one with nothing below it.
-
-    Attributes:
-        magic: The name of the cell magic.
-        option: With this there is nothing to write below.
-    """
+    """Lets a cell magic with a certain option stand alone: IPython refuses one with nothing below it."""
 
     magic: str
     option: str

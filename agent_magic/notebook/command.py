@@ -69,15 +69,7 @@ class _Layout(argparse.HelpFormatter):
 
 
 class Parser(MagicArgumentParser):
-    """A parser of one line. Errors name the closest option.
-
-    Args:
-        called: The command, such as `%agents run`.
-        instead: Advice for common options that do not exist.
-
-    Attributes:
-        words: Completions of arguments that accept other words too, by argument.
-    """
+    """A parser of one line. Errors name the closest option, or advice from `instead`."""
 
     def __init__(self, called: str, instead: Mapping[str, str] | None = None) -> None:
         base: Any = super()
@@ -86,11 +78,7 @@ class Parser(MagicArgumentParser):
         self.words: dict[str, Iterable[str]] = {}
 
     def read(self, line: str) -> argparse.Namespace:
-        """Parse a line, its comment cut off and the quotes around values removed.
-
-        Raises:
-            UsageError: An option is unknown, a value is wrong, or a quotation is open.
-        """
+        """Parse a line, its comment cut off and the quotes around values removed."""
         try:
             found: argparse.Namespace = cast("Any", self).parse_argstring(without_comment(line))
         except ValueError as error:  # shlex found no closing quotation
@@ -195,7 +183,6 @@ class Verb(NamedTuple):
         options: Adds its options to a parser.
         do: Its function. A coroutine is awaited on the notebook's loop.
         examples: Lines that show its use, with a comment unless obvious.
-        waits: True if `do` is a coroutine function.
     """
 
     help: str
@@ -206,13 +193,7 @@ class Verb(NamedTuple):
 
 
 class Commands(Mapping[str, Verb]):
-    """The commands by name. An empty line means `list`.
-
-    Args:
-        topics: The names by the user's goal, in the order of the help, and by group.
-        load: Returns the commands of a group, on first use.
-        first: Commands at the beginning of the help.
-    """
+    """The commands by name, loaded by group on first use. An empty line means `list`."""
 
     def __init__(
         self,
@@ -284,11 +265,7 @@ class Commands(Mapping[str, Verb]):
         return verb is not None and verb.waits
 
     def help(self, command: str | None = None) -> Page:
-        """Return the help of one command with its options and examples, or one line for each.
-
-        Raises:
-            UsageError: There is no such command.
-        """
+        """Return the help of one command with its options and examples, or one line for each."""
         if command is None:
             rows = [
                 ("" if place else topic, name, self[name].help)

@@ -1,7 +1,6 @@
 """Completion by Tab: subcommands, options and their values, agents, models, plans, files.
 
-`offer` is pure: it gets the text before the cursor and the known names, and returns words. From 8.6 on, IPython passes
-the whole cell, before that only the cursor's line.
+`offer` is pure. From 8.6 on, IPython passes the whole cell, before that only the cursor's line.
 """
 
 from __future__ import annotations
@@ -58,13 +57,8 @@ class Known(NamedTuple):
     """Known names.
 
     Attributes:
-        agents: Declared agents of the plan.
         awaited: Undeclared names in prompts.
-        plans: Plans with agents.
         ran: Agents of the last run.
-        models: Models in use, and the provider's.
-        variables: Variables of the notebook that a prompt can show.
-        contexts: Declared contexts of the plan.
         unwritten: Undeclared contexts of agents.
     """
 
@@ -91,15 +85,9 @@ class Offer(NamedTuple):
 
 
 def offer(line: str, known: Known, *, cell: str | None) -> Offer | None:
-    """Find the words at the cursor.
+    """Find the words at the cursor, possibly none; `None` if the place is not ours.
 
-    Args:
-        line: The line up to the cursor.
-        known: The known names.
-        cell: The first line of the cell if the cursor is on a later one; `None` on the first, or if unknown.
-
-    Returns:
-        The matching words, possibly none. `None` if the place is not ours.
+    `cell` is the cell's first line, if known.
     """
     found: tuple[str, Iterable[str]] | None = None
     if cell is None and (match := _CELL.match(line)):

@@ -245,12 +245,7 @@ def read_agent(
 ) -> tuple[Step, str]:
     """Read a `%%agent` cell; return the agent, or the race between several, and the name of its plan.
 
-    Args:
-        line: The line of the magic.
-        cell: The prompt.
-        look_up: Finds what `--returns` and `--check` name; by default among the types that need no notebook.
-        find_tools: Finds what `--tools` names; by default among those that the provider runs.
-        find_prompt: Reads what `--prompt` names; returns the variable that holds it.
+    The callbacks find the names in `--returns` and `--check`, `--tools`, and `--prompt`.
 
     Raises:
         UsageError: The line cannot be parsed.
@@ -298,20 +293,7 @@ def read_agents(
     find_prompt: FindPrompt = variable_of,
     expand: Callable[[str], str] = str,
 ) -> tuple[list[Step], str]:
-    """Read a `%%agents` cell; return its agents and the name of their plan. See `read_agent`.
-
-    Args:
-        line: The line of the magic.
-        cell: The sections.
-        look_up: See `read_agent`.
-        find_tools: See `read_agent`.
-        find_prompt: See `read_agent`.
-        expand: Fills in the variables of a heading.
-
-    Raises:
-        UsageError: A line cannot be parsed, or an agent is not valid; the message names section and line.
-        DeclarationError: A heading cannot be read.
-    """
+    """Read a `%%agents` cell; return its agents and the name of their plan. Errors name section and line."""
     plan = PARSERS["agents"].read(line).plan
     comment, sections = sections_of(cell)
     if magic := re.search(rf"^%%\w+.*|{_RUNS}", comment, re.MULTILINE):
@@ -339,12 +321,7 @@ def read_agents(
 
 
 def read_context(line: str, cell: str) -> tuple[Context, str]:
-    """Read a `%%context` cell; return the context and the name of its plan.
-
-    Raises:
-        UsageError: The line cannot be parsed.
-        DeclarationError: The context is not valid.
-    """
+    """Read a `%%context` cell; return the context and the name of its plan."""
     given = PARSERS["context"].read(line)
     return Context(given.name, without_tool_lines(cell)[0].removesuffix("\n")), given.plan
 

@@ -1,7 +1,7 @@
 """Loading and unloading of the extension. Loading is idempotent, unloading leaves nothing behind.
 
-`%reload_ext` unloads and loads. It does not reload our modules, so everything stays: declarations, provider, ledger,
-settings, runs under way. One line says so.
+`%reload_ext` does not reload our modules, so everything stays: declarations, provider, ledger, settings, runs under
+way.
 """
 
 from __future__ import annotations

@@ -70,11 +70,9 @@ def is_kernel(shell: Any) -> bool:
 
 
 def is_unwatched(shell: Any) -> bool:
-    """Return True if a program runs the cells, such as nbclient or papermill, whose log has lines only.
-
-    Those name neither a session nor a cell. JupyterLab and Notebook name both; VS Code and Colab leave their own marks;
-    JupyterLite names neither, but is a page, which no program runs cells in. Voila runs the cells for a page.
-    """
+    """Return whether a program runs the cells, such as nbclient or papermill, whose log has lines only."""
+    # Those name neither a session nor a cell. JupyterLab and Notebook name both; VS Code and Colab leave their own
+    # marks; JupyterLite names neither, but no program runs cells in it. Voila runs the cells for a page.
     if not is_kernel(shell) or cell_of(shell).id is not None or "JPY_SESSION_NAME" in os.environ or in_browser():
         return False
     if os.environ.get("SERVER_SOFTWARE", "").startswith("voila/"):
@@ -120,10 +118,8 @@ def say(text: str) -> None:
 
 
 def put_cell(shell: Any, text: str) -> None:
-    """Put a cell below the running one, or the text at a terminal's next prompt.
-
-    If no front end accepts it, as under nbclient, the text is printed.
-    """
+    """Put a cell below the running one, or the text at a terminal's next prompt."""
+    # If no front end accepts it, as under nbclient, the text is printed.
     if is_unwatched(shell):
         say(text)
     else:
@@ -131,18 +127,15 @@ def put_cell(shell: Any, text: str) -> None:
 
 
 def note(text: str) -> None:
-    """Print a note for the user. A Python warning would show paths of this machine.
-
-    JupyterLab breaks a printed line at the edge of the page, within words, so it is wrapped here.
-    """
+    """Print a note for the user. A Python warning would show paths of this machine."""
+    # JupyterLab breaks a printed line at the edge of the page, within words, so it is wrapped here.
     say("\n".join(wrapped(line, PAGE_LETTERS, "  ") for line in f"note: {text}".split("\n")))
 
 
 class ShownLog(logging.Handler):
-    """Prints the records of a logger, if the user has set up no other handler for them.
+    """Prints the records of a logger, if the user has set up no other handler for them."""
 
-    Python's handler of last resort prints nothing below a warning, whatever the logger's level.
-    """
+    # Python's handler of last resort prints nothing below a warning, at any level of the logger.
 
     def emit(self, record: logging.LogRecord) -> None:
         """Print one record to the standard error of the cell that runs."""

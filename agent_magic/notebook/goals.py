@@ -23,17 +23,7 @@ if TYPE_CHECKING:
 
 
 async def plan_goal(ctx: CommandContext, line: str, goal: str) -> None:
-    """Ask for a plan, show it, and put its cells below. Nothing of it runs.
-
-    Args:
-        ctx: The session, the shell and the defaults.
-        line: The line of `%%plan`.
-        goal: The cell.
-
-    Raises:
-        UsageError: The line cannot be parsed, or no plan came back.
-        AgentMagicError: The goal cannot be filled in, or there is no provider; nothing was sent.
-    """
+    """Ask for a plan of the goal in a `%%plan` cell, show it, and put its cells below. Nothing of it runs."""
     given, session = PARSERS["plan"].read(line), ctx.session
     for text in tool_lines_note(goal):
         note(text)

@@ -1,8 +1,7 @@
 """The line of a magic, as typed.
 
 IPython expands `{name}` and `$name` for some calls of a magic and not for others. So ours opt out, and every line is
-expanded by `read_line`: at the top of a cell, under `%%time` and in a function. As in a shell, an unquoted value may be
-several words, and a quoted one is one.
+expanded by `read_line`. As in a shell, an unquoted value may be several words, and a quoted one is one.
 """
 
 from __future__ import annotations
@@ -40,16 +39,7 @@ _INSIDE = re.compile(rf"(?P<template>{_TEMPLATE})|(?P<place>{_FLAT})")
 
 
 def read_line(line: str, variables: Mapping[str, Any], *, magic: str) -> str:
-    """Expand the variables of a magic's line, and refuse characters that only look like quotes and hyphens.
-
-    Args:
-        line: The line after the name of the magic.
-        variables: Values of `{name}` and `$name`: text or numbers.
-        magic: The magic, such as `%agents`.
-
-    Raises:
-        UsageError: A variable cannot be written in a line, or a character is a look-alike.
-    """
+    """Expand the variables of a magic's line, and refuse characters that only look like quotes and hyphens."""
     if line.isascii() and not any(sign in line for sign in "{$\\"):
         return line
     plain = without_comment(line)
@@ -127,11 +117,7 @@ def _value(place: str, variables: Mapping[str, Any], magic: str) -> str:
 
 
 def _text(place: str, variables: Mapping[str, Any]) -> str:
-    """Return the value of a placeholder, read as in an f-string: an expression, with a conversion and a format.
-
-    Raises:
-        _NoValueError: It stands for nothing that a line can hold.
-    """
+    """Return the value of a placeholder, read as in an f-string: an expression, with a conversion and a format."""
     if place.startswith("$$"):  # as in IPython, the way to write the sign itself
         return place[1:]
     try:

@@ -378,8 +378,7 @@ class AgentMagics(Magics, Settings):
 def user_errors(left: Callable[[AgentMagicError], str] = lambda _: "") -> Generator[None]:
     """Show the user's mistakes as one line without a traceback. The one place that converts them.
 
-    Args:
-        left: Returns a sentence for after the mistake, on unchanged declarations.
+    `left` returns a sentence about unchanged declarations to follow the mistake.
     """
     try:
         yield

@@ -1,9 +1,9 @@
 """Runs of this notebook in a ledger shared by many.
 
-A run is the notebook's own if its file started it, or if its agents are declared now, word for word: so a renamed or
-moved notebook finds its runs. If no front end tells the file, as under nbclient and in a terminal, the working folder
-stands for it, and the plan must have a declared agent: without declarations, a run may belong to any notebook of the
-folder. Commands that read or buy use this rule; any other run is named by its number.
+A run is the notebook's if its file started it, or if its agents are declared now, word for word: so a renamed or moved
+notebook finds its runs. If no front end tells the file, as under nbclient and in a terminal, the working folder stands
+for it, and the plan must have a declared agent. Commands that read or buy use this rule; any other run is named by its
+number.
 """
 
 from __future__ import annotations
@@ -57,11 +57,7 @@ def _is_own(session: Session, home: str, name: str, plan_of: Callable[[], Plan])
 
 
 def newest_run(session: Session, ledger: Ledger) -> int | None:
-    """Return the number of this notebook's newest run; `None` if the ledger has no run at all.
-
-    Raises:
-        UsageError: It has none; those of others are listed.
-    """
+    """Return the number of this notebook's newest run; `None` if the ledger has no run at all."""
     runs = ledger.past()
     found = next((one for one in runs if is_own(session, ledger, one)), None)
     if found is None and runs:
@@ -70,11 +66,7 @@ def newest_run(session: Session, ledger: Ledger) -> int | None:
 
 
 def cut_run(session: Session, ledger: Ledger) -> PastRun:
-    """Return this notebook's newest run that was cut, unless a later one of the same plan came to its end.
-
-    Raises:
-        UsageError: There is none; those of others are listed.
-    """
+    """Return this notebook's newest run that was cut, unless a later one of the same plan came to its end."""
     plans, runs = session.plans, ledger.past()
     ended: dict[str, int] = {}  # how many agents the largest later run had, by plan
     for run in runs:

@@ -119,14 +119,7 @@ async def show_price(plan: Plan, session: Session, policy: Policy, times: int = 
 
 
 async def show_trial_price(plans: Sequence[tuple[str, Plan]], session: Session, policy: Policy, run: Run) -> None:
-    """Print the price of a trial's new answers: a line per setting, and one for all.
-
-    Args:
-        plans: The plans with their labels.
-        session: Provider and ledger.
-        policy: How they would run.
-        run: The run whose answers are reused too.
-    """
+    """Print the price of a trial's new answers: a line per setting, and one for all."""
     together: list[Expected] = []
     for label, plan in plans:
         found, _ = await _estimate(plan, session, policy, fresh=False)
@@ -150,13 +143,9 @@ async def _estimate(
 
 
 async def run_pilot(ctx: CommandContext, given: Namespace, plan: Plan) -> Run | None:
-    """Run the agents that represent the most others, its price printed first. The next run reuses their answers.
-
-    Returns:
-        The run; `None` if every answer exists already.
+    """Run the agents that represent the most others, its price printed first; `None` if every answer exists already.
 
     Raises:
-        DeclarationError: The number is not valid.
         UsageError: The user was asked, and said no; nothing was sent.
     """
     session, policy = ctx.session, ctx.policy(given)
@@ -175,13 +164,8 @@ async def run_pilot(ctx: CommandContext, given: Namespace, plan: Plan) -> Run | 
 
 
 async def confirm(ctx: CommandContext, given: Namespace, plan: Plan, resumed: Resumed = ANEW) -> None:
-    """Ask before a large run, as set by `%config AgentMagics`. Print a note if no person can answer.
-
-    Nothing is asked on the mock server or a cassette, which cost nothing.
-
-    Raises:
-        UsageError: The answer was no; nothing was sent.
-    """
+    """Ask before a large run, as set by `%config AgentMagics`. Print a note if no person can answer."""
+    # Nothing is asked on the mock server or a cassette, which cost nothing.
     session = ctx.session
     left = [name for name in session.leftovers(plan.name) if name in {*plan.index, *plan.groups}]
     if left:
@@ -265,13 +249,8 @@ def retry_price(session: Session, run: Run, policy: Policy) -> str:
 
 
 def rejected_before(session: Session, plan: DeclaredPlan, last: Run) -> list[str]:
-    """Return the agents whose rejected requests are unchanged; see `rejected_again`.
-
-    Args:
-        session: Its runs know earlier rejections, which the last run skipped.
-        plan: The plan to run.
-        last: The run it continues.
-    """
+    """Return the agents whose rejected requests are unchanged; see `rejected_again`."""
+    # The runs of the session know earlier rejections, which the last run skipped.
     if session.deck is not None:
         return []
     records = [last.record, *(one.record for one in reversed(session.runs) if one.plan.name == plan.name)]

@@ -36,9 +36,7 @@ class Declared(Generic[T]):
 class Registry:
     """The declared agents and contexts of one plan, in order of first declaration, by name.
 
-    Args:
-        name: The plan's name.
-        common: A registry whose contexts its agents may share too, if it has none with the name.
+    Its agents may also share the contexts of the registry `common`.
     """
 
     def __init__(self, name: str, common: Registry | None = None) -> None:
@@ -73,13 +71,6 @@ class Registry:
     ) -> list[str]:
         """Declare an agent, replacing one with the same name or from the same cell.
 
-        Args:
-            agent: The agent.
-            cell: Its cell.
-            ran: Agents with a result.
-            variables: Names of the notebook's variables.
-            cycles: True if agents may wait for each other.
-
         Returns:
             Notes for the user about renamed, replaced and stale agents.
 
@@ -105,17 +96,7 @@ class Registry:
     def declare_all(
         self, agents: Sequence[Step], cell: Cell, *, ran: Collection[str], variables: Collection[str], cycles: bool
     ) -> list[str]:
-        """Declare the agents of one cell, in place of all that it had declared before: all of them, or none.
-
-        Args:
-            agents: The agents.
-            cell: Their cell.
-            ran: The agents that have a result already.
-            variables: The names that have a value in the notebook.
-            cycles: True if agents may wait for each other.
-
-        Returns:
-            Notes for the user; see `declare`.
+        """Declare all agents of one cell, in place of its earlier ones, or none; return notes as `declare` does.
 
         Raises:
             Cycle: They close a cycle; the registry is as before.
@@ -144,20 +125,11 @@ class Registry:
     def declare_context(
         self, context: Context, cell: Cell, *, ran: Collection[str], check: Callable[[], object] | None = None
     ) -> list[str]:
-        """Declare a context, in place of one of the same name or from the same cell.
-
-        Args:
-            context: The context.
-            cell: Its cell.
-            ran: The agents that have a result already.
-            check: Renders it, where all its names have a value; a text that fails is not declared.
-
-        Returns:
-            Notes for the user; see `declare`.
+        """Declare a context, in place of one of the same name or from the same cell; return notes as `declare` does.
 
         Raises:
-            DeclarationError: There is an agent of that name, it uses an agent's answer or another context, or `check`
-                fails.
+            DeclarationError: There is an agent of that name, it uses an agent's answer or another context, or `check`,
+                which renders it, fails.
         """
         name = context.name
         notes = _take_back(self._agents, cell, "agent")
@@ -183,13 +155,8 @@ class Registry:
         """Add steps in variables that declared ones use: `clean = am.Task("clean", tidy)`, `{{ clean }}`.
 
         A task that uses a declared step is added too, such as one with an imported function. Unrelated tasks and agents
-        are for `Plan`. A step is removed when its variable holds another value.
-
-        Args:
-            namespace: The notebook's variables.
-
-        Returns:
-            Notes for the user about steps left out because their variable has another name.
+        are for `Plan`. A step is removed when its variable holds another value. Returns notes about steps left out
+        because their variable has another name.
         """
         notes: list[str] = []
         for name, step in [*self._adopted.items()]:
@@ -238,15 +205,7 @@ class Registry:
             self._contexts.pop(name, None)
 
     def change(self, name: str, **options: Any) -> None:
-        """Give a declared agent other options; its cell stays its cell.
-
-        Args:
-            name: The agent.
-            **options: Its new options.
-
-        Raises:
-            UnknownAgent: It is not declared.
-        """
+        """Give a declared agent other options; its cell stays its cell."""
         if name not in self._agents:
             raise UnknownAgent(name, known=self._agents)
         one = self._agents[name]
@@ -370,10 +329,8 @@ def _dropped(names: Sequence[str]) -> list[str]:
 def _left_of(
     old: Mapping[str, Declared[Step]], wanted: Iterable[str], table: Mapping[str, Declared[Step]]
 ) -> list[str]:
-    """Return a note of other names declared by the cell that had declared some of these.
-
-    That cell may have been edited, in front ends without cell ids, or copied: only the user knows.
-    """
+    """Return a note of other names declared by the cell that had declared some of these."""
+    # That cell may have been edited, in front ends without cell ids, or copied: only the user knows.
     beside = dict.fromkeys(name for one in wanted if one in old for name in old[one].together)
     left = [name for name in beside if name in table and table[name] is old.get(name)]
     if not left:
@@ -430,10 +387,8 @@ def _take_back(table: dict[str, Declared[T]], cell: Cell, kind: str) -> list[str
 
 
 def _check_cycle(table: Mapping[str, Declared[Step]], variables: Collection[str]) -> None:
-    """Raise `Cycle` if declared agents wait for each other.
-
-    A prompt that uses its own agent's name means the variable with that name, if there is one.
-    """
+    """Raise `Cycle` if declared agents wait for each other."""
+    # A prompt that uses its agent's name means the variable with that name, if there is one.
     names = list(table)
     index = {name: number for number, name in enumerate(names)}
     before = {name: names_before(one.value) for name, one in table.items()}

@@ -64,7 +64,6 @@ class Resumed(NamedTuple):
     """An earlier run to continue.
 
     Attributes:
-        run: The earlier run, whose answers are reused; see `Plan.run`. `None` if there is none.
         again: Agents to run again; `None` means all that did not succeed.
         leave: Agents whose requests would be rejected again: skipped, with their descendants.
     """
@@ -82,9 +81,7 @@ class Screen(NamedTuple):
     """Where a run is shown.
 
     Attributes:
-        graphic: True if it shows pictures.
         asker: Holds questions for a person; `None` without one.
-        shown: Called when the run is displayed.
         answer: The agent whose answer replaces the picture; `None` shows the picture.
     """
 
@@ -130,7 +127,7 @@ async def execute(  # noqa: PLR0913 - each by its name
         asks: True if a person can be asked.
         resumed: The earlier run it continues.
         shown: Called when the run is displayed.
-        answer: The agent whose answer replaces the picture; `None` shows the picture.
+        answer: The agent whose answer replaces the picture, if any.
 
     Raises:
         AgentMagicError: Nothing was sent.
@@ -189,15 +186,7 @@ async def _play(
 
 
 async def play_forecast(session: Session, run: Run, policy: Policy, *, pace: float, graphic: bool) -> Run:
-    """Play a forecast at a given pace. It does not become a run of the session.
-
-    Args:
-        session: The session of the picture.
-        run: The forecast.
-        policy: The displayed policy.
-        pace: Forecast seconds per real second.
-        graphic: Show a picture.
-    """
+    """Play a forecast at `pace` of its seconds per real second. It does not become a run of the session."""
     player = Player(run.record, policy, pace=pace)
     async with _shown(session, cast("Driver", player), Screen(graphic, None, bool, None)):
         await player.drive()
@@ -205,10 +194,8 @@ async def play_forecast(session: Session, run: Run, policy: Policy, *, pace: flo
 
 
 def recording_beside(plan: DeclaredPlan, folder: Path, *, timeout_s: float) -> Cassette | None:
-    """Return the first cassette of a folder that records all of this plan; `None` if there is none.
-
-    Readers of a shared notebook have its cassette beside it. The requests return True if it is the right one.
-    """
+    """Return the first cassette of a folder that records all of this plan; `None` if there is none."""
+    # Readers of a shared notebook have its cassette beside it. The requests show if it is the right one.
     found = [path for ending in (ENDING, TEXT_ENDING) for path in sorted(folder.glob(f"*{ending}"))]
     for path in found[:MOST_FILES]:
         with contextlib.suppress(CassetteError, ReplayMiss):
@@ -322,17 +309,7 @@ REFIT_S = 0.01
 
 
 class LiveStatus:
-    """Live data beside the run's record, and actions of the buttons.
-
-    Args:
-        driver: The run.
-        history: Earlier answers.
-        desk: Open questions to a person.
-        edit: Edits an answer after the end; see `make_live_view`.
-
-    Attributes:
-        desk: The same.
-    """
+    """Live data beside the run's record, and actions of the buttons."""
 
     def __init__(self, driver: Driver, history: History, desk: Desk, edit: Edit | None = None) -> None:
         self.desk, self._edit = desk, edit

@@ -57,8 +57,6 @@ class Keeping:
 
     Attributes:
         choice: The user's choice: a path, `:memory:`, `off`, or empty for the environment's or the default path.
-        reuse_simulated: Reuse simulated answers too.
-        home: Home of the runs; see `agent_magic.record.home`.
     """
 
     def __init__(self) -> None:
@@ -70,11 +68,7 @@ class Keeping:
 
     @property
     def ledger(self) -> Ledger | None:
-        """The ledger; `None` if the user wants none.
-
-        Raises:
-            LedgerError: The named file is not a ledger, or was written by a later version.
-        """
+        """The ledger; `None` if the user wants none."""
         wanted = default_path(self.choice), self.reuse_simulated
         if wanted != self._opened:
             if self._ledger is None or not self._ledger.is_in_use:  # a run under way goes on storing its answers there
@@ -122,9 +116,6 @@ class Linted(NamedTuple):
     """Advice on a plan that has not run.
 
     Attributes:
-        run: The plan's estimate as a run.
-        advice: The advice.
-        last: The last run at that time, if any.
         advised: Number of times its advice had been asked for.
     """
 
@@ -151,12 +142,10 @@ class Session:
         warm_up: Loads the modules of a run, after the first declaration.
         runs: Finished runs, oldest first, at most `MOST_RUNS`.
         is_applied: Returns True if the declarations have a change of a run's advice.
-        keeping: The choice of the ledger.
         last: The last run, even if stopped; `None` before the first.
         pilot: The last run of `%agents plan --pilot`, which the next run of its plan reuses.
         just_shown: Values the cell has shown, so that they are not displayed again as its result.
         running: Runs under way, at most one in a cell and one in the background.
-        desks: Open questions of runs under way.
         background: The task of a background run, if any.
         theme: Colours of pictures, from the page of the last run.
         servers: Running servers of tools, by name.
@@ -316,15 +305,10 @@ class Session:
         on_cycle: Any = "error",
         on_missing: Any = "error",
     ) -> Plan:
-        """Freeze the declarations as a plan.
+        """Freeze the declarations as a plan, or those of `agents` and their ancestors.
 
-        Args:
-            namespace: The notebook's variables. Only those used by prompts are read.
-            name: The plan; if no cell declares it, a variable that holds a `Plan`.
-            agents: Only these and their ancestors; empty for all.
-            defaults: Default options of agents.
-            on_cycle: See `Plan`.
-            on_missing: See `Plan`.
+        Only those variables of the notebook that prompts use are read. If no cell declares the plan, `name` is a
+        variable that holds a `Plan`.
 
         Raises:
             PlanError: Nothing is declared, or the plan is invalid.
@@ -362,11 +346,8 @@ class Session:
     def look_up(
         self, namespace: Mapping[str, Any], agent: str, returns: str | None, check: str | None
     ) -> dict[str, Any]:
-        """Return the values of an agent's `--returns` and `--check`. A recording needs no class.
-
-        Raises:
-            DeclarationError: They are undefined or invalid, and no recording knows them.
-        """
+        """Return the values of an agent's `--returns` and `--check`."""
+        # A recording needs no class.
         try:
             return look_up(agent, returns, check, namespace)
         except DeclarationError:
@@ -377,11 +358,8 @@ class Session:
             return {"returns": Returns(schema, returns or "")}
 
     def find_tools(self, namespace: Mapping[str, Any], agent: str, tools: str) -> Tools:
-        """Return what `--tools` of an agent means. A recording that answers needs no functions.
-
-        Raises:
-            DeclarationError: They are not defined, or are no functions, and no recording knows them.
-        """
+        """Return the tools named by `--tools`."""
+        # A recording that answers needs no functions.
         try:
             return tools_of(tools, {**namespace, **self.servers}, agent=agent)
         except DeclarationError:
@@ -393,12 +371,7 @@ class Session:
             return found
 
     def check_fields(self, steps: Sequence[Step], registry: Registry, namespace: Mapping[str, Any]) -> None:
-        """Raise for fields that declared steps use of answers whose known type lacks them.
-
-        Raises:
-            UndefinedField: There is no such field.
-            PlanError: A step is declared for each item of a value that is no list.
-        """
+        """Raise for fields that declared steps use of answers whose known type lacks them."""
         declared = {one.name: one for one in (*registry.agents, *steps)}
         for step in steps:
 
@@ -451,23 +424,13 @@ class Session:
                 )
 
     def resources(self, names: Iterable[str], namespace: Mapping[str, Any]) -> dict[str, Any]:
-        """Read resources of MCP servers, by `server:name`. What a plan has of them stays as it is now.
-
-        Raises:
-            DeclarationError: No such server runs, or it has no such resource.
-            AgentMagicError: A server does not answer.
-        """
+        """Read resources of MCP servers, by `server:name`. A plan keeps them as they are now."""
         return {name: self.server_of(name, namespace).resource(name.partition(":")[2]) for name in names}
 
     def find_prompt(self, namespace: dict[str, Any], prompt: str) -> str:
-        """Read a prompt of an MCP server, `server:name`, into a variable. Each plan reads it again.
+        """Read a prompt of an MCP server, `server:name`, into a variable, which is returned.
 
-        Returns:
-            The variable.
-
-        Raises:
-            DeclarationError: No such server runs, it has no such prompt, or no variable has an argument's name.
-            AgentMagicError: The server does not answer.
+        Each plan reads it again.
         """
         name = variable_of(prompt)
         namespace[name] = self.server_of(prompt, namespace).prompt_with(prompt.partition(":")[2], namespace)
@@ -513,14 +476,7 @@ class Session:
         return self._simulator.url
 
     def connect(self, client: Provider, *, name: str = "", weight: float = 1.0, route: Route | None = None) -> None:
-        """Connect to another provider; with a name, beside other named ones.
-
-        Args:
-            client: The provider.
-            name: Its name among several.
-            weight: Its share compared with the others.
-            route: How requests are distributed; `None` for no change.
-        """
+        """Connect to another provider; with a name, beside other named ones, by weight and route."""
         pool = self._pool if name else None
         if name:
             members, weights = {name: client}, {name: weight}
@@ -533,11 +489,7 @@ class Session:
         self.shared.connect(client if pool is None else pool)
 
     def connect_dask(self, address: str | None, workers: int | None) -> None:
-        """Have the provider now asked by Dask workers.
-
-        Raises:
-            AgentMagicError: Dask is not installed, the cluster cannot be reached, or another process cannot ask them.
-        """
+        """Have the present provider's requests made by Dask workers."""
         client = self.shared.client if self.workers is None else self.workers.client
         if address is not None and workers is not None:
             raise AgentMagicError("--workers starts workers here. A cluster with an address has its own.")
@@ -651,11 +603,7 @@ class Session:
         return self.last
 
     def run_of(self, name: str) -> Run:
-        """Return the run under way that has asked this agent or group already, or else the last run.
-
-        Raises:
-            AgentMagicError: There is none.
-        """
+        """Return the run under way that has asked this agent or group already, or else the last run."""
         for driver in self.running:
             plan, results = driver.plan, driver.record.results
             known = name in plan.index or name in plan.groups
@@ -665,12 +613,7 @@ class Session:
         return self.last_run()
 
     def take_lint(self, run: Run, advice: Advice) -> None:
-        """Store the advice on a plan, for the numbers and findings of `%agents apply`.
-
-        Args:
-            run: The plan's estimate as a run.
-            advice: The advice.
-        """
+        """Store the advice on a plan, for the numbers and findings of `%agents apply`."""
         others = [one for one in self.linted if one.run.plan.name != run.plan.name]
         self.linted = [*others, Linted(run, advice, self.last, 0 if self.last is None else self.last.advised)]
 
@@ -748,11 +691,7 @@ def shown_name(agent: Step) -> str:
 
 
 def _with_ancestors(declared: tuple[Step, ...], wanted: list[str]) -> tuple[Step, ...]:
-    """Keep these agents and their ancestors, so that a broken agent elsewhere does not matter.
-
-    Raises:
-        UnknownAgent: One of them is not declared.
-    """
+    """Keep these agents and their ancestors, so that a broken agent elsewhere does not matter."""
     by_name = {agent.name: agent for agent in declared}
     for name in wanted:
         if name not in by_name:

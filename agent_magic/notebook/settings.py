@@ -130,10 +130,8 @@ class RunOption:
 
     Attributes:
         name: Its name as an attribute of the parsed line, and as a trait.
-        field: The field of `Policy`.
         kind: Parses its value.
         unit: Name of the value in help.
-        help: Its effect.
     """
 
     name: str

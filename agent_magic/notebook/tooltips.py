@@ -1,7 +1,7 @@
-"""What Shift+Tab shows: the help of the command, the magic or the option at the cursor.
+"""Shift+Tab: the help of the command, the magic or the option at the cursor.
 
 IPython looks up the word at the cursor: for `%agents plan` it shows the help of `%%plan`, for `%agents run` that of its
-own `%run`, for an option nothing.
+`%run`, for an option nothing.
 """
 
 from __future__ import annotations
@@ -46,12 +46,7 @@ def attach(shell: Any) -> Callable[[], None]:
 
 
 def tooltip(code: str, cursor: int) -> str | None:
-    """Return the help for a place in a cell; `None` where the place is not ours.
-
-    Args:
-        code: The cell.
-        cursor: The place, in letters.
-    """
+    """Return the help for a place in a cell; `None` if the place is not ours."""
     before, after = code[:cursor], code[cursor:]
     line = before.rpartition("\n")[2] + after.partition("\n")[0]
     at = len(before.rpartition("\n")[2])

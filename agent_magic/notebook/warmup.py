@@ -1,7 +1,7 @@
 """Loads the modules of a run while the user is still writing prompts.
 
 A fresh kernel needs one to three seconds before it can send a request: the SDK imports three thousand modules,
-Graphviz's WebAssembly is compiled, prices and widgets are read. All of it can be done beside the user's cells.
+Graphviz's WebAssembly is compiled, prices and widgets are read.
 
 * One thread, in order of need. Two importing threads would only take turns at the interpreter's lock.
 * Between any two modules the thread sleeps for an instant, which releases the lock. A computing cell then keeps it for

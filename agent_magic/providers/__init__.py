@@ -1,7 +1,6 @@
 """Providers: the interface (`base`), the APIs of vendors (`anthropic`, `chat`), and recordings (`recorded`).
 
-All vendor knowledge lives behind the interface. This module has what a custom provider needs; `docs/providers.md` shows
-one.
+All vendor knowledge lives behind the interface. `docs/providers.md` shows a custom provider.
 """
 
 from __future__ import annotations

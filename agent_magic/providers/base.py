@@ -1,8 +1,8 @@
 """The interface of providers.
 
-A run needs seven things of a provider, which `Provider` lists: temporary connections, one streamed request, a count of
-tokens, a name for its address, whether it has accepted the credentials, and facts about its models. All but `endpoint`
-and `send` have defaults, so a custom provider inherits from `Provider` and writes those two.
+`Provider` lists the seven things that a run needs: temporary connections, one streamed request, a count of tokens, a
+name for its address, whether it has accepted the credentials, its features, and facts about its models. All but
+`endpoint` and `send` have defaults, so a custom provider inherits from `Provider` and writes those two.
 
 ```
 open ── send(request, stream) ── stream.replied(status, readings)     the response has begun, an error too
@@ -12,7 +12,7 @@ open ── send(request, stream) ── stream.replied(status, readings)     th
 ```
 
 Numbers cross this interface, never headers: a provider parses its headers into a `Reading` per limit. A provider does
-not retry, wait or price; it raises a `CallError`, whose class decides what the engine does next.
+not retry, wait or price; it raises a `CallError`, whose class decides the engine's reaction.
 """
 
 from __future__ import annotations

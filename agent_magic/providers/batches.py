@@ -25,11 +25,6 @@ class BatchState(NamedTuple):
     """The provider's state of a batch.
 
     Attributes:
-        id: The provider's id.
-        requests: Number of requests.
-        created_at: Its creation, in seconds since the epoch.
-        ended_at: Its end; `None` while under way.
-        cancelling: True if it was cancelled.
         ask_again_s: Seconds until the provider wants to be asked again, if it says so.
     """
 
@@ -42,16 +37,7 @@ class BatchState(NamedTuple):
 
 
 class BatchItem(NamedTuple):
-    """The outcome of one request of a batch. Without answer and error it expired or was cancelled.
-
-    Attributes:
-        id: Its name in `create`.
-        answer: The answer.
-        error: The reason there is none.
-        status: HTTP status of the error.
-        cancelled: True if it was cancelled.
-        simulated: True if a mock server answered.
-    """
+    """The outcome of one request of a batch. Without answer and error it expired or was cancelled."""
 
     id: str
     answer: Answer | None = None
@@ -65,7 +51,6 @@ class Batches(Protocol):
     """Sends requests as batches. Each method is one request, raises `CallError`, and never retries.
 
     Attributes:
-        most_requests: How many a batch can hold.
         most_bytes: How long the texts of its requests can be together.
     """
 

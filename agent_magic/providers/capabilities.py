@@ -1,10 +1,8 @@
 """Features a request needs, and refusals if the provider lacks them.
 
 `REFUSALS` is the one table. A plan is checked when it meets a provider, before anything is spent. Each request is
-checked again before it is sent, since a task or tool may return an unforeseen picture.
-
-Typed answers are not refused: they are read by their type even if the schema was not sent. The user is only told that
-the model does not know the type.
+checked again before it is sent, since a task or tool may return an unforeseen picture. Typed answers are not refused:
+they are read by their type even if the schema was not sent.
 """
 
 from __future__ import annotations
@@ -33,12 +31,7 @@ if TYPE_CHECKING:
 
 
 class Refusal(NamedTuple):
-    """The refusal of a feature.
-
-    Attributes:
-        option: The agent's option that needs it, the first one of several.
-        words: Message about a provider without it.
-    """
+    """The refusal of a feature."""
 
     option: str
     words: str
@@ -80,12 +73,7 @@ def needed_by(request: Request) -> Capabilities:
 
 
 def check_plan(plan: Plan, policy: Policy, provider: Provider) -> None:
-    """Refuse a plan that asks for what its provider cannot do.
-
-    Args:
-        plan: The plan.
-        policy: How it runs: it may send requests as batches.
-        provider: Who would answer.
+    """Refuse a plan that needs features its provider lacks.
 
     Raises:
         DeclarationError: An agent has an option that the provider lacks.
@@ -135,15 +123,7 @@ def no_cheaper_model(plan: Plan, policy: Policy, provider: Provider) -> str:
 
 
 def check_request(request: Request, provider: Provider) -> None:
-    """Refuse a request that needs what its provider cannot do.
-
-    Args:
-        request: What would be sent.
-        provider: Who would answer.
-
-    Raises:
-        Rejected: It does. Nothing was sent.
-    """
+    """Refuse a request that needs features its provider lacks."""
     can = provider.capabilities_of(request.model)
     if can != EVERYTHING and (lack := _lack(needed_by(request), can)):
         who = request.model if getattr(provider.capabilities, lack) else _name(provider)

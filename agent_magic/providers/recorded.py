@@ -1,7 +1,7 @@
 """Replay of a plan's run from a cassette. No network, no key, the recorded clock.
 
 Each agent's prompt is rendered from the recorded answers of its parents, and its request looked up. The events are the
-recorded ones, so frames, timeline and retries are the same. Nothing is run again.
+recorded ones, so frames, timeline and retries are the same.
 """
 
 from __future__ import annotations
@@ -147,8 +147,6 @@ class Match:
     """A plan matched with one recorded run.
 
     Attributes:
-        plan: The plan.
-        run: The recorded run.
         record: The matched part of the plan, agent by agent; not in order of time.
     """
 
@@ -264,10 +262,8 @@ class Match:
         return request if before is None else going_on(request, before)
 
     def _other_task(self, agent: int, found: RecordedAgent) -> ReplayMiss | None:
-        """Return how a task differs from the recorded one of its name: in its code, or its inputs.
-
-        A plan that was read from a record has neither functions nor variables that could differ.
-        """
+        """Return how a task differs from the recorded one of its name: in its code, or its inputs."""
+        # A plan that was read from a record has neither functions nor variables that could differ.
         task, events = self.plan.agents[agent], found.events or ()
         if not isinstance(task, Task) or task.is_recorded:
             return None
@@ -303,11 +299,8 @@ class Deck:
         fill: Buys missing answers.
         pace: Recorded seconds in a second of playing; `None` plays at once.
 
-    Attributes:
-        served: The recorded runs that have been played.
-
     Raises:
-        CassetteError: Something is to be bought on top of answers that were left out of the file.
+        CassetteError: Answers are missing from the file, so nothing can be bought on top.
         DeclarationError: The pace is no number above 0.
     """
 
@@ -340,14 +333,9 @@ class Deck:
         return record
 
     def find(self, plan: Plan, *, timeout_s: float) -> Match:
-        """Lay the plan beside the recorded runs, and count the nearest as played.
-
-        One that has not been played goes first, and after the last it begins again: a cell that runs twice gets what
-        its first run got, unless two runs of it were recorded.
-
-        Raises:
-            ReplayMiss: The cassette is empty.
-        """
+        """Match the plan with the recorded runs, and count the nearest as played."""
+        # One that has not been played goes first, and after the last it begins again: a cell that runs twice
+        # replays its first run, unless two runs of it were recorded.
         best: tuple[tuple[int, bool, int], Match] | None = None
         for number, run in enumerate(self.cassette.runs):
             match = Match(plan, run, timeout_s=timeout_s)
@@ -435,15 +423,7 @@ def _began(run: RecordedRun) -> datetime:
 
 
 def recorded_run(plan: Plan, run: RecordedRun) -> RunRecord:
-    """Return a recorded run as it was, of a plan with the same names; whatever its prompts say.
-
-    Args:
-        plan: The plan, its agents in the order of the recording.
-        run: The recorded run.
-
-    Raises:
-        CassetteError: It is another plan.
-    """
+    """Return a recorded run unchanged, for a plan with the same names in the same order and any prompts."""
     names = tuple(agent.name for agent in run.agents)
     if names != plan.names:
         raise CassetteError(f"The recording is of another plan: it has {names!r}, the plan {plan.names!r}.")

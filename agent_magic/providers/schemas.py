@@ -1,7 +1,7 @@
-"""Asks for a schema in words: one that no API holds, or of a server that does not hold answers to it.
+"""Asks for a schema in words, if no API enforces it, or a server does not.
 
-Some servers take the field of a schema and ignore it. One answer tells: what a grammar writes is an object with the
-fields of the schema, and nothing around it. From then on the prompt says what is wanted.
+Some servers take the field of a schema and ignore it. One answer tells: a grammar writes an object with the fields of
+the schema, and nothing around it. From then on the prompt contains the schema.
 """
 
 from __future__ import annotations
@@ -38,13 +38,7 @@ class SchemaWatch:
         return request._replace(system=system, schema="" if told or request.model in self._refusing else request.schema)
 
     def refuses(self, request: Request, refusal: str, fields: Iterable[str]) -> bool:
-        """Learn from a refusal; return whether it names a field of the schema, which is left out from now on.
-
-        Args:
-            request: The refused request.
-            refusal: The server's message.
-            fields: The API's names of the schema.
-        """
+        """Learn from a refusal; return whether it names a field of the schema, which is left out from now on."""
         if (
             not request.schema
             or told_by(request.schema)

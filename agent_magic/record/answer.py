@@ -19,8 +19,8 @@ SOURCES: Final = frozenset(get_args(Source))
 Status = Literal["pending", "queued", "running", "succeeded", "failed", "skipped", "unused", "cancelled", "capped"]
 """The state of an agent.
 
-`skipped`: an ancestor did not succeed, or a condition is false. `unused`: a reserved place or round
-that was not needed. `capped`: a cap on its turns cut it, text kept.
+`skipped`: an ancestor did not succeed, or a condition is false. `unused`: a reserved place or round that was not
+needed. `capped`: a cap on its turns cut it, text kept.
 """
 
 
@@ -58,9 +58,9 @@ def estimated_tokens(size: int) -> int:
 class Usage:
     """Tokens as the API bills them. `None` means unknown, never 0.
 
-    A count is *final*, the server's last word about a request; *running*, sent while it writes; or unknown. Only
-    final counts settle a reserve of the budget. A missing final count is shown as an estimate: at least the
-    running count, at most the requested tokens.
+    A count is *final*, the server's last word about a request; *running*, sent while it writes; or unknown. Only final
+    counts settle a reserve of the budget. A missing final count is shown as an estimate: at least the running count, at
+    most the requested tokens.
 
     Attributes:
         input_tokens: Uncached input.

@@ -58,8 +58,8 @@ class Request(NamedTuple):
         returned: Pictures and PDFs returned by tools. `messages` has their sha256 instead of the bytes.
         shared: Length of the prompt's shared context if it has several parts; otherwise 0.
         options: Pass-through options of its agent, such as `temperature`, as a JSON object; empty for none.
-        opening: Number of `messages` before the first answer: the conversation it continues and the new prompt; 0 if
-            it continues none.
+        opening: Number of `messages` before the first answer: the conversation it continues and the new prompt; 0 if it
+            continues none.
     """
 
     model: str

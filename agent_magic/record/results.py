@@ -502,8 +502,8 @@ class RunRecord:
         redacted: True for a replay whose texts were removed or replaced at recording.
         dag: The dependencies; a forecast may omit edges of the plan.
         forecast: Its basis if it is a forecast, otherwise `None`.
-        same: First identical step per step, if its requests do not tell, as in forecasts and replays without texts;
-            see `agent_magic.record.identical`.
+        same: First identical step per step, if its requests do not tell, as in forecasts and replays without texts; see
+            `agent_magic.record.identical`.
         sequential, server_limit: Caches, with the number of events they were computed from.
         committed_usd: Dollars its budget had counted at the end: spent, or possibly billed by requests without a final
             count; `None` without a budget.

@@ -1,4 +1,4 @@
-"""What people see. Every view is a function of a plan or a run record, which do not draw themselves.
+"""The views. Every view is a function of a plan or a run record, which do not draw themselves.
 
 * `graph`: the picture of a plan or a run, as SVG.
 * `live`: the same picture while the run goes on, as a widget; its docstring is the theory of operation.

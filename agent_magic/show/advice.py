@@ -83,13 +83,7 @@ def _trust(one: Finding) -> str:
 
 
 def diff_page(rows: Sequence[tuple[str, str, str, str]], prompts: Mapping[str, str], note: str) -> Page:
-    """Return applied changes as a page: a row per changed option, then changed lines of prompts.
-
-    Args:
-        rows: Agent, option, value before and after.
-        prompts: Changed lines of prompts, by agent.
-        note: A note on the changes.
-    """
+    """Return applied changes as a page: a row per changed option, then changed lines of prompts."""
     tables: list[Block] = [Table(DIFF, rows, strong=True)] if rows else []
     for name, lines in prompts.items():
         tables += [Line("", head=f"The prompt of {name}:"), Words(lines)]

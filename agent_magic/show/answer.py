@@ -1,7 +1,6 @@
 """The answer of one agent below its cell, as it arrives: `%%agent NAME --run`.
 
-It is one output, replaced a few times a second, and at the end by the form kept in a saved notebook: the answer as safe
-Markdown, one line about the run, and the same as plain text.
+One output, replaced a few times a second, and at the end by the form kept in a saved notebook.
 """
 
 from __future__ import annotations
@@ -41,13 +40,7 @@ BUTTON: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Rendered:
-    """An answer as Markdown, which can be copied as it came.
-
-    Attributes:
-        answer: The Markdown.
-        is_over: True if all of it is here.
-        is_value: True if it is a value, which is shown as it is.
-    """
+    """An answer as Markdown, which can be copied as it came."""
 
     answer: str
     is_over: bool = True
@@ -72,13 +65,7 @@ def _source(shown: str) -> str:
 
 
 class AnswerView:
-    """Shows the answer of one agent during a run.
-
-    Args:
-        record: The run, which grows.
-        agent: The agent's number.
-        arriving: Returns the received part of an agent's answer.
-    """
+    """Shows the answer of one agent during a run."""
 
     def __init__(self, record: RunRecord, agent: int, arriving: Callable[[int], str]) -> None:
         self._record, self._agent, self._arriving = record, agent, arriving

@@ -47,16 +47,7 @@ def declaration_card(
     stale: Sequence[str] = (),
     items: int | None = None,
 ) -> dict[str, str]:
-    """Return the card of a declared agent: a line of facts, and a line of warnings if there are any.
-
-    Args:
-        agent: The agent.
-        edges: Names of its parents.
-        undefined: Names in its prompt that are neither agents nor values yet.
-        notes: Other warnings, such as a replaced declaration.
-        stale: Names of agents whose results are now out of date.
-        items: Number of items of `--each`; `None` while unknown.
-    """
+    """Return the card of a declared agent: a line of facts, and a line of warnings if there are any."""
     facts = step_facts(agent, edges, items)
     facts += [f"at most {agent.max_tokens:,} tokens"] if agent.max_tokens else []
     warnings = [f"not defined yet: {listed(undefined)}"] if undefined else []
@@ -66,12 +57,7 @@ def declaration_card(
 
 
 def declarations_card(told: Sequence[Mapping[str, Any]], notes: Sequence[str] = ()) -> dict[str, str]:
-    """Return one card of the agents of a cell: a row of facts each, and the warnings below.
-
-    Args:
-        told: Per agent, arguments of `declaration_card`: `agent`, `edges`, `undefined` and `items`.
-        notes: Warnings.
-    """
+    """Return one card of the agents of a cell: a row of facts each, and the warnings below."""
     rows = [
         (one["agent"].name, listed([*one["edges"]]), " · ".join(step_facts(one["agent"], (), one["items"])))
         for one in told
@@ -97,16 +83,7 @@ def context_card(
     *,
     parts: Sequence[str] = (),
 ) -> dict[str, str]:
-    """Return the card of a declared context; see `declaration_card`.
-
-    Args:
-        name: Its name.
-        tokens: Its estimated length; `None` while it cannot be rendered.
-        shared_by: The agents that use it.
-        undefined: Names in it that have no value yet.
-        notes: Other warnings.
-        parts: Where it has pictures or documents, their labels, and the texts between.
-    """
+    """Return the card of a declared context; see `declaration_card`."""
     facts = [] if tokens is None else [f"about {count(tokens)} tokens"]
     facts += [f"{len(parts)} parts: {listed([single_line(one)[:LONGEST_PART] for one in parts])}"] if parts else []
     facts += [f"shared by {listed(shared_by)}"] if shared_by else []
@@ -117,14 +94,7 @@ def context_card(
 def plan_picture(
     plan: Plan, estimates: Estimates | None = None, *, path: Sequence[str] = (), theme: Theme = "auto"
 ) -> dict[str, str]:
-    """Return the picture and the text of a plan before it is run.
-
-    Args:
-        plan: The plan.
-        estimates: Expected tokens and dollars by agent name; `None` means unknown.
-        path: The agents of its critical path, in order.
-        theme: The colours of the picture.
-    """
+    """Return the picture and the text of a plan before it is run."""
     svg = picture(plan, estimates=estimates or {}, path=path, theme=theme)
     return {"image/svg+xml": svg, "text/plain": plan_text(plan)}
 
@@ -147,13 +117,7 @@ def model_facts(agent: Step) -> list[str]:
 
 
 def step_facts(agent: Step, edges: Sequence[str] = (), items: int | None = None) -> list[str]:
-    """Return the facts about an agent for a card and the listing: its model, and each setting that is not a default.
-
-    Args:
-        agent: The agent.
-        edges: Names of its parents, to include them.
-        items: Number of items of `--each`; `None` while unknown.
-    """
+    """Return the facts about an agent for a card and the listing: its model, and each setting that is not a default."""
     facts = [f"after {listed(edges)}"] if edges else []
     own = {} if agent.is_task else {name: single_line(note_of(agent, name)) for name in AGENT}
     facts += [

@@ -42,14 +42,7 @@ class _Next(NamedTuple):
 
 
 def closing(record: RunRecord, price: str = "", before: RunRecord | None = None, prices: Prices | None = None) -> Page:
-    """Return the line below a run.
-
-    Args:
-        record: The run, which is over.
-        price: What `%agents retry` costs, such as `about $0.0021`; empty if that is unknown, or nothing is paid.
-        before: The last run of its plan; why answers of it were bought again is said.
-        prices: Token prices, to say what reused answers save; `None` are list prices.
-    """
+    """Return the line below a run; `before` is the last run of its plan, to say why its answers were bought again."""
     numbers = summarize(record)
     told = _failed(record, price) or _cut(numbers) or _reused(record, prices) or _fine(record, numbers, prices)
     by = "" if numbers.failed else held(numbers)  # what failed matters more

@@ -40,12 +40,6 @@ def estimate_page(estimate: Estimate, prompts: str = "", worth: str = "", *, hea
     """Return an estimate as a page: the total in a line, a row per agent, the basis of the numbers.
 
     The agents of a declaration with many items are one row, as they are one card of the picture.
-
-    Args:
-        estimate: The estimate.
-        prompts: Every prompt as sent; folded.
-        worth: A paragraph on whether several agents are worth it.
-        head: Whether the page begins with its headline; without, that stands above the picture.
     """
     expected = estimate.expected
     lines = _lines(expected)
@@ -222,11 +216,7 @@ def outlay_line(what: Outlay, budget_usd: float | None) -> str:
 
 
 def prices_page(tariffs: Mapping[str, tuple[Tariff, str]]) -> Page:
-    """Return the prices of models per million tokens as a page: a row per model and prompt length, and sources.
-
-    Args:
-        tariffs: Tariff and source per model.
-    """
+    """Return prices per million tokens as a page: a row per model and prompt length, and sources."""
     rows = [
         (
             "" if above > 0 else single_line(model),

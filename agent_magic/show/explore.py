@@ -45,16 +45,7 @@ _OPENING = re.compile(r'<svg [^>]*?viewBox="0 0 (\S+) (\S+)"[^>]*>')
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The values of the controls. `None` and an empty mapping change nothing.
-
-    Attributes:
-        concurrency: The most concurrent requests.
-        schedule: `ready`, `shortest`, `layers`, `groups` or `sequential`.
-        models: Models by agent name.
-        rpm: Requests per minute; 0 is no limit.
-        cache: `auto`, `on` or `off`.
-        batch: True if to go by batch.
-    """
+    """The values of the controls. `None` and an empty mapping are as recorded; `rpm=0` is no limit."""
 
     concurrency: int | None = None
     schedule: str | None = None
@@ -90,9 +81,7 @@ class Answer(NamedTuple):
     """The forecast of a choice.
 
     Attributes:
-        line: Seconds and dollars, compared with the run.
         facts: The same in parts: label, value, note.
-        picture: The picture in the panel.
         bundle: The saved form: a standalone picture, and its text.
     """
 
@@ -103,12 +92,7 @@ class Answer(NamedTuple):
 
 
 class Explorer:
-    """Forecasts choices for one run. Scores are never forecast, but measured by a trial of the chosen models.
-
-    Args:
-        forecaster: The run.
-        trial: Measured scores of its models; `None` without grades.
-    """
+    """Forecasts choices for one run."""
 
     def __init__(self, forecaster: Answering, trial: Trial | None = None) -> None:
         self._forecaster, self.trial = forecaster, trial
@@ -196,12 +180,7 @@ class Explorer:
         return [front_chart(self.trial, scored, chosen=self._setting(choice))]
 
     def goal(self, under_usd: float, least: float) -> str:
-        """Return the setting with the best score under a budget, and the cheapest with a score.
-
-        Args:
-            under_usd: Maximum dollars of the whole run.
-            least: Minimum score.
-        """
+        """Return the setting with the best score under a budget, and the cheapest with a score."""
         if self.trial is None:
             return ""
         best, cheap = self.trial.best(under_usd), self.trial.cheapest(least)
@@ -267,7 +246,7 @@ def stacked(charts: Sequence[Chart], label: str, *, head: str = "") -> str:
 
 
 def _against(value: float | None, base: float | None, write: Any, subject: str, words: str = "") -> str:
-    """Compare a value with that of the run or plan, or with the one named by the words; empty if it has none."""
+    """Compare a value with that of the run or plan, or with the named one; empty if it has none."""
     if value is None or not base:
         return ""
     change, of_run = (value / base - 1) * 100, f"{write(base)}, {words}" if words else f"{subject}'s {write(base)}"
@@ -290,15 +269,7 @@ _VIEW = "application/vnd.jupyter.widget-view+json"
 
 
 class Controls:
-    """The controls of a run as plain data for a page.
-
-    Args:
-        explorer: Makes the forecasts. A function that returns it is called by the first choice, the click on a button.
-
-    Attributes:
-        setup: Facts about the run; empty until the explorer is made.
-        shown: The displayed numbers, picture, and error of the choice.
-    """
+    """The controls of a run as plain data for a page; a function makes the explorer at the first choice."""
 
     def __init__(self, explorer: Explorer | Callable[[], Explorer]) -> None:
         self._explorer = explorer
@@ -354,11 +325,7 @@ def _setup(explorer: Explorer) -> dict[str, Any]:
 
 
 class Panel:
-    """The controls as a widget. The page sends a choice, and is sent numbers and a picture.
-
-    Args:
-        explorer: Makes the forecasts, or a function that returns it: until it is called only a button is shown.
-    """
+    """The controls as a widget. The page sends a choice, and is sent numbers and a picture."""
 
     def __init__(self, explorer: Explorer | Callable[[], Explorer]) -> None:
         self._controls = Controls(explorer)

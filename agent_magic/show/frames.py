@@ -1,8 +1,7 @@
-"""Compact frames of a run: one line with what all rows share, then the columns that vary and matter.
+"""Compact frames of a run: one line with the facts common to all rows, then the columns that vary and matter.
 
-A frame keeps all columns, only its display is short. Columns that are unknown or 0 everywhere are left out, and a word
-common to all rows is shown above instead. The rest follow the frame's order, most used first. All columns are behind a
-fold.
+A frame keeps all columns, only its display is short: columns that are unknown or 0 everywhere are left out. All columns
+are behind a fold.
 """
 
 from __future__ import annotations
@@ -174,12 +173,7 @@ def _unchanged(frame: pd.DataFrame) -> list[str]:
 
 
 def to_take(frame: pd.DataFrame, asked: Sequence[str] = ()) -> str:
-    """Return which forecast to take: the fastest and the cheapest, if better than the run.
-
-    Args:
-        frame: The result of `run.whatif(...)`.
-        asked: The arguments that name a row; empty: its place in the frame.
-    """
+    """Return which forecast to take: the fastest and the cheapest, if better than the run."""
     recorded: Mapping[str, float | None] = frame.attrs.get("recorded", {})
     if lacking := frame.attrs.get("lacking", 0):
         return f"It lacks {plural(lacking, 'answer')} that a forecast has: compare after %agents retry"
@@ -427,7 +421,7 @@ def _written(number: float, digits: int | None) -> str:
 def _decimals(name: str, numbers: list[float], kind: str) -> int | None:
     """Return the decimals of a column: one for seconds, four for dollars, six if some are tiny.
 
-    None: three digits, for numbers of different kinds.
+    `None`: three digits, for numbers of different kinds.
     """
     if kind != "f" or not numbers:
         return 0

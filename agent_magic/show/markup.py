@@ -24,13 +24,7 @@ def escape(text: str) -> str:
 
 
 def element(tag: str, content: str = "", /, **attributes: str | float | None) -> str:
-    """Return one element.
-
-    Args:
-        tag: Its name.
-        content: Markup that is already escaped.
-        attributes: Values to escape; `None` is omitted, `class_` is written `class`, `font_size` `font-size`.
-    """
+    """Return one element of escaped markup; attributes are escaped, `class_` is written `class`, `None` is omitted."""
     words = [tag]
     for key, value in attributes.items():
         if value is not None:

@@ -230,10 +230,8 @@ def unasked_note(record: RunRecord) -> str:
 
 
 def failed_tools_note(record: RunRecord) -> str:
-    """Name the tools no call of which succeeded, with the last error; empty if there are none.
-
-    The model goes on without them, so the run looks well.
-    """
+    """Name the tools without a successful call, with the last error; empty if there are none."""
+    # The model goes on without them, so the run looks well.
     ends: dict[str, list[ToolCall]] = {}
     for call in (one for result in record.results for one in result.calls if not one.is_own and one.ended is not None):
         ends.setdefault(call.tool, []).append(call)
@@ -251,11 +249,9 @@ _MOST_TOOLS = 3
 
 
 def called_again_note(record: RunRecord) -> str:
-    """Return a note of tools that were called again for stored answers; empty without any.
-
-    The result of a tool may have changed, so only a pure tool's results are kept after a conversation. Its effects,
-    such as a sent letter, happen again.
-    """
+    """Return a note of tools that were called again for stored answers; empty without any."""
+    # The result of a tool may have changed, so only a pure tool's results are kept after a conversation. Its
+    # effects, such as a sent letter, happen again.
     found = Counter(
         call.tool
         for result in record.results

@@ -1,8 +1,7 @@
 """Composed outputs: lines, tables and folded parts, as HTML and as the same words in plain text.
 
-A view is built of blocks once, and both forms follow from them: an advice, an estimate, a help page, a short frame.
-Text fits `WIDTH` columns and breaks between words only. HTML has no scripts and loads nothing; a folded part is a plain
-`<details>`, so it opens in any page, with or without a kernel.
+A view is built of blocks once, and both forms follow from them. Text fits `WIDTH` columns. HTML has no scripts and
+loads nothing; a folded part is a plain `<details>`, so it opens in any page, with or without a kernel.
 """
 
 from __future__ import annotations
@@ -61,12 +60,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """Text in which lines and spaces count, such as a prompt, an example or an answer.
-
-    Attributes:
-        words: The text.
-        most: The most characters that are shown; 0 is no limit.
-    """
+    """Text in which lines and spaces count, such as a prompt; shows at most `most` characters, 0 for all."""
 
     words: str
     most: int = 0
@@ -91,7 +85,6 @@ class Column:
     """A column of a table.
 
     Attributes:
-        title: Its heading.
         kind: `text` is on the left and stays on its line, `number` is on the right, `prose` wraps.
         most: The most characters of a cell; a longer one ends with an ellipsis. 0 is no limit.
     """
@@ -103,14 +96,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table of text.
-
-    Attributes:
-        columns: Its columns.
-        rows: Their cells, from the left.
-        strong: True if the first column is bold.
-        wide: True if it is wider than a page.
-    """
+    """A table of text; `strong` if the first column is bold, `wide` if it is wider than a page."""
 
     columns: Sequence[Column]
     rows: Sequence[Sequence[str]]
@@ -175,13 +161,7 @@ LEAST_PROSE = 20
 
 @dataclass(frozen=True, slots=True)
 class Fold:
-    """A part that opens on a click. In text it is written out, or replaced by a line.
-
-    Attributes:
-        summary: Its content, in a few words.
-        blocks: The parts.
-        instead: Its replacement in text; `None` writes it out.
-    """
+    """A part that opens on a click. In text it is written out, or replaced by the line `instead`."""
 
     summary: str
     blocks: Sequence[Block]

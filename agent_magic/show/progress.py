@@ -15,12 +15,7 @@ STEP_S = 0.2
 
 
 class Progress:
-    """A line in a terminal or under a cell, removed at the end. Headless runs show none.
-
-    Args:
-        what: The counted things, in the plural, such as `scenarios`.
-        clock: Monotonic seconds.
-    """
+    """A line in a terminal or under a cell, removed at the end. Headless runs show none."""
 
     def __init__(self, what: str, clock: Callable[[], float] = time.monotonic) -> None:
         self._what, self._clock = what, clock

@@ -1,8 +1,8 @@
 """A run as one HTML file: pictures, numbers, prompts and answers, what-ifs, and the recording itself.
 
-All of that needs no script and loads nothing. Only the button "Ask this run" loads Python, which then answers what-ifs;
-see `agent_magic.show.ask`. Texts by people and models are escaped or safe Markdown, and the page's policy forbids all
-scripts but that one, and all requests but to the place of Python: two independent protections.
+Only the button "Ask this run" loads Python; see `agent_magic.show.ask`. Texts by people and models are escaped or safe
+Markdown, and the page's policy forbids all scripts but that one, and all requests but to the place of Python: two
+independent protections.
 """
 
 from __future__ import annotations
@@ -77,8 +77,6 @@ class Asking(NamedTuple):
 
     Attributes:
         python: Address of Pyodide, or a folder beside the page.
-        run: The run, as `pack_run` packs it.
-        engine: The modules that answer, as `pack_engine` packs them.
     """
 
     python: str
@@ -137,17 +135,7 @@ def run_page(
     asking: Asking | None = None,
     prices: Prices | None = None,
 ) -> str:
-    """Return a run as one HTML file.
-
-    Args:
-        record: The run, without parts that may not be shown.
-        name: File name of the saved recording.
-        cassette: The recording.
-        texts: True to show prompts and answers.
-        scenarios: What-ifs, as returned by `run.whatif`; `None` for none.
-        asking: Answers further what-ifs; `None` for none, and no script.
-        prices: Token prices for the savings; default list prices.
-    """
+    """Return a run, without parts that may not be shown, as one HTML file; without `asking` it has no script."""
     title = escape(heading_of(record))
     began = f"{record.began_at:%Y-%m-%d}"
     about = began + (" · simulated responses" if record.simulated else "")

@@ -1,7 +1,6 @@
 """The states of an agent on the screen: one character each, with a shape and a colour.
 
 The same characters are class names in the picture (`s-r`), the synced string of the live view, and the keys here.
-Icons differ in shape, not by colour alone.
 """
 
 from __future__ import annotations
@@ -20,9 +19,6 @@ class State(NamedTuple):
     """The look of a state, in a picture and in a terminal.
 
     Attributes:
-        word: Its name.
-        icon: The outline of its icon, in a box of 12 by 12.
-        ink: The role of its colour in `agent_magic.show.theme`.
         signs: Its sign in a terminal, one column wide: in Unicode and in ASCII.
         style: The style of that sign, as `rich` names it.
     """

@@ -64,14 +64,7 @@ class Group(NamedTuple):
 
 
 def groups_of(record: RunRecord, now_s: float, tails: Tails, *, most: int) -> list[Group]:
-    """Choose the rows of the table: every agent by layer, or the most urgent ones where not all fit.
-
-    Args:
-        record: The run.
-        now_s: Seconds since it began.
-        tails: Per agent, the end of what arrives, or what holds it.
-        most: Number of lines there are.
-    """
+    """Choose the rows of the table: every agent by layer, or the most urgent ones if not all fit."""
     layers = record.plan.dag.layers()
     states, capped = states_of(record), capped_steps(record)
 
@@ -136,12 +129,7 @@ class Lines:
 
 
 class LineView:
-    """Shows a run in a log: a line when it begins, some in between if it takes long, a line when it has ended.
-
-    Args:
-        record: The run, which grows.
-        stream: Where the lines go.
-    """
+    """Shows a run in a log: a line when it begins, some in between if it takes long, a line when it has ended."""
 
     def __init__(self, record: RunRecord, stream: TextIO) -> None:
         self._record, self._stream, self._lines = record, stream, Lines(record)
@@ -167,10 +155,9 @@ class LineView:
 
 
 class StillView(LineView):
-    """Shows a run to a program that runs the cells, inside an `Output` widget: lines, and its picture at the end.
+    """Shows a run to a program that runs the cells, inside an `Output` widget: lines, and its picture at the end."""
 
-    That widget keeps its first display, and no page will ask a live view for its picture.
-    """
+    # That widget keeps its first display, and no page will ask a live view for its picture.
 
     def finish(self) -> None:
         """Display the picture."""
@@ -180,12 +167,7 @@ class StillView(LineView):
 
 
 class TableView:
-    """Shows a run as a table that is redrawn in place, and stays at the end.
-
-    Args:
-        record: The run, which grows.
-        stream: A terminal.
-    """
+    """Shows a run as a table that is redrawn in place, and stays at the end."""
 
     def __init__(self, record: RunRecord, stream: TextIO) -> None:
         rich = importlib.import_module("rich.console")
@@ -292,12 +274,7 @@ def _bar_sign(state: str, *, is_unicode: bool) -> str:
 
 
 def terminal_view(record: RunRecord, stream: TextIO | None = None) -> LineView | TableView:
-    """Return the view of a run for a terminal or a log.
-
-    Args:
-        record: The run, before it begins.
-        stream: Where to write; default standard output.
-    """
+    """Return the view of a run for a terminal or a log."""
     out = sys.stdout if stream is None else stream
     return TableView(record, out) if _moves(out) else LineView(record, out)
 

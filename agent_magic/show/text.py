@@ -40,8 +40,7 @@ def one_line(numbers: Summary) -> str:
     """Return the line under a graph.
 
     `5 agents in 3 layers · 5.1 s, 9.0 s one by one: 1.8x · 1.8x concurrent (2.3x possible) · 5,366 tokens · $0.0114`.
-    Failures follow the layers; then the reason, if it is the same for all, else the limit of the run, unless that is
-    its own edges.
+    Failures follow the layers; then the reason, if it is the same for all, else the run's limit unless it is its edges.
     """
     head = f"{steps(numbers.steps, numbers.tasks)} in {plural(numbers.layers, 'layer')}"
     time = ", ".join([seconds(numbers.wall_s), *sped(numbers)])
@@ -50,12 +49,7 @@ def one_line(numbers: Summary) -> str:
 
 
 def run_line(record: RunRecord, now_s: float | None = None) -> str:
-    """Write the line under the graph of a run; see `one_line`. Of very many steps the speedup is left out.
-
-    Args:
-        record: The run.
-        now_s: The time of an active run.
-    """
+    """Write the line under the graph of a run; see `one_line`. It has no speedup if there are very many steps."""
     return one_line(totals_of(record, now_s, most=MOST_AT_ONCE))
 
 
@@ -161,13 +155,8 @@ def _group_of(plan: Plan, agent: int) -> str:
 
 
 def run_text(record: RunRecord, *, timings: bool = True) -> str:
-    """Write a run: a line per agent, by layer.
-
-    Args:
-        record: The run.
-        timings: True if to write seconds, tokens and dollars. Without them, equal runs give equal text, which tests of
-            notebooks need.
-    """
+    """Write a run: a line per agent, by layer."""
+    # Without timings, equal runs give equal text, which tests of notebooks need.
     plan = record.plan
     head = run_line(record) if timings else _stable_head(record)
     names = {_group_of(plan, number) or agent.name for number, agent in enumerate(plan.agents)}
@@ -263,12 +252,7 @@ def took(result: AgentResult) -> str:
 
 
 def result_facts(result: AgentResult, source: str | None = None) -> list[str]:
-    """Return the numbers of an agent as phrases: model, seconds, tokens, dollars, turns, calls, attempts, source.
-
-    Args:
-        result: What became of the agent.
-        source: Its source in its run, as of `RunRecord.source_at`; default its own.
-    """
+    """Return the numbers of an agent as phrases: model, seconds, tokens, dollars, turns, calls, attempts, source."""
     found = ["task" if result.is_task else single_line(models_of(result))]
     if result.finished_s is not None and result.started_s is not None:
         found.append(took(result))
@@ -325,10 +309,8 @@ def _by_layer(
     many: Callable[[str, Sequence[int]], str],
     used: Container[int] | None = None,
 ) -> str:
-    """Write a line per agent under its layer, only those that were used, and one per group of many items.
-
-    The middle of a long list is left out.
-    """
+    """Write a line per agent under its layer, only those that were used, and one per group of many items."""
+    # The middle of a long list is left out.
     rows: list[str] = [head]
     for depth, layer in enumerate(plan.dag.layers()):
         shown = [one for one in layer if used is None or one in used]

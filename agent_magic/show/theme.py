@@ -51,21 +51,14 @@ INKS: Final[dict[Ground, dict[str, str]]] = {
 """The colours by background and role. Text has a contrast of 4.5 or more, which a test holds."""
 INKS_ON_EITHER: Final = {role: colours[2] for role, colours in _PALETTE.items()}
 """For Vega-Lite, which cannot follow its page when the theme changes.
-
 The contrast of text is 4.3 on white and on JupyterLab's dark background: more is not possible on both.
 """
 
 
 class PhaseLook(NamedTuple):
-    """The look of an agent's phase. Phases differ in height or opacity, not by colour alone.
+    """The look of an agent's phase; without an ink, it has the colour of the attempt's state."""
 
-    Attributes:
-        word: Its name.
-        ink: Its role in the palette; empty for the colour of the attempt's state.
-        opacity: From 0 to 1.
-        height: In px, of a bar that is `BAR_H` high.
-        dash: SVG dashes; empty for none.
-    """
+    # Phases differ in height or opacity, not by colour alone.
 
     word: str
     ink: str
@@ -134,14 +127,9 @@ def inks_of(theme: Theme) -> dict[str, str]:
 
 
 def dark_style(body: str) -> str:
-    """Return the `<style>` that makes a light picture dark on dark pages. Printed, it stays light.
-
-    An SVG shown as a file, as in JupyterLab and on GitHub, follows the browser's `prefers-color-scheme`. An SVG inside
-    a page follows the theme attributes of that page.
-
-    Args:
-        body: The elements of the picture, whose root has the class `am-auto`.
-    """
+    """Return the `<style>` that makes a light picture (class `am-auto`) dark on dark pages. Printed, it stays light."""
+    # An SVG shown as a file, as in JupyterLab and on GitHub, follows the browser's `prefers-color-scheme`. An SVG
+    # inside a page follows the theme attributes of that page.
     rules = "".join(
         f'.am-auto [{key}="{colour}"]{{{key}:var(--am-{role},{colour})}}'
         for key in ("fill", "stroke")
@@ -184,14 +172,10 @@ def built(name: str) -> str:
 
 
 def attributes_for_classes(markup: str, theme: Theme) -> str:
-    """Replace the classes of each element by the attributes from `figure.css`.
+    """Replace the classes of each element by the attributes from `figure.css`; other attributes win.
 
     Supports the selectors in `figure.css`: tags, classes, `:not(.x)`, descendants and children. Inherited values are
     not repeated, so the picture is no larger than with classes.
-
-    Args:
-        markup: Elements written by `markup.element`, the first with the class `am-fig`. Other attributes win.
-        theme: The colours.
     """
     inks = inks_of(theme)
     above: list[tuple[_Element, dict[str, str]]] = []

@@ -10,22 +10,18 @@ if TYPE_CHECKING:
 
 
 def view_of(widget: Any) -> tuple[dict[str, Any] | None, dict[str, Any]]:
-    """Return the data and metadata to display a widget.
-
-    Colab draws foreign widgets only if the metadata names their widget manager: `anywidget` adds that. Without data, as
-    in ipywidgets 7, the widget displays itself.
-    """
+    """Return the data and metadata to display a widget."""
+    # Colab draws foreign widgets only if the metadata names their widget manager: `anywidget` adds that. Without
+    # data, as in ipywidgets 7, the widget displays itself.
     said: Any = getattr(widget, "_repr_mimebundle_", lambda: None)()
     found = cast("tuple[Any, Any]", said) if isinstance(said, tuple) else (said, None)
     return found[0], found[1] or {}
 
 
 def is_captured() -> bool:
-    """Return True if the current display cannot be updated later.
-
-    Front ends update the outputs of cells only. Displays from a widget's callback, or captured by an `Output` widget
-    (`interact` has one), stay as they were sent.
-    """
+    """Return whether the current display cannot be updated later."""
+    # Front ends update the outputs of cells only. Displays from a widget's callback, or captured by an `Output`
+    # widget (`interact` has one), stay as they were sent.
     return _header().get("msg_type") == "comm_msg" or in_output()
 
 

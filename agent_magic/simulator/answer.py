@@ -38,14 +38,7 @@ LEADS = ("I look at {a} first.", "Let me check {a}.", "I need to know more about
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """An answer.
-
-    Attributes:
-        blocks: Empty for a refusal or `max_tokens: 0`.
-        stop_reason: The stop reason.
-        stop_sequence: The stop sequence that ended it, or `None`.
-        output_tokens: Its length in tokens.
-    """
+    """An answer; its blocks are empty for a refusal or `max_tokens: 0`."""
 
     blocks: tuple[Block, ...]
     stop_reason: str
@@ -61,15 +54,8 @@ class Answer:
 def compose(
     request: Request, overrides: Overrides, rng: Random, serial: str, slips: Mapping[str, float] = NO_SLIPS
 ) -> Answer:
-    """Compose the answer to a request.
-
-    Args:
-        request: The request.
-        overrides: Deviations from the usual answer.
-        rng: Seeded with the content of the request, so that equal requests get equal answers.
-        serial: Seed of the call ids.
-        slips: Rate of choices other than the prompt suggests, by model family; default `SLIPS`.
-    """
+    """Compose the answer to a request; `slips` are rates of choices other than the prompt suggests."""
+    # The generator is seeded with the content of the request, so that equal requests get equal answers.
     return _Composer(request, overrides, rng, serial, slips.get(request.model.family, SLIPS)).answer()
 
 

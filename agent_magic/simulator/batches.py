@@ -31,7 +31,6 @@ class Pace:
     """Timing of batches, in seconds.
 
     Attributes:
-        takes: From creation to end.
         hidden: How long a new batch returns 404, as happens with the API.
         expires: Requests not answered by then expire.
         poll: `retry-after-ms` of an unfinished batch.
@@ -74,13 +73,7 @@ class Batch:
     """One batch.
 
     Attributes:
-        id: Its id.
-        requests: Request parameters by custom id.
         done_s: When each request ends, in seconds after creation.
-        created_s: Creation time, in monotonic seconds.
-        created: Creation time as a date.
-        ends_s: When the batch ends.
-        cancelled_s: When it was cancelled.
         lines: Its results, once read.
     """
 
@@ -95,13 +88,7 @@ class Batch:
 
 
 class Batches:
-    """The batches of one server.
-
-    Args:
-        pace: Their timing.
-        seed: Changes the times and the order of results.
-        answer: Returns the message for a request; raises `ApiError` for an error.
-    """
+    """The batches of one server."""
 
     def __init__(self, pace: Pace, seed: int, answer: Callable[[bytes, float], Json]) -> None:
         self._pace, self._seed, self._answer = pace, seed, answer

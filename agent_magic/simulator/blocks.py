@@ -24,10 +24,7 @@ class Block:
     """One block of an answer.
 
     Attributes:
-        kind: Its type, such as `text` or `tool_use`.
         text: The streamed text: text, thinking, or the JSON of a call, which may be cut.
-        pieces: The text in streamed pieces.
-        fields: Its other fields, such as `id` and `name`.
         late: Deltas after the pieces: a signature, or citations.
         tokens: Its billed length.
     """
@@ -90,16 +87,7 @@ def thinking_block(text: str, signature: str, length: int, rng: Random, *, shown
 
 
 def call_block(kind: str, number: str, name: str, given: Json, rng: Random, *, eager: bool = False) -> Block:
-    """Return a tool call.
-
-    Args:
-        kind: `tool_use` or `server_tool_use`.
-        number: Its id.
-        name: The tool.
-        given: The arguments.
-        rng: Decides the pieces.
-        eager: Stream arguments as they are written, else each when complete.
-    """
+    """Return a tool call; `eager` streams arguments as they are written, else each when complete."""
     text = json.dumps(given)
     pieces = tuple(tokens.pieces(text, rng)) if eager else _by_argument(given)
     return Block(kind, text, pieces, {"id": number, "name": name}, tokens=tokens.count(text))

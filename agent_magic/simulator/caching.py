@@ -17,14 +17,7 @@ SWEEP_ABOVE = 4096
 
 @dataclass(frozen=True, slots=True)
 class InputUsage:
-    """Billed input tokens; the four numbers add up to the prompt.
-
-    Attributes:
-        uncached: `input_tokens` of the API.
-        read: `cache_read_input_tokens`.
-        written_5m: Written for five minutes.
-        written_1h: Written for an hour.
-    """
+    """Billed input tokens; the four numbers add up to the prompt."""
 
     uncached: int
     read: int = 0
@@ -47,7 +40,6 @@ class Lookup:
     """The cache use of one request.
 
     Attributes:
-        usage: Its tokens.
         digest: A digest of model and prompt, without `max_tokens`, `stream` and cache marks.
         writes: Entries written once its response begins, with their expiry times.
     """

@@ -197,13 +197,7 @@ def sounds_like_sql(tool: Json) -> bool:
 
 
 def sql_for(text: str, rng: Random) -> str:
-    """Return a query over a table of a text.
-
-    Args:
-        text: Text about the database: results, tool description, prompt. `orders(id, region)` and `CREATE TABLE` also
-            give the columns.
-        rng: Chooses the query.
-    """
+    """Return a query over a table of a text, in which `orders(id, region)` and `CREATE TABLE` also give the columns."""
     tables = tables_of(text)
     if not tables:
         return CATALOGUE

@@ -23,7 +23,7 @@ class Capacity:
         shared_rate: Total tokens per second.
         cap: Maximum tokens per second of one request.
         prompt_rate: Input tokens per second read by an otherwise idle server, in the shared time. None: a prompt is
-            read within the time to the first token, whatever the load.
+            read within the time to the first token, at any load.
     """
 
     slots: float = math.inf

@@ -89,13 +89,7 @@ def _jpeg_size(head: bytes) -> tuple[int, int]:
 
 
 def tokens_of_picture(size: tuple[int, int], longest: int, most: int) -> int:
-    """Count the tokens of a picture.
-
-    Args:
-        size: Width and height in pixels.
-        longest: A longer side is scaled down to this.
-        most: A picture is scaled down to at most these tokens.
-    """
+    """Count the tokens of a picture, scaled down to the longest side and the most tokens."""
     scale = min(1.0, longest / max(size))
     while True:
         # Minus 1e-9, so that a side of a whole number of patches is not rounded up.
@@ -146,15 +140,7 @@ def tokens_of(block: Json, model: Model) -> int:
 
 
 def check_media(found: Iterable[tuple[str, Json]], model: Model) -> None:
-    """Check number, size and format of pictures and documents.
-
-    Args:
-        found: The place and the block of each picture and document of a request.
-        model: Its context limits their number.
-
-    Raises:
-        ApiError: The first error.
-    """
+    """Check number, size and format of pictures and documents; raise the first error."""
     media = list(found)
     pictures = [(where, block) for where, block in media if block["type"] == "image"]
     most = 600 if model.context >= LARGE_CONTEXT else 100

@@ -48,16 +48,7 @@ def check_messages(given: list[object]) -> list[Json]:
 
 
 def check_content(messages: list[Json], model: Model, *, typed: bool) -> None:
-    """Check pictures, documents and citations.
-
-    Args:
-        messages: The checked messages.
-        model: Its context limits their number.
-        typed: True if the answer has a schema, which excludes citations.
-
-    Raises:
-        ApiError: The first error.
-    """
+    """Check pictures, documents and citations, which a schema excludes; raise the first error."""
     media = list(_media(messages))
     check_media(((where, block) for where, block in media if block["type"] in MEDIA), model)
     citing = [_cites(block) for _, block in media if block["type"] == "document"]
@@ -175,7 +166,6 @@ class _Calls:
     Attributes:
         waiting: Call ids of the previous message, which the next message must answer.
         open: Names by id of server tool calls without a result.
-        known: All ids so far.
     """
 
     waiting: list[str] = field(default_factory=list[str])

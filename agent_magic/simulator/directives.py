@@ -47,14 +47,9 @@ class Overrides:
         calls_given: True if directives or script set the calls of all turns of this prompt.
         broken: True if call arguments are invalid JSON; only if streamed eagerly.
         stop_reason: The stop reason; `max_tokens` cuts the last call inside its arguments.
-        ttft_s: Exact seconds to the first byte.
-        pace: Exact tokens per second.
         fault: One of `FAULTS`.
         every_s: For `drip`: seconds between two bytes.
         status: An HTTP status; from 400 an error response; 200 goes with `fault: html`.
-        error: The `error.type`; by default the documented one of the status.
-        error_code: The `error.details.error_code`.
-        message: The `error.message`.
         retry_after: The `retry-after` header, in whole seconds; by default none is sent.
     """
 
@@ -83,8 +78,6 @@ class Rule:
     """A directive or a line of the script.
 
     Attributes:
-        pattern: The prompts it applies to.
-        values: The overrides.
         times: How often it applies; None: always.
         turns: The first and the last turn it applies in; None: all.
     """
@@ -179,11 +172,7 @@ def _checked(values: Mapping[str, object]) -> dict[str, Any]:
 
 
 def find_directives(prompt: str) -> list[Rule]:
-    """Return the directives of a prompt in order, then one per turn with its tool calls.
-
-    Raises:
-        DirectiveError: A directive has an invalid value.
-    """
+    """Return the directives of a prompt in order, then one per turn with its tool calls."""
     if "[[" not in prompt:
         return []
     found = [_directive(match) for match in _DIRECTIVE.finditer(prompt)]
@@ -238,12 +227,7 @@ def _rule(match: str, given: Mapping[str, object]) -> Rule:
 
 
 def read_script(path: str) -> tuple[Rule, ...]:
-    """Read a script file: one JSON object per line; empty lines and lines that start with `#` are skipped.
-
-    Raises:
-        DirectiveError: A line is invalid; the message names it.
-        OSError: The file cannot be opened.
-    """
+    """Read a script file: one JSON object per line; empty lines and lines that start with `#` are skipped."""
     rules: list[Rule] = []
     for number, line in enumerate(Path(path).read_text(encoding="utf-8").splitlines(), 1):
         if not line.strip() or line.lstrip().startswith("#"):

@@ -29,11 +29,7 @@ class ApiError(Exception):
     """A request that gets an error response.
 
     Attributes:
-        status: The HTTP status.
-        message: The `error.message` of the body.
         kind: The `error.type` of the body; None: the documented one of the status.
-        code: The `error.details.error_code`, or `None`.
-        retry_after_s: The `retry-after` header in whole seconds; None: no header.
         after_s: Seconds to wait before responding.
     """
 

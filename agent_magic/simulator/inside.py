@@ -63,14 +63,7 @@ class InsideSimulator:
 
 
 def start(**options: Any) -> InsideSimulator:
-    """Start a mock server in this process.
-
-    Args:
-        **options: As for `agent_magic.simulator.start`; its port and timeout are ignored.
-
-    Raises:
-        SimulatorError: An option is invalid.
-    """
+    """Start a mock server in this process."""
     options.pop("timeout_s", None)
     try:
         given = make_parser(exit_on_error=False).parse_args(words_of(options))
@@ -81,15 +74,7 @@ def start(**options: Any) -> InsideSimulator:
 
 
 class _Transport(httpx2.AsyncBaseTransport):
-    """Passes requests to a service.
-
-    Args:
-        service: Decides the responses.
-        prefix: Length of the path of its address.
-
-    Attributes:
-        is_open: True if the server accepts requests.
-    """
+    """Passes requests to a service."""
 
     def __init__(self, service: Service, prefix: int) -> None:
         self._service, self._prefix = service, prefix

@@ -19,22 +19,14 @@ class Entry:
     Attributes:
         number: Its number in order of arrival, from 1.
         route: The path, without the token.
-        started_s: When it arrived.
         overlap: Requests in flight on arrival, including itself.
-        request_id: The `request-id` of the response.
-        model: The requested model.
-        stream: True if a stream was requested.
         prompt: The first 80 characters of the last user message.
         prompt_hash: A digest of the whole last user message.
-        status: The HTTP status sent.
         error: The `error.type` sent.
-        fault: The requested fault.
         first_byte_s: When the response began.
         finished_s: When the response or the fault was complete.
         aborted_s: When the client disconnected before that.
         input_tokens: Uncached input.
-        cache_write_tokens: Input written to the cache.
-        cache_read_tokens: Input read from the cache.
         output_tokens: Output sent so far.
     """
 

@@ -45,14 +45,7 @@ FAMILIES = {
 
 @dataclass(frozen=True, slots=True)
 class Latency:
-    """A latency model.
-
-    Attributes:
-        factor: Multiplies every duration; 0: no delay.
-        ttft_s: Overrides the families' time to the first token.
-        pace: Overrides the families' tokens per second.
-        spread: Overrides the families' spread.
-    """
+    """A latency model; `factor` multiplies every duration, the rest overrides the families' values."""
 
     factor: float = 1.0
     ttft_s: float | None = None
@@ -60,14 +53,7 @@ class Latency:
     spread: float | None = None
 
     def draw(self, family: str, rng: Random, *, ttft_s: float | None = None, pace: float | None = None) -> Timing:
-        """Draw the timing of one response.
-
-        Args:
-            family: The family of the model.
-            rng: Always drawn from twice.
-            ttft_s: Exact time to the first token, without factor and spread.
-            pace: Exact tokens per second.
-        """
+        """Draw the timing of one response, always two numbers of the generator; exact values win."""
         usual = FAMILIES[family]
         usual_ttft_s = usual.ttft_s if self.ttft_s is None else self.ttft_s
         usual_pace = usual.pace if self.pace is None else self.pace

@@ -13,8 +13,6 @@ class Model:
     """One model.
 
     Attributes:
-        id: The id in requests.
-        name: The display name.
         family: `haiku`, `sonnet`, `opus`, `fable` or `mythos`; decides the pace.
         pool: The rate-limit pool; its models share limits.
         context: Input window in tokens.

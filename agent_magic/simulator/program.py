@@ -85,11 +85,9 @@ async def _until_the_end(options: argparse.Namespace) -> None:
 
 
 def _at_stdin_end(stop: Callable[[], object]) -> None:
-    """Call `stop` in a thread when standard input ends.
-
-    A thread works for pipes, terminals, files and on Windows. It reads the descriptor, because a thread that blocks in
-    `sys.stdin` would hold its lock when the interpreter exits.
-    """
+    """Call `stop` in a thread when standard input ends."""
+    # A thread works for pipes, terminals, files and on Windows. It reads the descriptor, because a thread that
+    # blocks in `sys.stdin` would hold its lock when the interpreter exits.
 
     def read() -> None:
         with contextlib.suppress(OSError):  # Closed or never opened.

@@ -3,8 +3,8 @@
 A pool has three buckets: requests, uncached input tokens (cache reads are free), output tokens. Output is taken as it
 is produced; `max_tokens` is not reserved, so a request is admitted while any output is left. A rejected request takes
 nothing. Default limits are those of the published Start tier, with buckets of one minute. An explicit limit has a
-bucket of one second, at least one request, which is strict with clients: `remaining` is what may pass now, not the rest
-of a minute. Times are arguments. Source: the vendor's page on rate limits.
+bucket of one second, at least one request, which is strict with clients: `remaining` is the amount that may pass now,
+not the rest of a minute. Times are arguments. Source: the vendor's page on rate limits.
 """
 
 from __future__ import annotations
@@ -22,10 +22,6 @@ class Bucket:
     An amount above the capacity passes when the bucket is full, and the rest is owed: a large request is slow, never
     impossible. In any time `t` at most `capacity + per_minute / 60 * t` pass, plus the debt of the request that
     overdrew.
-
-    Attributes:
-        per_minute: The announced limit.
-        capacity: Maximum burst; at least one.
     """
 
     __slots__ = ("_at_s", "_level", "capacity", "per_minute")
@@ -86,9 +82,6 @@ class Allowance:
     """Requested limits; None: the Start tier.
 
     Attributes:
-        rpm: Requests per minute.
-        itpm: Uncached input tokens per minute.
-        otpm: Output tokens per minute.
         burst_s: Seconds' worth of a given limit that may pass at once; limits of the Start tier keep 60 s.
         unlimited: No limits, no headers.
     """
@@ -119,8 +112,6 @@ class Denial:
     """The reason for a rejected request.
 
     Attributes:
-        limit: Its name in the message, such as `requests per minute`.
-        per_minute: The limit.
         retry_after_s: Whole seconds until it may pass.
     """
 

@@ -77,17 +77,10 @@ class Request:
     """A valid request.
 
     Attributes:
-        model: The model.
         segments: Tools, system and messages, in prefix order.
         max_tokens: Maximum tokens of the response; `None` for `count_tokens`.
-        stream: True if to stream the response.
-        stop_sequences: The stop sequences.
-        system: The system prompt.
         prompt: The text of the last user message with more than tool results.
         earlier: The text of earlier user messages.
-        schema: The JSON schema of the response, or `None`.
-        tools: The tools.
-        thinking: The thinking settings.
         turn: 1 for the response to the prompt, 2 for the one after its first tool results, and so on.
         resumed: True if the last message is an assistant message to continue.
         called: Names of the tools called since the prompt.
@@ -135,15 +128,7 @@ class Request:
 
 
 def parse(data: bytes, *, counting: bool = False) -> Request:
-    """Parse and validate a request.
-
-    Args:
-        data: The body.
-        counting: True for `count_tokens`, which needs no `max_tokens`.
-
-    Raises:
-        ApiError: The request is invalid.
-    """
+    """Parse and validate a request; `count_tokens` needs no `max_tokens`."""
     body = _decoded(data)
     if unknown := body.keys() - (COUNTED if counting else FIELDS):
         raise invalid(f"{min(unknown)}: Extra inputs are not permitted")

@@ -57,12 +57,7 @@ class Response:
     """A response.
 
     Attributes:
-        status: The HTTP status.
-        frames: The body; at least one frame.
-        content_type: The media type.
         length: The `content-length`; None: chunked.
-        ending: Its ending.
-        headers: Further headers.
     """
 
     status: int

@@ -18,13 +18,7 @@ TOKEN_PART = 1e-3
 
 
 class Sending:
-    """A response that is being sent. Frame times count from its creation.
-
-    Args:
-        service: The service that decided it.
-        exchange: The response.
-        entry: Its journal entry.
-    """
+    """A response that is being sent."""
 
     def __init__(self, service: Service, exchange: Exchange, entry: Entry) -> None:
         self._cache, self._journal = service.cache, service.journal
@@ -62,11 +56,9 @@ class Sending:
             self._cache.begin(self._exchange.lookup, now_s)
 
     async def parts(self) -> AsyncGenerator[tuple[bytes, bool]]:
-        """Yield parts when due, each with whether it is the last, which is sent with the ending.
-
-        Frames due together are one part. A stream is written at most every 30 ms, less often when many are open: 1,000
-        streams are 5,000 writes a second, not 50,000.
-        """
+        """Yield parts when due, each with whether it is the last, which is sent with the ending."""
+        # Frames due together are one part. A stream is written at most every 30 ms, less often when many are
+        # open: 1,000 streams are 5,000 writes a second, not 50,000.
         frames, place = self._exchange.response.frames, 0
         while place < len(frames):
             due, first = time.monotonic() - self._start_s, place

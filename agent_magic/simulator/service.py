@@ -36,12 +36,7 @@ class Settings:
 
     Attributes:
         seed: Changes all texts and durations.
-        latency: Durations of responses.
-        allowance: The rate limits.
-        script: Scripted responses; the first matching rule wins.
         slips: Rate of choices other than the prompt suggests, by model family.
-        batches: Timing of batches.
-        capacity: Its capacity; by default requests do not slow each other.
     """
 
     seed: int = 0
@@ -58,8 +53,6 @@ class Exchange:
     """A response with its side effects.
 
     Attributes:
-        response: The response to send.
-        lookup: Its cache use, or `None`.
         pool: Limits its output counts against; None: no limits.
         station: Shared capacity for writing; None: others do not slow it.
     """

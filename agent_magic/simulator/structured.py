@@ -143,15 +143,7 @@ def _value_schema(key: str, hint: str) -> Json:
 
 
 def fill(schema: Json, subject: Subject, rng: Random, slips: float = SLIPS, system: str = "") -> str:
-    """Return a JSON document for a schema, with texts from the prompt.
-
-    Args:
-        schema: The schema.
-        subject: The subject of the prompt.
-        rng: Seeded with the content of the request.
-        slips: Rate of choices other than the prompt suggests.
-        system: The system prompt.
-    """
+    """Return a JSON document for a schema, with texts from the prompt."""
     if is_plan(schema):
         return json.dumps(write_plan(schema, subject, system, rng), ensure_ascii=False)
     if numbered := _NUMBERED.findall(subject.prompt) if _is_by_item(schema) else ():
@@ -344,14 +336,7 @@ def is_plan(schema: Json) -> bool:
 
 
 def write_plan(schema: Json, subject: Subject, system: str, rng: Random) -> Json:
-    """Return a plan: concurrent agents for the parts of the goal, then their join, and a critic if there is room.
-
-    Args:
-        schema: The schema of the answer; roles missing from it are omitted.
-        subject: The subject of the prompt; its instruction is the goal.
-        system: The coordinator's system prompt, with the maximum number of agents.
-        rng: Seeded with the request.
-    """
+    """Return a plan: concurrent agents for the parts of the goal, then their join, and a critic if there is room."""
     said = _GOAL.match(subject.instruction)
     goal = " ".join(said[1].split() if said else ()) or subject.topic
     told = _MOST.search(system)

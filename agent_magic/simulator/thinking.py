@@ -104,10 +104,9 @@ class Chain:
         return base64.b64encode(length + links + self._last).decode()
 
     def check(self, block: Json, where: str) -> int:
-        """Check and add a returned thinking block; return its tokens, 0 for another model's block.
+        """Check and add a returned thinking block, and return its tokens: 0 for another model's.
 
-        Raises:
-            ApiError: The block or something before it was edited.
+        An edited block is an error.
         """
         kind = str(block["type"])
         text, signature = (

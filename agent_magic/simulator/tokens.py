@@ -29,15 +29,7 @@ def cut(text: str, tokens: int) -> str:
 
 
 def pieces(text: str, rng: Random) -> list[str]:
-    """Split a text into pieces of three to eight tokens, at spaces if possible.
-
-    Args:
-        text: The whole text.
-        rng: Draws the sizes, one draw per piece.
-
-    Returns:
-        The pieces, whose join is the text; none for an empty text.
-    """
+    """Split a text into pieces of three to eight tokens, at spaces if possible."""
     found: list[str] = []
     start = 0
     while start < len(text):

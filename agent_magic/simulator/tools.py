@@ -40,9 +40,7 @@ class Tools:
     """The tools of a request.
 
     Attributes:
-        offered: The definitions, in order.
         choice: `auto`, `any`, `tool` or `none`.
-        forced: The name of the required tool, or `None`.
         parallel: True if one response may have several calls.
     """
 

@@ -54,9 +54,7 @@ class Subject:
 
     Attributes:
         topic: A phrase that can follow `for`, as in `a public web API`.
-        terms: Key phrases, and names of inputs in `<name>...</name>`.
         instruction: The prompt without those inputs.
-        prompt: The whole prompt.
     """
 
     topic: str

@@ -107,13 +107,7 @@ class Pen:
 
 
 def write(subject: Subject, system: str, rng: Random) -> str:
-    """Write the answer to a prompt.
-
-    Args:
-        subject: The subject of the prompt.
-        system: The system prompt.
-        rng: Decides the rest; equal generators write equal answers.
-    """
+    """Write the answer to a prompt."""
     pen, asked = Pen(subject, rng), subject.request
     if short := choose(subject, rng):
         return short

@@ -33,7 +33,6 @@ class Taken(NamedTuple):
     """The type of a name in a step.
 
     Attributes:
-        returns: The type of one answer.
         several: True if the name means all answers of a group, indexed by number.
     """
 
@@ -57,13 +56,8 @@ def _compared(step: Step) -> Iterator[tuple[str, Path]]:
 
 
 def check_plan(plan: Plan, answers: Callable[[Step], Returns | None]) -> None:
-    """Raise `UndefinedField` for a used field that an answer's type does not have.
-
-    Args:
-        plan: The plan.
-        answers: Returns the type of a step's answers. Plans read from data use declared types only: an outline has no
-            types, and a recorded run opens whatever it asked.
-    """
+    """Raise `UndefinedField` for a used field that an answer's type does not have."""
+    # Plans read from data use declared types only: an outline has no types, and a recorded run always opens.
     for step in plan.firsts:
         check_fields(step, partial(_taken, plan, answers, step))
         if step.part is not None and step.part.source and step.part.place == 0:
@@ -83,16 +77,7 @@ def _taken(plan: Plan, answers: Callable[[Step], Returns | None], step: Step, na
 
 
 def check_fields(step: Step, type_of: Callable[[str], Taken | None]) -> None:
-    """Raise for the first field a step uses that an answer's type does not have.
-
-    Args:
-        step: The step.
-        type_of: Returns the type of a name, if known.
-
-    Raises:
-        UndefinedField: There is no such field.
-        DeclarationError: A condition compares a text with a number.
-    """
+    """Raise for the first field a step uses that an answer's type does not have, or a text compared with a number."""
     for written, (name, *path) in _compared(step):
         found = type_of(str(name))
         if found is not None and not found.several and _is_text(found.returns, path):
@@ -112,18 +97,7 @@ def check_fields(step: Step, type_of: Callable[[str], Taken | None]) -> None:
 
 
 def check_items(step: Step, source: str, returns: Returns, path: Sequence[str]) -> None:
-    """Raise if a step is declared for each item of a value that is no list.
-
-    Args:
-        step: The step.
-        source: The name of the answer.
-        returns: The type of the answer.
-        path: The items' place in it: names of fields.
-
-    Raises:
-        UndefinedField: There is no such field.
-        PlanError: It is no list.
-    """
+    """Raise if a step is declared for each item of a value that is no list; `path` is the items' place in an answer."""
     _check_path(step, returns, source, path)
     places = [one for place in reached(schema_of(returns.schema), path) for one in alternatives_of(place)]
     if not places or not all(one.get("type") in _NO_LISTS or fields_of(one) for one in places):

@@ -1,6 +1,6 @@
 """Lenient reading of answers as JSON texts: the only lenient place, before a class reads an answer.
 
-Servers without grammars, and models that bypass them, write nearly what was asked for. An answer is first read
+Servers without grammars, and models that bypass them, write nearly the requested form. An answer is first read
 unchanged. Only if it does not fit, `readings` tries these deliberate exceptions:
 
 * a byte order mark and blanks around the JSON are dropped;
@@ -85,16 +85,7 @@ _DECODER: Final = json.JSONDecoder(parse_int=Number, parse_float=Number, parse_c
 
 
 def readings(schema: Schema, text: str, decimals: str = "") -> Iterator[tuple[int, str]]:
-    """Yield the possible JSON texts of an answer, each with the number of its document, -1 for the whole text.
-
-    Args:
-        schema: The schema that was sent, or of a place in it.
-        text: The answer.
-        decimals: The schema of its value with decimals marked; empty without any.
-
-    Raises:
-        InvalidAnswer: It has no JSON.
-    """
+    """Yield the possible JSON texts of an answer, each with the number of its document, -1 for the whole text."""
     text = text.strip("\ufeff \t\r\n")
     if not text:
         raise InvalidAnswer("it is empty")
@@ -117,9 +108,7 @@ def readings(schema: Schema, text: str, decimals: str = "") -> Iterator[tuple[in
 def documents(text: str, again: re.Pattern[str] | None = None) -> tuple[list[Any], str]:
     """Return the JSON in a text as data, and the error of the text, if any.
 
-    Args:
-        text: The text.
-        again: Where to continue after JSON that breaks off; `None` stops there, since the rest is a part of it.
+    `again` is the place to continue after JSON that breaks off; `None` stops there, since the rest is a part of it.
     """
     try:
         return [decoded(text)], ""
@@ -158,14 +147,7 @@ def decoded(text: str) -> Any:
 
 
 def written(data: Any, between: str = ",", behind: str = ":", *, is_ascii: bool = True) -> str:
-    """Write data as JSON, the numbers with their digits.
-
-    Args:
-        data: What `decoded` has read, or the plain data of an answer.
-        between: What stands between two items.
-        behind: What stands behind a name.
-        is_ascii: False to keep letters as they are.
-    """
+    """Write data as JSON, the numbers with their digits."""
 
     def one(data: Any) -> str:
         if isinstance(data, Number | Decimals):
@@ -217,11 +199,7 @@ def _same_word(choices: list[Any], data: Any) -> Any:
 
 
 def schemas_of(write: Callable[..., Any]) -> tuple[Schema, str]:
-    """Return the schema of a type, and as text the one with decimals marked, empty without any.
-
-    Args:
-        write: Returns a schema, as `TypeAdapter.json_schema` and `BaseModel.model_json_schema` do.
-    """
+    """Return the schema of a type, and as text its version with decimals marked, empty without any."""
     schema = cast("Schema", write(schema_generator=_marking()))
     text = json.dumps(schema, default=str)
     if f'"{DECIMAL}"' not in text:
@@ -281,13 +259,7 @@ def _marking() -> Any:
 
 
 def with_digits(schema: Schema, data: Any, root: Schema) -> Any:
-    """Return data in which the numbers that are read as a `Decimal` are texts.
-
-    Args:
-        schema: The schema of its place, as pydantic writes it.
-        data: The data.
-        root: The schema that holds the definitions.
-    """
+    """Return data in which the numbers that are read as a `Decimal` are texts; `root` holds the definitions."""
     schema = _resolved(schema, root)
     if isinstance(data, Number):
         if data.lstrip("-").isdecimal():  # pydantic keeps the digits of integers

@@ -1,8 +1,7 @@
 """Typed answers as values, read by pydantic: by the user's class, or else by the schema that was sent.
 
-`first_fit` takes a check of a JSON text: a class, or `by_schema`. Records, replays and prompts with
-`{{ label.sentiment }}` need no class and trust none: `as_written` gives the same value even if the class has changed
-since. It refuses nothing that the class has accepted, which may be more than its schema.
+Records, replays and prompts with `{{ label.sentiment }}` need no class and trust none: `as_written` gives the same
+value even if the class has changed since.
 """
 
 from __future__ import annotations
@@ -54,10 +53,9 @@ _DATES: dict[str, Callable[[str], object]] = {"date": date.fromisoformat, "date-
 
 
 class Fields(SimpleNamespace):
-    """An object of an answer: `label.sentiment`, or `label["sentiment"]`. As text it is JSON.
+    """An object of an answer: `label.sentiment`, or `label["sentiment"]`. As text it is JSON."""
 
-    It has no public methods, so a field may have any name.
-    """
+    # It has no public methods, so a field may have any name.
 
     def __str__(self) -> str:
         return as_json(self)
@@ -120,12 +118,7 @@ def as_json(value: object) -> str:
 
 
 def plain(value: object, number: Callable[[Decimals], float] = float) -> Any:
-    """Return a value as plain data: dicts and lists.
-
-    Args:
-        value: The value.
-        number: Returns what stands for a number with digits of its own.
-    """
+    """Return a value as plain data: dicts and lists."""
     if isinstance(value, Fields):
         return {name: plain(each, number) for name, each in vars(value).items()}
     if isinstance(value, list):
@@ -138,14 +131,7 @@ def plain(value: object, number: Callable[[Decimals], float] = float) -> Any:
 def first_fit(schema: Schema, text: str, check: Callable[[str], Any], decimals: str = "") -> Any:
     """Return the value of an answer, read as leniently as `agent_magic.declare.answers.lenient` describes.
 
-    Args:
-        schema: The schema that was sent, or of a place in it.
-        text: The answer.
-        check: Returns the value of a JSON text, or raises `InvalidAnswer`.
-        decimals: The schema of its value with decimals marked; empty without any.
-
-    Raises:
-        InvalidAnswer: It does not fit; the message names the field.
+    `check` returns the value of a JSON text, or raises `InvalidAnswer`, which names the field.
     """
     fits: dict[int, tuple[str, Any]] = {}
     failure = InvalidAnswer("it does not fit")
@@ -165,11 +151,7 @@ def first_fit(schema: Schema, text: str, check: Callable[[str], Any], decimals: 
 
 
 def read(schema: str, text: str) -> Any:
-    """Return the value of an answer by the schema that was sent; a field that was left out has its default, or `None`.
-
-    Raises:
-        InvalidAnswer: It does not fit; the message names the field.
-    """
+    """Return an answer's value by the sent schema; an omitted field has its default, or `None`."""
     whole = schema_of(schema)
     if (one := of_item(whole)) is not None:
         return _read_by_item(one, text)
@@ -177,11 +159,7 @@ def read(schema: str, text: str) -> Any:
 
 
 def as_written(schema: str, text: str) -> Any:
-    """Return the value of an answer accepted by its class: by the schema, or unchanged if the schema does not fit.
-
-    Raises:
-        InvalidAnswer: It is no JSON, such as a removed text of a recording.
-    """
+    """Return the value of an answer accepted by its class: by the schema, or unchanged if the schema does not fit."""
     try:
         return read(schema, text)
     except InvalidAnswer:
@@ -306,12 +284,7 @@ def _of_any_form(data: Any) -> Any:
 
 
 def wrong_fields(error: BaseException, *, got: bool = False) -> str:
-    """Return the fields refused by pydantic, with reasons: `a: Field required; b.x: ...`. Empty for another error.
-
-    Args:
-        error: The error.
-        got: True to include the values.
-    """
+    """Return the fields refused by pydantic, with reasons: `a: Field required; b.x: ...`. Empty for another error."""
     wrong: Any = getattr(error, "errors", None)
     if type(error).__name__ != "ValidationError" or not callable(wrong):
         return ""
@@ -343,13 +316,7 @@ class Rows(Items):
 
 @functools.lru_cache(maxsize=64)  # each item of a request looks for its answer in the same text
 def numbered(text: str) -> Sequence[Sequence[tuple[int | None, str]]]:
-    """Return the answers for several items that a text holds: per reply the number of each, and its JSON.
-
-    A number that is none is `None`.
-
-    Raises:
-        InvalidAnswer: It holds no JSON.
-    """
+    """Return the answers for several items that a text holds: per reply the number of each, if valid, and its JSON."""
     found: list[list[tuple[int | None, str]]] = []
     replies, wrong = documents(text.strip("\ufeff \t\r\n"), _ROWS)
     if not replies:

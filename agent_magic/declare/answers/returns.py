@@ -69,7 +69,7 @@ class Returns:
         adapter: Makes a value of the type; `None` if only its schema is known, as in a record.
         each: For answers for several items, the type of one.
         decimals: The schema with decimals marked, as text; empty without any.
-        in_words: Why it is asked for in words; empty if its schema is sent.
+        in_words: Why it is requested in words; empty if its schema is sent.
     """
 
     schema: str
@@ -87,16 +87,7 @@ class Returns:
 
     @classmethod
     def of(cls, kind: object, *, agent: str, written: str = "") -> Returns:
-        """Return the type of answers.
-
-        Args:
-            kind: The type, or a JSON schema.
-            agent: Its agent.
-            written: Its text in a cell.
-
-        Raises:
-            DeclarationError: It is no type, or has no schema.
-        """
+        """Return the type of answers, of a type or a JSON schema, `written` in a cell."""
         if isinstance(kind, Returns):
             return kind
         try:
@@ -144,11 +135,7 @@ class Returns:
         return first_fit(schema_of(self.schema), text, self._checked, self.decimals)
 
     def of_row(self, text: str) -> Any:
-        """Return the value of an answer that stands in a reply for several items, without an object around it.
-
-        Raises:
-            InvalidAnswer: It does not fit.
-        """
+        """Return the value of an answer in a reply for several items, without an object around it."""
         check = by_schema(self.schema) if self.adapter is None else self._checked
         return first_fit(unwrapped(schema_of(self.schema)), text, check, self.decimals)
 
@@ -231,8 +218,6 @@ class Check:
     """A user's check of an answer: it returns `None`, or the error as text.
 
     Attributes:
-        name: Its name in errors.
-        call: The function of the value.
         written: Its name in a `%%agent` line, to look it up again; empty if given as a value.
     """
 
@@ -291,17 +276,7 @@ def _accept(_: object) -> None:
 def look_up(
     agent: str, returns: str | None, check: str | None, namespace: Mapping[str, Any] = MappingProxyType({})
 ) -> dict[str, Any]:
-    """Return the `returns` and `check` of an agent from its `%%agent` line.
-
-    Args:
-        agent: The agent.
-        returns: The type as written; `None` for text.
-        check: The name of a function; `None` for no check.
-        namespace: The notebook's variables.
-
-    Raises:
-        DeclarationError: One cannot be read, is not defined, or is invalid.
-    """
+    """Return the `returns` and `check` of an agent from its `%%agent` line, by the notebook's variables."""
     found: dict[str, Any] = {}
     if returns is not None:
         try:
@@ -315,16 +290,7 @@ def look_up(
 
 
 def found_again(returns: Returns, namespace: Mapping[str, Any], agent: str) -> Returns | None:
-    """Return the type with a record's schema under its name in the notebook.
-
-    Args:
-        returns: The type by its schema.
-        namespace: The notebook's variables.
-        agent: Its agent.
-
-    Returns:
-        The type as a `%%agent` line names it; `None` if no type has that schema.
-    """
+    """Return the type with a record's schema under its name in the notebook; `None` if no type has that schema."""
     own = [name for name, value in namespace.items() if not name.startswith("_") and _is_declared_type(value)]
     schema = unwrapped(schema_of(returns.schema))
     lists = [one for one in (schema, items_of(schema)) if (choices_of(one))]

@@ -3,12 +3,12 @@
 A type becomes a JSON schema once, when it is declared (`sent_as`). From then on the schema is the type: it is sent,
 kept with the request in ledger and cassette, and answers are read by it, so a record needs no class.
 
-What no grammar can hold, such as a dict or a class that contains itself, is asked for in words: the schema has its own
-JSON schema beside it, for the prompt (`IN_WORDS`), and `{}` for each place that may be anything. The class decides.
+Types that no grammar can hold, such as a dict or a class that contains itself, are described in words: the schema has
+its JSON schema beside it, for the prompt (`IN_WORDS`), and `{}` for each place that may be anything. The class decides.
 
-References are written out in place, so a schema is a tree without a table of definitions. An answer that is no object,
-such as `int` or `list[Label]`, is sent as the one field of an object titled `value`, since the API documents objects
-only. A user's class with that title is sent with a capital letter: `Value`.
+References are written out in place. An answer that is no object, such as `int` or `list[Label]`, is sent as the one
+field of an object titled `value`, since the API documents objects only. A user's class with that title is sent with a
+capital letter: `Value`.
 
 Source: the vendor's page on structured outputs: supported schemas, and the number of optional and union properties.
 """
@@ -60,12 +60,7 @@ TYPICAL_TEXT, TYPICAL_ITEMS = 60, 3
 
 
 def sent_as(schema: Schema, name: str) -> tuple[Schema, str]:
-    """Return a schema as the API can hold it, or else as it is asked for in words; and why it is.
-
-    Args:
-        schema: A JSON schema, such as pydantic writes of a type.
-        name: What notes call the type.
-    """
+    """Return a schema within the API's limits, or else for words; and why it is."""
     if IN_WORDS in schema:
         return schema, ""
     try:
@@ -82,14 +77,10 @@ def sent_as(schema: Schema, name: str) -> tuple[Schema, str]:
 
 
 def narrow(schema: Schema, name: str) -> Schema:
-    """Return a schema as the API can hold it.
-
-    Args:
-        schema: A JSON schema, such as pydantic writes of a type.
-        name: What errors call the type.
+    """Return a schema within the API's limits.
 
     Raises:
-        DeclarationError: It cannot be held; the message names the field and says what to write instead.
+        DeclarationError: It cannot be held; the message names the field and its replacement.
     """
     narrowing = _Narrowing(cast("dict[str, Schema]", schema.get("$defs") or {}))
     try:
@@ -256,11 +247,7 @@ def is_wrapper(schema: Schema) -> bool:
 
 
 def by_item(schema: Schema) -> Schema:
-    """Return the schema of the answers for several items, by the schema of one: each is beside the item's number.
-
-    Args:
-        schema: A schema as it is sent; see `sent_as`.
-    """
+    """Return the schema of the answers for several items, by the schema of one: each is beside the item's number."""
 
     def rows(answer: Schema) -> Schema:
         one = _object({"item": {"type": "integer"}, "answer": answer}, ["item", "answer"])
@@ -323,12 +310,7 @@ def choices_of(schema: Schema) -> list[Any] | None:
 
 
 def counted(schema: Schema, name: str) -> tuple[list[str], list[str]]:
-    """Return the optional fields and union places, which the API limits per request.
-
-    Args:
-        schema: A schema that the API supports; see `narrow`.
-        name: Prefix of the places.
-    """
+    """Return the optional fields and union places, which the API limits per request."""
     if IN_WORDS in schema:
         return [], []
     fields, required = fields_of(schema), schema.get("required") or ()
@@ -380,8 +362,6 @@ class Lack(NamedTuple):
 
     Attributes:
         of: The parent without such a field, relative to the answer.
-        field: The field.
-        known: Existing fields.
         kind: The parent's kind, if it is no object.
     """
 
@@ -396,15 +376,8 @@ _HELD: Final = {"string": str, "integer": int, "number": float, "boolean": bool,
 
 
 def lacking(schema: Schema, path: Sequence[str | int]) -> Lack | None:
-    """Find the first missing part of a path.
-
-    Args:
-        schema: The schema of an answer.
-        path: Names of fields, and numbers for items of lists.
-
-    Returns:
-        The missing part. `None` if the path exists, or this is unknown: a text has methods.
-    """
+    """Find the first missing part of a path of fields and numbers of items; `None` if it exists or this is unknown."""
+    # A text has methods.
     places, gone = [unwrapped(schema)], ""
     for step in path:
         places = [each for place in places for each in alternatives_of(place) if each.get("type") != "null"]

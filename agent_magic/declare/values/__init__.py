@@ -1,7 +1,7 @@
 """Values in prompts, items, tasks, tool results, JSON and keys: the one module that reads them.
 
-One rule: a value is asked for its abilities, not its module, and is used whole or refused. Nothing is cut, nothing is
-consumed by being read, and two different values never become one.
+A value is judged by its abilities, not its module, and is used whole or refused. Nothing is cut, nothing is consumed by
+being read, and two different values never become one.
 
 | question | function | table | array | iterator |
 | --- | --- | --- | --- | --- |
@@ -11,7 +11,7 @@ consumed by being read, and two different values never become one.
 | its identity | `fingerprint` | class, columns, cells | class, items | nothing |
 | its stored form | `pack` | frames and series of pandas | arrays of numpy | none |
 
-`check_values` refuses single-use values when a plan is made; `frozen` reads pictures, and computes queries, at that
+`check_values` refuses single-use values when a plan is created; `frozen` reads pictures, and computes queries, at that
 time. A refusal names the value, its type, and an alternative.
 """
 

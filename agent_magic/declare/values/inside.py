@@ -117,11 +117,9 @@ def text_size(value: object) -> int:
 
 
 def is_single_use(value: object) -> bool:
-    """Return whether reading a value uses it up: an iterator, an open file, a cursor, a reader.
-
-    What makes its next item itself is an iterator. Files and cursors may have no such method, and are known by those
-    that they have. A file that is open for writing only has nothing to read.
-    """
+    """Return whether reading a value uses it up: an iterator, an open file, a cursor, a reader."""
+    # Files and cursors may have no `__next__`, and are known by other methods. A file that is open for writing only
+    # has nothing to read.
     is_proxy = type(value) in ProxyTypes  # their type has the methods of every type
     kind = cast("type[Any]", value.__class__ if is_proxy else type(value))
     if hasattr(kind, "__next__") or hasattr(kind, "__anext__"):

@@ -44,7 +44,6 @@ class Items(NamedTuple):
     """The items of a value.
 
     Attributes:
-        found: Keys and items.
         levels: Names of the levels of a table's index, if it has several; a key is then a tuple.
         labels: Number of distinct labels of a table's rows; fewer than items if some are equal.
     """

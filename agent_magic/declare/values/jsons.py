@@ -36,12 +36,7 @@ _MARKED = re.compile(r'"\\u0000([-+.\dEe]+)\\u0000"')
 
 
 def as_json(value: object, indent: int | None = None) -> str:
-    """Return a value as JSON: letters as they are, and no web page's escapes.
-
-    Raises:
-        TypeError: It has no form in JSON; the message says what to write instead.
-        ValueError: It holds itself, or two of its keys or columns would become one.
-    """
+    """Return a value as JSON: letters as they are, and no web page's escapes. Errors are those of `as_plain`."""
     try:
         text = json.dumps(as_plain(value), indent=indent, ensure_ascii=False, allow_nan=False)
     except RecursionError:
@@ -50,11 +45,11 @@ def as_json(value: object, indent: int | None = None) -> str:
 
 
 def as_plain(value: object) -> Any:
-    """Return a value as what JSON has: dicts with texts as keys, lists, texts, numbers, truth values and `None`.
+    """Return a value as plain JSON data: dicts with texts as keys, lists, texts, numbers, truth values and `None`.
 
     Raises:
         TypeError: It has no form in JSON.
-        ValueError: It holds itself, or two of its keys or columns would become one.
+        ValueError: It contains itself, or two of its keys or columns would become one.
     """
     return _plain(value, ())
 
@@ -181,11 +176,7 @@ _BY_NAME: Final[dict[str, Callable[[Any], Any]]] = {
 
 
 def key_text(key: Any) -> str:
-    """Return a key of a dict, or the name of a column, as JSON has it.
-
-    Raises:
-        TypeError: JSON has no form for it.
-    """
+    """Return a key of a dict, or the name of a column, as in JSON."""
     if isinstance(key, str) and not isinstance(key, enum.Enum):
         return str(key)
     if isinstance(key, tuple):

@@ -1,7 +1,7 @@
 """Values of tasks as JSON and back: plain data, frames, Series, arrays, dates. Nothing is ever unpickled.
 
-A packed value has a kind of ours, never the name of a class, so a file from a stranger can be wrong but not harmful. A
-value without a form is not kept, only its text, so that prompts with the whole value can be rendered again.
+A packed value has a kind of ours, never the name of a class, so a file from a stranger can be wrong but not harmful. Of
+a value without a form only the text is kept, so that prompts with the whole value can be rendered again.
 """
 
 from __future__ import annotations
@@ -72,10 +72,8 @@ def packed_key(value: object) -> Any:
 
 
 def fingerprint(value: object) -> str:
-    """Return a text that identifies a value; empty if there is none, or the value is too large to read.
-
-    Values that `pack` cannot restore are identified by class and contents. A query is not computed.
-    """
+    """Return a text that identifies a value; empty if there is none, or the value is too large to read."""
+    # Values that `pack` cannot restore are identified by class and contents. A query is not computed.
     found = _written(value, _known, MOST_ITEMS)
     return "" if found is None else digest(found)
 

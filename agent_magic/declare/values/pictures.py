@@ -118,10 +118,6 @@ def picture_of(data: bytes, title: str) -> Attachment:
 def as_attachment(value: object, title: str) -> Attachment | None:
     """Return a value as an attachment, read now; `None` if it is neither a picture nor a document.
 
-    Args:
-        value: A figure or axes of matplotlib, a picture of PIL, a figure of plotly, or an attachment.
-        title: Its title.
-
     Raises:
         DeclarationError: It cannot be sent; the message gives the reason.
     """

@@ -1,9 +1,8 @@
 """Tables and arrays of any library, read as pandas and as lists.
 
-A table is told by what narwhals or Arrow's stream of columns says of it, never by the name of a module: frames, series
-and lazy frames of polars, pandas and its subclasses, tables of pyarrow, relations of duckdb, and what comes next. All
-else that this package does with a table it does with pandas' form of it. Its cells are then Python's own objects, so
-that whole numbers beside a missing one stay whole, and digits and zones stay.
+A table is recognised by narwhals or by Arrow's stream of columns, never by the name of a module. All other code uses
+its pandas form, with Python's own objects as cells, so that whole numbers beside a missing one stay whole, and digits
+and zones stay.
 """
 
 from __future__ import annotations
@@ -134,11 +133,7 @@ def is_array(value: object) -> bool:
 
 
 def read_array(value: Any) -> list[Any] | None:
-    """Return all items of an array, index or tensor of any library; `None` for other values.
-
-    Raises:
-        OverflowError: It has more items than a request has characters.
-    """
+    """Return all items of an array, index or tensor of any library, unless too many; `None` for other values."""
     if not is_array(value):
         return None
     kind = cast("type[Any]", type(value))

@@ -113,7 +113,7 @@ def as_text(value: object) -> str:
     Raises:
         NoTextError: It is a function, a class or a module, its `str` is an address, or it is nested too deeply.
         OverflowError: It is too long for a request.
-        BaseException: What its methods raise: they are the user's own code.
+        BaseException: Any error of its methods: they are the user's own code.
     """
     if isinstance(value, str):
         return value
@@ -192,10 +192,8 @@ def _what_to_write(value: Any) -> str:
 
 
 def _long(value: Any, write: Callable[[Any], str]) -> str:
-    """Return the `str` or `repr` of an object, with tables and arrays in it written whole.
-
-    Most classes write their contents by `repr`, of which libraries omit the middle, so those parts are replaced.
-    """
+    """Return the `str` or `repr` of an object, with tables and arrays in it written whole."""
+    # Most classes write their contents by `repr`, of which libraries omit the middle, so those parts are replaced.
     with ExitStack() as options:
         # a library may be half imported by another thread
         if (numpy := getattr(sys.modules.get("numpy"), "printoptions", None)) is not None:
@@ -316,12 +314,7 @@ def with_whole_cells(table: Any) -> Any:
 
 
 def value_notes(names: Iterable[str], values: Mapping[str, Any]) -> list[str]:
-    """Return a note for each value that goes out in a form which few people mean.
-
-    Args:
-        names: Those that a prompt writes whole.
-        values: Their values. A name without one is left out.
-    """
+    """Return a note for each value of a prompt whose form few people expect."""
     return [note for name in names if name in values and (note := _note_on(name, values[name]))]
 
 
@@ -357,16 +350,7 @@ def _note_on(name: str, value: Any) -> str:
 
 
 def check_values(names: Iterable[str], values: Mapping[str, Any], user: str) -> None:
-    """Raise for a value that can be read only once: to look at a plan, or to run it twice, would use it up.
-
-    Args:
-        names: The names that are used.
-        values: Their values. A name without one is left out.
-        user: Who uses them, as a message says it.
-
-    Raises:
-        DeclarationError: One of them is such a value, or has one inside.
-    """
+    """Raise for a value that can be read only once: showing a plan, or running it twice, would use it up."""
     for name in names:
         if name not in values or type(values[name]) in PLAIN:
             continue
@@ -411,7 +395,7 @@ def frozen(value: Any, title: str) -> Any:
     """Return a value as it is now: a query computed, pictures read, those in lists, tuples and dicts too.
 
     Raises:
-        DeclarationError: A picture or a query cannot be read, or what holds pictures holds itself.
+        DeclarationError: A picture or a query cannot be read, or their container contains itself.
     """
 
     def failed(error: BaseException) -> DeclarationError:

@@ -38,9 +38,9 @@ SPREAD: Final = 0.12
 class Bucket:
     """Mirrors a token bucket on the server: continuous refill, an announced limit, an unannounced capacity.
 
-    The level is dead reckoning: each request takes its amount when it is sent, and each response corrects the level.
-    A response may have been computed at any time between sending and receiving, so it corrects the level only if
-    no such time explains the difference.
+    The level is dead reckoning: each request takes its amount when it is sent, and each response corrects the level. A
+    response may have been computed at any time between sending and receiving, so it corrects the level only if no such
+    time explains the difference.
 
     Args:
         kind: The limited quantity.
@@ -194,8 +194,8 @@ class Bucket:
         """Keep an inferred limit per minute, unless the user's is lower. One second of it may be used at once.
 
         Nothing is saved up during `closed_s`, the seconds without requests after the refusal that revealed the limit,
-        since it is
-        a guess. If refusals contradict it (`doubted`), it ends when as much as the announced limit has passed.
+        since it is a guess. If refusals contradict it (`doubted`), it ends when as much as the announced limit has
+        passed.
         """
         self._advance(now)
         known = self.announced or (self.limit if self.source == "announced" else 0.0)  # this session's, or remembered

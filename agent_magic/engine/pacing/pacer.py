@@ -40,12 +40,11 @@ class Pacer:
     """Decides when the next request may be sent. There is one for everything that uses the same key.
 
     Pure: times are arguments, in seconds of one monotonic clock for all runs that share the pacer. The same events and
-    the
-    same seed give the same answers.
+    the same seed give the same answers.
 
     Args:
-        limits: The user's limits, by model class. A lower limit than the server's is kept; a
-            higher one gives way to the announced one.
+        limits: The user's limits, by model class. A lower limit than the server's is kept; a higher one gives way to
+            the announced one.
         seed: Makes the jitter repeatable.
     """
 
@@ -66,8 +65,7 @@ class Pacer:
         """Ask to send the first request of a queue for this model class.
 
         A request that is held keeps its place: inflow is saved for it, however large it is. Ask for nothing behind it.
-        Queues
-        that share the pacer take turns.
+        Queues that share the pacer take turns.
 
         Args:
             limit_class: The models whose limits it shares, as the provider names them.
@@ -110,8 +108,7 @@ class Pacer:
         """Record a 429.
 
         `limit` is the limit that refused it: `requests`, `input`, `output`, `ramp` if the load grew too fast, `None` if
-        unknown.
-        Nothing of this class is let in for `retry_after_s`.
+        unknown. Nothing of this class is let in for `retry_after_s`.
         """
         ticket.pool.refused(ticket, retry_after_s, limit, readings, now)
 

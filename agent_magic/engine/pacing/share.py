@@ -1,19 +1,18 @@
 """How kernels that use the same key divide a rate limit: each states its demand and takes at most the free rest.
 
 Every half second each kernel writes a row that the others read: for each limit, the part it wants and the part it
-takes. A kernel that the limit does not hold back wants its current use; one that is held back wants more at each
-look, up to the whole limit. The limit is divided by max-min fairness: a kernel gets less than an equal part only if
-it wants less, and the rest is divided among the others. A part shrinks at once and grows only into the part that all
-rows leave free, so together they never exceed the limit, in whichever order they look.
+takes. A kernel that the limit does not hold back wants its current use; one that is held back wants more at each look,
+up to the whole limit. The limit is divided by max-min fairness: a kernel gets less than an equal part only if it wants
+less, and the rest is divided among the others. A part shrinks at once and grows only into the part that all rows leave
+free, so together they never exceed the limit, in whichever order they look.
 
-If requests are too large for a kernel's part of the server's bucket (5,000 tokens each, where 10,000 fit at once,
-among four kernels), the kernels that are held back take turns: one has their whole part, the others nothing. Two that
-saved up for large requests at the same time would otherwise cause each other's refusals. A kernel ends its turn when
-it has nothing to send, or has taken more than a waiting kernel by the size of the largest request; the waiting kernel
-that has taken least comes next and starts from the level that is left. Turns are thus as long as requests are large
-(one request each at 60 requests a minute), and they are counted by use, so tokens saved up for a large request are
-not lost to the next kernel. During turns each kernel looks twenty times a second and writes when a turn begins or
-ends.
+If requests are too large for a kernel's part of the server's bucket (5,000 tokens each, where 10,000 fit at once, among
+four kernels), the kernels that are held back take turns: one has their whole part, the others nothing. Two that saved
+up for large requests at the same time would otherwise cause each other's refusals. A kernel ends its turn when it has
+nothing to send, or has taken more than a waiting kernel by the size of the largest request; the waiting kernel that has
+taken least comes next and starts from the level that is left. Turns are thus as long as requests are large (one request
+each at 60 requests a minute), and they are counted by use, so tokens saved up for a large request are not lost to the
+next kernel. During turns each kernel looks twenty times a second and writes when a turn begins or ends.
 
 **Limits** that a kernel knows are in its row, so a new kernel beside it learns them without a refusal.
 
@@ -86,8 +85,7 @@ class Demand(NamedTuple):
 class Claim(NamedTuple):
     """One kernel's row about one limit, as the others read it.
 
-    `largest_s`, `place`, `taken_s` and `level_s` are in seconds of
-    refill by the whole limit.
+    `largest_s`, `place`, `taken_s` and `level_s` are in seconds of refill by the whole limit.
 
     Attributes:
         want: The part it wants, 0 to 1.

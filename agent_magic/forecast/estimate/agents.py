@@ -135,8 +135,7 @@ def guess_all(  # noqa: PLR0913 - all that a guess stands on
     """Return the expected use and time of every agent.
 
     Requests have missing answers empty. A pilot's agents are evidence about others of their models; `left` has the
-    steps
-    not needed at each end, and `there` the answers within the requests, if others than those in `held`.
+    steps not needed at each end, and `there` the answers within the requests, if others than those in `held`.
     """
     there, continued = there or held, continued_steps(plan)
     speeds = Speeds(history, history.time_factor, history.origin)

@@ -6,7 +6,7 @@
 %%agent librarian --tools files.*,crm.find
 ```
 
-A session must be closed by the task that opened it, from any cell or run. So each session has a task of its own, on a
+A session must be closed by the task that opened it, from any cell or run. So each session has a separate task, on a
 loop in a separate thread, that opens the session, waits for its end, and closes it. Calls come from other loops.
 
 | | `process` | `http` |
@@ -16,8 +16,7 @@ loop in a separate thread, that opens the session, waits for its end, and closes
 | a call was never received | cannot be known | it is repeated, once |
 | a call may have been received | it has failed, and says so | the same |
 
-All else is shared. If a server reports that its tools have changed, the next plan has the new ones; a frozen plan keeps
-its own.
+If a server reports that its tools have changed, the next plan has the new ones; a frozen plan keeps the old ones.
 """
 
 from agent_magic.live.mcp.server import CALL_S, McpError, McpServer

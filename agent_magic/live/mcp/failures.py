@@ -1,6 +1,6 @@
-"""The meaning of a failed request to a server: whether the server can have received it, and the message.
+"""Failed requests to a server: whether the server can have received them, and the message.
 
-The package `mcp` has one error for all, with a code. Codes of ours come from `live.mcp.http`.
+The package `mcp` has one error for all, with a code. Our codes come from `live.mcp.http`.
 """
 
 from __future__ import annotations

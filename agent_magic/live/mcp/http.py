@@ -2,7 +2,7 @@
 
 That package ends a whole session if one request fails in the network, and it is then unknown which of the others were
 received. So a failed request never leaves `_Client.send`: it becomes the protocol's error answer to that request, with
-a code of ours which says whether the request was received. The other requests continue.
+a code which says whether the request was received. The other requests continue.
 
 | code | the request | then |
 | --- | --- | --- |
@@ -59,17 +59,7 @@ _SESSION = "mcp-session-id"
 
 
 class Http:
-    """Connects to a server at an address. See `live.mcp.server.Transport`.
-
-    Args:
-        name: Its name.
-        url: Its address.
-        headers: Headers of every request, such as `Authorization`.
-        timeout_s: Timeout of opening a session in seconds.
-
-    Raises:
-        DeclarationError: The address or a header cannot be sent.
-    """
+    """Connects to a server at an address, with these headers. See `live.mcp.server.Transport`."""
 
     reopens = True
     ignored = ""

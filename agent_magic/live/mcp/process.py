@@ -1,8 +1,4 @@
-"""A server of the Model Context Protocol as a process on this machine.
-
-It ends with its session, and with this process, even if that is killed. Other output of it is ignored, and its first
-line is shown in `%agents mcp`.
-"""
+"""A server of the Model Context Protocol as a process on this machine, which ends with its session and this process."""
 
 from __future__ import annotations
 
@@ -29,16 +25,7 @@ MOST_LINES = 5
 
 
 class Process:
-    """Starts a server and connects to its standard input and output. See `live.mcp.server.Transport`.
-
-    Args:
-        name: Its name.
-        command: The program and its arguments.
-        env: Names of environment variables to pass on.
-
-    Raises:
-        DeclarationError: `command` is not a command.
-    """
+    """Starts a server and connects to its standard input and output; `env` names environment variables to pass on."""
 
     reopens = False
     open_s = 60.0  # `npx` downloads it first

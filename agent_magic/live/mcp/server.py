@@ -56,7 +56,6 @@ class Transport(Protocol):
 
     Attributes:
         words: Where the server is, as `%agents mcp` takes it, without secrets.
-        open_s: Timeout of opening a session in seconds.
         reopens: True if a lost session can be opened again.
         ignored: The first line of output that is not a message; empty if there is none.
     """
@@ -480,7 +479,6 @@ class _Session:
     Attributes:
         session: That of the package `mcp`; None before it is open and after its end.
         opened: Done when it is open, or has failed to open.
-        task: The task that holds it.
     """
 
     def __init__(self, transport: Transport, told: Any) -> None:

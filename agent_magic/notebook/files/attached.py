@@ -76,15 +76,7 @@ def _reading(node: ast.Call) -> Reading:
 
 
 def read(value: Any, folder: Path) -> Any:
-    """Return a value with the files in it read.
-
-    Args:
-        value: What `value_of` returned.
-        folder: Where relative paths begin.
-
-    Raises:
-        DeclarationError: One cannot be read.
-    """
+    """Return a value from `value_of` with the files in it read, relative paths from a folder."""
     return _each(value, lambda one: READERS[one.reader](folder / one.path, title=one.title), Reading)
 
 

@@ -50,7 +50,6 @@ class Found:
 
     Attributes:
         agents: Per plan, the agents by name, the last declaration of each.
-        contexts: Per plan, the contexts by name.
         values: Variables with plain values.
         computed: Cells that set other variables, by name.
         defined: Cells that define or import functions and classes, by name.
@@ -70,12 +69,7 @@ class Found:
 
 
 def read_text(path: Path) -> str:
-    """Return the text of a notebook, a script or a JSON plan.
-
-    Raises:
-        AgentMagicError: It is not text.
-        OSError: It cannot be read.
-    """
+    """Return the text of a notebook, a script or a JSON plan."""
     try:
         return path.read_text(encoding="utf-8")
     except UnicodeDecodeError:
@@ -97,11 +91,7 @@ def read_cells(text: str, name: str) -> list[tuple[str, str]]:
 
 
 def find_agents(cells: list[tuple[str, str]]) -> Found:
-    """Read what cells declare, without running any of them.
-
-    Raises:
-        AgentMagicError: An `%%agent` or `%%context` cell cannot be read; the message names the cell.
-    """
+    """Read the declarations in cells, without running any of them."""
     found, defaults = Found(), dict[str, Any]()
     types, tools = _finders(found)
     for number, (kind, written) in enumerate(cells, 1):
@@ -221,8 +211,7 @@ def _is_task(decorator: ast.expr) -> bool:
 def plan_data(found: Found, name: str) -> tuple[dict[str, Any], dict[str, int | None]]:
     """Write the agents of one plan as a JSON plan.
 
-    Returns:
-        The plan, and the names its prompts use that have no plain value, each with the cell that computes it.
+    Also return the names its prompts use that have no plain value, each with the cell that computes it.
 
     Raises:
         PlanError: The notebook declares no agents of this plan, or a task belongs to it.
@@ -273,14 +262,7 @@ def to_notebook(
 ) -> dict[str, Any]:
     """Write a plan as a notebook: a cell of values, cells of its contexts and agents, and the run with its options.
 
-    Args:
-        plan: The plan.
-        run: Options of `%agents run`.
-        steps: Its steps as they were declared, where those for each item of a value are one; by default the plan's.
-        known: The values of the names that those take; by default the plan's.
-
-    Raises:
-        PlanError: A step is a function, or needs one.
+    `steps` are as declared, one for all items of a value, and `known` the values they take; by default the plan's.
     """
     for step in steps or plan.agents:
         _check_code(step)

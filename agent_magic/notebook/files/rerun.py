@@ -31,7 +31,7 @@ GUARD = "__import__('agent_magic.api.clean', fromlist=['clean']).block_network()
 _ENDING = re.compile(r"^\d[\d,]* agents? in \d+ layers? · .*\n?", re.MULTILINE)
 """The last line of a run executed by a program; in a front end the picture has it."""
 _NO_KEY = re.compile(r"^note: no API key\b.*\n?", re.MULTILINE)
-"""The note of a run without a key. It says who answered, and a replay may be with a key, a recording, or neither."""
+"""The note of a run without a key. It names the provider; a replay may be with a key, a recording, or neither."""
 _LEFT_OUT = re.compile(r"^note: .* leaves out .*\n?", re.MULTILINE)
 """The note on omissions of an endpoint; a recording omits nothing."""
 _PRICE = re.compile(r"(?<=[a-z]), about [<≥]?\$[\d.,]+(?=\.)")
@@ -51,13 +51,7 @@ _SAME = [
 
 
 class Compared(NamedTuple):
-    """One code cell with outputs, or an error.
-
-    Attributes:
-        number: Its number in the notebook, from 1.
-        error: Its error; empty without one.
-        difference: Lines of its outputs that differ from the saved ones.
-    """
+    """One code cell with outputs, or an error."""
 
     number: int
     error: str
@@ -71,8 +65,8 @@ def rerun(
 
     Args:
         notebook: The notebook. It is unchanged: the copy runs in a temporary folder, beside copies of the recordings,
-            of its own modules and of files its cells name.
-        cassette: The recording; default the file beside it written by `%agents share`, or the one its cells name.
+            of its modules and of files its cells name.
+        cassette: The recording; default the file beside it written by `%agents share`, or the one in its cells.
         output: Where to write the executed notebook.
         more: Files and folders beside it that its cells read without naming them.
 
@@ -177,17 +171,7 @@ MOST_FILES = 20_000
 
 
 def copy_needed(notebook: Path, sources: Iterable[str], work: Path, more: Iterable[Path] = ()) -> None:
-    """Copy a notebook's files into another folder.
-
-    Args:
-        notebook: The notebook.
-        sources: The texts of its cells.
-        work: The folder, which is made.
-        more: Files and folders beside the notebook that its cells do not name.
-
-    Raises:
-        AgentMagicError: That is too much, or is not there.
-    """
+    """Copy a notebook's files, and `more` that its cells do not name, into another folder, which is created."""
     folder, text = notebook.resolve().parent, "\n".join(sources)
     there = (entry for entry in sorted(folder.iterdir()) if entry.name not in LEFT)
     chosen = {entry.name: entry for entry in there if _is_needed(entry, text)}

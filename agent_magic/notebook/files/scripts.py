@@ -50,14 +50,7 @@ if __name__ == "__main__":
 
 
 def to_script(plan: Mapping[str, Any], *, title: str, unknown: Mapping[str, int | None], run: str = "") -> str:
-    """Write a JSON plan as a script.
-
-    Args:
-        plan: The plan; see `agent_magic.declare.plan_json`.
-        title: The first line of the script.
-        unknown: Names without a value, each with the number of the cell that computes it.
-        run: The options of `%agents run`.
-    """
+    """Write a JSON plan (`agent_magic.declare.plan_json`) as a script, with the cells that set its unknown names."""
     agents = "\n".join(_agent(row) for row in plan["agents"])
     return SCRIPT.format(
         title=_plain_line(title),
@@ -111,11 +104,7 @@ def _literal(value: Any) -> str:
 
 
 def _policy(run: str) -> str:
-    """Write the options of a run as a `Policy`, without those that set no field of it.
-
-    Raises:
-        PlanError: A value cannot be read.
-    """
+    """Write the options of a run as a `Policy`, without those that set no field of it."""
     try:
         words = [part for word in shlex.split(run) for part in (word.split("=", 1) if word[:2] == "--" else [word])]
     except ValueError:
@@ -142,9 +131,6 @@ POLICY = ("concurrency", "schedule")
 
 def from_script(text: str) -> tuple[dict[str, Any], str]:
     """Read a script that declares a plan of plain values, such as `agent-magic export` writes.
-
-    Args:
-        text: The script.
 
     Returns:
         A JSON plan (see `agent_magic.declare.plan_json`), and its `Policy` as options of `%agents run`. Values may hold

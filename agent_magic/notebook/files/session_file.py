@@ -1,7 +1,7 @@
 """A session as a file: its declarations, learned rate limits and runs.
 
-The file is a ledger, private to its owner, with the runs of the session alone and the rest as a note in it. So what
-opens a ledger opens it too, and loading one adds its runs and their answers to the ledger in use.
+The file is a ledger with the runs of the session alone and the rest as a note in it, so it can be opened as one, and
+loading one adds its runs and their answers to the ledger in use.
 """
 
 from __future__ import annotations
@@ -34,9 +34,6 @@ class Kept(NamedTuple):
     """The content of a session's file.
 
     Attributes:
-        steps: How many agents and contexts are declared in it.
-        runs: How many runs it has.
-        limits: True if it has rate limits of the provider that answers.
         left_out: The steps that no text can hold: functions.
         others: True if it has rate limits of another provider, which are left aside.
     """
@@ -49,11 +46,7 @@ class Kept(NamedTuple):
 
 
 def save_session(session: Session, path: Path) -> Kept:
-    """Write a session. An earlier file of that name is replaced once the new one is whole.
-
-    Raises:
-        LedgerError: There is another file of that name, or it cannot be written.
-    """
+    """Write a session. An earlier file of that name is replaced once the new one is whole."""
     if path.exists():
         _read(path)  # nobody else's file is replaced, nor a ledger
     new = path.with_name(f".{path.name}.{os.getpid()}")
@@ -89,18 +82,7 @@ def _cells(session: Session) -> tuple[list[str], tuple[str, ...]]:
 
 
 def load_session(session: Session, path: Path, namespace: Mapping[str, Any], cell: Cell) -> Kept:
-    """Take over a session that `save_session` wrote, beside what is here. Its last run is the last run then.
-
-    Args:
-        session: The session that takes it over.
-        path: The file.
-        namespace: The notebook's variables, for the types and tools that agents name.
-        cell: The cell that loads it.
-
-    Raises:
-        LedgerError: It is no file of a session.
-        DeclarationError: A type or a tool is not defined here; nothing was taken over.
-    """
+    """Take over a session that `save_session` wrote, beside the present one. Its last run becomes the last run."""
     if not path.is_file():
         raise LedgerError(f"There is no file {path.name!r}. %agents save FILE writes one.")
     data = _read(path)

@@ -26,10 +26,8 @@ def beside(notebook: Path) -> Path:
 
 
 def notebook_of(names: Mapping[str, Any], environment: Mapping[str, str]) -> Path | None:
-    """Return the running notebook if the front end tells it, unlike nbclient.
-
-    JupyterLab names it in the environment when the kernel starts, so a renamed notebook is not found either.
-    """
+    """Return the running notebook if the front end tells it, unlike nbclient."""
+    # JupyterLab names it in the environment when the kernel starts, so a renamed notebook is not found either.
     return next((Path(told) for told in told_notebooks(names, environment) if Path(told).is_file()), None)
 
 

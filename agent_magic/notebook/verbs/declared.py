@@ -70,15 +70,7 @@ def _clear(ctx: CommandContext, given: Namespace) -> None:
 def declared_page(
     session: Session, plan: str, namespace: Mapping[str, Any], stale: Sequence[str] = (), model: str | None = None
 ) -> Page:
-    """Return the declared agents by layer, with parents, settings and last results.
-
-    Args:
-        session: The session.
-        plan: The plan's name.
-        namespace: The variables of the notebook.
-        stale: Agents with stale answers.
-        model: Default model.
-    """
+    """Return the declared agents by layer, with parents, settings and last results."""
     registry, held = session.registry(plan), namespace.get(plan)
     if not len(registry) and isinstance(held, Plan):
         said = (

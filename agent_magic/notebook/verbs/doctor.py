@@ -29,13 +29,7 @@ OK, WRONG, TOLD = "ok", "!", ""
 
 
 class Check(NamedTuple):
-    """The result of one check.
-
-    Attributes:
-        mark: `OK`, `WRONG`, or `TOLD` if neutral.
-        what: Its name.
-        state: The state, and advice if it is wrong.
-    """
+    """The result of one check."""
 
     mark: str
     what: str

@@ -34,12 +34,7 @@ def _edit(ctx: CommandContext, given: Namespace) -> None:
 
 
 def edit_cell(ctx: CommandContext, line: str, text: str) -> None:
-    """Take a cell's text as the answer of an agent of the last run.
-
-    Raises:
-        UsageError: The cell is empty, or has options.
-        AgentMagicError: It cannot be the answer.
-    """
+    """Take a cell's text as the answer of an agent of the last run."""
     parser = Parser(f"%%agents {EDIT}")
     add_name(parser)
     name = parser.read(line.split(maxsplit=1)[1] if line.split()[1:] else "").name

@@ -70,10 +70,8 @@ def _open(ctx: CommandContext, given: Namespace) -> Run:
 
 
 def _declare(ctx: CommandContext, run: Run) -> None:
-    """Declare the agents of a run again, in place of those of its plan, and put their cell below.
-
-    Its functions are the notebook's, and stay as they are declared.
-    """
+    """Declare the agents of a run again, in place of those of its plan, and put their cell below."""
+    # Its functions are the notebook's, and stay as they are declared.
     registry = ctx.session.registry(run.plan.name)
     now = {step.name: step for step in registry.agents}
     steps = [_as_written(ctx, step, now.get(step.name)) for step in declared(run.plan)]
@@ -90,11 +88,7 @@ def _declare(ctx: CommandContext, run: Run) -> None:
 
 
 def _as_written(ctx: CommandContext, step: Step, now: Step | None) -> Step:
-    """Return a step of a record as its cell had it: a record has no names of types and tools, but defaults.
-
-    Raises:
-        PlanError: The notebook lacks a name it uses.
-    """
+    """Return a step of a record as its cell had it: a record has no names of types and tools, but defaults."""
     if not isinstance(step, Agent):
         if now is None and not step.race:
             message = f"{step.name!r} was a function, and the notebook declares none of that name."

@@ -24,11 +24,7 @@ def _pending(ctx: CommandContext, _: Namespace) -> None:
 
 
 def _answer(ctx: CommandContext, wanted: str, verdict: Verdict) -> None:
-    """Answer the question that a number or the name of an agent means.
-
-    Raises:
-        UsageError: There is none, or the agent has several, or the changed text cannot be used.
-    """
+    """Answer the question that a number or the name of an agent means."""
     if not any(desk.open for desk in ctx.session.desks):
         raise UsageError(f"{NOTHING} %agents start runs in the background; what it asks can be answered then.")
     try:

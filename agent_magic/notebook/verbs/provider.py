@@ -175,9 +175,9 @@ def _limits(ctx: CommandContext, given: Namespace) -> None:
 
 
 def _limits_page(pacer: Pacer, records: Sequence[RunRecord], kernels: int) -> Page:
-    """Compose a row per model class: of each limit how much was used in the last minute, and who says so.
+    """Compose a row per model class: the used part of each limit in the last minute, and its source.
 
-    Where several kernels divide the limits, it says how many, and which part is this one's.
+    If several kernels divide the limits, it has their number, and this one's part.
     """
     pools, rows = pacer.health(time.monotonic()), list[tuple[str, ...]]()
     for name in dict.fromkeys((*pacer.given, *pools)):

@@ -83,15 +83,7 @@ async def run_and_tell(
 def tell_end(
     ctx: CommandContext, run: Run, policy: Policy | None = None, before: RunRecord | None = None, *, closes: bool = True
 ) -> None:
-    """Print the notes that the picture of a finished run does not show, and the next step.
-
-    Args:
-        ctx: The context.
-        run: The run.
-        policy: Its policy; `None` for the record's.
-        before: The last run of its plan, to explain why answers were bought again.
-        closes: True to print the next step below the notes.
-    """
+    """Print the notes that the picture of a finished run does not show, and the next step."""
     session, graphic = ctx.session, is_kernel(ctx.shell)
     policy = policy or policy_of(run.record)[0]
     notes = [
@@ -138,10 +130,9 @@ async def _run(ctx: CommandContext, given: Namespace) -> Run:
 
 
 async def ask_at_once(ctx: CommandContext, name: str, plan_name: str) -> None:
-    """Run an agent that was just declared with its ancestors, and show its answer: `%%agent NAME --run`.
-
-    The answer replaces the picture if one agent is asked and nothing needs approval: the buttons are in the picture.
-    """
+    """Run an agent that was just declared with its ancestors, and show its answer: `%%agent NAME --run`."""
+    # The answer replaces the picture if one agent is asked and nothing needs approval: the buttons are in the
+    # picture.
     parser = Parser("%%agent --run")
     add_run_options(parser)
     given = parser.read(f"{name} --plan {plan_name}")

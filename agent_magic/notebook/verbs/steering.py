@@ -36,12 +36,7 @@ MOST_NAMED: Final = 5
 
 
 def _running(ctx: CommandContext, names: list[str]) -> list[tuple[Controls, list[str]]]:
-    """Return the runs under way, each with those of the names that are its own.
-
-    Raises:
-        UsageError: Nothing runs.
-        UnknownAgent: No run has an agent of that name.
-    """
+    """Return the runs under way, each with its agents among those names."""
     running = list(ctx.session.running)
     if not running:
         raise UsageError("Nothing runs. %agents start runs in the background.")
@@ -180,18 +175,7 @@ def _retry_under_way(ctx: CommandContext) -> None:
 async def run_again(
     ctx: CommandContext, given: Namespace, last: Run, again: list[str] | None, *, prices: bool = False
 ) -> Run:
-    """Run agents of a run again: these, or all that did not succeed, except rejected ones.
-
-    Args:
-        ctx: The context.
-        given: The options.
-        last: The run.
-        again: The agents; `None` means all that did not succeed.
-        prices: True to print the requests and price, if not zero.
-
-    Raises:
-        UsageError: All requests would be rejected again; nothing was sent.
-    """
+    """Run agents of a run again: these, or all that did not succeed, except rejected ones."""
     plan = _plan_of(ctx, given, last)
     leave = [] if again is not None or given.fresh else _rejected(ctx, plan, last)
     resumed = Resumed(last, again, leave)
@@ -224,13 +208,8 @@ def _rejected(ctx: CommandContext, plan: Plan, last: Run) -> list[str]:
 
 
 def _plan_of(ctx: CommandContext, given: Namespace, last: Run) -> Plan:
-    """Return the agents of the last run as they are declared, and those named: no other agent may be bought.
-
-    Where nothing is declared, as after `%agents open` in a fresh kernel, the run brings its own plan along.
-
-    Raises:
-        UsageError: None of them is declared any more.
-    """
+    """Return the agents of the last run as they are declared, and those named: no other agent may be bought."""
+    # If nothing is declared, as after `%agents open` in a fresh kernel, the run brings its plan along.
     given.plan = given.plan or (last.plan.name if last.plan.name in ctx.session.plans else None)
     had = {*declared_names(last.plan)}
     declared = [agent.name for agent in ctx.session.registry(given.plan or DEFAULT_PLAN).agents]

@@ -201,11 +201,7 @@ def _undo(ctx: CommandContext, _: Namespace) -> None:
 
 
 def graders_of(ctx: CommandContext, given: Namespace) -> dict[str, Any]:
-    """Return `truth` and `grader` as the options name them: a function or values of the notebook, or a column.
-
-    Raises:
-        UsageError: There is no such function.
-    """
+    """Return the named `truth` and `grader`: a function or values of the notebook, or a column."""
     found: dict[str, Any] = {}
     if given.truth is not None:
         value = ctx.shell.user_ns.get(given.truth)

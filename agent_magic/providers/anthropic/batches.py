@@ -35,12 +35,7 @@ TIMEOUT_S = 600.0
 
 
 class MessageBatches:
-    """Sends requests as batches of the Messages API; see `agent_magic.providers.batches.Batches`.
-
-    Args:
-        sdk: Returns the client of the SDK.
-        body: Writes a request as the API takes it.
-    """
+    """Sends requests as batches of the Messages API; see `agent_magic.providers.batches.Batches`."""
 
     most_requests = 100_000
     most_bytes = 200_000_000

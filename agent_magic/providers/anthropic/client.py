@@ -350,11 +350,7 @@ async def _close(sdk: AsyncAnthropic) -> None:
 
 
 def as_provider(client: Provider | AsyncAnthropic | None) -> Provider:
-    """Return the provider that a user's `client=` names: a provider, a client of the SDK, or `None` for `Claude()`.
-
-    Raises:
-        AgentMagicError: It cannot answer.
-    """
+    """Return the provider that a user's `client=` names: a provider, a client of the SDK, or `None` for `Claude()`."""
     if client is None:
         return Claude()
     if isinstance(client, type):
@@ -400,11 +396,7 @@ def _named_address() -> str | None:
 
 
 def _checked_address(url: object, name: str) -> str:
-    """Return the address of a server, to which the SDK adds the path.
-
-    Raises:
-        DeclarationError: It is not one, or cannot be used.
-    """
+    """Return the address of a server, to which the SDK adds the path."""
     url = checked_url(url, name, f"Give one such as {DEFAULT_URL}, or take {BASE_URL} out of the environment.")
     if urlsplit(url).path.rstrip("/").endswith("/v1"):
         raise DeclarationError(f"{name}={url!r} ends with /v1.", hint="Leave that out: the SDK adds it.")

@@ -4,8 +4,8 @@ The SDK wraps some failures, passes others through raw, and reports some not at 
 reset inside a stream is a raw transport error, broken JSON a `JSONDecodeError`, an `error` event after a 200 an
 `APIStatusError` with status 200, and a stream that ends early raises nothing.
 
-A server is not trusted with its words: messages are cut, lose their control characters, and never show a key or the
-value of a header that the user has added.
+Messages of a server are cut, lose their control characters, and never show a key or the value of a header that the user
+has added.
 """
 
 from __future__ import annotations
@@ -70,12 +70,7 @@ OPEN_HEADERS = re.compile(r"x-stainless-.*|accept|content-type|user-agent|anthro
 
 
 class AsCallErrors:
-    """Turns errors of the SDK or its transport into `CallError`s.
-
-    Args:
-        stream: Its received text becomes the error's `partial`.
-        sdk: The client. No message shows its credentials or the values of its own headers.
-    """
+    """Turns errors of the SDK or its transport into `CallError`s; the stream's received text becomes `partial`."""
 
     __slots__ = ("_sdk", "_stream")
 
@@ -110,11 +105,8 @@ def secrets_of(sdk: object) -> tuple[str, ...]:
 
 
 def note_response(stream: Stream, response: Response, refusal: str = "") -> dict[str, str]:
-    """Record the status and rate limits of a response.
-
-    Returns:
-        The headers by lower-case name, since each look-up in the transport's takes a microsecond.
-    """
+    """Record the status and rate limits of a response, and return its headers by lower-case name."""
+    # Each look-up in the transport's headers takes a microsecond.
     headers = headers_of(response)
     readings = read_headers(headers)
     if response.status_code == TOO_MANY:

@@ -52,11 +52,7 @@ def empty_limit(headers: Mapping[str, str]) -> Dimension | None:
 
 
 def read_headers(headers: Mapping[str, str]) -> Readings:
-    """Parse the rate limit headers of a response. Invalid values are ignored.
-
-    Args:
-        headers: The headers by lower-case name, or a mapping that ignores case.
-    """
+    """Parse the rate limit headers of a response. Invalid values are ignored."""
     found: dict[Dimension, Reading] = {}
     for kind, limit_name, remaining_name in _NAMES:
         if limit := number_of(headers.get(limit_name)):

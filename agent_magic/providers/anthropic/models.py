@@ -66,7 +66,7 @@ _SERVER_TOOLS: Final[Mapping[str, tuple[str, str]]] = {
     "web_fetch": ("web_fetch_20250910", "web_fetch_20260209"),
     "code_execution": ("code_execution_20250825", "code_execution_20250825"),
 }
-"""By plain name, the versions of a tool that any model takes, and that a model which filters takes.
+"""By plain name, a tool's version for any model, and its version for models that filter.
 
 Source: the vendor's tool reference, and its page on each tool, as of November 2026.
 """
@@ -81,7 +81,6 @@ class Speed(NamedTuple):
     """How fast a model answers.
 
     Attributes:
-        family: The models that are as fast, in words.
         ttft_s: Seconds to the first token.
         pace: Tokens per second after it.
     """
@@ -109,7 +108,7 @@ USUAL_SPEED: Final = SPEEDS["sonnet"]
 
 
 def takes_sampling(model: str) -> bool:
-    """Return True if a model accepts `temperature`, `top_p` and `top_k`, or its name is unknown.
+    """Return whether a model accepts `temperature`, `top_p` and `top_k`, or its name is unknown.
 
     Source: the vendor's page on new features of Opus 4.7, which refuses them with a 400, as all later models do.
     """
@@ -120,18 +119,16 @@ def takes_sampling(model: str) -> bool:
 def limit_class(model: str) -> str:
     """Return the class of models with shared limits. A model without a documented class is its own.
 
-    Source: the vendor's page on rate limits: one pool for Opus 4.5 to 4.8, one for Sonnet 4.x, one for Fable 5.x;
-    Opus 5, Opus 5.5, Sonnet 5, Sonnet 5.5, Haiku 4.5 and Haiku 5.5 have rows of their own.
+    Source: the vendor's page on rate limits: one pool for Opus 4.5 to 4.8, one for Sonnet 4.x, one for Fable 5.x; Opus
+    5, Opus 5.5, Sonnet 5, Sonnet 5.5, Haiku 4.5 and Haiku 5.5 have separate rows.
     """
     name = _DATE.sub("", model)
     return next((pool for pattern, pool in _LIMIT_CLASSES if pattern.fullmatch(name)), name)
 
 
 def lacks(model: str) -> bool:
-    """Return True if the API certainly has no such model: a bare family, a typo, another maker's name.
-
-    Unknown versions and families may be new.
-    """
+    """Return whether the API is known not to have such a model: a bare family, a typo, another maker's name."""
+    # Unknown versions and families may be new.
     if has_list_price(model.removesuffix("-latest")):
         return False
     found = _NAME.match(model)
@@ -177,10 +174,7 @@ def _is_newer(model: str) -> bool:
 def server_tool(family: str, model: str, *, basic: bool = False) -> str:
     """Return the dated type of a tool run by the API; other names are returned unchanged.
 
-    Args:
-        family: Its plain name.
-        model: The model that uses it.
-        basic: True if the seller has only the first version, as the clouds of Google and Microsoft do.
+    With `basic` the seller has only the first version, as the clouds of Google and Microsoft do.
     """
     found = _NAME.match(model)
     newer = found is not None and (int(found["major"]), int(found["minor"] or 0)) >= _FILTERING and not basic

@@ -1,9 +1,8 @@
 """Sending a request: by the SDK's `messages.create`, or as bytes through the same client.
 
-`messages.create` copies a body piece by piece, so each turn of a conversation costs more than the last, and looks for
-tracers: together a sixth of the cost of a turn (2026-11-25). So if the client is ours and nothing watches that method,
-the body is written as text, with each message in its stored form, and sent through the client's `post`, which
-authenticates, connects and raises like the method. A user's client, a replaced method, or OpenTelemetry see each
+`messages.create` copies a body piece by piece and looks for tracers: together a sixth of the cost of a turn
+(2026-11-25). So if the client is ours and nothing watches that method, the body is written as text, with each message
+in its stored form, and sent through the client's `post`. A user's client, a replaced method, or OpenTelemetry see each
 request go through the method.
 """
 
@@ -31,15 +30,7 @@ UNTRACED = frozenset({"ProxyTracerProvider", "NoOpTracerProvider"})
 async def begin(
     sdk: AsyncAnthropic, request: Request, limits: Any, *, own: bool, basic_tools: bool
 ) -> AsyncStream[Any]:
-    """Send a request, and return the events of its response.
-
-    Args:
-        sdk: The client.
-        request: The request.
-        limits: The transport's timeouts.
-        own: True if the client was made here.
-        basic_tools: See `body`.
-    """
+    """Send a request, and return the events of its response; `own` if the client was created here."""
     if own and _is_unwatched(sdk, request.model):
         content = body_text(request, basic_tools=basic_tools)
         options: Any = {"timeout": limits}

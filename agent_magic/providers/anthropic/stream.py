@@ -57,10 +57,10 @@ ENDING_S = 2.0
 
 
 def plain(events: AsyncStream[Any], sdk: object) -> AsyncStream[Any]:
-    """Return the events of a stream as the JSON they came as, with the SDK's decoder and errors.
+    """Return the events of a stream as raw JSON, with the SDK's decoder and errors.
 
-    Events without a name, which the SDK would drop, take it from their data. What is not the SDK's own stays as it is:
-    a stream or a client of another kind, and a stream that a tracer watches, which needs the SDK's objects.
+    Events without a name, which the SDK would drop, take it from their data. A stream or a client of another kind stays
+    as it is, and so does a stream that a tracer watches, which needs the SDK's objects.
     """
     import anthropic
 
@@ -73,11 +73,11 @@ def plain(events: AsyncStream[Any], sdk: object) -> AsyncStream[Any]:
 
 @functools.lru_cache(maxsize=1)
 def named_stream() -> type[AsyncStream[Any]]:
-    """Return the SDK's stream class, with events as the JSON they came as.
+    """Return a stream class of the SDK whose events are raw JSON.
 
-    The SDK's own hands each through three iterators more. This one reads servers, too, that leave the `event:` lines
-    out, whose events the SDK drops, and that begin with a byte order mark. `unread` is what came before the first
-    event: all of a response that is no stream.
+    The SDK's passes each through three iterators more. This one also reads servers that leave the `event:` lines out,
+    whose events the SDK drops, and that begin with a byte order mark. `unread` is the text before the first event: all
+    of a response that is no stream.
     """
     import anthropic
 
@@ -227,14 +227,7 @@ def _read_message(found: Json, message: _Message, stream: Stream) -> None:
 
 
 class _Message:
-    """The content of a response, apart from the streamed text.
-
-    Args:
-        model: The model asked.
-        request_id: The server's id of the request.
-        most_output: More tokens of output than this were not asked for, so a count above it is none.
-        keeps: True if the blocks are needed although they are no turn.
-    """
+    """The content of a response, apart from the streamed text."""
 
     def __init__(self, model: str, request_id: str | None, most_output: int, *, keeps: bool = False) -> None:
         self.model, self.request_id, self._keeps = model, request_id, keeps
@@ -286,10 +279,8 @@ class _Message:
             self.model = stream.model = said
 
     def count(self, told: Any, stream: Stream) -> None:
-        """Read the token counts of an event. They are final with the `stop_reason`, and running before it.
-
-        A count that falls, or that cannot be, says nothing: the one before stays, and is not the last word.
-        """
+        """Read the token counts of an event. They are final with the `stop_reason`, and running before it."""
+        # An impossible or falling count is ignored: the one before stays, and is not final.
         if told is None:
             return
         stream.usage = usage = _usage(told, stream.usage or NOTHING_KNOWN, self._most_output)
@@ -369,7 +360,7 @@ class _Message:
 
     @property
     def _goes_back(self) -> bool:
-        """True if the conversation may go on from its blocks, which is from its text where that is all there is.
+        """True if the conversation may continue from its blocks, or from its text if it has no others.
 
         Source: the vendor's page on thinking: blocks of it go back whole, or the next request is refused.
         """
@@ -380,10 +371,10 @@ class _Message:
         return not self._keeps and (len(self._blocks) > 1 or any(block.is_cited for block in self._blocks.values()))
 
     def _content(self) -> str | None:
-        """Write the content blocks as JSON, to send them back as they came; `None` if there are none.
+        """Write the content blocks as JSON, to send them back unchanged; `None` if there are none.
 
         Source: the vendor's page on stop reasons. A turn goes on when its content is sent back as the assistant's
-        message, with the blocks of server tools and of thinking in it, whatever they hold.
+        message, with the blocks of server tools and of thinking in it.
         """
         found = [block.whole() for block in self._blocks.values()]
         kept = [one for one in found if one and (one.get("type") != "text" or one["text"].strip())]  # no blank text
@@ -456,7 +447,7 @@ class _Block:
 
 
 def citation(text: str, said: Json) -> Citation:
-    """Read a citation. A field that is none of the API's is empty.
+    """Read a citation. Unknown fields are empty.
 
     Source: the vendor's page on citations. Characters count from 0, pages from 1; the end is the first one behind.
     """
@@ -530,11 +521,7 @@ def fields_of(value: Any) -> Json:
 
 
 async def drain(events: AsyncIterator[object], within_s: float) -> None:
-    """Read to the end and throw it away: a connection whose end was read can serve the next request.
-
-    Raises:
-        TimeoutError: The end did not come in time.
-    """
+    """Read to the end and throw it away: a connection whose end was read can serve the next request."""
 
     async def exhaust() -> None:
         async for _ in events:
@@ -544,14 +531,9 @@ async def drain(events: AsyncIterator[object], within_s: float) -> None:
 
 
 async def within(limit_s: float, work: Coroutine[Any, Any, None]) -> None:
-    """Await something that is mostly done at its first step, with a timeout.
-
-    The end of a stream mostly comes along with its last event; setting and lifting a timeout for it would cost more
-    than reading it.
-
-    Raises:
-        TimeoutError: It was not done in time.
-    """
+    """Await something that is mostly done at its first step, with a timeout."""
+    # The end of a stream mostly comes along with its last event; setting and lifting a timeout for it would cost
+    # more than reading it.
     try:
         awaited = work.send(None)
     except StopIteration:

@@ -28,12 +28,7 @@ _JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 
 def body(request: Request, *, basic_tools: bool = False) -> dict[str, Any]:
-    """Return a request as the API's body, with cache marks.
-
-    Args:
-        request: The request.
-        basic_tools: True if the seller has only the first versions of tools run by the API.
-    """
+    """Return a request as the API's body, with cache marks; with `basic_tools`, first versions of the API's tools."""
     found = request.canonical()
     for tool in found.get("tools", ()):
         if "type" in tool:  # asked for by its plain name, which no later version changes
@@ -86,11 +81,7 @@ def _fill(messages: list[dict[str, Any]], request: Request) -> None:
 
 
 def _sent(one: Attachment) -> str:
-    """Write the bytes of a picture or document as they are sent.
-
-    Raises:
-        DeclarationError: They are not there: it is of a recording without them.
-    """
+    """Write the bytes of a picture or document for the API, unless they are of a recording without them."""
     if not one.data:
         hint = "Run the cell that reads it, and declare its agent again."
         raise DeclarationError(f"The bytes of {one.label} are not here.", hint=hint)

@@ -1,7 +1,7 @@
 """Classification of failed responses by status, code and words, after a 200 too.
 
-Servers use forms and statuses of their own for errors: a prompt that is too long is a 400, a 413 or a 500. Failures
-that a retry cannot mend are `Rejected`, whatever the status. Messages never show a key.
+Servers differ in forms and statuses: a prompt that is too long is a 400, a 413 or a 500. Failures that a retry cannot
+mend are `Rejected` at any status. Messages never show a key.
 """
 
 from __future__ import annotations
@@ -65,11 +65,8 @@ class Told(NamedTuple):
     """An error body.
 
     Attributes:
-        message: Its message.
         words: Its code and type.
         status: Its own status, if any.
-        prompt: Tokens of the prompt, if given.
-        context: The model's context window, if given.
     """
 
     message: str
@@ -86,11 +83,7 @@ class Told(NamedTuple):
 
 
 def read_error(body: Any) -> Told:
-    """Read the body of an error: `{"error": {...}}`, or one of the forms that other servers write.
-
-    Args:
-        body: Its JSON, or its text.
-    """
+    """Read the body of an error: `{"error": {...}}`, or one of the forms that other servers write."""
     if isinstance(body, list) and body:
         body = cast("list[Any]", body)[0]
     outer = cast("dict[str, Any]", body) if isinstance(body, dict) else {}
@@ -127,16 +120,7 @@ def _first(pattern: re.Pattern[str], text: str) -> int | None:
 def error_of(
     told: Told, status: int, headers: Mapping[str, str], request: Request, secrets: tuple[str, ...], *, has_key: bool
 ) -> CallError:
-    """Return the error of a response.
-
-    Args:
-        told: Its body.
-        status: HTTP status. After a 200 the body's own counts.
-        headers: Headers by lower-case name.
-        request: The request.
-        secrets: Texts that no message may show.
-        has_key: True if a key was sent.
-    """
+    """Return the error of a response; after a 200 the body's status counts. No message shows `secrets`."""
     message = excerpt(told.message, secrets)
     if 300 <= status < 400:
         return Rejected(f"The server redirects the request ({status}). {REDIRECTED}", status=status)

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 PREFIX: Final = "x-ratelimit-"
 KINDS: Final[Mapping[str, Dimension]] = {"requests": "requests", "tokens": "input"}
-"""Kinds of limits by name in the headers. A limit of tokens includes answers; it is kept as one of input, and each
-response corrects the rest.
+"""Kinds of limits by name in the headers.
+A limit of tokens includes answers; it is kept as one of input, and each response corrects the rest.
 """
 MINUTE_S: Final = 60.0
 LONGER_S: Final = (3_600.0, 86_400.0)

@@ -195,13 +195,8 @@ class Completion:
             stream.answer = self.answer(stream)
 
     def _restart_if_new(self, id_: Any, choice: Json, stream: Stream) -> None:
-        """Drop the content so far if another answer begins: its first chunk has a role and a new id.
-
-        Some servers write a role or a new id into every chunk. That begins no answer.
-
-        Raises:
-            Unreadable: The answer is complete, and this is another one.
-        """
+        """Drop the content so far if another answer begins: its first chunk has a role and a new id."""
+        # Some servers write a role or a new id into every chunk. That begins no answer.
         delta: Json = choice.get("delta") or {}
         has_role = bool(delta.get("role"))
         if has_role and not choice.get("finish_reason") and self._goes_on and id_ != self._id:
@@ -236,10 +231,9 @@ class Completion:
             self._reason = reason
 
     def _call(self, told: Json, stream: Stream) -> None:
-        """Add a piece of a call to the call that it belongs to, or begin another one.
-
-        A piece names its call by `index`; servers that send calls whole may number all of them 0, or not at all.
-        """
+        """Add a piece of a call to its call, or begin another one."""
+        # A piece names its call by `index`; servers that send calls whole may number all of them 0, or not at
+        # all.
         function: Json = told.get("function") or {}
         at, id_, name = told.get("index"), told.get("id") or "", function.get("name") or ""
         known = self._calls.get(at) if at is not None else next(reversed(self._calls.values()), None)

@@ -34,11 +34,6 @@ class Dialect(NamedTuple):
 
     Source: the vendors' pages on chat completions: `max_tokens` is refused by reasoning models in favour of
     `max_completion_tokens`, `stream_options` by servers without it, and `json_schema` by servers without grammars.
-
-    Attributes:
-        most: Name of the field that caps the answer.
-        counts: True to ask for token counts of a stream.
-        schemas: True to send the schema of an answer.
     """
 
     most: str = "max_tokens"
@@ -46,13 +41,7 @@ class Dialect(NamedTuple):
     schemas: bool = True
 
     def without(self, status: int, refusal: str, *, typed: bool) -> Dialect | None:
-        """Return the dialect without the refused field, or `None` if the refusal names none that can be omitted.
-
-        Args:
-            status: HTTP status of the refusal.
-            refusal: Its message.
-            typed: True if the request had a schema.
-        """
+        """Return the dialect without the refused field, or `None` if the refusal names none that can be omitted."""
         if status not in UNPROCESSABLE:
             return None
         if self.most == "max_tokens" and "max_completion_tokens" in refusal:

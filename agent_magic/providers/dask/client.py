@@ -33,14 +33,14 @@ DEFAULT_WORKERS = 2
 
 
 class WorkerState(NamedTuple):
-    """How a worker is.
+    """The state of a worker.
 
     Attributes:
         name: Its name.
-        state: `ready`, `silent`, `draining`, or `idle` where no run uses it.
-        streams: How many requests it makes now, and functions it runs.
-        answered: How many answers it has given in the run under way, or else in the last one.
-        failed: How many of its requests failed.
+        state: `ready`, `silent`, `draining`, or `idle` if no run uses it.
+        streams: Number of requests and functions under way.
+        answered: Number of answers in the current run, or else in the last one.
+        failed: Number of failed requests.
         silent_s: Seconds without a sign of life.
     """
 

@@ -1,7 +1,6 @@
 """The Dask cluster: processes, their addresses, encryption, and arrivals and departures.
 
 Its client and local cluster live on a separate thread, so a cell that blocks the kernel's loop does not block them.
-They are asked in threads; only the connections to the workers belong to the loop of a run.
 """
 
 from __future__ import annotations
@@ -34,16 +33,7 @@ BACK_S = 30.0
 
 
 class Cluster:
-    """A Dask cluster: a local one of ours, or a running one.
-
-    Args:
-        address: Its scheduler; `None` starts a local cluster.
-        workers: Initial number of workers of a local one.
-        security: A `distributed.Security` for TLS; `True` makes certificates for a local cluster.
-
-    Raises:
-        DeclarationError: The address is neither TLS nor on this machine.
-    """
+    """A Dask cluster: a local one of ours, or a running one."""
 
     def __init__(self, address: str | None, workers: int, security: Any) -> None:
         if address is not None:
@@ -83,12 +73,7 @@ class Cluster:
         return await self._ask(self._names)
 
     async def connect(self, address: str) -> Channel:
-        """Connect to a worker, and hold it in its place.
-
-        Raises:
-            OSError: It cannot be reached.
-            AgentMagicError: The way to it is neither TLS nor on this machine.
-        """
+        """Connect to a worker, by TLS or on this machine, and hold it in its place."""
         import distributed.comm.core
 
         check_address(address)
@@ -114,11 +99,7 @@ class Cluster:
             await self._ask(lambda: self._retire(address))
 
     def start_now(self) -> dict[str, str]:
-        """Start it, or find it, and return the names of the workers by address. Blocks.
-
-        Raises:
-            AgentMagicError: Dask is not installed, or the cluster cannot be reached.
-        """
+        """Start it, or find it, and return the names of the workers by address. Blocks."""
         self._start()
         try:
             return self._names()

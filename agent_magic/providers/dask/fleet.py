@@ -81,22 +81,7 @@ class Hub(Protocol):
 
 
 class Fleet:
-    """The workers of one event loop, from its first run to the end of its last.
-
-    Args:
-        hub: The source of workers.
-        settings: Arguments of a worker's provider.
-        environ: Returns environment variables for the workers.
-        autoscale: Decides the number of workers; `None` leaves that to the user.
-        tally: Receives answers and failures of departed workers, by name.
-        on_note: Called with each message of the workers' providers for the user.
-
-    Attributes:
-        links: Connected workers, by address.
-        users: Number of runs that use them.
-        lock: Held while connecting or leaving.
-        waiting: Number of requests that wait for a worker.
-    """
+    """The workers of one event loop, from its first run to the end of its last."""
 
     def __init__(
         self,
@@ -186,11 +171,7 @@ class Fleet:
                 self._changed.set()
 
     async def run(self, job: bytes, tell: Callable[[str], object]) -> tuple[bytes, str]:
-        """Have the worker with the fewest jobs run one; see `agent_magic.providers.base.Remote`.
-
-        Raises:
-            AgentMagicError: It could not be run, or the worker was lost.
-        """
+        """Have the worker with the fewest jobs run one; see `agent_magic.providers.base.Remote`."""
         link = self._free(_jobs) or await self._wait()
         try:
             return await link.run(job, tell)

@@ -43,10 +43,7 @@ class _Flight:
 
     Attributes:
         stream: Receives a request's response; `None` for a job.
-        request: The request; `None` for a job.
-        tell: Receives a job's prints.
         sent: True if the worker may have received it.
-        answer: The future answer or result.
     """
 
     __slots__ = "answer", "request", "sent", "stream", "tell"
@@ -90,14 +87,7 @@ class Link:
     A worker given up for its silence may only be disconnected or blocked. Its requests have failed, so that the run can
     go on, but they are paid for: the connection is kept while an answer could still be useful.
 
-    Args:
-        name: The worker's name.
-        channel: The connection, after the greeting.
-        on_lost: Called when it is lost.
-        on_note: Called with each message of its provider for the user.
-
     Attributes:
-        name: The worker's name.
         draining: True if it gets no new requests.
         lost: True if it is given up, or its connection has ended.
         over: True if its connection has ended.

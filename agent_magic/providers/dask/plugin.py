@@ -1,7 +1,7 @@
-"""What runs on a Dask worker: one more operation, and the object that holds the worker in its place.
+"""The plugin of a Dask worker: one more operation, and the object that holds the worker in its place.
 
-A request is never a Dask task: Dask runs the tasks of a lost worker again, so a request would be paid for twice without
-a word (20 of 20 after a kill, with `retries=0` too).
+A request is never a Dask task: Dask runs the tasks of a lost worker again, so a request would silently be paid for
+twice (20 of 20 after a kill, with `retries=0` too).
 """
 
 from __future__ import annotations
@@ -38,10 +38,9 @@ class Serves(WorkerPlugin):
 
 
 class Anchor:
-    """An actor that does nothing.
+    """An actor that does nothing."""
 
-    Dask stops a worker without tasks as idle, despite its streams. It does not retire one with an actor.
-    """
+    # Dask stops a worker without tasks as idle, despite its streams. It does not retire one with an actor.
 
 
 class Keeps(SchedulerPlugin):

@@ -1,6 +1,6 @@
-"""When to start workers and when to let some go: a decision, without a clock or a process.
+"""When to start and stop workers: a decision, without a clock or a process.
 
-Dask's own adaptive scaling counts tasks, and requests are none: it would stop a worker in the middle of its streams.
+Dask's adaptive scaling counts tasks, and requests are none: it would stop a worker in the middle of its streams.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""The worker's side: makes each request that a kernel hands it once, sends on what arrives, and keeps nothing.
+"""The worker's side: makes each request from a kernel once, forwards the response, and keeps nothing.
 
-A job is a function of the user's that computes for long. It runs in a process beside the worker, so that it holds up
-no stream, and is killed with its connection, as requests are.
+A job is a user's function that computes for long. It runs in a process beside the worker, so that it blocks no stream,
+and is killed with its connection, as requests are.
 
-A worker knows no plan and no limit, retries nothing, and never ends a request because the kernel is silent: a cell may
-hold up the kernel's loop for minutes. It ends all of them when the connection ends, so that a killed kernel stops
-spending, and each of them at its own deadline, should the end of the connection not be noticed.
+A worker retries nothing, and never ends a request because the kernel is silent: a cell may block the kernel's loop for
+minutes. It ends all of them when the connection ends, so that a killed kernel stops spending, and each at its deadline,
+should the end of the connection not be noticed.
 """
 
 from __future__ import annotations
@@ -67,12 +67,7 @@ def provider_of(kind: str, **settings: Any) -> Provider:
 
 
 async def serve(channel: Channel, make: Callable[..., Provider] = provider_of) -> None:
-    """Serve one kernel, until its connection ends.
-
-    Args:
-        channel: The connection. The kernel first sends the arguments of the provider.
-        make: Makes the provider.
-    """
+    """Serve one kernel, until its connection ends. The kernel first sends the arguments of the provider."""
     with suppress(OSError):
         hello = await channel.read()
         if hello.get("wire") != WIRE:

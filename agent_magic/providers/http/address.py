@@ -46,16 +46,7 @@ def check_key(key: object, name: str) -> None:
 
 
 def checked_url(url: object, name: str, hint: str) -> str:
-    """Return the address of a server.
-
-    Args:
-        url: The user's value.
-        name: Its name.
-        hint: Advice if it is invalid.
-
-    Raises:
-        DeclarationError: It is not a usable address.
-    """
+    """Return the address of a server, or raise with the `hint`."""
     shown = without_credentials(url) if isinstance(url, str) else type(url).__name__
     try:
         parts = urlsplit(url if isinstance(url, str) else "")

@@ -12,12 +12,7 @@ if TYPE_CHECKING:
 
 
 def with_options(found: dict[str, Any], options: dict[str, Any], called: Mapping[str, str]) -> dict[str, Any]:
-    """Add pass-through options to a body.
-
-    Args:
-        found: The body without them.
-        options: The options by name.
-        called: The API's names of options, if they differ.
+    """Add pass-through options to a body, by the API's names if they differ.
 
     Raises:
         DeclarationError: A field of `extra` belongs to another option.

@@ -35,15 +35,7 @@ def of_aiohttp(*names: str) -> tuple[type[Exception], ...]:
 def no_connection(
     error: Exception, request: Request, secrets: tuple[str, ...], *, check: str, is_late: bool
 ) -> Unreachable:
-    """Return the error of a missing connection, with address, reason and advice.
-
-    Args:
-        error: The transport's error.
-        request: The request to be sent.
-        secrets: Texts that no message may show.
-        check: Advice.
-        is_late: True after a time-out.
-    """
+    """Return the error of a missing connection, with address, reason and advice, and without `secrets`."""
     links = list(_links(error))
     port = f":{request.url.port}" if request.url.port else ""
     where = excerpt(f"{request.url.host}{port}", secrets)
@@ -65,11 +57,9 @@ def _links(error: BaseException | None) -> Iterator[BaseException]:
 
 
 def was_sent(error: BaseException) -> bool:
-    """Return True if any part of a request may have arrived: not without a connection, or if a proxy made none.
-
-    The SDK's transport also calls a connection that breaks while writing a `ConnectError`; aiohttp's error beneath it
-    is exact.
-    """
+    """Return whether any part of a request may have arrived: not without a connection, or if a proxy opened none."""
+    # The SDK's transport also calls a connection that breaks while writing a `ConnectError`; aiohttp's error
+    # beneath it is exact.
     import httpx2
 
     unsent = of_aiohttp("ClientConnectorError", "ConnectionTimeoutError", "ClientHttpProxyError")

@@ -55,10 +55,8 @@ def number_of(text: str | None) -> float | None:
 
 
 def retry_after_s(headers: Mapping[str, str]) -> float | None:
-    """Parse `retry-after-ms`, or `retry-after` in seconds or as a date; `None` if missing or invalid.
-
-    A date is of the server's clock, which may be hours off, so it counts from the response's own `date`.
-    """
+    """Parse `retry-after-ms`, or `retry-after` in seconds or as a date; `None` if missing or invalid."""
+    # A date is of the server's clock, which may be hours off, so it counts from the response's own `date`.
     exact = _seconds(headers.get("retry-after-ms", ""))
     if exact is not None:
         return _wait_s(exact / 1000)

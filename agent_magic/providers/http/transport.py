@@ -1,14 +1,14 @@
 """The transport of a client: aiohttp, or in a browser the page's own `fetch`.
 
 A server closes connections that it has kept open for long enough, and a request may cross that on its way. The client
-then sees the connection end without a byte of a response, on a connection that was used before. The request is sent
-again on another one at once, as browsers do: it was not processed, so this is no failed attempt.
+then sees a used connection end without a byte of a response. The request is sent again on another one at once, as
+browsers do: it was not processed, so this is no failed attempt.
 
-Source: RFC 9110, 9.2.2, and RFC 9112, 9.3.1: a client may repeat a request that it knows was not applied. A server
-that drops a connection for its age does so when the request arrives, so if it took longer than `STALE_S`, it may have
-worked on it: that is a failure, as on a new connection.
+Source: RFC 9110, 9.2.2, and RFC 9112, 9.3.1: a client may repeat a request that it knows was not applied. A server that
+drops a connection for its age does so when the request arrives, so if it took longer than `STALE_S`, it may have worked
+on it: that is a failure, as on a new connection.
 
-The body of an error is read for `ERROR_S` at most: its status has said what matters, and some gateways never end it.
+The body of an error is read for `ERROR_S` at most: the status is enough, and some gateways never end it.
 """
 
 from __future__ import annotations
@@ -54,11 +54,8 @@ _is_ours: ContextVar[bool] = ContextVar("is_ours", default=False)
 
 
 def http_client(address: str) -> AsyncClient:
-    """Return an HTTP client for a server. It follows no redirects: they would be handed the prompt and the key.
-
-    Args:
-        address: Where the server is.
-    """
+    """Return an HTTP client for a server."""
+    # It follows no redirects: they would be handed the prompt and the key.
     import anthropic
 
     inside = SERVED.get(address.rstrip("/"))
@@ -140,11 +137,7 @@ async def _with_error_read(response: Response) -> Response:
 
 @contextmanager
 def bounding_errors(sdk: Any) -> Generator[None]:
-    """Read the bodies of errors by the same rule while a user's client sends a request of ours.
-
-    Args:
-        sdk: The user's client of the SDK.
-    """
+    """Read the bodies of errors by the same rule while a user's client sends a request of ours."""
     hooks: list[Any] | None = getattr(getattr(sdk, "_client", None), "event_hooks", {}).get("response")
     if hooks is not None and _read_error not in hooks:
         hooks.append(_read_error)
@@ -189,12 +182,7 @@ def is_loopback(url: str) -> bool:
 
 
 class PerLoop(Generic[T]):
-    """One client for each event loop that uses it, closed when its last user there is done.
-
-    Args:
-        make: Makes one.
-        close: Closes one.
-    """
+    """One client for each event loop that uses it, closed when its last user there is done."""
 
     def __init__(self, make: Callable[[], T], close: Callable[[T], Awaitable[None]]) -> None:
         self._make, self._close = make, close
@@ -235,11 +223,9 @@ def _is_loaded(name: str) -> bool:
 
 @contextmanager
 def _large_bodies() -> Generator[None]:
-    """Let prompts beyond 1 MB be sent where warnings are errors: the transport warns of each.
-
-    The user's filters are as they were afterwards. `warnings.catch_warnings` would also take back what other cells
-    change while a run awaits.
-    """
+    """Let prompts beyond 1 MB be sent even if warnings are errors: the transport warns of each."""
+    # The user's filters are as they were afterwards. `warnings.catch_warnings` would also take back changes by
+    # other cells while a run awaits.
     mark = object()  # so that the filter is equal to no other, which would be replaced, and removed with it
     message = f"Sending a large body(?#{id(mark)})"
     warnings.filterwarnings("ignore", message, ResourceWarning)
@@ -253,10 +239,9 @@ def _large_bodies() -> Generator[None]:
 
 @functools.lru_cache(maxsize=16)
 def timeout_of(seconds: float) -> Any:
-    """Return a longer timeout than the attempt's deadline, which the engine enforces.
-
-    The transport's clocks run on while user code blocks the loop, and would discard what has arrived meanwhile.
-    """
+    """Return a longer timeout than the attempt's deadline, which the engine enforces."""
+    # The transport's clocks run on while user code blocks the loop, and would discard data that has arrived
+    # meanwhile.
     import httpx2
 
     return httpx2.Timeout(seconds + BLOCKED_S, connect=min(CONNECT_S, seconds))

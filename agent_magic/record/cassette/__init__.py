@@ -9,8 +9,8 @@
 ```
 
 The first line describes the writer. Then each run has a line, each agent a line with its events before its first
-request, and each request a line with the events until the next. A picture or document named by its sha256 has one
-line, however many requests send it. There are no headers, keys or endpoints.
+request, and each request a line with the events until the next. A picture or document named by its sha256 has one line,
+however many requests send it. There are no headers, keys or endpoints.
 
 A line is complete in itself and has a checksum. A damaged line costs only itself, an edited line counts as damaged, and
 missing lines are counted. A valid checksum does not make a line trustworthy: values are read into classes chosen by the
@@ -20,6 +20,6 @@ Requests are matched by their content, never by a key in the file. If texts were
 the agents' names can be matched.
 
 The same runs make the same bytes. Readers skip unknown fields and use defaults for missing ones. `FORMAT` is raised
-only
-for changes that an old reader would misread; it then asks to update agent-magic. The tests keep files of every release.
+only for changes that an old reader would misread; it then asks to update agent-magic. The tests keep files of every
+release.
 """

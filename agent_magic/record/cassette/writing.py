@@ -66,12 +66,11 @@ def write_cassette(
     """Write runs to a file atomically, and return the number of calls. The same runs make the same bytes.
 
     `redact` returns the replacement of a text (prompt, system prompt, context, answer or error); `only_hash` removes
-    all of
-    them, and the bytes of pictures and documents.
+    all of them, and the bytes of pictures and documents.
 
     Raises:
-        CassetteError: The existing file is no cassette; the folder is missing; a run is a replay without its
-            texts; or `redact` is not callable, or fails. Nothing was changed.
+        CassetteError: The existing file is no cassette; the folder is missing; a run is a replay without its texts; or
+            `redact` is not callable, or fails. Nothing was changed.
         OSError: The file cannot be written; an existing one is unchanged.
     """
     if redact is not None and not callable(redact):

@@ -43,11 +43,9 @@ def open_packed(packed: str) -> Forecaster:
 
 
 def answering(packed: str) -> Callable[[str], str]:
-    """Open a packed run.
+    """Open a packed run: return a function from a choice of the page to the displayed data, both as JSON.
 
-    Returns:
-        A function from a choice of the page as JSON to the displayed data as JSON. An empty text asks for the controls
-        with their first state.
+    An empty text asks for the controls with their first state.
     """
     controls = Controls(Explorer(open_packed(packed)))
 

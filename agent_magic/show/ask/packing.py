@@ -43,15 +43,7 @@ OF_TEXT: Final = {"id": lzma.FILTER_LZMA2, "preset": 9 | lzma.PRESET_EXTREME, "l
 
 
 def pack_run(record: RunRecord, prices: Prices | None = None) -> str:
-    """Return a run as base64 text, its texts by their length: what `answering.open_packed` opens.
-
-    Args:
-        record: The run.
-        prices: Token prices; `None` means the list.
-
-    Raises:
-        CassetteError: It cannot be recorded.
-    """
+    """Return a run as base64 text, its texts replaced by their lengths, for `answering.open_packed`."""
     with TemporaryDirectory() as folder:
         file = Path(folder) / "run.cassette.jsonl"
         write_cassette(record, file, redact=only_length)
@@ -88,11 +80,7 @@ def needs_templates(plan: Plan) -> bool:
 
 @functools.lru_cache(maxsize=2)
 def pack_engine(*, templates: bool = False) -> str:
-    """Return the modules that answer as base64 text: an archive (`tar.xz`) to unpack where Python imports from.
-
-    Args:
-        templates: True if Jinja2 is in it.
-    """
+    """Return the modules that answer as base64 text: an archive (`tar.xz`) to unpack on Python's path."""
     files = dict(_modules(*([ENTRY, SANDBOX] if templates else [ENTRY])))
     for name in TEMPLATES if templates else ():
         folder = Path(_origin(name)).parent

@@ -1,7 +1,7 @@
 """A chart: panels with marks, as SVG, as Vega-Lite, and as text.
 
-The SVG is displayed; it has the colours of its page, also in another theme or a reopened notebook. Vega-Lite has fixed
-colours, so it is displayed on demand only.
+The SVG has the colours of its page, also in another theme or a reopened notebook. Vega-Lite has fixed colours, so it is
+displayed on demand only.
 """
 
 from __future__ import annotations
@@ -49,9 +49,6 @@ class Chart:
     """The result of a chart function. A notebook displays it as a picture in the colours of its page.
 
     Attributes:
-        title: Its title.
-        svg: The picture.
-        text: The text.
         specify: Writes `spec`, which most charts are never asked for.
     """
 
@@ -90,16 +87,7 @@ def compose(
     caption: Sequence[str] = (),
     theme: Theme = "auto",
 ) -> Chart:
-    """Make a chart of panels.
-
-    Args:
-        title: Its title.
-        line: Its numbers, in one line.
-        panels: Top down.
-        legend: The looks that the legend explains.
-        caption: Phrases below it, such as the source of its numbers; empty ones are omitted.
-        theme: Its colours.
-    """
+    """Make a chart of panels, top down, with a line of numbers above and the given caption phrases below."""
     title, line = single_line(title), single_line(line)  # names of models and plans of strangers are among the words
     below = single_line(SEPARATOR.join(filter(None, caption)))
     rows = [row for panel in panels for row in _text_rows(panel)]

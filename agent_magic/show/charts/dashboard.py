@@ -39,12 +39,7 @@ LIMIT_INKS: Final = ("kept", "tape", "tool", "idle")
 
 
 class Moment(NamedTuple):
-    """A run at the end of a stretch.
-
-    Attributes:
-        at_s: The end of the stretch.
-        values: By metric of alerts, and what else is counted; `None` if too little is known.
-    """
+    """A run at the end of a stretch."""
 
     at_s: float
     values: Mapping[str, float | None]
@@ -53,14 +48,7 @@ class Moment(NamedTuple):
 def run_dashboard(
     record: RunRecord, samples: Sequence[Sample] = (), episodes: Iterable[Episode] = (), *, theme: Theme = "auto"
 ) -> Chart:
-    """Draw the course of a run over time.
-
-    Args:
-        record: The run.
-        samples: Measurements of the kernel; empty for a run read from a file.
-        episodes: Its alerts, drawn as marks.
-        theme: Its colours.
-    """
+    """Draw the course of a run over time; without samples of the kernel for a run read from a file."""
     until_s = max((event.at_s for event in record.events), default=0.0)
     x, moments = times(until_s), moments_of(record, until_s)
     errors, looks = _errors(record, x, until_s)
@@ -83,7 +71,7 @@ def run_dashboard(
 
 
 def moments_of(record: RunRecord, until_s: float) -> list[Moment]:
-    """Return what alerts look at, at the end of each stretch of a run; `peak` is the most that was under way in it."""
+    """Return the metrics of alerts at the end of each stretch of a run; `peak` is the maximum at once in it."""
     gauges, found, place = Gauges(slots_of(record)), list[Moment](), 0
     for number in range(1, BINS + 1):
         at_s, peak = until_s * number / BINS, gauges.running

@@ -1,8 +1,7 @@
 """Dollars against score: measurements with whiskers, and the settings that no other one beats on both.
 
-A filled point is a setting of a trial: its score and dollars per answer were measured, and its run is the rows at that
-rate. A ring is a scenario of a what-if with tried models: its dollars are forecast, its score is that of the trial.
-Scenarios of models without grades have no place here; the caption counts them.
+A filled point is a setting of a trial: its score and dollars per answer were measured. A ring is a scenario of a
+what-if: its dollars are forecast, its score is that of the trial. Models without grades are counted in the caption.
 """
 
 from __future__ import annotations
@@ -37,16 +36,7 @@ class Scored(NamedTuple):
     """A point of the chart.
 
     Attributes:
-        label: Its name.
-        model: Its model.
-        cost_usd: Dollars of the whole run.
-        score: Its score.
-        low: Lower end of its score.
-        high: Upper end.
-        n: Number of graded answers.
-        cost_range_usd: Range of the dollars; `None` if unknown.
         is_forecast: True if its dollars are forecast.
-        verdict: The trial's verdict.
     """
 
     label: str
@@ -62,17 +52,7 @@ class Scored(NamedTuple):
 
 
 def front_chart(trial: Trial, frame: Any = None, *, chosen: Setting | None = None, theme: Theme = "auto") -> Chart:
-    """Draw a trial as dollars against score.
-
-    Args:
-        trial: The trial.
-        frame: A what-if of the same run, with scores (`with_scores`); `None` for the trial alone.
-        chosen: A setting to mark, such as `trial.chosen`.
-        theme: Its colours.
-
-    Raises:
-        DeclarationError: No setting has a score and a price.
-    """
+    """Draw a trial as dollars against score, with the scenarios of a frame with scores if there is one."""
     measured = _measured(trial)
     if not measured:
         raise DeclarationError("No setting of the trial has both a score and a price.", hint="Look at trial.frame.")

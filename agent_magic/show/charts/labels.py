@@ -1,6 +1,6 @@
 """Labels that do not collide: each at the first free place near its point, or not at all.
 
-Every labelled point is in the text and has its words as a tooltip, so a label that finds no room is not lost.
+Every labelled point is in the text and in a tooltip, so an omitted label is not lost.
 """
 
 from __future__ import annotations
@@ -40,18 +40,7 @@ def place_label(
     is_bold: bool = False,
     ink: str = "ink",
 ) -> list[Mark]:
-    """Write a label at the first free position inside the plot, joined to its point by a line if it is far.
-
-    Args:
-        x: Its point, in units of the data.
-        y: The same.
-        words: Its text.
-        offers: Possible positions, in px from its point.
-        plot: The plot.
-        taken: Occupied areas; the label is added.
-        is_bold: True if it is bold.
-        ink: Its colour.
-    """
+    """Write a label at the first free position inside the plot, joined to its point by a line if it is far."""
     at_x, at_y = plot.at_x(x), plot.at_y(y)
     width = width_px(words, 11, bold=is_bold)
     for dx, dy in offers:

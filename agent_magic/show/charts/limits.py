@@ -40,13 +40,7 @@ TITLES: Final = {
 
 
 class Curve(NamedTuple):
-    """A number over time, constant between its steps.
-
-    Attributes:
-        name: Its name.
-        steps: (second, value), in order.
-        limit: The limit; `None` if unknown.
-    """
+    """A number over time, constant between its steps."""
 
     name: str
     steps: tuple[tuple[float, float], ...]
@@ -59,16 +53,7 @@ class Curve(NamedTuple):
 
 
 def run_limits(record: RunRecord, limits: object = None, *, theme: Theme = "auto") -> Chart:
-    """Draw the use of the provider over time, beside the known or given limits.
-
-    Args:
-        record: The run.
-        limits: Limits per minute by name, such as `{"requests": 50}`; they override known ones.
-        theme: Its colours.
-
-    Raises:
-        DeclarationError: A name is unknown, or a limit is not a number above 0.
-    """
+    """Draw the use of the provider over time, beside the known or given limits."""
     given = {**known_limits(record), **_given_limits(limits)}
     until_s = max((event.at_s for event in record.events), default=0.0)
     refused_s = [one.ended_s or 0.0 for one in record.facts.rate_limited]
@@ -98,10 +83,7 @@ def evenly(record: RunRecord) -> list[str]:
 
 
 def shares_of(record: RunRecord) -> dict[str, Curve]:
-    """Return the used share of each known limit, by its unit; of several models' limits the most used one.
-
-    Limits are per model class. A curve has the class in its name if there are several.
-    """
+    """Return the used share of each known limit, by its unit; the highest if several models have one."""
     classes = {} if record.terms is None else record.terms.after or record.terms.before
     found: dict[str, Curve] = {}
     for name, ceilings in classes.items():
@@ -117,13 +99,7 @@ def shares_of(record: RunRecord) -> dict[str, Curve]:
 
 
 def used_lately(records: Iterable[RunRecord], name: str, now: datetime) -> dict[str, float]:
-    """Count what runs used of a class's limits in the last minute, by unit, as the chart does.
-
-    Args:
-        records: The runs that ended in that minute, and those under way.
-        name: The model class.
-        now: The time.
-    """
+    """Count a class's use in the last minute, by unit, as the chart does."""
     found = dict.fromkeys((kind.unit for kind in KINDS.values()), 0.0)
     for record in records:
         now_s = (now - record.began_at).total_seconds()
@@ -145,10 +121,8 @@ def _classes_of(record: RunRecord, attempt: Attempt) -> set[str]:
 
 
 def known_limits(record: RunRecord) -> dict[str, float | None]:
-    """Return the known limits of a run: its concurrency, and the provider's if all requests went to one model class.
-
-    Limits are per class, so none of them applies to sums over several classes.
-    """
+    """Return a run's concurrency, and the provider's limits if all requests went to one model class."""
+    # Limits are per class, so none of them applies to sums over several classes.
     if record.terms is None:
         return {}
     found: dict[str, float | None] = {CONCURRENT: record.terms.policy.get("concurrency")}
@@ -175,13 +149,9 @@ def _given_limits(limits: object) -> dict[str, float | None]:
 
 
 def curves_of(attempts: Sequence[Attempt], limits: Mapping[str, float | None]) -> list[Curve]:
-    """Count the use of the provider over time.
+    """Count the use of the provider over time, reused answers excluded.
 
-    Requests and input count when they are sent, output when the answer is complete. Reused answers do not count.
-
-    Args:
-        attempts: Those of a run, or of some of its agents.
-        limits: The known limits, by name.
+    Requests and input count when they are sent, output when the answer is complete.
     """
     sent = Facts(attempts).sent
     concurrent = [(one.started_s, 1.0) for one in sent]
@@ -195,11 +165,9 @@ def curves_of(attempts: Sequence[Attempt], limits: Mapping[str, float | None]) -
 
 
 def peaks(curve: Curve, until_s: float, bins: int = BINS) -> list[tuple[float, float, float]]:
-    """Return the peak of each stretch of a run as (start, end, value), equal neighbours merged.
-
-    When one request ends and the next begins a moment later, the curve dips by one for a moment. Drawn as it is, that
-    looks like a spike.
-    """
+    """Return the peak of each stretch of a run as (start, end, value), equal neighbours merged."""
+    # When one request ends and the next begins a moment later, the curve dips by one. Drawn as it is, that looks
+    # like a spike.
     width = max(until_s, 1e-9) / bins
     highest = [0.0] * bins
     ends = [*(at for at, _ in curve.steps[1:]), until_s]

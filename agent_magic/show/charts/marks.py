@@ -25,12 +25,8 @@ class Look(NamedTuple):
     """How a mark is drawn.
 
     Attributes:
-        ink: The role of its colour.
-        opacity: From 0 to 1.
         size: In px: the height of a bar, the width of a line, the radius of a point.
         word: Its name in legend and text; empty leaves it out.
-        dash: Its dashes, as SVG has them.
-        hollow: True if a point is a ring.
     """
 
     ink: str
@@ -70,7 +66,6 @@ class Point(NamedTuple):
     """A point. Labelled points are in the text, too. In the picture, a `Label` writes the name if there is room.
 
     Attributes:
-        label: Its name.
         shape: `circle`, or `diamond` for a point that is not in the data.
     """
 
@@ -100,15 +95,7 @@ Mark: TypeAlias = Bar | Area | Line | Point | Label
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """A numeric axis, from 0 if nothing else is said.
-
-    Attributes:
-        most: Where it ends.
-        ticks: The values with a grid line or a label.
-        least: Where it begins.
-        label: Writes a tick.
-        write: Writes a value in full.
-    """
+    """A numeric axis, from 0 by default; `label` writes a tick, `write` a value in full."""
 
     most: float
     ticks: Sequence[float] = ()
@@ -139,13 +126,9 @@ class Panel:
     """Marks on two scales.
 
     Attributes:
-        marks: In the order they are drawn.
-        height: In px; of rows `ROW_H` each.
         left: The width of the labels of `y`, in px.
         right: The width for labels past the plot, in px.
-        title: Its heading.
         note: The text opposite the heading, such as a limit.
-        note_ink: The role of its colour.
         offset: Where it begins, in px; one with an offset stands beside the panel before it.
     """
 

@@ -41,15 +41,7 @@ def run_timeline(
     caption: Sequence[str] | None = None,
     theme: Theme = "auto",
 ) -> Chart:
-    """Draw the waits and work of each agent, with the critical path in bold.
-
-    Args:
-        record: The run, or a forecast.
-        title: Its title; empty for the plan's name.
-        line: Its numbers, in one line; `None` for those of the run, empty for none.
-        caption: Source of the numbers; `None` for a mark of simulated responses.
-        theme: Its colours.
-    """
+    """Draw the waits and work of each agent, with the critical path in bold."""
     plan = record.plan
     title = title or f"{single_line(plan.name)}: timeline"
     line = run_line(record) if line is None else line
@@ -138,10 +130,8 @@ def _counted(spans: Sequence[Span], x: Scale) -> Panel:
 
 
 def binned(spans: Sequence[Span], until_s: float, count: int = BINS) -> Mapping[Kind, Sequence[float]]:
-    """Count the agents in each phase, as means over equal stretches of time.
-
-    The counts times the length of a stretch add up to the seconds of each phase.
-    """
+    """Count the agents in each phase, as means over equal stretches of time."""
+    # The counts times the length of a stretch add up to the seconds of each phase.
     width = until_s / count
     sums: dict[Kind, list[float]] = {kind: [0.0] * count for kind in STACK}
     for span in spans:

@@ -49,12 +49,6 @@ class Scenario(NamedTuple):
 
     Attributes:
         label: What differs from the other scenarios.
-        wall_s: Its wall time.
-        cost_usd: Its cost.
-        model: Its models; empty if all scenarios have the same.
-        is_front: True if it is on the Pareto front.
-        wall_range_s: The range of its wall time, if known.
-        basis: The basis of the forecast.
     """
 
     label: str
@@ -90,18 +84,7 @@ def tradeoff(frame: Any, *, theme: Theme = "auto") -> Chart:
 
 
 def run_tradeoff(record: RunRecord, frame: Any, *, chosen: Any = None, step: str = "", theme: Theme = "auto") -> Chart:
-    """Draw a frame of scenarios as cost against time, with the run itself, and name the best.
-
-    Args:
-        record: The run.
-        frame: A frame of `run.whatif(...)`.
-        chosen: Label of a row to mark, such as `frame["cost_usd"].idxmin()`; `None` for none.
-        step: The next step if none is chosen, a phrase.
-        theme: Its colours.
-
-    Raises:
-        DeclarationError: The frame has no such row, or its seconds or dollars are unknown.
-    """
+    """Draw a frame of scenarios as cost against time, with the run itself, and name the best."""
     check_frame(frame)
     totals = summarize(record)
     is_known = totals.cost_usd is not None and totals.wall_s is not None

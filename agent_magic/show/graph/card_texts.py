@@ -1,6 +1,8 @@
-"""The texts on the card of a group: counts, failed or slowest agent, an answer. A group of one agent has that agent's.
+"""The texts on the card of a group: counts, failed or slowest agent, an answer.
 
-The live view follows a run event by event, and the static picture reads all events at once: both use `Faces`.
+A group of one agent has that agent's.
+
+The live view and the static picture both use `Faces`.
 """
 
 from __future__ import annotations
@@ -35,7 +37,6 @@ class Face(NamedTuple):
     """The texts and the ring of a group's card.
 
     Attributes:
-        counts: Its agents by the parts of the ring, unfinished ones last.
         share: Inside the ring: the finished share, or the sign of an agent's state.
         done: Number of finished agents; empty for one agent.
         rest: The other counts, or an agent's reason to wait.
@@ -54,16 +55,7 @@ class Face(NamedTuple):
 
 
 class Faces:
-    """Follows the groups of a run.
-
-    Args:
-        sheet: The groups.
-        states: One character per agent, at the start.
-
-    Attributes:
-        counts: Per group, its agents by the parts of the ring.
-        group_of: The group of each agent.
-    """
+    """Follows the groups of a run."""
 
     def __init__(self, sheet: Sheet, states: str) -> None:
         self._sheet = sheet

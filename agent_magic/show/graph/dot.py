@@ -16,10 +16,7 @@ if TYPE_CHECKING:
 
 
 def digraph(plan: Plan) -> Digraph:
-    """Return the graph of a plan: left to right, a rank per layer, order-only edges dashed.
-
-    Agents are `n0`, `n1`, ... in declared order and have their names as labels. Tasks are octagons.
-    """
+    """Return the graph of a plan: left to right, a rank per layer, order-only edges dashed, tasks as octagons."""
     from graphviz import Digraph
 
     look = {"shape": "box", "style": "rounded", "fontname": "Helvetica"}

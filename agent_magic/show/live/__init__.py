@@ -1,20 +1,18 @@
 """The live view: a picture of a run that changes while the run goes on, and that can be asked after it.
 
-Theory of operation
--------------------
-The kernel decides the content, the page the motion. `show.graph` draws the SVG once (`theme=None`). The widget
-sends it, and from then on only changes: `feed` works them out, `RunWidget` carries them, `widgets/src` applies them to
-elements that it finds by class and order. The page computes no layout, number or text, except the seconds of running
-agents, which it counts.
+Theory of operation ------------------- The kernel decides the content, the page the motion. `show.graph` draws the SVG
+once (`theme=None`). The widget sends it, and from then on only changes: `feed` computes them, `RunWidget` carries them,
+`widgets/src` applies them to elements that it finds by class and order. The page computes no layout, number or text,
+except the seconds of running agents.
 
 Sent to the page:
 
 * `svg` and `fixed`, once: the picture, and its constant parts (names, icons, edges, places of bars).
 * `states`, a synced string with one character per agent, sent whole whenever one differs.
-* `{"delta": ...}`, a message at most ten times a second: the changed entries of cards, bars and edges, the
-  header, the health strip. About 8 KB at most.
+* `{"delta": ...}`, a message at most ten times a second: the changed entries of cards, bars and edges, the header, the
+  health strip. About 8 KB at most.
 * `questions`, a synced list of questions to a person: every page shows the same, and the first answer counts.
-* `full`, the sum of all deltas. It is built only when a page asks for it: when it opens the view, or is reloaded.
+* `full`, the sum of all deltas, for a page that opens the view or is reloaded.
 
 Sent back: `{"cmd": ...}`, a pressed button, a clicked card, an edited answer, or the theme of the page.
 
@@ -30,10 +28,10 @@ The laws:
    Markdown, by `show.values`; the page builds only elements of a fixed list from it.
 6. The saved output is static: at the end it becomes `image/svg+xml` and `text/plain`, without the widget, so any
    viewer shows the notebook. A page that can write its notebook (`keeps`: JupyterLab, Notebook 7) does that itself, and
-   the view stays alive in it: a click is answered as before. Elsewhere the kernel replaces the output.
+   the view stays alive in it. Elsewhere the kernel replaces the output.
 7. A view that stays alive becomes its static picture when the kernel ends, and when the session closes it.
 8. Updates of a display do not reach the content of an `Output` widget, nor the output of a button's callback: there
-   the widget stays open, muted, as its static picture. Where a program runs the cells, an `Output` widget gets no live
+   the widget stays open, muted, as its static picture. If a program runs the cells, an `Output` widget gets no live
    view, but the picture at the end (`show.terminal.StillView`).
 
 Tried and lost:
@@ -122,12 +120,6 @@ class Face(Protocol):
 class LiveView:
     """Shows a run under way. Use `make_live_view`.
 
-    Args:
-        record: The run, which grows.
-        face: The widget.
-        layout: The positions of the cards; `None` for groups.
-        feed: Computes changes.
-
     Attributes:
         theme: The colours of the static picture: those of the page that showed the view.
         watched: True if a page has reported that it shows the view. A page reloaded while the cell runs misses the
@@ -174,13 +166,9 @@ class LiveView:
     def tick(
         self, now_s: float, tails: Mapping[int, str] | None = None, around: Around = ALONE, *, at_once: bool = False
     ) -> None:
-        """Send changes.
+        """Send changes, with the arriving text or reason to wait of agents; `around` is state outside of the record.
 
-        Args:
-            now_s: Seconds since the run began.
-            tails: The end of the text of running agents; the reason to wait of queued ones.
-            around: Data outside of the record, such as the health of the provider.
-            at_once: Send even if the last step was a moment ago.
+        `at_once` sends even if the last step was a moment ago.
         """
         if not at_once and now_s - self._stepped_s < LEAST_STEP_S:
             return
@@ -193,10 +181,8 @@ class LiveView:
             self.face.send({"delta": delta})
 
     def tell(self, line: str) -> None:
-        """Put a line in place of the text, for a front end that shows no widgets.
-
-        A page of a Jupyter server shows them, late on a busy machine, and would draw them again.
-        """
+        """Put a line in place of the text, for a front end that shows no widgets."""
+        # A page of a Jupyter server shows them, late on a busy machine, and would draw them again.
         if self._handle is None or self.is_over or self._is_patient:
             return
         self.face.line = line
@@ -211,12 +197,10 @@ class LiveView:
             self.face.questions = asked(questions)
 
     def finish(self) -> None:
-        """Replace the view by the static picture, so that any viewer shows the saved notebook.
-
-        A page that keeps its notebook does so itself, and the view stays alive there. Elsewhere the output is replaced;
-        a widget that a page has shown stays open until `close`, for reloads. A page that has not drawn a short run's
-        view yet is waited for.
-        """
+        """Replace the view by the static picture, so that any viewer shows the saved notebook."""
+        # A page that keeps its notebook does so itself, and the view stays alive there. Elsewhere the output is
+        # replaced; a widget that a page has shown stays open until `close`, for reloads. A page that has not
+        # drawn a short run's view yet is waited for.
         if self._handle is None or self.is_over:
             return
         ended_s = self._record.ended_s
@@ -230,10 +214,8 @@ class LiveView:
             self._give_up()
 
     def close(self) -> None:
-        """Close the widget. A page that still shows the view gets its static picture.
-
-        Where the output cannot be replaced, the widget is that picture, and stays.
-        """
+        """Close the widget. A page that still shows the view gets its static picture."""
+        # If the output cannot be replaced, the widget is that picture, and stays.
         self._replace()
         self.mute()
         if not (self._is_captured and self.is_over):
@@ -273,7 +255,7 @@ def make_live_view(
         verbs: The verbs with a button.
         decide: Called with the number of a question and the person's decision; returns why it has no effect, if so.
         edit: Called after the end with an agent's name and the text that replaces its answer, `None` to begin. Returns
-            the text to begin with, or what follows from the edit; and whether that worked.
+            the text to begin with, or the consequences of the edit; and whether that worked.
     """
     plan = record.plan
     layout = cards_layout(plan)
@@ -421,10 +403,9 @@ def _widget_class() -> Any:
             self.still = still
 
         def close(self) -> None:
-            """Close the widget, and the model of its layout, which ipywidgets leaves open.
-
-            A notebook that is executed without a page keeps the state of closed widgets, too: it is emptied first.
-            """
+            """Close the widget, and the model of its layout, which ipywidgets leaves open."""
+            # A notebook that is executed without a page keeps the state of closed widgets, too: it is
+            # emptied first.
             mother: Any = super()
             if cast("Any", self).comm is not None and not self.is_shown:
                 self.set_trait("_esm", "")

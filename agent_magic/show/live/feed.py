@@ -72,7 +72,6 @@ class Feed:
         placed: The layout of the cards, or the groups.
 
     Attributes:
-        states: One character per agent.
         full: The sum of all deltas, for a view that opens late.
     """
 
@@ -103,13 +102,7 @@ class Feed:
         return self._body.rows if isinstance(self._body, CardFeed) else {}
 
     def step(self, now_s: float, tails: Mapping[int, str], around: Around = ALONE) -> dict[str, Any]:
-        """Return the changes since the last step; empty if there are none.
-
-        Args:
-            now_s: Seconds since the run began.
-            tails: The end of the text of running agents; the reason why queued agents wait.
-            around: State that is not in the record.
-        """
+        """Return the changes since the last step; empty if there are none."""
         over = self._record.ended_s is not None
         now_s = moment_of(self._record, now_s)
         first = not self.full.get("head")
@@ -166,10 +159,8 @@ class Feed:
         return {*before} ^ {*self._capped}  # both ways: an answer that was asked for again may be good
 
     def _take_states(self, look: set[int]) -> dict[int, str]:
-        """Update the states; return those that have changed, by agent.
-
-        Agents that run or wait to retry change without an event, and are looked at in every step.
-        """
+        """Update the states; return those that have changed, by agent."""
+        # Agents that run or wait to retry change without an event, and are looked at in every step.
         changed: dict[int, str] = {}
         for agent in look:
             result = self._record.results[agent]
@@ -282,17 +273,7 @@ PATH_EVERY_S = 0.5
 
 
 class CardFeed:
-    """Follows agents that are drawn as cards.
-
-    Args:
-        record: The run, which grows.
-        layout: The layout of the cards.
-
-    Attributes:
-        keyed: The keys that are sent entry by entry.
-        each: True if entries are of single agents.
-        rows: The timeline row of each agent that has one.
-    """
+    """Follows agents that are drawn as cards."""
 
     keyed = ("nodes", "bars", "flows")
     each = True
@@ -309,15 +290,7 @@ class CardFeed:
     def entries(
         self, look: set[int], fresh: set[int], changed: Mapping[int, str], now_s: float, tails: Mapping[int, str]
     ) -> dict[str, dict[int, Any]]:
-        """Return the entries that may have changed.
-
-        Args:
-            look: The agents to look at.
-            fresh: Those with new events.
-            changed: Those with a new state, and that state.
-            now_s: Seconds since the run began.
-            tails: The end of the arriving text, or why an agent waits.
-        """
+        """Return the entries that may have changed: of agents with new events, a new state, or arriving text."""
         results = self._record.results
         return {
             "nodes": {agent: self._node(agent, now_s, tails, grown=agent not in fresh) for agent in look},
@@ -335,14 +308,8 @@ class CardFeed:
         return {"path": list(worked_path(self._record, now_s)), "axis": axis_entry(now_s, over=over)}
 
     def _node(self, agent: int, now_s: float, tails: Mapping[int, str], *, grown: bool) -> list[str | float | None]:
-        """Return the texts of a card. The page itself counts the seconds of a running one.
-
-        Args:
-            agent: Its number.
-            now_s: Seconds since the run began.
-            tails: The end of the arriving text.
-            grown: True if no event came, so that at most its text has changed.
-        """
+        """Return the texts of a card; `grown` if no event came, so that at most its text has changed."""
+        # The page itself counts the seconds of a running one.
         wide = self._layout.nodes[agent].w
         before = self._said.get(agent)
         if grown and before is not None and before[4] is not None:  # under way, as it was
@@ -361,17 +328,7 @@ class CardFeed:
 
 
 class GroupFeed:
-    """Follows groups of agents. A group of one agent says what its agent's card would.
-
-    Args:
-        record: The run, which grows.
-        sheet: The groups.
-        states: One character per agent, at the start.
-
-    Attributes:
-        keyed: The keys that are sent entry by entry.
-        each: True if entries are of single agents.
-    """
+    """Follows groups of agents."""
 
     keyed = ("groups", "bars")
     each = False

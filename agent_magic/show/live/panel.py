@@ -33,13 +33,11 @@ HEADINGS = ("", "sent at", "took", "first token", "tokens in", "tokens out", "co
 
 
 def details_of(record: RunRecord, agent: int, text: str = "") -> dict[str, Any]:
-    """Return the details of one agent.
+    """Return the details of one agent as plain data.
 
-    Returns:
-        Plain data: name, state, `facts` as one line, `attempts` as rows of a table, and `texts` by heading, the answer
-        first. Long texts are cut and marked. `rendered` is a complete answer as safe HTML, empty if it is a value.
-        `pictures` are thumbnails of sent pictures.
-        `turns` is the conversation up to the last calls: per turn the model's text, and the calls.
+    `facts` is one line, `attempts` are rows of a table, and `texts` are by heading, the answer first; long texts are
+    cut and marked. `rendered` is a complete answer as safe HTML, empty if it is a value. `turns` is the conversation up
+    to the last calls: per turn the model's text, and the calls.
     """
     result = record.results[agent]
     state = states_of(record)[agent]
@@ -61,7 +59,7 @@ def details_of(record: RunRecord, agent: int, text: str = "") -> dict[str, Any]:
 
 
 def is_editable(record: RunRecord, agent: int) -> bool:
-    """Return True if a person may put a text in place of the agent's answer: the run is over, and it was asked."""
+    """Return whether a person may replace the agent's answer: the run is over, and it was asked."""
     result = record.results[agent]
     return record.ended_s is not None and bool(result.attempts) and not result.is_task
 

@@ -27,13 +27,8 @@ class Around(NamedTuple):
     """The state of a run that is not in its record.
 
     Attributes:
-        cap: The number of slots.
-        budget_usd: The budget.
-        paused: True if new requests are held.
         health: The health of the provider; `None` if it is not watched.
         left_s: The remaining seconds, low and high; `None` while unknown.
-        alerts: The alerts that go on, in words.
-        asked: The number of steps that wait for a person.
     """
 
     cap: int | None = None
@@ -51,14 +46,8 @@ ALONE = Around()
 def strip_of(
     health: Health | None, thresholds: Thresholds | None = None, *, paused: bool = False, asked: bool = False
 ) -> dict[str, Any] | None:
-    """Return the health strip: a meter per kind of limit, one of latency, and a verdict with its reason.
-
-    Args:
-        health: The health of the provider; `None` if it is not watched.
-        thresholds: The values from which a meter warns.
-        paused: True if new requests are held, so that good health says nothing.
-        asked: True if all that is under way waits for a person: the same.
-    """
+    """Return the health strip: a meter per kind of limit, one of latency, and a verdict with its reason."""
+    # If new requests are held, or everything waits for a person, good health says nothing.
     if health is None:
         return None
     thresholds = thresholds or Thresholds()
