@@ -1,7 +1,7 @@
 """Names of a package that are imported when they are first used.
 
-`%load_ext agent_magic` and `import agent_magic` import what a declaration needs, and nothing else: `from agent_magic
-import api` is quick, and `api.Plan` imports what a plan needs.
+`%load_ext agent_magic` and `import agent_magic` import the modules of declarations, and nothing else: `from agent_magic
+import api` is quick, and `api.Plan` imports its modules.
 """
 
 from __future__ import annotations

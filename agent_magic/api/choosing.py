@@ -56,7 +56,7 @@ class Rule:
     """What makes a job hard for the cheapest model.
 
     Attributes:
-        number: Returns what is measured, from the agent and the tokens of its prompt.
+        number: Returns the measured number, from the agent and the tokens of its prompt.
         words: The ground as a sentence, with a place for the number.
     """
 

@@ -41,7 +41,7 @@ _BULLET = re.compile(r"^\s*(?:[-*•]|\d+[.)])\s*")
 def by_file(
     paths: str | Path | Iterable[str | Path], *, prompt: str = "Review this file.", role: str | None = None
 ) -> Plan:
-    """Return a plan with a concurrent agent per file, and one that joins their answers.
+    """Return a plan with a concurrent agent per file, and a last one that joins their answers.
 
     Args:
         paths: The files, read as UTF-8 now. A folder stands for all text files in it, hidden ones left out.
@@ -81,7 +81,7 @@ def by_feature(
 def by_layer(
     goal: str, layers: Iterable[str] | Mapping[str, str] = LAYERS, *, prompt: str = "Do the part of this layer."
 ) -> Plan:
-    """Return a plan with a concurrent agent per layer of a system, and one that integrates them.
+    """Return a plan with a concurrent agent per layer of a system, and a last one that integrates them.
 
     Args:
         goal: The product.
@@ -200,8 +200,8 @@ def analyse(task: str | Plan, work_s: Mapping[str, float] | None = None) -> Anal
     """Return independent and sequential steps, shared values, and a concurrency score.
 
     Args:
-        task: A plan; or a text with a step per line: one that begins with then, next, after, finally, based on or using
-            waits for all before it. A text of one line is not split: nothing is known of its parts.
+        task: A plan; or a text with a step per line: a line that begins with then, next, after, finally, based on or
+            using waits for all before it. A text of one line is not split: nothing is known of its parts.
         work_s: Seconds of each step; default 1 each.
 
     Raises:
@@ -271,7 +271,7 @@ def _is_python(path: Path) -> bool:
 
 
 def _is_text(path: Path) -> bool:
-    """Return True for a file of UTF-8 text: what a model can be sent as it is."""
+    """Return True for a file of UTF-8 text: content that a model can be sent."""
     if not path.is_file():
         return False
     try:

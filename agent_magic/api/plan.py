@@ -249,13 +249,13 @@ class Plan(DeclaredPlan):
     def whatif(self, policy: Policy | None = None, *, session: Session | None = None, **given: Any) -> pd.DataFrame:
         """Forecast the plan's dollars and seconds: the frame of `run.whatif`, before a run. Nothing is sent.
 
-        A row per combination of values, by earlier answers, and assumptions where there are none: `basis` says which,
+        A row per combination of values, by earlier answers, or assumptions without any: `basis` says which,
         `wall_low_s`, `wall_high_s`, `cost_low_usd` and `cost_high_usd` how sure that is.
         `plan.estimate(...).whatif(...)` asks the same with a client, a pilot or counted prompts.
 
         Args:
             policy: How it would run; `Policy()` by default.
-            session: Whose history, prices, limits and ledger count.
+            session: Its history, prices, limits and ledger count.
             **given: The arguments of `run.whatif`, each a value or a list of values, such as
                 `model=["claude-haiku-5-5", "claude-opus-5-5"]` and `concurrency=[1, 4, 16]`.
 
@@ -272,7 +272,7 @@ class Plan(DeclaredPlan):
         It needs a notebook. A script is told so, and to use `whatif`.
 
         Args:
-            estimate: What `plan.estimate()` returned; by default it is made now.
+            estimate: What `plan.estimate()` returned; by default it is computed now.
             session: Whose history, prices, limits and ledger count.
         """
         explore(Explorer((estimate or self.estimate(session=session)).ahead()))

@@ -110,8 +110,8 @@ class Run(Reading):
         Args:
             target: An agent or a group, and the field of a typed answer: `report`, `label.sentiment`.
             truth: A column of the rows they are for, by name; values by the rows' keys; or the value for one agent.
-            grader: A function that takes `(answer, row)` and returns a number or a bool, or one of them and why. What
-                it raises, and `NaN`, is that answer's error. Or a judge.
+            grader: A function that takes `(answer, row)` and returns a number or a bool, or one of them and why. An
+                exception, or `NaN`, is that answer's error. Or a judge.
             policy: How a judge runs; its budget.
 
         Raises:
@@ -367,8 +367,8 @@ class Run(Reading):
             texts: False to omit texts by people and models, except the names of agents.
             redact: Returns the replacement of a text.
             allow: Marks of findings that are not secrets.
-            python: Where the page finds Pyodide: an address, by default that of its distribution, or a folder beside
-                the page with npm's `pyodide` in it. `None` omits the button, and the page has no script.
+            python: Where the page finds Pyodide: an address, by default its distribution's, or a folder beside the page
+                with npm's `pyodide` in it. `None` omits the button, and the page has no script.
 
         Returns:
             The file.

@@ -59,7 +59,7 @@ class Arguments:
         """Return the arguments of a function.
 
         Raises:
-            DeclarationError: A parameter has no type, or one that JSON cannot represent.
+            DeclarationError: A parameter has no type, or JSON cannot represent it.
         """
         from pydantic.fields import FieldInfo
 

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 class Context:
     """A declared context. Declaring one sends nothing.
 
-    It is rendered once, when a plan is made: the provider's cache requires the same bytes for every agent that shares
-    it. So it may use values, but no agent's answer.
+    It is rendered once, when a plan is created: the provider's cache requires the same bytes for every agent that
+    shares it. So it may use values, but no agent's answer.
 
     Args:
         name: The key: agents share it by `context=NAME`, and `{{ NAME }}` in a prompt is its text.

@@ -49,7 +49,7 @@ def _continued(
     values: Container[str],
     agent: Step,
 ) -> int | None:
-    """Return the number of the agent whose conversation is continued, if any."""
+    """Return the number of the continued agent, if any."""
     name = str(agent.continues)
     if name not in groups:
         if name in values and name not in index:
@@ -86,7 +86,7 @@ def _inheriting(agent: Agent, before: Step) -> Agent:
 
 
 def continued_by(plan: Plan, number: int, answers: Mapping[str, Any]) -> str | None:
-    """Return the agent whose conversation is continued: for a loop, its last answered round."""
+    """Return the continued agent: for a loop, its last answered round."""
     name = plan.agents[number].continues
     if name is None:
         return None

@@ -11,8 +11,7 @@ Is {{ label }} right for {{ item.text }}?
 Sum up: {{ check }}
 ```
 
-Items of an answer, and rounds of a loop, are groups too, whose members are reserved; see
-`agent_magic.declare.expansion`.
+Items of an answer, and rounds of a loop, are groups too, with reserved members; see `agent_magic.declare.expansion`.
 """
 
 from __future__ import annotations
@@ -69,15 +68,15 @@ class Part:
         key: The key of the item; see `KEY`.
         levels: Names of the levels of the value's index, if it has several; then `key` is a tuple.
         item: The item: a `Row`, or an element of a list or dict.
-        source: The name of the step whose answer has the items; empty if the item is known before the run.
+        source: The name of the step with the items in its answer; empty if the item is known before the run.
         path: Place of the items in that answer: names of fields.
         place: The number of the item there, from 0.
         most: Maximum items there.
         outer: The position of that step, if it is in a group itself.
         rounds: Number of rounds of a loop, if this is a round, numbered from 1; 0 for an item.
-        asks: Maximum items of its request, whose numbers, keys and items are in `item`; 0 for a step of one item. See
+        asks: Maximum items of its request; their numbers, keys and items are in `item`; 0 for a step of one item. See
             `agent_magic.declare.grouping`.
-        asked: The name of the step whose request included this item; empty for a separate request.
+        asked: The name of the step with the request for this item; empty for a separate request.
     """
 
     group: str
@@ -107,7 +106,7 @@ class Part:
 
     @property
     def is_counted(self) -> bool:
-        """True if the size of its group is not that of a value: items of an answer, rounds, repetitions."""
+        """True if no value gives the size of its group: items of an answer, rounds, repetitions."""
         return bool(self.source) or not self.has_item
 
     @property

@@ -42,7 +42,7 @@ class Edges:
 
     Attributes:
         parents: Numbers of each agent's parents: first those in its prompt, then those in its `after`.
-        inputs: Names of each agent's parents whose answers its prompt uses.
+        inputs: Names of each agent's parents with answers that its prompt uses.
         dropped: Dropped edges, as (agent, missing parent).
         alike: Ranges of places with the same parents.
     """

@@ -1,4 +1,4 @@
-"""Decisions during a run: whether a step whose parents are done is needed.
+"""Decisions during a run: whether a step is needed when its parents are done.
 
 A step is left out for one of two reasons. If its condition is false, it is *skipped*, with every step that depends on
 it. If it was reserved and is not needed (a place without an item, a round after the loop's condition held), it is
@@ -41,7 +41,7 @@ class _Missing:
 
 
 MISSING: Final = _Missing()
-"""The value of a name whose step was left out."""
+"""The value of a name if its step was left out."""
 
 
 class Left(NamedTuple):
@@ -163,7 +163,7 @@ class Flow:
         return why._replace(status="unused" if is_reserved(self._plan.agents[step]) else "skipped")
 
     def choose(self, step: int, answers: Mapping[str, Any], left: Mapping[int, Left]) -> Left | None:
-        """Return why a step whose parents are all done does not run; `None` if it does."""
+        """Return why a step does not run although its parents are done; `None` if it does."""
         if step in self._beside and (spare := self._is_spare(step, answers, left)) is not None:
             return spare
         agent = self._plan.agents[step]
@@ -181,7 +181,7 @@ class Flow:
             return Left("failed", f"{agent.name!r} cannot decide: its condition was stopped", "Stopped")
 
     def _without_round(self, step: int, answers: Mapping[str, Any], left: Mapping[int, Left]) -> Left | None:
-        """Leave out rounds after the one that met the condition."""
+        """Leave out rounds after the condition was met."""
         plan, part = self._plan, self._plan.agents[step].part
         if part is None or part.number < 2 or not part.rounds:
             return None
@@ -258,7 +258,7 @@ class Flow:
         return self._following(found), known
 
     def unmet(self, answers: Mapping[str, Any]) -> list[tuple[str, str]]:
-        """Return loops whose last round missed the condition: the first step of each, and the condition."""
+        """Return loops that missed the condition in their last round: the first step of each, and the condition."""
         # Loops whose last round has not ended or has failed are excluded.
         # Loops whose last round has not ended or has failed are excluded.
         plan, found = self._plan, list[tuple[str, str]]()

@@ -221,9 +221,9 @@ class _Settled:
 def _settled(text: str, numbers: Sequence[int], one: Returns, check: Check | None, only: int | None = None) -> _Settled:
     """Return the answers that replies have settled.
 
-    A reply with a number that was not requested has lost count, as has one that repeats a number and lacks another:
-    nothing of it is used. Else missing, repeated and wrong answers are open. A later reply may also answer for all, and
-    accepted answers stay. With `only`, the other numbers need not be checked.
+    A reply that has an unrequested number, or repeats a number and lacks another, has lost count: nothing of it is
+    used. Else missing, repeated and wrong answers are open. A later reply may also answer for all, and accepted answers
+    stay. With `only`, the other numbers need not be checked.
     """
     found, replies = _Settled(numbers), numbered(text)
 

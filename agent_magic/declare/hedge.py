@@ -37,7 +37,7 @@ _SHARE: Final = re.compile(r"p([5-9]\d)")
 
 
 def share_of(hedge: str | float) -> float | None:
-    """Return the share of answers after whose time one is overdue; `None` for a number of seconds."""
+    """Return the share of answers within the time after which one is overdue; `None` for a number of seconds."""
     return int(hedge[1:]) / 100 if isinstance(hedge, str) else None
 
 

@@ -79,10 +79,10 @@ class Plan:
         groups: Numbers of a group's agents, by the group's declared name and the numbers of the items.
         shown: Replacements in prompts for values that tasks receive unchanged: pictures of figures.
         dag: The dependencies.
-        inputs: Names of each agent's parents whose answers its prompt uses.
+        inputs: Names of each agent's parents with answers that its prompt uses.
         dropped: The dropped edges, as (agent, missing parent).
         holds: Resources per step.
-        saves: File of each agent whose answer is saved.
+        saves: File of each agent with a saved answer.
 
     Raises:
         DuplicateAgent: Two agents have one name.
@@ -431,7 +431,7 @@ class Plan:
         return checked(found, agent, ahead=bool(inputs))
 
     def _has_view(self, agent: Step, group: str) -> bool:
-        """Return False if a group's name never has an answer for a step, as that of the loop in its first round."""
+        """Return False if a group's name never has an answer for a step, as in the first round of a loop."""
         return bool(view_of(self.agents, self.groups[group], agent).members)
 
     def _render(self, number: int, answers: Mapping[str, Any]) -> Prompt:
@@ -550,7 +550,7 @@ class Plan:
 
     @cached_property
     def _to_check(self) -> tuple[int, ...]:
-        """The agents whose prompt or context can fail: not those with nothing but answers in it."""
+        """The agents with a prompt or context that can fail: not those with nothing but answers in it."""
         # Of reserved places it is the first: the items are unknown, so their prompts are equal.
         numbers = firsts(range(len(self)), self.dag.alike)
         of_group: dict[str, int] = {}

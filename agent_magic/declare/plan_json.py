@@ -14,13 +14,13 @@
 
 This is the form in which models write plans. `prompt` may be called `task`; agents without a name are `agent_0`,
 `agent_1`, ... by their place. `depends_on` takes names or places. The answers it names reach the prompt: at
-`{{ previous_outputs }}`, or else at its end, except for those that the prompt uses itself. `after` is for parents whose
-answers are not used.
+`{{ previous_outputs }}`, or else at its end, except for those that the prompt uses itself. `after` is for parents
+without a use of their answers.
 
 `contexts` may hold texts that agents share, by name; a written plan has them among its values. An agent with
 `"each": "rows"` stands for one per item of that value; a written plan has those, each with its item in `part`.
 `returns` is the JSON schema of its answers, as an object or as text. A `check` is a function: no plan as JSON has one.
-`tools` are their descriptions for the model, without functions to call; so is a task, whose `kind` is `task`: such a
+`tools` are their descriptions for the model, without functions to call; so is a task, with the `kind` `task`: such a
 plan can be shown and replayed, not run.
 
 A picture or a document is the value `{"$attachment": {...}}`, without its bytes. Those may be in `attachments`, base64

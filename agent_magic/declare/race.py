@@ -1,4 +1,4 @@
-"""A race: a step whose value is the first answer of several agents. The others are then cancelled.
+"""A race: a step with the first answer of several agents as its value. The others are then cancelled.
 
 ```
 %%agent quick --first-of fast,careful

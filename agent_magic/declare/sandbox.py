@@ -233,7 +233,7 @@ def _whole_first(join: Callable[..., str]) -> Callable[..., str]:
 
 @lru_cache(maxsize=1)
 def sandbox() -> Sandbox:
-    """Return the one sandbox."""
+    """Return the shared sandbox."""
     return Sandbox()
 
 

@@ -1,7 +1,7 @@
 """Metadata of functions: name, typed parameters, documentation, source.
 
-Used by tools and tasks. A function may be plain, a bound method, a `functools.partial`, whose bound arguments are
-fixed, or an object with `__call__`.
+Used by tools and tasks. A function may be plain, a bound method, a `functools.partial` with fixed arguments, or an
+object with `__call__`.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 MAX_DEPTH: Final = 3
 """Plans in plans go no deeper."""
 BOX: Final = "__"
-"""Separates the name of a plan from that of its step."""
+"""Separates the names of a plan and its step."""
 _EXPRESSION = re.compile(r"\A\{\{ (.*) \}\}\Z", re.DOTALL)
 
 
@@ -46,7 +46,7 @@ def box_of(name: str) -> str:
 
 
 def last_step(steps: Sequence[Step]) -> Step:
-    """Return the step whose answer is the plan's: the last declared one, without requests added for it."""
+    """Return the step that answers for the plan: the last declared one, without requests added for it."""
     first = {one.hedges for one in steps}
     for step in reversed(steps):
         if step.hedges is None and step.name not in first and not (step.part is not None and step.part.asks):
@@ -55,7 +55,7 @@ def last_step(steps: Sequence[Step]) -> Step:
 
 
 def last_in(steps: Iterable[Step], box: str) -> Step | None:
-    """Return the step whose answer is a nested plan's, if there is such a plan."""
+    """Return the step that answers for a nested plan, if there is such a plan."""
     inside = [one for one in steps if one.name.startswith(f"{box}{BOX}")]
     return last_step(inside) if inside else None
 
@@ -155,7 +155,7 @@ def _part(part: Part, names: Mapping[str, str]) -> Part:
 
 @dataclass(frozen=True, slots=True)
 class _Renamed:
-    """Calls a function by the names of its own parameters. It can be pickled if the function can."""
+    """Calls a function by the names of its parameters. It can be pickled if the function can."""
 
     function: Callable[..., Any]
     names: Mapping[str, str]

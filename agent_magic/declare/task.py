@@ -362,7 +362,7 @@ async def first_answer(**answers: Any) -> Any:  # its source is in the fingerpri
 
 
 def first_of(name: str, agents: str | Iterable[str]) -> Task:
-    """Declare a step whose value is the first answer of several agents; the others are then cancelled.
+    """Declare a step with the first answer of several agents as its value; the others are then cancelled.
 
     Args:
         name: The key; `{{ name }}` is the first answer.

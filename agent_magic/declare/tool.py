@@ -92,7 +92,7 @@ class Tool:
             name: Its name for the model; default the function's name.
 
         Raises:
-            DeclarationError: The model could not call it: a parameter has no type, or one that JSON cannot represent.
+            DeclarationError: The model could not call it: a parameter has no type, or JSON cannot represent it.
         """
         if isinstance(given, Tool):
             return given if name is None else replace(given, name=_checked_name(name))

@@ -1,4 +1,4 @@
-"""Checks of names, options and lists. A value of a wrong type or size is refused before anything is made of it."""
+"""Checks of names, options and lists. A value of a wrong type or size is refused before it is used."""
 
 from __future__ import annotations
 

@@ -66,8 +66,8 @@ step may call a function (`Call`): until that ends it holds no slot and no room.
 
 * *Two copies, one for live runs and one for forecasts.* They agreed to the last bit, by constant work: each new reason
   to wait had to be written four times, and the tests compared copies.
-* *An asyncio engine on a virtual loop for forecasts.* Right by construction, but 6.0 ms for a run of 100 agents where a
-  heap takes under 2 (`benchmarks/forecast.py`).
+* *An asyncio engine on a virtual loop for forecasts.* Right by construction, but 6.0 ms for a run of 100 agents, under
+  2 with a heap (`benchmarks/forecast.py`).
 * *A queue per limit.* Requests wait for several limits at once; queues gave each of them another order, and the longest
   path stopped going first. One line per model class, and one place that asks all limits, keeps the order.
 * *Retries inside the request's task.* A task that sleeps through a backoff holds its slot; the conductor gives the slot

@@ -206,7 +206,7 @@ class AlertWatch:
                 del self._open[rule]
 
     def settle(self) -> None:
-        """End the episodes whose rule holds, after the last event."""
+        """End the episodes if their rule holds, after the last event."""
         for rule, since_s in self._held_s.items():
             self._open.pop(rule).ended_s = since_s
         self._held_s.clear()

@@ -36,7 +36,7 @@ class Batching:
         batch_s: Expected seconds of a batch.
 
     Attributes:
-        now: Steps whose next or current request is batched.
+        now: Steps with a batched next or current request.
     """
 
     def __init__(

@@ -47,7 +47,7 @@ class Call(NamedTuple):
     """A call of a step.
 
     Attributes:
-        turn: Number of the attempt whose response requested it; 0 for a task.
+        turn: Number of the attempt that requested it; 0 for a task.
     """
 
     step: int

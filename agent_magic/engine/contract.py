@@ -39,7 +39,7 @@ class Choices(Protocol):
         ...
 
     def choose(self, step: int, left: Mapping[int, Left]) -> Left | None:
-        """Return the reason to skip a step whose parents are done, or `None` to run it."""
+        """Return the reason to skip a step after its parents, or `None` to run it."""
         ...
 
 
@@ -71,7 +71,7 @@ class Requests(Protocol):
         ...
 
     def write(self, step: int) -> Request:
-        """Return the request of a step whose parents are done.
+        """Return the request of a step after its parents.
 
         Raises:
             DeclarationError: The prompt cannot be filled in.
@@ -83,7 +83,7 @@ class Requests(Protocol):
         ...
 
     def identity(self, step: int) -> Hashable:
-        """Return a key of the step's first request: equal keys share one answer, `None` shares none."""
+        """Return a key of the step's first request: equal keys share one answer, except `None`."""
         ...
 
     def count(self, step: int) -> bool:
@@ -171,12 +171,12 @@ class Requests(Protocol):
 
     @property
     def asked_of(self) -> Container[int]:
-        """Steps whose answers need approval before they are passed on."""
+        """Steps with answers that need approval before they are passed on."""
         ...
 
     @property
     def saved(self) -> Container[int]:
-        """Steps whose answers are saved to files before they are passed on."""
+        """Steps with answers that are saved to files before they are passed on."""
         ...
 
     def calls(self, step: int, answer: Answer) -> Sequence[Wanted]:

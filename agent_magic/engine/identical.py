@@ -5,8 +5,8 @@ included. If the leader succeeds, all share its answer at no cost. If it fails, 
 it is stopped, the next one leads.
 
 Deliberate repetitions are not identical: separate declarations (several writers for one judge), `--repeat`, rounds of a
-loop, and hedges. Neither are rows whose tools may act, since each call is wanted, nor rows that start ahead of their
-condition, whose answer may be thrown away.
+loop, and hedges. Neither are rows with tools that may act, since each call is wanted, nor rows that start ahead of
+their condition, since their answer may be thrown away.
 """
 
 from __future__ import annotations

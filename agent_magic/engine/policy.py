@@ -65,11 +65,11 @@ class Policy:
         max_attempts: Maximum attempts per agent. Only failures that a retry can mend are retried.
         timeout_s: Default deadline of an agent: seconds from its first request to its last.
         deadline_s: Seconds after its start at which the run stops; `None` for no deadline.
-        budget_usd: Maximum dollars of the run. The worst case of each request is reserved before it is sent, so the
-            cap cannot be crossed. Needs known prices.
+        budget_usd: Maximum dollars of the run. The worst case of each request is reserved before it is sent, so the cap
+            cannot be crossed. Needs known prices.
         budget_tokens: Maximum tokens of the run, input and output together.
-        cache: `auto` caches shared contexts if it pays: one agent leads, the others start once its answer begins.
-            `on` caches every context, `off` none.
+        cache: `auto` caches shared contexts if it pays: one agent leads, the others start once its answer begins. `on`
+            caches every context, `off` none.
         cache_ttl: Lifetime of a cached context: `5m`, `1h`, or `auto`, by the expected starts of the agents that share
             it. Writing costs 1.25 times the input price for five minutes and 2 times for an hour.
         on_max_tokens: What to do with an answer truncated at `max_tokens`; see `OnLimit`.
@@ -78,8 +78,8 @@ class Policy:
             `on_max_tokens` says.
         on_doubt: What to do with a tool call that may have happened before a kill; see `OnDoubt`.
         ask_s: Seconds a person has to answer a question before it counts as denied.
-        timeout_counts: `work` counts `timeout_s` from the first request, retries and backoff included; `total` from
-            the moment the parents are done, waiting included.
+        timeout_counts: `work` counts `timeout_s` from the first request, retries and backoff included; `total` from the
+            moment the parents are done, waiting included.
         breaker_share: Share of failures among the last 20 attempts, by the service or network, that opens the circuit
             breaker: requests then go one at a time until one succeeds. `None` for no breaker.
         max_usd_per_min: Maximum dollars within any minute; `None` for no limit. Needs known prices.
@@ -89,8 +89,8 @@ class Policy:
             time form one batch. `auto` does so as far as `deadline_s` allows. An agent with your own tools is batched
             only if it says `batch="on"` itself. `concurrency`, rate limits, `timeout_s`, `max_usd_per_min` and the
             cache apply to live requests only.
-        batch_fallback: How to retry what a batch did not answer; see `BatchFallback`. With `live` and a `deadline_s`,
-            a batch is cancelled after three quarters of it, and the rest is asked live.
+        batch_fallback: How to retry requests without a batch answer; see `BatchFallback`. With `live` and a
+            `deadline_s`, a batch is cancelled after three quarters of it, and the rest is asked live.
         degrade: What to give up if the budget or the time until `deadline_s` is too short: `effort` lowers the effort
             to `low`, `model` uses the cheapest of the agent's fallbacks and the provider's models, `"effort,model"`
             both. Default: nothing.

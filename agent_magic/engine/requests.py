@@ -138,7 +138,7 @@ def _last(request: Request) -> Request:
 
 
 def _broken_off(answer: Answer) -> CallError | None:
-    """Return the error of a truncated or refused response, whatever its text."""
+    """Return the error of a truncated or refused response with any text."""
     if answer.stop_reason in HALF:
         return Capped(f"The answer was cut ({answer.stop_reason}), so it is no value. {HALF[answer.stop_reason]}")
     if answer.stop_reason == "refusal":
@@ -195,7 +195,7 @@ class PlanChoices:
         self.decides, self.ahead_of = flow.decides, flow.ahead_of
 
     def choose(self, step: int, left: Mapping[int, Left]) -> Left | None:
-        """Return the reason to skip a step whose parents are done, or `None` to run it."""
+        """Return the reason to skip a step after its parents, or `None` to run it."""
         found = self._flow.choose(step, self._answers, left)
         if found is not None and step in self.ahead_of:  # its answer may be there, and is thrown away
             self._answers.pop(self._flow.names[step], None)
@@ -295,7 +295,7 @@ class PlanRequests:
 
     @property
     def saved(self) -> Container[int]:
-        """Steps whose answers are saved to files before they are passed on."""
+        """Steps with answers that are saved to files before they are passed on."""
         return self._plan.saves
 
     @property
@@ -308,7 +308,7 @@ class PlanRequests:
         return self._plan.agents[step].max_turns or self._policy.max_turns
 
     def write(self, step: int) -> Request:
-        """Return the request of an agent whose parents are done.
+        """Return the request of an agent after its parents.
 
         Raises:
             DeclarationError: The prompt cannot be filled in.
@@ -662,7 +662,7 @@ class Counting:
         self._counted[step] = tokens
 
     def forget(self, step: int) -> None:
-        """Forget the count of a step whose next request has changed."""
+        """Forget the count of a step after a change of its next request."""
         self._counted.pop(step, None)
 
     def bound(self, step: int, model: str, size: int) -> tuple[int, bool]:

@@ -41,7 +41,7 @@ class Failure:
         stops_run: True if every other agent would fail too.
         crowded: True if too many concurrent requests may be the cause.
         fault: True if the service or network is to blame.
-        reached: True if a connection was made.
+        reached: True if there was a connection.
         limit: The limit named by a 429.
         falls_back: True if another model might answer.
     """

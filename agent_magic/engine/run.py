@@ -74,7 +74,7 @@ SPEAK = "Give your answer now."
 CANCELLED = "cancelled"
 HTTP_ERROR = 400
 CUT = Result("cancelled", error="stopped; it may have finished", kind="Stopped")
-"""The result of a call whose end was not awaited."""
+"""The result of a call without an awaited end."""
 LATE, OVER = "late", "over"
 """Reasons to abort a request: the step's deadline, or the run's."""
 
@@ -301,7 +301,7 @@ class Engine:
         return self._take(self.conductor.room_changed(now), now) if self.record.ended_s is None else []
 
     def close(self, now: float) -> None:
-        """End a run whose driver has stopped, with requests still open."""
+        """End a run after its driver has stopped, with requests still open."""
         for step in list(self.aborting):
             for call in self.calls.running(step):
                 self.call_ended(call, CUT, now)

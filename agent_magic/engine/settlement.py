@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 CANCELLED = "cancelled"
 FREE = frozenset({PAID_BEFORE, NOT_BILLED})
-"""Price sources that cost nothing now, whatever the tokens."""
+"""Price sources that cost nothing now."""
 
 
 class Settlement:

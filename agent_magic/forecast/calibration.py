@@ -111,9 +111,8 @@ def calibration(*runs: Holder) -> pd.DataFrame:
     A run without an earlier `run.whatif` is forecast now, from the earliest run it repeats under another policy, model
     or effort: `made` is `afterwards`.
 
-    Errors are relative to the measurement: 0.02 is 2 % too long or too expensive. A run that was stopped, or whose
-    answers came from the ledger or a cassette, measures nothing: `left_out` gives the reason, and its measurements are
-    `NA`.
+    Errors are relative to the measurement: 0.02 is 2 % too long or too expensive. A run that was stopped, or took its
+    answers from the ledger or a cassette, measures nothing: `left_out` gives the reason, and its measurements are `NA`.
 
     Args:
         *runs: The original and the later runs, in any order.
@@ -137,7 +136,7 @@ def calibration(*runs: Holder) -> pd.DataFrame:
 
 
 def _forecast_now(earlier: Iterable[RunRecord], record: RunRecord) -> Prediction | None:
-    """Forecast a run from the first earlier one that it repeats, using only that one."""
+    """Forecast a run from the first earlier run that it repeats, using only that."""
     for base in earlier:
         scenario = _scenario_of(base, record)
         if scenario is not None and _is_of(base, scenario, record):

@@ -85,7 +85,7 @@ def capacity(  # noqa: PLR0913 - a limit, or a number of a job, each
 ) -> Capacity:
     """Return the jobs a second that rate limits carry, the binding limit, and the dollars of an hour.
 
-    A limit per minute carries `limit / 60 / use` jobs a second, `use` being that of one job; slots carry
+    A limit per minute carries `limit / 60 / use` jobs a second, `use` being one job's; slots carry
     `concurrent_requests / latency_s / requests`. At a rate there are `rate * latency_s * requests` requests under way.
 
     Source: Little, "A Proof for the Queuing Formula L = lambda W", 1961.
@@ -99,9 +99,9 @@ def capacity(  # noqa: PLR0913 - a limit, or a number of a job, each
         output_tokens: Output tokens of one job; without a run 0.
         latency_s: Seconds of one request.
         usd_per_job: Dollars of one job.
-        wanted_jobs_per_s: The wanted rate: `frame` shows its need of each limit. Without any limit, the
-            requests under way and the dollars are those of this rate.
-        run: A run that is one job: its numbers count where none are given. What its servers carry is a limit too, if
+        wanted_jobs_per_s: The wanted rate: `frame` shows its need of each limit. Without any limit, the requests under
+            way and the dollars are those of this rate.
+        run: A run that is one job: its numbers count unless others are given. What its servers carry is a limit too, if
             their speed depends on their load, as the answers at them tell: `the server (4 slots)`.
 
     Raises:
@@ -303,7 +303,7 @@ def speedup_bounds(work_s: float, path_s: float, concurrency: int) -> Bounds:
     """Return bounds, in closed form, of a plan's speedup over one agent at a time.
 
     `best = W / max(C, W / n)` and `worst = W / (C + (W - C) / n)`. The second is Amdahl's formula with the critical
-    path as the serial part: for a graph it is what is reached at least, because side chains run beside that path.
+    path as the serial part: for a graph it is a lower bound, because side chains run beside that path.
 
     Source: Graham, "Bounds for Certain Multiprocessing Anomalies", 1966; Amdahl, "Validity of the single processor
     approach", 1967.

@@ -59,7 +59,7 @@ BEATEN_BY_OTHERS: Final = Failure("others of its race answered first", kind=BEAT
 """Stands for the end of a request that was aborted when another agent of its race had answered."""
 
 NOT_IN_BATCH: Final = "NotInBatch"
-"""The failure of a request whose batch ended without an answer to it."""
+"""The failure of a request without an answer in its ended batch."""
 FAULTS: Final = frozenset({"Overloaded", "Truncated", "Unreachable", "Unreadable"})
 """The failures that are the fault of the service or the network, as a live run's circuit breaker counts them."""
 REFUSAL_S: Final = 0.05
@@ -188,7 +188,7 @@ def _wrote(step: Tried) -> bool:
 
 
 def rows_of(record: RunRecord) -> Iterator[Past]:
-    """Yield the complete answers of a run whose seconds count, replayed ones included."""
+    """Yield the complete answers of a run with seconds that count, replayed ones included."""
     simulated, told = record.simulated, Told(record)  # looks at every result
     for attempt in record.facts.timed:
         if (row := told.past(attempt, simulated=simulated)) is not None:

@@ -1,7 +1,7 @@
 """Forecasts of a run under another policy: the live engine on virtual time.
 
 Nothing is sent and no new random numbers are drawn: the same question has the same answer. The result is a run record
-whose `forecast` describes its basis.
+with its basis in `forecast`.
 """
 
 from __future__ import annotations
@@ -183,7 +183,7 @@ class Imagined(NamedTuple):
 
     Attributes:
         works: Per agent, its work: its requests alone on their server.
-        held: The agents whose answers already exist, unless they are asked otherwise.
+        held: The agents with answers that already exist, unless they are asked otherwise.
         ends: The same run at its low and at its high end; `None` for one of these.
     """
 
@@ -410,7 +410,7 @@ class Forecaster:
         return wall_range, (min(low.cost_usd, cost), max(high.cost_usd, cost)), peak
 
     def _between(self, imagined: Imagined, setting: _Setting, likely: Summary) -> tuple[Range, Range | None, int]:
-        """Return the ends of an imagined run, which are runs of their own; see `_ranges`."""
+        """Return the ends of an imagined run, which are runs too; see `_ranges`."""
         wall, cost, asked = likely.wall_s or 0.0, likely.cost_usd, (setting.scenario, setting.policy)
         ends = imagined.ends or (self, self)
         (fast, low_run), (slow, high_run) = (

@@ -105,7 +105,7 @@ def places_words(estimate: Estimate) -> str:
 
 
 def _holding(limits: Limits, amount: float) -> Limits:
-    """Return limits whose bucket starts with an amount, and never holds more."""
+    """Return limits with a bucket that starts with an amount, and never holds more."""
     per_minute = limits.requests or limits.input_tokens or 1.0
     return replace(limits, burst_s=max(1.0, amount) * MINUTE_S / per_minute)
 

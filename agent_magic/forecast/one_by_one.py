@@ -49,7 +49,7 @@ def one_by_one(record: RunRecord) -> OneByOne | None:
 
 
 def totals_of(record: RunRecord, now_s: float | None = None, *, most: int | None = None) -> Summary:
-    """Return the numbers of a run with its speedup; runs of more than `most` steps are not simulated anew."""
+    """Return the numbers of a run with its speedup; runs of more than `most` steps are not simulated again."""
     found = summarize(record, now_s)
     if found.speedup is not None or (most is not None and len(record.plan) > most and record.sequential is None):
         return found

@@ -73,7 +73,7 @@ class Outlook:
         return None if before is None or after is None else before - after
 
     def barrier_cost_s(self) -> float:
-        """Return the cost of layers in seconds: the forecast with barriers minus the one without."""
+        """Return the cost of layers in seconds: the difference of forecasts with and without barriers."""
         return self.under(schedule="layers").wall_s - self.under(schedule="ready").wall_s
 
     @cached_property

@@ -47,7 +47,7 @@ def with_pilot(rows: Sequence[Past], record: RunRecord | None) -> list[Past]:
 
 
 def pilot_agents(plan: Plan, held: Sequence[bool], count: int) -> list[str]:
-    """Choose at most `count` agents of a pilot: the most representative ones whose parents are known or chosen too.
+    """Choose at most `count` agents of a pilot: the most representative ones with parents that are known or chosen too.
 
     Agents of one group represent each other, others represent those of their model. Within a group the choice is spread
     over its items.

@@ -60,7 +60,7 @@ class Outage(NamedTuple):
         return self.from_s <= now < self.until_s
 
     def cut_s(self, began_s: float) -> float:
-        """Return when a connection made at a time breaks; infinite if it was made after the start."""
+        """Return when a connection made at a time breaks; infinite if it began after the start."""
         return self.from_s if began_s < self.from_s else math.inf
 
 

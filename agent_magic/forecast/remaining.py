@@ -154,7 +154,7 @@ def _seen_so_far(record: RunRecord, now_s: float) -> SeenRun:
 
 
 def _at(record: RunRecord, result: AgentResult, servers: KnownServers) -> At | None:
-    """Return the server of a step whose speed depends on its load, if any."""
+    """Return the server of a step, if its speed depends on its load."""
     if result.is_task or not servers.models:
         return None
     at = at_of(record, result.attempts[-1].endpoint if result.attempts else "", result.model)

@@ -83,7 +83,7 @@ class Pricing:
         self._costs: dict[tuple[object, ...], Price] = {} if costs is None else costs
 
     def of(self, model: str, usage: Usage | None) -> Price:
-        """Return the cost of a model's tokens. No tokens cost nothing, whatever the price."""
+        """Return the cost of a model's tokens. No tokens cost nothing at any price."""
         if usage is None:
             return self._prices.of(model, None)
         if usage.output_tokens == 0 == usage.total_input_tokens:

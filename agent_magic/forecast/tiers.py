@@ -1,6 +1,6 @@
 """The size of a system for a rate of jobs, on paper: agents, kernels, workers, limits, dollars.
 
-Arithmetic over Little's law. What one kernel carries is measured (see the constants); the rest is given.
+Arithmetic over Little's law. A kernel's capacity is measured (see the constants); the rest is given.
 """
 
 from __future__ import annotations
@@ -83,14 +83,14 @@ class Tiers:
     def without_region(self, regions: int, *, lost_s: float = 60.0, utilization: float = 0.8) -> pd.DataFrame:
         """Return the effect of losing one region. One row per rate; columns are `LOST`.
 
-        Jobs come evenly, and each region has an equal part of what can be carried, `jobs_per_s / utilization`. What was
-        under way in the lost one is `cut`, and sent again elsewhere: it may have been billed, `paid_twice_usd` at most.
-        What the others cannot carry waits, and is `drained_s` seconds after the region is back. A ledger loses nothing.
+        Jobs come evenly, and each region has an equal part of the capacity, `jobs_per_s / utilization`. Jobs under way
+        in the lost one are `cut`, and sent again elsewhere: it may have been billed, `paid_twice_usd` at most. Jobs
+        beyond the others' capacity wait, until `drained_s` seconds after the region is back. A ledger loses nothing.
 
         Args:
             regions: How many there are.
             lost_s: For how long one is lost.
-            utilization: The part of what can be carried that is used before, above 0 and below 1.
+            utilization: The part of the capacity that is used before, above 0 and below 1.
 
         Raises:
             AgentMagicError: There are fewer than 2 regions, or something is not in its range.

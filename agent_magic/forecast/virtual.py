@@ -1,8 +1,8 @@
 """The engine on virtual time: the code of live runs on a heap instead of an event loop.
 
-A `VirtualClock` orders future events. A `VirtualDriver` does for one engine what the live driver does on an event loop.
-A `Service` answers: a model of the provider in forecasts, a scripted server in tests. Runs on one clock share its time,
-as those of a session do. Times are on the grid of `agent_magic.record.events`, as in live runs, so sums are exact.
+A `VirtualClock` orders future events. A `VirtualDriver` replaces the live driver of one engine. A `Service` answers: a
+model of the provider in forecasts, a scripted server in tests. Runs on one clock share its time, as those of a session
+do. Times are on the grid of `agent_magic.record.events`, as in live runs, so sums are exact.
 """
 
 from __future__ import annotations

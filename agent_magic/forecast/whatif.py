@@ -88,7 +88,7 @@ def whatif_frame(
     has. `cost_multiple` is over the dollars of one agent that did the whole job; `NA` until that was measured.
 
     A run with answers from the ledger has a column `answers`, since a forecast asks for all of them: the last row is
-    the run as it was, the one before it the same with all answers bought, as in `attrs["recorded"]`.
+    the run as it was, the row before it the same with all answers bought, as in `attrs["recorded"]`.
     """
     found = whatif_rows(forecaster, given, tell=tell, log=log)
     if not reused(forecaster.record):
@@ -202,7 +202,7 @@ def rows_frame(found: Rows, forecaster: Answering) -> pd.DataFrame:
 
 
 def _planned(forecaster: Answering) -> dict[str, Any]:
-    """Return how sure the numbers of a plan are; nothing for a run, whose numbers are measured."""
+    """Return how sure the numbers of a plan are; nothing for a run, with its measured numbers."""
     if isinstance(forecaster, Forecaster):
         return {}
     note = forecaster.forecast(Scenario()).note

@@ -469,7 +469,7 @@ class _Modelling:
         return parent is not None and self.models.get(parent, self.seen[parent].model) != model
 
     def _task(self, seen: Seen) -> Work:
-        """Return the work of a task, whose calls keep their durations."""
+        """Return the work of a task; its calls keep their durations."""
         tries = tuple(Try(0.0, None, one.takes_s, one.failure, 0, 0) for one in seen.tries)
         if not tries:
             self.say(f"{seen.name}: a task that never ran, forecast as if it took no time", "assumed")
@@ -558,7 +558,7 @@ class _Modelling:
         return round(max(0, seen.characters + change) * seen.per_character * factor)
 
     def _timing(self, name: str, model: str, *, asked: bool) -> Timing:
-        """Return the speed of an agent whose own is unknown; it counts if it is asked live."""
+        """Return the speed of an agent of unknown speed; it counts if it is asked live."""
         own = timing_of(self.evidence.history.of_agent(name, model))
         if own is not None:
             if asked:

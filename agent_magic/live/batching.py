@@ -10,7 +10,7 @@ send(request) ─ gather ─┬─ is in a batch that the ledger knows ───
 1. **Ledger first.** A batch is written to disk before it is created, and its id immediately afterwards. A kernel
    killed in between leaves a plan without an id. The provider's list of recent batches shows if there is a batch of
    that size without a ledger row; its results prove the match, because they carry our names.
-2. **No request is sent twice.** A request whose name is in an open batch waits for that batch, in any kernel.
+2. **No request is sent twice.** A request with a name in an open batch waits for that batch, in any kernel.
 3. **Every answer is kept, even without a waiter.** A batch is over in the ledger when its answers are stored.
 4. **The interface to the engine is one request.** Expiry or failure ends an attempt; retries belong to the engine.
    Only waiting is repeated here.
@@ -112,7 +112,7 @@ class Waiting(NamedTuple):
 
 
 class _Over(NamedTuple):
-    """A batch whose results were delivered."""
+    """A batch with delivered results."""
 
     row: int
     planned_at: float

@@ -1,4 +1,4 @@
-"""One request of a run: its stored answer, or one that is bought and stored at once."""
+"""One request of a run: its stored answer, or a new one, stored at once."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ class Buyer:
         return self._settled(step, stream, await self._provider.send(request, stream))
 
     def take_late(self, step: int, request: Request, answer: Answer, worker: str) -> None:
-        """Accept an answer for the next attempt of a step, whose request is the same."""
+        """Accept an answer for the next attempt of a step, with the same request."""
         self._late[step] = request, answer, worker
 
     def keep(self, step: int, stream: Stream, answer: Answer, now_s: float) -> Answer:

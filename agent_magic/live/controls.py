@@ -25,7 +25,7 @@ class Controls:
 
     @property
     def paused(self) -> bool:
-        """True if no agent is let go until `resume`."""
+        """True if no agent starts until `resume`."""
         return self._driver.paused
 
     def stop(self, names: str | Iterable[str] | None = None) -> None:

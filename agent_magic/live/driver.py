@@ -196,7 +196,7 @@ class Driver:
 
     @property
     def batched(self) -> AbstractSet[int]:
-        """The steps whose current request is in a batch."""
+        """The steps with a current request in a batch."""
         return self.engine.batched
 
     def batches_waiting(self) -> list[Waiting]:
@@ -296,7 +296,7 @@ class Driver:
 
     @property
     def paused(self) -> bool:
-        """True if no agent is let go until `resume`."""
+        """True if no agent starts until `resume`."""
         return self.engine.conductor.paused
 
     def stop(self, names: Iterable[str] | None = None) -> None:
@@ -449,7 +449,7 @@ class Driver:
             self._buyer.write()
 
     def _never_ran(self, step: int) -> None:
-        """Report an agent whose task was cancelled before it started."""
+        """Report an agent with a task that was cancelled before it started."""
         self.do(self.engine.ended(step, UNSENT, self.now()))
 
     def _make_batcher(self) -> Batcher:

@@ -1,6 +1,6 @@
 """Runs the user's functions: tools and tasks.
 
-The place where a function runs decides its access and how it can be stopped:
+The place of a function decides its access and how it can be stopped:
 
 | where | for | what a timeout, or Stop, does |
 | --- | --- | --- |
@@ -13,7 +13,7 @@ The place where a function runs decides its access and how it can be stopped:
 In a browser, which has neither threads nor processes, a `def` runs on the loop, and nothing stops it.
 
 The threads are ours (`live.threads`), not the loop's pool, which has six on a small machine and delays the end of the
-process. Calls keep the caller's context, so that a kernel knows whose output it is.
+process. Calls keep the caller's context, so that a kernel can attribute the output.
 """
 
 from __future__ import annotations
@@ -238,7 +238,7 @@ def _print(text: str) -> None:
 
 
 class _TimeUp(BaseException):
-    """Raised in a function whose time is up."""
+    """Raised in a function when its time is up."""
 
 
 def _on_main(

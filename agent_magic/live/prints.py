@@ -80,7 +80,7 @@ class _Asking:
         self._name, self._stream, self.users = name, stream, 0
 
     def write(self, text: str) -> int:
-        """Write to whose it is."""
+        """Write to the owner's output."""
         whose = _WHOSE.get()
         if whose is None:
             return self._stream.write(text)

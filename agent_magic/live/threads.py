@@ -1,6 +1,6 @@
 """Daemon threads for blocking functions: as many as needed, each reused for a while.
 
-Starting a thread takes as long as five calls of an idle one. Without threads, a call is made at once.
+Starting a thread takes as long as five calls of an idle one. Without threads, a call runs at once.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A worker starts with a fresh interpreter (`spawn`): a fork of a kernel would copy locks held by its threads, and
 sockets. So a function must be importable there, which a function from a cell is not; with Dask, cloudpickle sends its
-code. An idle worker serves the next call for a while; a worker whose call is given up is killed, which is the only way
+code. An idle worker serves the next call for a while; a worker with an abandoned call is killed, which is the only way
 to stop a computation, and which would break a pool of `concurrent.futures` for all others. A worker ends by itself when
 its parent process is gone.
 
@@ -160,7 +160,7 @@ class Workers:
         return Worker()
 
     def put(self, worker: Worker) -> None:
-        """Take back a worker whose call is over."""
+        """Take back a worker after its call."""
         if worker.serves():
             with self._lock:
                 self._idle.append(worker)

@@ -72,7 +72,7 @@ def _failed(record: RunRecord) -> list[AgentResult]:
 
 
 def _class_of(result: AgentResult) -> str | None:
-    """Return the error class; for a killed run that of its last attempt."""
+    """Return the error class; for a killed run its last attempt's."""
     return result.kind or (result.attempts[-1].kind if result.attempts else None)
 
 

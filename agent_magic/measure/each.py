@@ -53,7 +53,7 @@ OF_ASKED: Final = {
 }
 """Those taken from the requests for a row, if these are separate steps."""
 OF_SEVERAL: Final = {"status": "string", "cost_usd": "Float64", "error": "string"}
-"""Columns of `run.each` for several agents; `status` is that of the first agent that did not succeed, if any."""
+"""Columns of `run.each` for several agents; `status` is of the first agent that did not succeed, if any."""
 ANSWER: Final = "answer"
 DTYPES: Final = {"integer": "Int64", "number": "float64", "boolean": "boolean", "string": "str"}
 """Where pandas has a choice, a missing answer is `NaN`, which can be compared: `pd.NA == "yes"` has no truth value."""

@@ -104,13 +104,12 @@ AGENTS = table(
 )
 """`run.agents`. pandas shows the first ten and the last ten columns.
 
-`model` is the requested one, `model_used` the one that answered: another of its cascade, a fallback, or the one the
-server names. `context_tokens` is the input of an agent's largest turn, `round` the round of a loop, from 1. If
-durations were expected, `expected_s` has the seconds of an answer and `bias` the relative error: 0.5 took half as long
-again, -0.5 half. `model_asked` is `auto` if a model was chosen. Unused reserved places have no row. `capped` is `True`
-in the last round of a loop that made all its rounds while its condition does not hold. `speedup` is the time to a
-step's end if all steps had run one at a time, divided by the time it took, `saved_s` the difference: both simulated
-from the run.
+`model` is the requested one, `model_used` the answering one: another of its cascade, a fallback, or as named by the
+server. `context_tokens` is the input of an agent's largest turn, `round` the round of a loop, from 1. If durations were
+expected, `expected_s` has the seconds of an answer and `bias` the relative error: 0.5 took half as long again, -0.5
+half. `model_asked` is `auto` if a model was chosen. Unused reserved places have no row. `capped` is `True` in the last
+round of a loop that made all its rounds while its condition does not hold. `speedup` is the time to a step's end if all
+steps had run one at a time, divided by the time it took, `saved_s` the difference: both simulated from the run.
 """
 ATTEMPTS = table(
     "agent attempt status api_s input_tokens output_tokens cost_usd model source http_status held_by queued_s "
@@ -125,7 +124,7 @@ response; `endpoint` is set if there are several.
 TOOL_CALLS = table("agent turn tool arguments status result started_s duration_s result_chars error source held_by")
 """`run.tool_calls`.
 
-`turn` is that of the response in `run.attempts` that requested the call, `NA` for the call of a task.
+`turn` is the response in `run.attempts` that requested the call, `NA` for the call of a task.
 
 `arguments` is the model's JSON, `result` the result as text, `held_by` the reason of the wait before it.
 """
@@ -399,7 +398,7 @@ def runs_frame(runs: Iterable[PastRun]) -> pd.DataFrame:
 
 
 def fingerprint(record: RunRecord, *, texts: bool = True) -> dict[str, str]:
-    """Return a SHA-256 per frame of a run, equal if all numbers are equal, whatever the source."""
+    """Return a SHA-256 per frame of a run, equal if all numbers are equal, from any source."""
     tables = {
         "agents": _agents(record),
         "attempts": _attempts(record),

@@ -209,7 +209,7 @@ def summarize(record: RunRecord, now_s: float | None = None) -> Summary:
 
 
 def _multiple(cost_usd: float | None, alone: Base | None) -> tuple[float | None, float | None, float | None]:
-    """Divide the cost by that of the baselines; their spread gives the ends of its interval.
+    """Divide the cost by the baselines' cost; their spread gives the ends of its interval.
 
     Source: the interval of a mean on the scale of its logarithm, by the delta method, so that no end is below 0.
     """
@@ -262,8 +262,8 @@ def critical_path(record: RunRecord, now_s: float | None = None) -> tuple[int, .
 def longest_chain(record: RunRecord, work: Sequence[float]) -> tuple[tuple[int, ...], float]:
     """Return the agents on the longest chain of work, first to last, and its length: at most the run's wall time.
 
-    Each agent adds the work after the end of the one before it, which is all its work unless it speculated or the one
-    before it ran again.
+    Each agent adds its work after the previous agent's end: all of it unless it speculated or the previous agent ran
+    again.
     """
     results, dag = record.results, record.dag
     ahead = {one for one in range(len(results)) if _began_before(record, one)}

@@ -2,7 +2,7 @@
 
 A grade belongs to an answer for a row: its key has the fingerprints of the request, the text of the answer, and the
 row. So a run with the same reused answer for the same row has the same grade. An answer that could not be graded is a
-row whose `error` says why, counted in `errors`. A forecast has no grades, since its answers do not exist.
+row with the reason in `error`, counted in `errors`. A forecast has no grades, since its answers do not exist.
 """
 
 from __future__ import annotations

@@ -18,9 +18,9 @@ recorded run therefore takes its recorded time under every model.
 
 The model is fitted by likelihood. For each request `log(work / usual)` is taken to be normal, where `usual` is
 `a + b * input` until the first token, and `a + output * (b + c * input)` after it, in tokens; the density of its end is
-that of the work, times `share(n at its end) / work`. Each parameter must improve the fit by its penalty. Queues are
-first come, first served; any other order of answers has its own likelihood. Models that the data leave open are kept as
-`Fit.open`.
+the density of the work, times `share(n at its end) / work`. Each parameter must improve the fit by its penalty. Queues
+are first come, first served; any other order of answers has its own likelihood. Models that the data leave open are
+kept as `Fit.open`.
 
 Source: Kleinrock, "Time-shared Systems: a theoretical treatment", 1967 (processor sharing); Cohen, "The multiple phase
 service network with generalized processor sharing", 1979 (a speed per number of requests); Schwarz, "Estimating the
@@ -75,7 +75,7 @@ MOST: Final = 60
 MOST_IN_ALL: Final = 240
 """The same of several runs."""
 CHANGED: Final = 0.7
-"""Runs whose joint fit lowers the log likelihood per answer by more than this are of different servers.
+"""Runs are of different servers if their joint fit lowers the log likelihood per answer by more than this.
 A speed that doubled costs about 2.
 """
 CLIPPED: Final = 3.0
@@ -95,10 +95,10 @@ OURS: Final = frozenset({"slot", "dependencies", "longest", "barrier", "group"})
 HELD: Final = 0.1
 """If requests lose more than this share of their time to others, the server limits them."""
 AT_ONCE_S: Final = 0.015
-"""An answer whose last token comes this soon after the first one is not streamed."""
+"""An answer is not streamed if its last token comes this soon after the first one."""
 COARSE, MIDDLE, FINE, ROUNDS = 2, 4, 8, 3
 FAR: Final = 12.0
-"""A shape whose best score on the coarse grid is this far behind is dropped."""
+"""A shape is dropped if its best score on the coarse grid is this far behind."""
 POWERS: Final = (0.5, 1.5)
 CAUGHT_UP_S: Final = 0.03
 """A client that stood still reads everything that arrived meanwhile within this time."""

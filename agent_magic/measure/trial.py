@@ -279,7 +279,7 @@ class Trial(Shown):
         return (math.isnan(cost), cost)
 
     def best(self, under_usd: float) -> Setting | None:
-        """Return the best-scoring setting whose whole run costs at most `under_usd`, or `None`.
+        """Return the best-scoring setting with a whole run of at most `under_usd`, or `None`.
 
         Args:
             under_usd: Dollars of the whole run.

@@ -203,7 +203,7 @@ def score_answers(
 ) -> pd.DataFrame:
     """Grade answers against a truth or by a function, store the grades, and return one row per metric; see `SCORE`.
 
-    With `part` these are a few of many answers, whose truths may all fail to fit by chance.
+    With `part` these are a few of many answers; their truths may all fail to fit by chance.
 
     Raises:
         DeclarationError: Not exactly one of truth and grader is given, or it does not fit.

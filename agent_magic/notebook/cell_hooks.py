@@ -76,7 +76,7 @@ class PlainSigns(CellHook):
     stage: ClassVar[str] = "input_transformers_cleanup"
 
     def __call__(self, lines: list[str]) -> list[str]:
-        """Return the lines with plain signs, where a magic of ours is in them."""
+        """Return the lines with plain signs, if a magic of ours is in them."""
         text, names = "".join(lines), "|".join(self.magics)
         if re.search(rf"%(?:{names})\b", text) is None:
             return lines

@@ -334,7 +334,7 @@ def tool_lines_note(*texts: str) -> list[str]:
 
 
 _RUNS = r"^(?:\w+[ \t]*=[ \t]*)?%agents\b.*"
-"""A line magic, where the text of a cell is no code."""
+"""A line magic in a cell that is no code."""
 
 
 def lines_that_declare(prompt: str) -> list[str]:

@@ -65,12 +65,12 @@ def cell_of(shell: Any) -> Cell:
 
 
 def is_kernel(shell: Any) -> bool:
-    """Return True for a kernel, whose front end may show pictures; False for a terminal."""
+    """Return True for a kernel with a front end that may show pictures; False for a terminal."""
     return getattr(shell, "kernel", None) is not None
 
 
 def is_unwatched(shell: Any) -> bool:
-    """Return whether a program runs the cells, such as nbclient or papermill, whose log has lines only."""
+    """Return whether a program runs the cells, such as nbclient or papermill, with lines only in its log."""
     # Those name neither a session nor a cell. JupyterLab and Notebook name both; VS Code and Colab leave their own
     # marks; JupyterLite names neither, but no program runs cells in it. Voila runs the cells for a page.
     if not is_kernel(shell) or cell_of(shell).id is not None or "JPY_SESSION_NAME" in os.environ or in_browser():

@@ -180,7 +180,7 @@ class AgentMagics(Magics, Settings):
             return await awaited(done, message=self._stopped) if asyncio.iscoroutine(done) else done
 
     def end_cell(self, result: Any) -> None:
-        """Record the end of a cell: what it no longer declares is left over, and values are shown in full again."""
+        """Record the end of a cell: its removed steps are left over, and values are shown in full again."""
         self.session.just_shown, cell = None, cell_of(self.shell)
         if cell.id is not None and result.success:
             self.session.executed[cell.id] = cell.execution
@@ -278,7 +278,7 @@ class AgentMagics(Magics, Settings):
             self.session.prepare()
 
     def _check_servers(self, agents: Sequence[Step]) -> None:
-        """Raise where an agent attaches a resource of an MCP server that does not run."""
+        """Raise if an agent attaches a resource of an MCP server that does not run."""
         for name in resources_of(agents):
             self.session.server_of(name, self.shell.user_ns)
 
@@ -287,7 +287,7 @@ class AgentMagics(Magics, Settings):
         return {one.name: one for one in self.session.registry(plan).agents}
 
     def _is_there(self, cell: Cell) -> None:
-        """Record that a cell has declared something, not when it was refused: what it had before stays left over."""
+        """Record that a cell has declared something, not when it was refused: its earlier steps stay left over."""
         if cell.id is not None:
             self.session.deleted.discard(cell.id)
             self.session.executed.pop(cell.id, None)

@@ -29,7 +29,7 @@ MOST_LISTED = 5
 
 
 def is_own(session: Session, ledger: Ledger, run: PastRun) -> bool:
-    """Return True if a run is this notebook's own; `False` if nobody can tell."""
+    """Return True if a run is this notebook's own; `False` if unknown."""
     if run.home == session.keeping.home and (run.plan, run.began_at) in {
         (one.plan.name, one.record.began_at.isoformat(timespec="seconds")) for one in session.runs
     }:
@@ -82,7 +82,7 @@ def cut_run(session: Session, ledger: Ledger) -> PastRun:
 
 
 def _others(session: Session, none: str, runs: list[PastRun], verb: str) -> str:
-    """Return a message that the notebook has no run of its own, with other runs and how to name one."""
+    """Return a message that the notebook has no run, with other runs and how to name one."""
     if not runs:
         return f"{none} %agents runs lists the runs of the ledger."
     rows = [

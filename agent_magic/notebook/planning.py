@@ -90,7 +90,7 @@ async def show_plan(
 
 
 def workers_notes(plan: DeclaredPlan, policy: Policy, session: Session) -> list[str]:
-    """Return notes on where workers would help with streams, and where they do not."""
+    """Return notes on whether workers would help with streams."""
     streams = min(policy.concurrency, max(map(len, plan.dag.layers())))
     room = None if session.workers is None else session.workers.room
     if room is not None and room < streams:
@@ -205,7 +205,7 @@ def _batch_notes(session: Session, plan: DeclaredPlan, policy: Policy) -> Iterat
 
 
 def _outlay(session: Session, plan: DeclaredPlan, policy: Policy, resumed: Resumed, *, fresh: bool) -> Outlay:
-    """Estimate the agents of a plan whose answers must be bought, without those to leave and their descendants."""
+    """Estimate the agents of a plan with answers to buy, without those to leave and their descendants."""
     shared, leave = session.shared, resumed.leave
     asked = _unbought(session, plan, policy, resumed, fresh=fresh)
     prices = shared.price_book(lambda _: None)  # the line says how many have none
@@ -225,7 +225,7 @@ def left_line(session: Session, plan: DeclaredPlan, policy: Policy, resumed: Res
 
 
 def _unbought(session: Session, plan: DeclaredPlan, policy: Policy, resumed: Resumed, *, fresh: bool) -> Sequence[int]:
-    """Return the agents of a plan whose answers must be bought."""
+    """Return the agents of a plan with answers to buy."""
     if session.deck is not None:  # the recording answers what it has, the rest is bought
         return session.deck.find(plan, timeout_s=policy.timeout_s).missing
     where, last = session.shared.client.endpoint, resumed.run
@@ -249,7 +249,7 @@ def retry_price(session: Session, run: Run, policy: Policy) -> str:
 
 
 def rejected_before(session: Session, plan: DeclaredPlan, last: Run) -> list[str]:
-    """Return the agents whose rejected requests are unchanged; see `rejected_again`."""
+    """Return the agents with unchanged rejected requests; see `rejected_again`."""
     # The runs of the session know earlier rejections, which the last run skipped.
     if session.deck is not None:
         return []

@@ -290,7 +290,7 @@ class Registry:
         return tuple(child for child in self._agents if child in found)
 
     def stale_note(self, name: str, ran: Collection[str]) -> list[str]:
-        """Return a note of agents in `ran` whose answers are stale after a change of `name`."""
+        """Return a note of agents in `ran` with answers that are stale after a change of `name`."""
         others = [other for other in self.descendants(name) if other in ran]
         return [f"now stale: {', '.join(others[:5])}" + (" …" if len(others) > 5 else "")] if others else []
 
@@ -351,7 +351,7 @@ def _twins(table: Mapping[str, Declared[Step]], agent: Step) -> list[str]:
 
 
 def _with(table: dict[str, Declared[T]], value: T, cell: Cell) -> tuple[dict[str, Declared[T]], list[str]]:
-    """Return a table with one more value in the place of the one it replaces, and notes about that one."""
+    """Return a table with a value in place of another one, and notes about that."""
     old, renamed = table.get(value.name), _earlier_name(table, value.name, cell)
     place = value.name if old is not None else renamed
     made: dict[str, Declared[T]] = {}

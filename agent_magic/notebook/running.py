@@ -65,7 +65,7 @@ class Resumed(NamedTuple):
 
     Attributes:
         again: Agents to run again; `None` means all that did not succeed.
-        leave: Agents whose requests would be rejected again: skipped, with their descendants.
+        leave: Agents with requests that would be rejected again: skipped, with their descendants.
     """
 
     run: Run | None = None
@@ -127,7 +127,7 @@ async def execute(  # noqa: PLR0913 - each by its name
         asks: True if a person can be asked.
         resumed: The earlier run it continues.
         shown: Called when the run is displayed.
-        answer: The agent whose answer replaces the picture, if any.
+        answer: The agent with the answer that replaces the picture, if any.
 
     Raises:
         AgentMagicError: Nothing was sent.

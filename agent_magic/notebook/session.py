@@ -210,7 +210,7 @@ class Session:
         return self._registries[plan]
 
     def leftovers(self, plan: str = DEFAULT_PLAN) -> tuple[str, ...]:
-        """Return the agents and contexts of a plan whose cells are deleted, or declare them no longer."""
+        """Return the agents and contexts of a plan with cells that are deleted, or declare them no longer."""
         return self.registry(plan).of_cells(self.deleted, self.executed)
 
     def gone(self, plan: str) -> list[str]:
@@ -371,7 +371,7 @@ class Session:
             return found
 
     def check_fields(self, steps: Sequence[Step], registry: Registry, namespace: Mapping[str, Any]) -> None:
-        """Raise for fields that declared steps use of answers whose known type lacks them."""
+        """Raise for fields of answers that declared steps use and a known type lacks."""
         declared = {one.name: one for one in (*registry.agents, *steps)}
         for step in steps:
 
@@ -626,7 +626,7 @@ class Session:
         self.running = [driver for driver in self.running if driver.record is not run.record]
 
     def stale(self, plan: Plan) -> list[str]:
-        """Return the agents and groups of a plan whose newest answer is stale: they would be asked again."""
+        """Return the agents and groups of a plan with a stale newest answer: they would be asked again."""
         asked: dict[str, bool] = {}
         for run in self.runs[: -1 - MOST_LOOKED_AT : -1]:
             done = {one.name for one in run.record.results if one.status == "succeeded"} - asked.keys()

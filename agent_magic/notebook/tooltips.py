@@ -71,7 +71,7 @@ def _of_command(line: str, at: int) -> str | None:
 
 
 def _option(parser: Parser, line: str, at: int) -> str | None:
-    """Return the help of the option at a place, or whose value is there."""
+    """Return the help of the option at a place, or of its value."""
     named = [one[0] for one in _OPTION.finditer(line) if one.start() <= at]
     told = (
         f"{option}\n    {said}" for option, said in parser.told() if named and named[-1] in re.split(r"[ ,]+", option)

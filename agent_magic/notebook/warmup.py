@@ -33,7 +33,7 @@ NAP_S = 0.0001
 NEVER = 1_000_000_000
 """A threshold that no count of collections reaches."""
 EXPECTED = (ImportError, OSError, RuntimeError, ValueError)
-"""Errors of a broken installation. The next import raises them again, where the user sees them."""
+"""Errors of a broken installation. The next import raises them again, visible to the user."""
 
 
 def _prices() -> None:
@@ -70,7 +70,7 @@ class WarmUp:
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Start loading. Idempotent. In a browser's Python, without threads, the first run loads what it needs."""
+        """Start loading. Idempotent. In a browser's Python, without threads, the first run loads its modules."""
         if self._thread is None and not in_browser():
             self._thread = threading.Thread(target=self._run, name="agent_magic warm-up", daemon=True)
             self._thread.start()

@@ -12,7 +12,7 @@ open ── send(request, stream) ── stream.replied(status, readings)     th
 ```
 
 Numbers cross this interface, never headers: a provider parses its headers into a `Reading` per limit. A provider does
-not retry, wait or price; it raises a `CallError`, whose class decides the engine's reaction.
+not retry, wait or price; it raises a `CallError` of a class that decides the engine's reaction.
 """
 
 from __future__ import annotations
@@ -210,7 +210,7 @@ class Stream:
 
     @property
     def produced_bytes(self) -> int:
-        """The output that has arrived: text and what is not shown."""
+        """The output that has arrived: text and hidden output."""
         return self.unseen + utf8_length("".join(self.parts)) if self.parts else self.unseen
 
     @property
@@ -268,7 +268,7 @@ class Provider(Protocol):
         price_list: Seller of the list prices, as `genai-prices` names it. `None` for the maker of a model.
         prices: The provider's prices by model, after the user's and before any list. Default: none.
         is_free: True if answers cost nothing.
-        account: Owner of the rate limits, so that later sessions can reuse what was learned. It must not be a key: hash
+        account: Owner of the rate limits, so that later sessions can reuse learned limits. It must not be a key: hash
             that. Default `None`: nothing is remembered.
         models: Models to offer. Others work as well.
         choices: Models for `--model auto` if the user names none, cheapest first.

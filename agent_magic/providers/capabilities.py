@@ -1,6 +1,6 @@
 """Features a request needs, and refusals if the provider lacks them.
 
-`REFUSALS` is the one table. A plan is checked when it meets a provider, before anything is spent. Each request is
+`REFUSALS` is the only table. A plan is checked when it meets a provider, before anything is spent. Each request is
 checked again before it is sent, since a task or tool may return an unforeseen picture. Typed answers are not refused:
 they are read by their type even if the schema was not sent.
 """
@@ -101,7 +101,7 @@ def check_plan(plan: Plan, policy: Policy, provider: Provider) -> None:
 
 
 def unsent_schema(plan: Plan, provider: Provider) -> str:
-    """Return a sentence naming the agents whose type is not sent to the model; empty without any."""
+    """Return a sentence naming the agents with a type that is not sent to the model; empty without any."""
     typed = next((one.name for one in plan.firsts if not isinstance(one, Task) and one.returns is not None), "")
     if not typed or provider.capabilities.schemas:
         return ""
@@ -112,7 +112,7 @@ def unsent_schema(plan: Plan, provider: Provider) -> str:
 
 
 def no_cheaper_model(plan: Plan, policy: Policy, provider: Provider) -> str:
-    """Return a sentence if the policy degrades to a cheaper model and nobody names one; else empty."""
+    """Return a sentence if the policy degrades to a cheaper model and none is named; else empty."""
     names_one = bool(provider.choices) or any(not isinstance(one, Task) and one.fallback for one in plan.firsts)
     if names_one or "model" not in (policy.degrade or ""):
         return ""

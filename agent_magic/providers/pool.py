@@ -29,7 +29,7 @@ class Pool(Provider):
 
     Each request goes to a member with its model and free capacity, so a pool has the features of all members. Members
     of several makers are told apart by their models: `am.Claude()` has those of its maker, `am.Chat(models=...)` the
-    named ones. `run.attempts` has the column `endpoint`. A member that refuses its key is dropped, one that fails is
+    named ones. `run.attempts` has the column `endpoint`. A member that refuses its key is dropped, a failing one is
     paused; its requests go to others. Several keys of one account share their limits, so pooling them gains nothing.
     There are no batches, limits are learned again in each session and not shared with other kernels; a forecast uses
     the sum of limits.

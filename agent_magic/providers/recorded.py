@@ -318,7 +318,7 @@ class Deck:
         """Return the next recorded run of this plan.
 
         Raises:
-            ReplayMiss: There is none; the error is of the one that comes nearest.
+            ReplayMiss: There is none; the error is of the nearest.
         """
         return self.whole(self.find(plan, timeout_s=timeout_s))
 
@@ -366,7 +366,7 @@ class Deck:
         return found if found.startswith("{") else ""  # it may have been left out
 
     def tools_of(self, agent: str) -> Tools:
-        """Return the tools that were recorded of an agent, or of its group, without functions; none where none were."""
+        """Return the recorded tools of an agent, or of its group, without functions, if any."""
         of_group = re.compile(rf"{re.escape(agent)}(_\d+)?")
         recorded = (one for run in self.cassette.runs for one in run.agents if of_group.fullmatch(one.name))
         found = next((one.calls[0].started.request.tools for one in recorded if one.calls), "")

@@ -31,11 +31,11 @@ TOOL_USE = "tool_use"
 TURNS = frozenset({PAUSED, TOOL_USE})
 """The stop reasons after which a conversation goes on."""
 TIMED = frozenset({"live", "simulated", "replay", "forecast"})
-"""Sources whose seconds are a model's work. Answers from the ledger take none."""
+"""Sources with seconds of a model's work. Answers from the ledger take none."""
 NOT_REUSED = frozenset({"refusal", PAUSED})
 """Stop reasons of answers that are bought again. One cut at `max_tokens` is served: it would be cut the same again."""
 ESCALATED = "Escalated"
-"""Kind of an attempt whose answer was rejected by its cascade, so that the next model is asked."""
+"""Kind of an attempt with an answer rejected by its cascade, so that the next model is asked."""
 CHARS_PER_TOKEN = 4
 """The usual rule of thumb for English, for texts that were not counted."""
 

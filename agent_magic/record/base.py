@@ -15,7 +15,7 @@ class Base(NamedTuple):
 
     Attributes:
         tokens: Input and output tokens of the last one; `None` if unknown.
-        asked: Model and token cap of the one agent; only equal ones are averaged.
+        asked: Model and token cap of its single agent; only equal ones are averaged.
         made: Seconds and dollars of each run, by its `uid`. Empty in files of before repeated baselines.
     """
 

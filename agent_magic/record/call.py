@@ -55,7 +55,7 @@ class ToolCall:
 
     @property
     def turn(self) -> int:
-        """Number of the attempt whose response requested it; 0 for a task."""
+        """Number of the attempt that requested it; 0 for a task."""
         return self.begun.turn
 
     @property

@@ -1,7 +1,7 @@
-"""Events: the one source of all that a run shows.
+"""Events: the only source of all that a run shows.
 
-Times are in seconds since the run began, on a monotonic clock, in steps of 2**-20 s. With steps of a power of two,
-sums and differences are exact, so the parts of a duration add up to the last bit.
+Times are in seconds since the run began, on a monotonic clock, in steps of 2**-20 s. With steps of a power of two, sums
+and differences are exact, so the parts of a duration add up to the last bit.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class CallStarted(NamedTuple):
     Stored before the function runs. If the end is missing after a kill, it may have run.
 
     Attributes:
-        turn: Number of the attempt whose response requested it; 0 for a task.
+        turn: Number of the attempt that requested it; 0 for a task.
         id: The provider's id of the call; empty for a task.
         arguments: The model's arguments as JSON text; empty for a task.
         held_by: The reason it waited before, or empty; see `agent_magic.record.reasons`.

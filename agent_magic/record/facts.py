@@ -54,12 +54,12 @@ class Facts:
 
     @property
     def timed(self) -> list[Attempt]:
-        """Those whose seconds are a model's work."""
+        """Those with seconds of a model's work."""
         return [one for one in self.attempts if one.is_timed]
 
     @property
     def paid_before(self) -> list[Attempt]:
-        """Those whose answer an earlier run had bought."""
+        """Those with an answer bought by an earlier run."""
         return [one for one in self.attempts if one.price == PAID_BEFORE]
 
     @property
@@ -79,7 +79,7 @@ class Facts:
 
     @property
     def succeeded(self) -> list[Attempt]:
-        """Those whose answer was accepted, served ones included."""
+        """Those with an accepted answer, served ones included."""
         return [one for one in self.attempts if one.status == "succeeded"]
 
     @property
@@ -99,7 +99,7 @@ class Facts:
 
     @property
     def estimated(self) -> list[Attempt]:
-        """Those that were sent and whose tokens are estimated, not reported."""
+        """Those that were sent, with tokens estimated, not reported."""
         return [one for one in self.sent if one.usage is not None and one.usage.estimated]
 
     @property

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from agent_magic.record.results import RunRecord
 
 MEASURED = frozenset({"live", "simulated"})
-"""Sources whose seconds were measured. Answers from the ledger or a cassette take none."""
+"""Sources with measured seconds. Answers from the ledger or a cassette take none."""
 
 MOST_RUNS = 20
 """Number of runs that are evidence of a server's behaviour under load, since servers change."""

@@ -40,7 +40,7 @@ class Message(NamedTuple):
 class Request(NamedTuple):
     """One request: a conversation and its options. Immutable.
 
-    A conversation only grows: the prompt, then `messages`. Providers may refuse a conversation whose earlier part has
+    A conversation only grows: the prompt, then `messages`. Providers may refuse a conversation if its earlier part has
     changed.
 
     Attributes:
@@ -50,7 +50,7 @@ class Request(NamedTuple):
         ttl: Lifetime of that cache entry.
         messages: Messages after the prompt.
         tools: Tool definitions as a JSON array; empty for none.
-        schema: JSON schema of the answer; empty for text. Its order of fields is that of the answer.
+        schema: JSON schema of the answer; empty for text. The answer has its fields in this order.
         tool_choice: `none` to forbid tool calls; empty to leave it to the model.
         attachments: Pictures and documents with their places in the prompt.
         cite: True to ask for citations of documents.

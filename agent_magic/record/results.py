@@ -394,13 +394,13 @@ class AgentResult(Shown):
 
     @property
     def work_s(self) -> float:
-        """Seconds of its own work: `api_s + tool_s + local_s`. 0 if it never ran."""
+        """Seconds of work: `api_s + tool_s + local_s`. 0 if it never ran."""
         if self.total_s is None or self.queued_s is None:
             return self.api_s + self.tool_s
         return self.total_s - self.queued_s - self.backoff_s
 
     def work_s_until(self, now_s: float) -> float:
-        """Return the seconds of its own work up to a moment, running work included."""
+        """Return the seconds of work up to a moment, running work included."""
         open_s = [one.start_s for one in self.away() if one.end_s is None] if self.calls else []
         open_s += [one.started_s for one in self._facts.running]
         return self.work_s + (0.0 if self.finished_s is not None else sum(max(0.0, now_s - one) for one in open_s))
@@ -499,7 +499,7 @@ class RunRecord:
         replayed: Original source of replayed attempts, by agent and number of the attempt.
         provenance: File it was replayed from or kept in: file, sha256, date, versions.
         edits: The user's edits of its answers since, for a run that continues it.
-        redacted: True for a replay whose texts were removed or replaced at recording.
+        redacted: True for a replay with texts removed or replaced at recording.
         dag: The dependencies; a forecast may omit edges of the plan.
         forecast: Its basis if it is a forecast, otherwise `None`.
         same: First identical step per step, if its requests do not tell, as in forecasts and replays without texts; see
@@ -584,7 +584,7 @@ class RunRecord:
 
     @property
     def degraded(self) -> list[AgentResult]:
-        """Results whose requests were made cheaper by the policy: another model or effort."""
+        """Results with requests that the policy turned cheaper: another model or effort."""
         if self.terms is None or not self.terms.policy.get("degrade"):
             return []
         asked = [(one, agent.effort) for one, agent in zip(self.results, self.plan.agents, strict=True) if one.attempts]
@@ -638,12 +638,12 @@ class RunRecord:
         return "ledger" in self.replayed.values() or any(one.is_served and not one.is_shared for one in self.results)
 
     def stopped_for(self, reason: str) -> tuple[str, ...]:
-        """Return the agents whose answer was truncated for one of the reasons in `CAPPED`."""
+        """Return the agents with an answer truncated for one of the reasons in `CAPPED`."""
         return tuple([one.name for one in self._whose_answer({reason})])
 
     @property
     def refused(self) -> tuple[str, ...]:
-        """Agents whose answer is a refusal that was passed on."""
+        """Agents with a passed-on refusal as answer."""
         return tuple([one.name for one in self._whose_answer(REFUSED) if one.status == "succeeded"])
 
     @property
@@ -659,7 +659,7 @@ class RunRecord:
         )
 
     def _whose_answer(self, reasons: AbstractSet[str]) -> list[AgentResult]:
-        """Return the results whose last answer stopped for one of these reasons."""
+        """Return the results with a last answer that stopped for one of these reasons."""
         return [
             one
             for one in self.results

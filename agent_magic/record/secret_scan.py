@@ -5,9 +5,9 @@ Results of tools, errors and prints are masked by the same rules before they are
 A secret is recognised in three ways:
 
 * by its shape: the table in `secret_shapes.toml`;
-* by its name: the value of an assignment, header, field of JSON, YAML or INI, command option, or URL part whose name
-  says key, token, secret, password, credential, signature or cookie, if the value looks like one. Passwords need not
-  look random, others must;
+* by its name: the value of an assignment, header, field of JSON, YAML or INI, command option, or URL part with a name
+  that says key, token, secret, password, credential, signature or cookie, if the value looks like one. Passwords need
+  not look random, others must;
 * by its value, if it is one of this process's environment: also in base64, in hex, and split by line breaks or
   invisible characters.
 
@@ -424,7 +424,7 @@ def _named(text: str, small: str, *, told: bool) -> Iterator[tuple[int, int, str
 
 
 def _columns(text: str, *, told: bool) -> Iterator[tuple[int, int, str]]:
-    """Yield the values of tables, such as CSV, whose column is named like a secret."""
+    """Yield the values of tables, such as CSV, in columns named like a secret."""
     separator, heads, place = "", list[str](), 0
     for line in text.splitlines(keepends=True):
         if separator and not _SEGMENT.search(line):  # a rule between the rows
@@ -445,7 +445,7 @@ def _columns(text: str, *, told: bool) -> Iterator[tuple[int, int, str]]:
 
 
 def _elements(text: str, *, told: bool) -> Iterator[tuple[int, int, str]]:
-    """Yield the values of HTML tables whose column is named like a secret."""
+    """Yield the values of HTML tables in columns named like a secret."""
     heads, row, column = dict[int, str](), 0, 0
     for match in _ELEMENT.finditer(text):
         if match["value"] is None:

@@ -45,7 +45,7 @@ _OPENING = re.compile(r'<svg [^>]*?viewBox="0 0 (\S+) (\S+)"[^>]*>')
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The values of the controls. `None` and an empty mapping are as recorded; `rpm=0` is no limit."""
+    """The values of the controls. `None` and an empty mapping change nothing; `rpm=0` is no limit."""
 
     concurrency: int | None = None
     schedule: str | None = None
@@ -246,7 +246,7 @@ def stacked(charts: Sequence[Chart], label: str, *, head: str = "") -> str:
 
 
 def _against(value: float | None, base: float | None, write: Any, subject: str, words: str = "") -> str:
-    """Compare a value with that of the run or plan, or with the named one; empty if it has none."""
+    """Compare a value with the run's, the plan's, or a named row's; empty if it has none."""
     if value is None or not base:
         return ""
     change, of_run = (value / base - 1) * 100, f"{write(base)}, {words}" if words else f"{subject}'s {write(base)}"

@@ -113,7 +113,7 @@ def closed_note(record: RunRecord, policy: Policy) -> str:
 
 
 def races_note(record: RunRecord) -> str:
-    """Return a note of agents whose answers were not needed, and their cost; empty without any."""
+    """Return a note of agents with unneeded answers, and their cost; empty without any."""
     twice = _asked_twice(record)
     lost = [one for one in record.results if one.kind == BEATEN and one.attempts]
     others = [one for one in lost if all(one not in pair for pair in twice)]

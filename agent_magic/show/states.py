@@ -75,7 +75,7 @@ MEANINGS = {
     "y": "from a recording",
     "k": "skipped: an input is missing, or its condition is false",
 }
-"""Legend of states whose word is not enough."""
+"""Legend of states that need more than their word."""
 
 
 def _of_source(source: str | None) -> str:
@@ -84,7 +84,7 @@ def _of_source(source: str | None) -> str:
 
 
 def state_of(result: AgentResult, source: str | None = None) -> str:
-    """Return the character of an agent's state. An agent whose calls all wait is queued; `source` as of `source_at`."""
+    """Return the character of an agent's state: queued if all its calls wait. `source` is from `source_at`."""
     if result.is_waiting:
         return OF_STATUS["queued"]
     if result.status == "succeeded":
@@ -104,7 +104,7 @@ def unmet(until: str | None) -> str:
 
 
 def state_at(record: RunRecord, number: int, *, capped: bool) -> str:
-    """Return the character of a step's state; `capped` for a last round whose condition does not hold."""
+    """Return the character of a step's state; `capped` for a last round if its condition does not hold."""
     state = state_of(record.results[number], record.source_at(number))
     return OF_STATUS["capped"] if capped and state in DONE else state
 

@@ -42,7 +42,7 @@ _URGENCY = "frqcmpksly"
 
 
 _PLAIN = DONE | {"r"}
-"""States whose names have the terminal's own colour."""
+"""States with names in the terminal's own colour."""
 
 
 class Row(NamedTuple):
@@ -117,7 +117,7 @@ class Lines:
         self._record, self._next_s = record, LINE_EVERY_S
 
     def due(self, now_s: float, tails: Tails) -> str:
-        """Return a line if it is time for one: what is done, seconds, dollars, and what agents wait for; else empty."""
+        """Return a line if it is time for one: progress, seconds, dollars, and the reasons to wait; else empty."""
         if now_s < self._next_s:
             return ""
         self._next_s = now_s + max(LINE_EVERY_S, now_s * LATER)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 _MOST_LINES = 60
 LEAST_STACK = 10
-"""Minimum items of a declaration whose agents are one card, and one line."""
+"""Minimum items of a declaration for one card, and one line, of all its agents."""
 UNSAID = frozenset({"dependencies", "longest", "key", "limits"})
 """What held a run, and is no news: its own edges, and the first reply of a session."""
 LEAST_WAIT_S = 0.1

@@ -129,7 +129,7 @@ def _chosen(request: Request, ranked: list[Json], rng: Random) -> list[Json]:
 
 
 def _to_be_called_again(request: Request) -> list[Json]:
-    """Return the tools whose last call failed in a way other arguments may fix, or only listed the tables."""
+    """Return the tools with a last call that other arguments may fix, or that only listed the tables."""
     names = [each.name for each in request.results if each.is_error or tables_told(each.text)]
     return [tool for name in names if (tool := request.tools.find(name)) and not _CHANGES.search(name)]
 

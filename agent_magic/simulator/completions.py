@@ -21,7 +21,7 @@ from agent_magic.simulator.service import Exchange, Service
 
 PATH: Final = f"/v1{CHAT}"
 STAND_IN: Final = "claude-haiku-5-5"
-"""The model whose speed and limits an unknown name has."""
+"""The model that lends an unknown name its speed and limits."""
 FIELDS: Final = frozenset(
     "model messages max_tokens max_completion_tokens stream stream_options tools tool_choice parallel_tool_calls "
     "response_format stop temperature top_p top_k frequency_penalty presence_penalty logit_bias seed n user metadata "
@@ -185,7 +185,7 @@ class _Translation:
         return replace(planned, frames=frames, length=length)
 
     def _data(self, data: bytes) -> bytes:
-        """Rewrite a part of a body: events, or one JSON text. What a fault has damaged stays damaged."""
+        """Rewrite a part of a body: events, or one JSON text. Damage by a fault stays."""
         found: list[bytes] = []
         for each in filter(None, data.split(b"\n\n")):
             is_event = each.startswith(b"event:")

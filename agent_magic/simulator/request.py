@@ -50,7 +50,7 @@ class Segment:
 
     Attributes:
         label: Its position, such as `system` or `user:text`; part of the identity of a prefix. `settings` holds
-            settings whose change empties the cache of the messages: tool choice, thinking, effort, presence of
+            settings that empty the cache of the messages when changed: tool choice, thinking, effort, presence of
             pictures.
         text: Its content, without `cache_control`.
         tokens: Its length, with its share of the overhead.
@@ -81,7 +81,7 @@ class Request:
         max_tokens: Maximum tokens of the response; `None` for `count_tokens`.
         prompt: The text of the last user message with more than tool results.
         earlier: The text of earlier user messages.
-        turn: 1 for the response to the prompt, 2 for the one after its first tool results, and so on.
+        turn: 1 for the response to the prompt, 2 after its first tool results, and so on.
         resumed: True if the last message is an assistant message to continue.
         called: Names of the tools called since the prompt.
         results: Tool results of the last message.
@@ -343,7 +343,7 @@ def _segments(body: Json, tools: Tools, messages: Iterable[Json], model: Model) 
 
 
 def _settings(body: Json, said: Sequence[Segment]) -> Json:
-    """Return the settings whose change empties the cache of the messages."""
+    """Return the settings that empty the cache of the messages when changed."""
     effort = (as_object(body.get("output_config")) or {}).get("effort")
     found: Json = {"tool_choice": body.get("tool_choice"), "thinking": body.get("thinking"), "effort": effort}
     found["pictures"] = any('"type":"image"' in part.text for part in said if not part.label.endswith(":text")) or None

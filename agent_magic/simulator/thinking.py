@@ -1,9 +1,9 @@
 """Thinking blocks: the parameter, and signatures that are checked when blocks come back.
 
 A signature holds the length of the thinking and four digests: of the block, its model, everything before it, and the
-previous thinking block. Every model refuses an edited block. Models with preserved thinking refuse a block whose
-`system`, `tools` or earlier messages have changed, or one after a gap: thinking blocks may be missing at the beginning,
-not in between. A block of another model is dropped without an error. Source: the vendor's pages on thinking and on
+previous thinking block. Every model refuses an edited block. Models with preserved thinking refuse a block if its
+`system`, `tools` or earlier messages have changed, or after a gap: thinking blocks may be missing at the beginning, not
+in between. A block of another model is dropped without an error. Source: the vendor's pages on thinking and on
 preserved thinking.
 """
 

@@ -209,7 +209,7 @@ def schemas_of(write: Callable[..., Any]) -> tuple[Schema, str]:
 
 @lru_cache(maxsize=256)
 def sent_decimals(schema: str) -> str:
-    """Return the schema of an answer from the one that was sent, with decimals marked; empty without any."""
+    """Return an answer's schema from the sent one, with decimals marked; empty without any."""
 
     def marked(found: dict[str, Any]) -> dict[str, Any]:
         return {**found, DECIMAL: LONG} if may_be_decimal(found) else found

@@ -65,7 +65,7 @@ class Fields(SimpleNamespace):
 
 
 class Keys(dict[str, Any]):
-    """A dict of an answer, whose keys no type names. As text it is JSON."""
+    """A dict of an answer, with keys that no type names. As text it is JSON."""
 
     __slots__ = ()
 

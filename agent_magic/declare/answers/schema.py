@@ -6,7 +6,7 @@ kept with the request in ledger and cassette, and answers are read by it, so a r
 Types that no grammar can hold, such as a dict or a class that contains itself, are described in words: the schema has
 its JSON schema beside it, for the prompt (`IN_WORDS`), and `{}` for each place that may be anything. The class decides.
 
-References are written out in place. An answer that is no object, such as `int` or `list[Label]`, is sent as the one
+References are written out in place. An answer that is no object, such as `int` or `list[Label]`, is sent as the only
 field of an object titled `value`, since the API documents objects only. A user's class with that title is sent with a
 capital letter: `Value`.
 
@@ -29,7 +29,7 @@ Schema = dict[str, Any]
 VALUE = "value"
 """Titles the object that an answer is wrapped in, and names its only field."""
 BY_ITEM = "answers_by_item"
-"""Title of the object with answers for several items, whose only field is `answers`: each `item` and `answer`."""
+"""Title of the object with answers for several items, with the only field `answers`: each `item` and `answer`."""
 IN_WORDS: Final = "x-in-words"
 """Names the JSON schema in the prompt, if none can be sent."""
 MOST_OPTIONAL = 24
@@ -283,7 +283,7 @@ def fields_of(schema: Schema) -> dict[str, Schema]:
 
 
 def alternatives_of(schema: Schema) -> list[Schema]:
-    """Return the alternative schemas of a place: those of a union, else the one."""
+    """Return the alternative schemas of a place: those of a union, else itself."""
     given: Any = schema.get("anyOf")
     if not isinstance(given, list):
         return [schema]
@@ -422,6 +422,6 @@ def typical_chars(schema: Schema) -> int:
 
 
 def leaves(schema: Schema) -> Iterator[tuple[str, Schema]]:
-    """Yield the columns of an answer with their schemas: an object's fields, or the one value."""
+    """Yield the columns of an answer with their schemas: an object's fields, or the only value."""
     schema = unwrapped(schema)
     yield from fields_of(schema).items() or ((VALUE, schema),)

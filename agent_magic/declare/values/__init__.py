@@ -1,4 +1,4 @@
-"""Values in prompts, items, tasks, tool results, JSON and keys: the one module that reads them.
+"""Values in prompts, items, tasks, tool results, JSON and keys: the only module that reads them.
 
 A value is judged by its abilities, not its module, and is used whole or refused. Nothing is cut, nothing is consumed by
 being read, and two different values never become one.

@@ -32,7 +32,7 @@ _INSTEAD: Final[tuple[tuple[Any, str], ...]] = (
 )
 """What to write in the place of a value `x` that is refused."""
 _MARKED = re.compile(r'"\\u0000([-+.\dEe]+)\\u0000"')
-"""A number with digits of its own, which `json` would write by its value alone."""
+"""A number with preserved digits, which `json` would write by its value alone."""
 
 
 def as_json(value: object, indent: int | None = None) -> str:

@@ -45,7 +45,7 @@ class Fault(NamedTuple):
 
     Attributes:
         why: The error in one line.
-        reached: True if a connection was made.
+        reached: True if there was a connection.
     """
 
     why: str = ""

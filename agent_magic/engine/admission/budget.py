@@ -32,7 +32,7 @@ def give_price(model: str) -> str:
 
 
 class Budget:
-    """Tracks spending and reserves; a cap of `None` is no limit.
+    """Tracks spending and reserves; without a cap there is no limit.
 
     Attributes:
         spent_usd, spent_tokens: Spent so far, including possible bills without a count.

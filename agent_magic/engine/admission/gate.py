@@ -47,7 +47,7 @@ class Gate:
             wait; afterwards `need` knows the count.
         close: Makes an agent's next request its last, which is cheaper, if the budget has no room for another. Returns
             True if this is a change.
-        batched: Agents whose next request is batched; only the budget applies.
+        batched: Agents with a batched next request; only the budget applies.
         apart: True to count errors per model class, when there are fallback models. Otherwise they count together, so
             that a dead service costs few calls.
         ease: Makes an agent's next request cheaper if the budget or `pressure` demands it. Returns True if this is a
@@ -118,7 +118,7 @@ class Gate:
         self._lines[agent] = self._line_of(agent)
 
     def line(self, agent: int) -> str:
-        """Return the agent's queue: its model's class, and the group whose leader it may wait for."""
+        """Return the agent's queue: its model's class, and its group, if it may wait for a leader."""
         return self._lines[agent]
 
     def enter(self, agent: int, now: float) -> Hold | Never | None:

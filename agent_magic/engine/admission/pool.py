@@ -1,7 +1,7 @@
 """Slots shared by the runs of a session.
 
 Concurrent runs share as many slots as the largest `concurrency` among them. A free slot goes to the waiting run with
-the fewest slots, among equals to the one that has waited longest.
+the fewest slots, among equals to the longest waiting.
 """
 
 from __future__ import annotations

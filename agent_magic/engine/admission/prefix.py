@@ -53,7 +53,7 @@ class Group:
         leader: The agent that writes the cache, until its answer begins.
         led_s: When it was sent.
         warm_until_s: Until when the entry can be read.
-        useless: True if a follower read nothing: the provider does not cache this, so nobody waits.
+        useless: True if a follower read nothing: the provider does not cache this, so no agent waits.
     """
 
     leader: int | None = None

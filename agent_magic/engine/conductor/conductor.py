@@ -97,7 +97,7 @@ ENDED: Final = 4
 AWAY: Final = 5
 UNDER_WAY: Final = frozenset({RUNNING, AWAY})
 PASSED_ON: Final = frozenset({"succeeded", "capped"})
-"""Statuses whose children may start."""
+"""Statuses after which children may start."""
 SKIPPED: Final = "skipped by the user"
 STOPPED: Final = "Stopped"
 """Kind of an end on demand, or caused by another agent's end."""
@@ -288,7 +288,7 @@ class Conductor:
         self._join(agent, now)
 
     def _falls_back(self, agent: int, found: Failure | Hold | Never) -> bool:
-        """Switch an agent whose model does not answer to a fallback. Return False if that does not apply."""
+        """Switch an agent to a fallback if its model does not answer. Return False if that does not apply."""
         return found.falls_back and self._fall_back is not None and self._fall_back(agent)
 
     def capped(self, agent: int, why: str, now: float) -> list[Decision]:
@@ -299,7 +299,7 @@ class Conductor:
     def _pass_on(
         self, agent: int, status: Status, why: str | None, now: float, kind: str | None = None
     ) -> list[Decision]:
-        """End an agent whose children may start."""
+        """End an agent; its children may start."""
         self._end(agent, status, why, now, kind)
         self._release(agent, now)
         return self._go_on(now)
@@ -313,7 +313,7 @@ class Conductor:
                 self._make_ready(child, now)
 
     def _why_left_out(self, agent: int) -> Left | None:
-        """Return the reason to skip a step whose parents have all ended, or `None`."""
+        """Return the reason to skip a step after its parents, or `None`."""
         flow = self._flow
         return None if flow is None or agent not in flow.decides else flow.choose(agent, self._ends.left)
 
@@ -656,7 +656,7 @@ class Conductor:
             self._led(agent, status, (error or "", kind or "") if status == "failed" else None, now)
 
     def _run_out(self, now: float) -> None:
-        """End a run whose deadline has passed."""
+        """End a run after its deadline."""
         self._ends.cut = True
         why = self._ends.late = f"Late: the run passed its deadline of {self._policy.deadline_s:g} s"
         for agent in self._dag.order:

@@ -176,7 +176,7 @@ class HedgingConductor(RacingConductor):
             self._overdue.launched(agent, now)
 
     def failed(self, agent: int, failure: Failure, now: float) -> list[Decision]:
-        """Record a failed attempt, whose duration does not count."""
+        """Record a failed attempt; its duration does not count."""
         if agent in self._places:
             self._overdue.ended(agent, now)
         return super().failed(agent, failure, now)

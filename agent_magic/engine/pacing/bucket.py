@@ -98,7 +98,8 @@ class Bucket:
         """Return the seconds until an amount is available; 0 or less if it is now.
 
         An amount larger than our share of the capacity is saved up for, up to the whole capacity. A larger one passes
-        when the bucket is full, and the rest is owed; so does one that exceeds the capacity together with margins.
+        when the bucket is full, and the rest is owed; so does an amount that exceeds the capacity together with
+        margins.
         """
         if not self.rate:
             return 0.0

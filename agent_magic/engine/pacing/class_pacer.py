@@ -44,7 +44,7 @@ PLACE_S: Final = 1.0 + JITTER_S
 INSTANT_S: Final = 1e-6
 """The shortest wait. A shorter one would vanish when added to a large time, and the caller would ask for ever."""
 OUTPUT_STEP_S: Final = 0.02
-"""The shortest wait for output, whose estimate is repeated while requests in flight drain."""
+"""The shortest wait for output; its estimate is repeated while requests in flight drain."""
 GRACE_S: Final = 2.0
 """A queue that does not ask again loses its turn after this time."""
 FITS: Final = 1.5
@@ -341,7 +341,7 @@ class ClassPacer:
         )
 
     def sources(self) -> dict[str, LimitSource]:
-        """Return where the known limits come from."""
+        """Return the sources of the known limits."""
         return {name: each.source for name, each in self._buckets.items() if each.source}
 
     def recall(self, ceilings: Mapping[str, Ceiling], sources: Mapping[str, LimitSource], now: float) -> None:
@@ -391,7 +391,7 @@ class ClassPacer:
         return hold
 
     def _ahead(self, queue: int, now: float) -> Hold | None:
-        """Return the hold of the queue whose turn it is, if that is another queue: the refill is saved for it."""
+        """Return the hold of another queue, if it is that queue's turn: the refill is saved for it."""
         while self._turns:
             first, hold = next(iter(self._turns.items()))
             if first == queue:

@@ -83,7 +83,7 @@ class Concurrency:
         return (self.limit, self._odds, *self._took.sums, *self._wire.sums) if known else ()
 
     def recall(self, learned: tuple[float, ...]) -> None:
-        """Start from what an earlier session learned."""
+        """Start from an earlier session's knowledge."""
         limit, self._odds, *sums = learned
         self.limit, self.kept = int(limit), True
         self._took.recall(*sums[:2])

@@ -16,7 +16,7 @@ MOST: Final = 4_096
 """Maximum number of remembered requests."""
 LONGER: Final = 1.5
 SHUT: Final = 2.0
-"""Log odds added if the server refuses for longer than `LONGER` times what a bucket needs to admit one more."""
+"""Log odds added if the server refuses for longer than `LONGER` times a bucket's time to admit one more."""
 AGREES: Final = math.log(0.9 / 0.1)
 """Log odds added if two minutes end after the same number of requests: a bucket does so only by chance."""
 DIFFERS: Final = -5.0
@@ -72,7 +72,7 @@ class Minute:
         return self.limit, self._odds, *(now - one for one in times_s)
 
     def recall(self, learned: tuple[float, ...], now: float, age_s: float) -> None:
-        """Start from what an earlier session learned, `age_s` seconds ago."""
+        """Start from an earlier session's knowledge, `age_s` seconds old."""
         limit, self._odds, *ages_s = learned
         self.limit = int(limit)
         self._tried_s, after_s, before_s, *sent_s = (now - age_s - one for one in ages_s)

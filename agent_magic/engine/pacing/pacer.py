@@ -68,7 +68,7 @@ class Pacer:
         Queues that share the pacer take turns.
 
         Args:
-            limit_class: The models whose limits it shares, as the provider names them.
+            limit_class: Its class of models with shared limits, as the provider names it.
             input_tokens: The expected uncached input.
             output_tokens: The expected output, not `max_tokens`. Expectations that are off by a factor are learned from
                 answers.
@@ -108,7 +108,7 @@ class Pacer:
         """Record a 429.
 
         `limit` is the limit that refused it: `requests`, `input`, `output`, `ramp` if the load grew too fast, `None` if
-        unknown. Nothing of this class is let in for `retry_after_s`.
+        unknown. Nothing of this class is admitted for `retry_after_s`.
         """
         ticket.pool.refused(ticket, retry_after_s, limit, readings, now)
 

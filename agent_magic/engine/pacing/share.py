@@ -1,10 +1,10 @@
 """How kernels that use the same key divide a rate limit: each states its demand and takes at most the free rest.
 
 Every half second each kernel writes a row that the others read: for each limit, the part it wants and the part it
-takes. A kernel that the limit does not hold back wants its current use; one that is held back wants more at each look,
-up to the whole limit. The limit is divided by max-min fairness: a kernel gets less than an equal part only if it wants
-less, and the rest is divided among the others. A part shrinks at once and grows only into the part that all rows leave
-free, so together they never exceed the limit, in whichever order they look.
+takes. A kernel that the limit does not hold back wants its current use; a held kernel wants more at each look, up to
+the whole limit. The limit is divided by max-min fairness: a kernel gets less than an equal part only if it wants less,
+and the rest is divided among the others. A part shrinks at once and grows only into the part that all rows leave free,
+so together they never exceed the limit, in whichever order they look.
 
 If requests are too large for a kernel's part of the server's bucket (5,000 tokens each, where 10,000 fit at once, among
 four kernels), the kernels that are held back take turns: one has their whole part, the others nothing. Two that saved
@@ -16,13 +16,13 @@ next kernel. During turns each kernel looks twenty times a second and writes whe
 
 **Limits** that a kernel knows are in its row, so a new kernel beside it learns them without a refusal.
 
-**What was tried and lost** (all measured). Turns by the clock, four seconds each: a kernel that saves up for a large
-request loses it when its time is over (17 of 100 in place of 25). With two looks a second 0.96 of one request a second
-passes among four, and 0.8 of requests of 70 % of a bucket with a quarter refused. Two kernels that only read headers:
-0.84 of an output limit with 18 % refused, and large requests beside small ones starve, because the use of others is
-seen too late. A bucket of tokens that all take from: a write for each request, and no queue, so large requests starve
-there too. A held kernel wants all at once: one that needs a fifth takes half whenever it is held for a moment, and 0.93
-of the limit is used in place of 0.99.
+**Tried and lost** (all measured). Turns by the clock, four seconds each: a kernel that saves up for a large request
+loses it when its time is over (17 of 100 in place of 25). With two looks a second 0.96 of one request a second passes
+among four, and 0.8 of requests of 70 % of a bucket with a quarter refused. Two kernels that only read headers: 0.84 of
+an output limit with 18 % refused, and large requests beside small ones starve, because the use of others is seen too
+late. A bucket of tokens that all take from: a write for each request, and no queue, so large requests starve there too.
+A held kernel wants all at once: a kernel that needs a fifth takes half whenever it is held for a moment, and 0.93 of
+the limit is used in place of 0.99.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Demand(NamedTuple):
     Attributes:
         used: The part of it in recent use.
         held: True if it holds back a request now.
-        largest: The largest request that waits or was made since the last look, as a part of the capacity.
+        largest: The largest request that waits or was sent since the last look, as a part of the capacity.
         shut: True if nothing may be sent after a refusal.
         per_minute: The announced limit; 0 if unknown.
         capacity: The amount that may be used at once.
@@ -196,7 +196,7 @@ def _claim(demand: Demand, before: Claim, me: str, others: Mapping[str, Claim], 
 
 
 def _is_next(me: str, rows: Mapping[str, Claim], turn_s: float) -> bool:
-    """Return whether it is a kernel's turn: until it has taken its fill; then the one that has taken least is next."""
+    """Return whether it is a kernel's turn: until it has taken its fill; then the one with the least use is next."""
     waiting = {name: one.place for name, one in rows.items() if one.waits}
     have = [name for name, one in rows.items() if one.part > IDLE]
     if have:

@@ -1,4 +1,4 @@
-"""Limits of requests that nobody announces, or that are lower than announced."""
+"""Limits of requests that are unannounced, or lower than announced."""
 
 from __future__ import annotations
 

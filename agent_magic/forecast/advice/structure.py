@@ -195,7 +195,7 @@ def tiny_requests(outlook: Outlook) -> Finding | None:
 
 
 def written_twice(outlook: Outlook) -> Finding | None:
-    """Two steps that change or use the same thing wait for each other, whatever the graph says."""
+    """Two steps that change or use the same thing wait for each other even without an edge."""
     plan = outlook.record.plan
     rows = conflicts([plan.holds.get(one, ()) for one in range(len(plan))], plan.dag) if plan.holds else []
     if not rows:

@@ -181,7 +181,7 @@ def guess_all(  # noqa: PLR0913 - all that a guess stands on
 
 
 class _Parent(NamedTuple):
-    """A parent whose answer an agent reads.
+    """A parent with an answer that an agent reads.
 
     Attributes:
         by: Tokens of the agent's model per token of the parent's.
@@ -213,7 +213,7 @@ class _Cache(NamedTuple):
 
     Attributes:
         least: Length in tokens from which a request is cached.
-        begun: What an agent's first request finds there, of the conversation it continues.
+        begun: Cached part of the continued conversation at an agent's first request.
     """
 
     least: int
@@ -243,7 +243,7 @@ def _begun(
 
 
 def _read_by(plan: Plan, agent: int, left: Sequence[Container[int]]) -> list[tuple[int, tuple[bool, ...]]]:
-    """Return the parents whose answers an agent reads, and at which ends: for a loop the last needed round."""
+    """Return the parents of which an agent reads answers, and at which ends: for a loop the last needed round."""
     parents = [plan.index[name] for name in plan.inputs[agent]]
     parts = {one: plan.agents[one].part for one in parents}
     last: list[dict[str, int]] = [{} for _ in left]

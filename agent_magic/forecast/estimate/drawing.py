@@ -134,7 +134,7 @@ class Drawing:
         return self._draw(change, [None] * len(self.plan), {}, is_first=True)
 
     def still_held(self, changed: Collection[int]) -> frozenset[int]:
-        """Return the agents whose answers are still available after changes of some."""
+        """Return the agents with answers that are still available after changes of some."""
         # An agent's request also changes if it reads a changed agent's answer.
         plan, other = self.plan, set(changed)
         for step in plan.dag.order:

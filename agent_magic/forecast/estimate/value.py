@@ -71,8 +71,8 @@ class Expected:
         seconds_basis: Basis of its seconds.
         stands_on: These in words.
         group: Its group, if it is for an item of a value; else empty.
-        counted: True if the size of its group is not that of a value: places of an answer, rounds, repetitions.
-        shares: The identical agent whose answer it shares at no cost; empty if it asks itself.
+        counted: True if no value gives the size of its group: places of an answer, rounds, repetitions.
+        shares: The identical agent that shares its answer at no cost; empty if it asks itself.
     """
 
     agent: str

@@ -10,7 +10,7 @@ from typing import Final
 from agent_magic.declare.user_code import reason_of
 
 UNSENT: Final = -39_001
-"""No connection was made."""
+"""There was no connection."""
 LOST: Final = -39_002
 """The server does not know the session, and has done nothing."""
 CUT: Final = -39_003

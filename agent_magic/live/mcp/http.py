@@ -12,7 +12,7 @@ a code which says whether the request was received. The other requests continue.
 | `REFUSED` | an HTTP status such as 401 | the call says so |
 
 Headers go to the origin of the address only: the package follows no redirect to another one. No message, log or repr
-has a header, a query, or a part of the path that looks like a key; one that a server repeats is masked.
+has a header, a query, or a part of the path that looks like a key; a header that a server repeats is masked.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ LIST_EVERY_S = 1.0
 MOST_LISTED = 10_000
 MOST_SHOWN = 12
 READ_S = 30.0
-"""Timeout of reading a resource or prompt in seconds: a plan is made on the kernel's own loop, which it blocks."""
+"""Timeout of reading a resource or prompt in seconds: a plan is created on the kernel's own loop, which it blocks."""
 REOPEN_AFTER_S = (0.5, 2.0)
 """Seconds between attempts to open a lost session again: a server that restarts takes a moment."""
 _NO_NAME = re.compile(r"[^a-zA-Z0-9_-]")
@@ -163,7 +163,7 @@ class McpServer:
         self.close()
 
     def close(self) -> None:
-        """End the session, and the process if it is one of its own."""
+        """End the session, and its process, if any."""
         atexit.unregister(self.close)
         if self._thread.is_alive():
             with suppress(RuntimeError):  # it ends at this moment
@@ -547,7 +547,7 @@ def _transport(
     env: str | Iterable[str],
     timeout_s: float,
 ) -> Transport:
-    """Return how to reach a server: the one place that chooses."""
+    """Return how to reach a server: the only place that chooses."""
     if url is None:
         if headers:
             raise DeclarationError(

@@ -1,7 +1,7 @@
 """Values as Python source: plain ones, and pictures and documents as the call that reads their file.
 
-`report = am.pdf("report.pdf")` is recognised by its text, without running it: as a `Reading`, whose `repr` is that
-call.
+`report = am.pdf("report.pdf")` is recognised by its text, without running it: as a `Reading`, with that call as its
+`repr`.
 """
 
 from __future__ import annotations

@@ -251,7 +251,7 @@ def plan_data(found: Found, name: str) -> tuple[dict[str, Any], dict[str, int | 
 
 
 def _variables(plan: Plan, known: Mapping[str, Any] | None, contexts: Collection[str]) -> Iterator[tuple[str, Any]]:
-    """Yield the values that a cell can assign: contexts and resources of MCP servers have cells of their own."""
+    """Yield the values that a cell can assign: contexts and resources of MCP servers have separate cells."""
     for name, value in (plan.values if known is None else known).items():
         if name not in contexts and name.isidentifier():
             yield name, value
@@ -298,7 +298,7 @@ def to_notebook(
 
 
 def _check_code(step: Step) -> None:
-    """Refuse a step whose function a new notebook would not have.
+    """Refuse a step with a function that a new notebook would not have.
 
     Raises:
         PlanError: It is a function, or needs one.

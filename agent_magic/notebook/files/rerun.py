@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 CELL_TIMEOUT_S = 600
 IGNORED = "NBVAL_IGNORE_OUTPUT"
 SHARES = re.compile(r"^%agents share\b(?!.*\.ipynb)", re.MULTILINE)
-"""A cell that shares its own notebook, whose output depends on that moment."""
+"""A cell that shares its own notebook; its output depends on that moment."""
 GUARD = "__import__('agent_magic.api.clean', fromlist=['clean']).block_network()"
 _ENDING = re.compile(r"^\d[\d,]* agents? in \d+ layers? · .*\n?", re.MULTILINE)
 """The last line of a run executed by a program; in a front end the picture has it."""
@@ -66,7 +66,8 @@ def rerun(
     Args:
         notebook: The notebook. It is unchanged: the copy runs in a temporary folder, beside copies of the recordings,
             of its modules and of files its cells name.
-        cassette: The recording; default the file beside it written by `%agents share`, or the one in its cells.
+        cassette: The recording; default the file beside it written by `%agents share`, or the recording named in its
+            cells.
         output: Where to write the executed notebook.
         more: Files and folders beside it that its cells read without naming them.
 

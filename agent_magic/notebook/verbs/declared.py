@@ -152,7 +152,7 @@ def _next(stale: Sequence[str]) -> list[Line]:
 
 
 def _gone(names: Sequence[str], plan: str) -> list[Line]:
-    """Return a line of declarations whose cells are deleted, or declare them no longer."""
+    """Return a line of declarations with cells that are deleted, or declare them no longer."""
     if not names:
         return []
     return [

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 LOOKS_S: Final = 0.05
 HELD_UP_S: Final = 2.0
-"""A loop that answers nothing for so long is held up by a cell."""
+"""A loop that answers nothing for this long is blocked by a cell."""
 """Seconds between two looks at a run of another loop."""
 MOCK_AGAIN = "the mock server answers anew; %config AgentMagics.reuse_simulated = True reuses answers"
 
@@ -104,7 +104,7 @@ def tell_end(
 
 
 def _recording_note(session: Session, run: Run, policy: Policy) -> str:
-    """Return the recording beside a notebook whose server is unreachable; empty if there is none."""
+    """Return the recording beside a notebook if its server is unreachable; empty if there is none."""
     if session.deck is not None or all(one.kind != Unreachable.__name__ for one in run.record.results):
         return ""
     found = recording_beside(run.plan, Path.cwd(), timeout_s=policy.timeout_s)

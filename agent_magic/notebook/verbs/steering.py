@@ -99,7 +99,7 @@ def _pause(ctx: CommandContext, _: Namespace) -> None:
 
 
 async def _resume(ctx: CommandContext, given: Namespace) -> Run | None:
-    """Resume paused runs; without any, continue the last one that was cut."""
+    """Resume paused runs; without any, continue the last cut run."""
     if ctx.session.running:
         for controls, _names in _running(ctx, []):
             controls.resume()
@@ -120,7 +120,7 @@ def _resume_options(parser: Parser) -> None:
 
 
 def _cut_run(ctx: CommandContext, number: int | None) -> Run:
-    """Open this notebook's last cut run, or the one with a number.
+    """Open this notebook's last cut run, or a run by its number.
 
     Raises:
         UsageError: There is none, or the ledger is off.
@@ -191,7 +191,7 @@ async def run_again(
 
 
 def _rejected(ctx: CommandContext, plan: Plan, last: Run) -> list[str]:
-    """Return the agents whose requests would be rejected again.
+    """Return the agents with requests that would be rejected again.
 
     Raises:
         UsageError: No other agents are left.

@@ -79,7 +79,7 @@ class Claude(Provider):
         client: A client of the SDK: `AsyncAnthropic`, `AsyncAnthropicBedrock`, `AsyncAnthropicVertex`,
             `AsyncAnthropicFoundry` and the like. Its settings are kept, its retries are switched off, and it is never
             closed here.
-        endpoint: The name under which answers are kept, for a server whose address changes; default the address.
+        endpoint: The name under which answers are kept, for a server with changing addresses; default the address.
         own_models: True if the server may have models of any name. Default for all but the API itself, where impossible
             names are refused before anything is sent.
 
@@ -127,7 +127,7 @@ class Claude(Provider):
         return models.limit_class(model)
 
     def lacks_model(self, model: str) -> bool:
-        """Return True if there is certainly no such model; never for a server of one's own.
+        """Return True if there is certainly no such model; never for another server.
 
         Args:
             model: Its name.
@@ -274,7 +274,7 @@ class Claude(Provider):
 
     @property
     def batches(self) -> MessageBatches | None:  # pyright: ignore[reportIncompatibleVariableOverride] - read only
-        """Sends requests as batches. `None` for clouds, whose clients have none."""
+        """Sends requests as batches. `None` for clouds: their clients have none."""
         return None if self.price_list in SELLERS.values() else MessageBatches(self._sdk, self._body)
 
     async def count_tokens(self, request: Request) -> int | None:

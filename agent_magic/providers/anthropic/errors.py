@@ -66,7 +66,7 @@ TOO_MANY = 429
 CREDENTIALS = ("api_key", "auth_token", "access_token", "aws_secret_key", "aws_session_token")
 """Where the clients of the SDK, each for its cloud, keep what no message may show."""
 OPEN_HEADERS = re.compile(r"x-stainless-.*|accept|content-type|user-agent|anthropic-(version|beta)", re.IGNORECASE)
-"""Headers whose values are no secrets. All others are the user's own."""
+"""Headers without secrets. All others are the user's own."""
 
 
 class AsCallErrors:
@@ -196,7 +196,7 @@ def _of_status(error: APIStatusError, secrets: tuple[str, ...]) -> CallError:
 
 
 def _limit_of(error: APIStatusError, headers: Mapping[str, str]) -> str | None:
-    """Return the limit named by a 429. `ramp` is the one on a sharp rise."""
+    """Return the limit named by a 429. `ramp` limits a sharp rise."""
     if getattr(error, "error_code", None) == "ramp_limit_exceeded":
         return "ramp"
     return named_limit(_message(error.body)) or empty_limit(headers)

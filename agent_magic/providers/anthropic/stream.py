@@ -6,8 +6,8 @@ answer, complete and paid for; one without is not.
 
 Source: the vendor's pages on streaming and on stop reasons. The order is `message_start`, then blocks
 (`content_block_start`, deltas, `content_block_stop`), then `message_delta` and `message_stop`; pings and new kinds of
-events may come anywhere. A proxy that reconnects may begin again half way: what came before is no part of the answer,
-and no count covers it.
+events may come anywhere. A proxy that reconnects may begin again half way: earlier text is no part of the answer, and
+no count covers it.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ IN_ONE_PIECE = frozenset({"application/json", PAGE})
 MOST_TOKENS = 10_000_000
 """More than this is no count of tokens: ten times the longest context there is."""
 BROKEN_OFF = frozenset({PAUSED, *CAPPED, *REFUSED})
-"""Stop reasons of responses whose calls must not run."""
+"""Stop reasons of responses with calls that must not run."""
 DRAIN_S = 0.25
-"""How long to wait for the end of a connection whose answer is complete."""
+"""How long to wait for the end of a connection after a complete answer."""
 ENDING_S = 2.0
 """How long to wait for the last event once the `stop_reason` is here: a second count of tokens may still come."""
 
@@ -73,11 +73,11 @@ def plain(events: AsyncStream[Any], sdk: object) -> AsyncStream[Any]:
 
 @functools.lru_cache(maxsize=1)
 def named_stream() -> type[AsyncStream[Any]]:
-    """Return a stream class of the SDK whose events are raw JSON.
+    """Return a stream class of the SDK with raw JSON as events.
 
     The SDK's passes each through three iterators more. This one also reads servers that leave the `event:` lines out,
-    whose events the SDK drops, and that begin with a byte order mark. `unread` is the text before the first event: all
-    of a response that is no stream.
+    which the SDK needs, and that begin with a byte order mark. `unread` is the text before the first event: all of a
+    response that is no stream.
     """
     import anthropic
 
@@ -185,7 +185,7 @@ def _as_json(event: Any) -> Json:
 
 
 def _read_whole(response: Response, named: str, kind: str, body: str, message: _Message, stream: Stream) -> None:
-    """Read a response that came in one piece although a stream was asked for, whatever its content type says."""
+    """Read a response that came in one piece although a stream was requested, with any content type."""
     import anthropic
 
     begins = body.lstrip()[:1]
@@ -394,7 +394,7 @@ class _Message:
 
 
 def _name_calls(blocks: list[Json]) -> None:
-    """Give calls their own id where a server gave none, or the same one twice: results go back by it."""
+    """Give calls a new id if a server gave none, or the same one twice: results go back by it."""
     taken: set[str] = set()
     for number, one in enumerate(blocks):
         if one.get("type") == TOOL_USE:
@@ -484,7 +484,7 @@ def counted(said: Any) -> int:
 
 
 def _count(said: Any, before: int | None, most: int = MOST_TOKENS) -> int | None:
-    """Read a number of tokens. What is none, or cannot be, changes nothing."""
+    """Read a number of tokens. Missing and impossible values change nothing."""
     return said if type(said) is int and 0 <= said <= most else before
 
 
@@ -521,7 +521,7 @@ def fields_of(value: Any) -> Json:
 
 
 async def drain(events: AsyncIterator[object], within_s: float) -> None:
-    """Read to the end and throw it away: a connection whose end was read can serve the next request."""
+    """Read to the end and throw it away: a connection read to its end can serve the next request."""
 
     async def exhaust() -> None:
         async for _ in events:
@@ -543,7 +543,7 @@ async def within(limit_s: float, work: Coroutine[Any, Any, None]) -> None:
 
 
 class _Begun:
-    """A coroutine that has taken its first step already, and what it waits for: to be awaited on."""
+    """A coroutine that has taken its first step already, and its awaited future: to be awaited on."""
 
     def __init__(self, steps: Coroutine[Any, Any, None], awaited: object) -> None:
         self._steps, self._awaited = steps, awaited

@@ -2,8 +2,8 @@
 
 Source: the vendor's pages on the Messages API and on prompt caching. A cached prefix is tools, then system, then
 messages. So the shared context comes first in the system prompt, before the agent's own text; shared pictures and
-documents come first in the messages. A mark at the top level moves with the end of a conversation: each turn reads what
-the one before wrote.
+documents come first in the messages. A mark at the top level moves with the end of a conversation: each turn reads the
+entry of the last.
 """
 
 from __future__ import annotations

@@ -55,11 +55,11 @@ class Chat(Provider):
         base_url: The address before `/chat/completions`; `/v1` is added if it has no path.
         api_key: The key; default none, also if the environment has one.
         prices: Dollars per million tokens by model: a `TokenPrice`, or a pair of input and output. Prices of a run or
-            session come first. Without any, costs are unknown unless the address is that of a seller on the list.
+            session come first. Without any, costs are unknown unless the address is of a seller on the list.
         free: True if answers cost nothing, as on a machine of your own.
         models: Its models, to offer them and refuse others before anything is sent; default any.
         headers: More headers, such as a gateway's own key. Their values never appear in a message.
-        endpoint: The name under which answers are kept, for a server whose address changes; default the address.
+        endpoint: The name under which answers are kept, for a server with changing addresses; default the address.
 
     Raises:
         DeclarationError: The address, the key, a header or a price is invalid.
@@ -104,7 +104,7 @@ class Chat(Provider):
 
     @property
     def price_list(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride] - read only
-        """The seller on the list with this address; `none` for a server of one's own."""
+        """The seller on the list with this address; `none` for a self-hosted server."""
         return seller_at(self._base_url) or NO_LIST
 
     @property

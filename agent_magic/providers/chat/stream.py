@@ -3,7 +3,7 @@
 The server is not trusted. A response with a `finish_reason` is an answer, complete and paid for; one without is not,
 even after `[DONE]`. Counts with or after the `finish_reason` are final, those before it are running. Thinking
 (`reasoning_content`, `reasoning`) is counted, and not part of the answer. A proxy that reconnects may begin again half
-way: what came before is no part of the answer, and no count covers it.
+way: earlier text is no part of the answer, and no count covers it.
 """
 
 from __future__ import annotations

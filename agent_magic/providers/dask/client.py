@@ -71,7 +71,7 @@ class Dask(Provider):
         address: Scheduler of a running cluster, such as `tls://host:8786`; default: workers are started here.
         workers: Number of workers to start; default 2, or the minimum of `autoscale`.
         client: The provider and its key: an `am.Claude` or `am.Chat`; default `Claude()`. Workers of a cluster
-            elsewhere use the key of their own environment if a `Claude` has none.
+            elsewhere use the key of their environment if a `Claude` has none.
         security: A `distributed.Security` for TLS. `True` makes certificates for workers started here.
         autoscale: Starts and stops workers by the number of streams: an `am.Autoscale`.
 

@@ -243,7 +243,7 @@ class Link:
             self.lose("was lost")
 
     def _take(self, flight: _Flight, kind: str, number: int, *rest: Any) -> None:
-        """Forward a message to a stream. Errors of the stream are raised to the one awaiting its answer."""
+        """Forward a message to a stream. Errors of the stream are raised to the task awaiting its answer."""
         try:
             flight.hear(kind, rest)
             if kind == "answer" and flight.stream is not None:

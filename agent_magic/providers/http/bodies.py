@@ -1,4 +1,4 @@
-"""Bodies of requests and responses, whatever the API: options that pass through, and JSON that is whole."""
+"""Bodies of requests and responses of any API: options that pass through, and JSON that is whole."""
 
 from __future__ import annotations
 

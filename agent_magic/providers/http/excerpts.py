@@ -37,7 +37,7 @@ def hide(text: str, secrets: tuple[str, ...]) -> str:
 
 
 def word(said: object) -> str | None:
-    """Return a word of the API, such as a `stop_reason`, on one line and short, whatever a server sends."""
+    """Return a word of the API, such as a `stop_reason`, on one line and short, even if a server sends more."""
     if said is None or (isinstance(said, str) and len(said) < EXCERPT and said.isprintable()):
         return said
     return excerpt(said)

@@ -1,4 +1,4 @@
-"""Connection failures: whether a connection was made, what broke it, and what to check."""
+"""Connection failures: whether there was a connection, its failure, and things to check."""
 
 from __future__ import annotations
 

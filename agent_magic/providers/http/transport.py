@@ -73,7 +73,7 @@ def _reopening_client() -> type[AsyncClient]:
     import httpx2
 
     class Reopening(httpx2.AsyncBaseTransport):
-        """Repeats a request whose kept connection was closed before a response, and reads the bodies of errors."""
+        """Repeats a request if its kept connection was closed before a response, and reads the bodies of errors."""
 
         def __init__(self, inner: Any) -> None:
             self._inner = inner

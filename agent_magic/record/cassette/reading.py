@@ -39,7 +39,7 @@ FORMAT = 1
 ENDING = ".cassette.jsonl"
 """How the names of cassettes end that are found by themselves."""
 TEXT_ENDING = ".cassette.txt"
-"""The ending in JupyterLite, whose drive parses every file with `.json` in its name as one JSON value."""
+"""The ending in JupyterLite: its drive parses every file with `.json` in its name as one JSON value."""
 ANYWHERE = ""
 """The endpoint in the keys of a cassette: the same call is the same wherever it was answered."""
 MOST_BYTES = 4 << 30
@@ -339,7 +339,7 @@ def _call(line: dict[str, Any], earlier: Sequence[Call]) -> Call:
     A line has only the new part of a conversation, so `earlier` calls of its agent are needed.
 
     Raises:
-        ValueError: Not a call, or one that is impossible in a run.
+        ValueError: Not a call, or impossible in a run.
         StopIteration: The call it continues is damaged.
     """
     place = {"agent": NO_AGENT, "number": line["call"]}

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from agent_magic.record.results import AgentResult
 
 STAMPED = ("agent-magic", "anthropic", "genai-prices")
-"""Packages whose versions a cassette names."""
+"""Packages with versions in a cassette."""
 ELSEWHERE = frozenset({"at_s", "agent", "number"})
 """Fields of events that stand in a line under other names."""
 TEXTS = frozenset(

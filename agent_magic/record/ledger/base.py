@@ -133,7 +133,7 @@ class Journal(Protocol):
         ...
 
     def end_late(self, key: CallKey, end: CallEnded) -> None:
-        """Store the end of an aborted call whose thread went on, which resolves a doubt. Thread-safe."""
+        """Store the late end of an aborted call in a thread, which resolves a doubt. Thread-safe."""
         ...
 
     def saved(self, place: str) -> str | None:

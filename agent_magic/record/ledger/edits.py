@@ -70,7 +70,7 @@ class EditRows:
         self._store.patiently(lambda: self._store.insert(KEEP, *row))
 
     def adopt(self, agent: str, key: str, answer: Answer) -> None:
-        """Store an edit that is used here, if it was made under an earlier name of the notebook or script."""
+        """Store an edit that is used here, if it is from an earlier name of the notebook or script."""
         with suppress(*FAILURES):  # it counts in this run, and the next one tries again
             own = self._store.file.read(IS_OWN, self._store.home, agent, key)
             if not own:

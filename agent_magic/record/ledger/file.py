@@ -434,7 +434,7 @@ def network_drive(path: Path) -> str:
 
 
 def kind_at(path: Path, table: str) -> str:
-    """Return the kind of the file system that holds a path: that of the deepest mount above it, the last one there."""
+    """Return the kind of the file system that holds a path: of the deepest mount above it, the last one."""
     found = (-1, "")
     for line in table.splitlines():
         fields = line.split(" ")

@@ -61,7 +61,7 @@ INHERIT_CALLS = (
     "(SELECT 1 FROM runs r JOIN calls c ON c.run = r.id WHERE r.uid = ? AND c.name = ? "
     "AND r.id = tool_calls.run AND c.agent = tool_calls.agent)"
 )
-"""Assigns the calls of an agent whose answer is taken over to the run, with negative numbers, unlike its own calls."""
+"""Assigns the calls of an agent with a reused answer to the run, with negative numbers, unlike new calls."""
 PLANNED = ("run", "agent", "number", "name", "model", "effort", "started_at", "reserved_input", "reserved_output")
 END = (
     *("state", "source", "stop_reason", "at_s", "input_tokens", "output_tokens", "ttft_s", "api_s", "cost_usd"),

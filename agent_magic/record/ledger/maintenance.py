@@ -303,9 +303,9 @@ def _is_call(row: Row) -> bool:
 def _rows_by_page(path: Path, table: str, sql: str, holds: Callable[[bytes], bool]) -> Iterator[Row]:
     """Read the rows of a table page by page, even if the tree above the pages is lost.
 
-    A leaf page can also be a table's root. So the first page is replaced by that of a file with this table only; each
-    page that may have such rows is copied to the table's root, and SQLite reads the table. `path` is a copy, which is
-    overwritten.
+    A leaf page can also be a table's root. So the first page is replaced by the one of a file with this table only;
+    each page that may have such rows is copied to the table's root, and SQLite reads the table. `path` is a copy, which
+    is overwritten.
     """
     with closing(sqlite3.connect(":memory:")) as db:
         db.execute(table)

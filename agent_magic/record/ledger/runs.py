@@ -349,7 +349,7 @@ def _complete(record: RunRecord, file: LedgerFile, run: int) -> None:
 
 
 def _end_of(agent: int, attempt: Attempt, at_s: float, answer: Answer | None, *, sent: bool) -> AttemptEnded:
-    """Return the end of an attempt whose process was killed."""
+    """Return the end of an attempt after its process was killed."""
     if answer is not None:
         price = Prices(tell=lambda _: None).of_answer(attempt.model, answer.model, answer.usage)
         price = of_batch(price, answer.usage) if answer.batch else price

@@ -1,7 +1,7 @@
 """A page that answers what-ifs by itself: it contains the run and the engine, and loads Python on demand.
 
 **Contents.** The recording, an outline of its plan, prices (`packing.pack_run`), and the forecasting modules of this
-package (`packing.pack_engine`): the page answers with the engine that wrote it, whatever is released later. Texts are
+package (`packing.pack_engine`): the page answers with the engine that wrote it, even after later releases. Texts are
 replaced by their lengths, so texts removed from the page are not in the what-ifs either.
 
 **Not included.** Python itself: Pyodide, from a folder beside the page or an address. The packed modules need neither

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from agent_magic.show.theme import Theme
 
 MOST_ROWS: Final = 40
-"""Maximum agents drawn: those whose seconds differ most."""
+"""Maximum agents drawn: those with the largest difference in seconds."""
 LEAST_S: Final = 0.05
 LEAST_SHARE: Final = 0.1
 """Minimum change of an agent's time, as a share, that is not chance."""

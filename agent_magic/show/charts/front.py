@@ -1,7 +1,7 @@
 """Dollars against score: measurements with whiskers, and the settings that no other one beats on both.
 
 A filled point is a setting of a trial: its score and dollars per answer were measured. A ring is a scenario of a
-what-if: its dollars are forecast, its score is that of the trial. Models without grades are counted in the caption.
+what-if: its dollars are forecast, its score is the trial's. Models without grades are counted in the caption.
 """
 
 from __future__ import annotations

@@ -141,7 +141,7 @@ class _Pen:
         return y
 
     def panel(self, panel: Panel, x: float, y: float) -> None:
-        """Draw a panel whose plot has its upper left corner at `x`, `y`."""
+        """Draw a panel with the upper left corner of its plot at `x`, `y`."""
         if panel.title:
             self.text(x - panel.left, y - 12, panel.title, "ink", size=12, bold=True)
         if panel.note:

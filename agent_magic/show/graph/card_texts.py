@@ -40,7 +40,7 @@ class Face(NamedTuple):
         share: Inside the ring: the finished share, or the sign of an agent's state.
         done: Number of finished agents; empty for one agent.
         rest: The other counts, or an agent's reason to wait.
-        tone: The state whose colour the card has.
+        tone: The state that colours the card.
         who: The failed or else slowest agent; or an agent's numbers.
         answer: An answer, under the name of its agent: for a plan and a loop the last, else the first.
     """

@@ -150,7 +150,7 @@ def _stack(plan: Plan, key: str | int, agents: Sequence[int]) -> Group:
 
 
 def _where(plan: Plan, key: int) -> str:
-    """Return the kind of a step with its own card. Beside a loop, whose rounds are layers, a layer is no help."""
+    """Return the kind of a step with its own card. Beside a loop, with rounds as layers, a layer is no help."""
     step = plan.agents[key]
     if not step.is_task and not any(one.part is not None and one.part.rounds for one in plan.agents):
         return f"layer {plan.dag.layer[key]}"

