@@ -29,7 +29,7 @@ def asker_of(ask: Asker | None) -> Asker | None:
 
 
 def on_terminal() -> bool:
-    """Return True if a person reads the prints and can type an answer."""
+    """Return whether a person reads the prints and can type an answer."""
     streams = sys.stdin, sys.stdout
     return all(one is not None and one.isatty() for one in streams)  # pyright: ignore[reportUnnecessaryComparison]
 

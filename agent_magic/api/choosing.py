@@ -53,12 +53,7 @@ P = TypeVar("P", bound="Plan")
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """What makes a job hard for the cheapest model.
-
-    Attributes:
-        number: Returns the measured number, from the agent and the tokens of its prompt.
-        words: The ground as a sentence, with a place for the number.
-    """
+    """What makes a job hard for the cheapest model."""
 
     number: Callable[[Agent, int], int]
     least: int
@@ -164,7 +159,7 @@ def _by_grades(fitting: Sequence[str], measured: Mapping[str, Measured], few: st
 
 
 def is_worse(one: Interval, best: Interval) -> bool:
-    """Return True if a score is significantly lower than another one, by their intervals.
+    """Return whether a score is significantly lower than another one, by their intervals.
 
     Args:
         one: The score.

@@ -74,11 +74,7 @@ async def run_trial(run: Run, options: TrialOptions, policy: Policy | None, sess
 
 
 class Rows(NamedTuple):
-    """The rows of a trial.
-
-    Attributes:
-        gradable: Those that can be graded: with a truth, or by a function or a judge all of them.
-    """
+    """The rows of a trial, and those that can be graded: with a truth, or by a function or a judge all of them."""
 
     all: Sequence[Answered]
     gradable: Sequence[Answered]

@@ -90,12 +90,7 @@ def without_tool_lines(text: str) -> tuple[str, list[str]]:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A section of a `%%agents` cell.
-
-    Attributes:
-        line: Its heading as the line of a `%%agent` cell.
-        number: The line of its heading in the cell; the magic's line is 1.
-    """
+    """A section of a `%%agents` cell; `number` is the line of its heading in the cell, from 1 for the magic's line."""
 
     name: str
     line: str

@@ -48,11 +48,7 @@ class Attachment:
     """A picture or a document, read. A prompt uses it as `{{ name }}`, and `--attach name` puts it first.
 
     Attributes:
-        kind: `image` or `document`.
         media_type: Such as `image/png`, `application/pdf` or `text/plain`.
-        title: The name of the variable or file.
-        size: Number of bytes.
-        width, height: Of a picture in pixels; 0 for a document.
         pages: Pages of a PDF; 0 if unknown.
         data: The bytes; empty if removed from a recording.
     """
@@ -132,12 +128,7 @@ class Placed(NamedTuple):
 
 
 class Prompt(NamedTuple):
-    """A prompt as it is sent.
-
-    Attributes:
-        text: The text, with a label for each attachment.
-        shared: How much of the text is a context of several parts, which others begin with, too.
-    """
+    """A prompt as it is sent; `shared` is the length of its context of several parts, if any."""
 
     text: str
     attachments: tuple[Placed, ...] = ()

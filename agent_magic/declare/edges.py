@@ -129,7 +129,7 @@ class Edges:
             self.used[name] = self.values[name]
 
     def _is_parent(self, agent: Step, name: str) -> bool:
-        """Return True if a name in `after` is a parent. An unknown one is dropped, or an error."""
+        """Return whether a name in `after` is a parent. An unknown one is dropped, or an error."""
         if name in self.index:
             return self._is_other(agent, name)
         if not self.drops:

@@ -79,7 +79,7 @@ def _places_in(steps: Sequence[Step]) -> list[range]:
 
 
 def _is_next(one: Step, first: Step) -> bool:
-    """Return True if a place is for an item of the same answer as the first one, and otherwise equal."""
+    """Return whether a place is for an item of the same answer as the first one, and otherwise equal."""
     part, other = one.part, first.part
     if part is None or other is None or type(one) is not type(first):
         return False

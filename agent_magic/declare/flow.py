@@ -63,7 +63,6 @@ class Flow:
     Attributes:
         decides: The steps that may be left out, decided when their parents are done.
         optional: Per step, the parents it can do without.
-        races: Per step that is the first of several, those.
         ahead_of: Per step that begins before its condition is decided, the parents it does not wait for.
     """
 
@@ -354,7 +353,7 @@ class Flow:
 
 
 def is_reserved(step: Step) -> bool:
-    """Return True if the need for a step is unknown before the run: a place, a later round, a hedge."""
+    """Return whether the need for a step is unknown before the run: a place, a later round, a hedge."""
     return step.hedges is not None or (step.part is not None and step.part.is_reserved)
 
 

@@ -77,7 +77,7 @@ def size_of(agent: Agent, parts: Sequence[Part], max_tokens: int) -> int:
 
 
 def asks_for_length(agent: Agent) -> bool:
-    """Return True if the group size depends on an unknown length of answers."""
+    """Return whether the group size depends on an unknown length of answers."""
     return agent.group == AUTO and agent.expect_out is None
 
 
@@ -176,11 +176,7 @@ def _take(number: int, numbers: Sequence[int], one: Returns, check: Check | None
 
 
 class _Settled:
-    """What replies have settled so far, and what to ask for next.
-
-    Attributes:
-        asked: The numbers that the next reply is asked for; none if asking again cannot help.
-    """
+    """The answers settled by replies so far, and the numbers for the next reply, if asking again can help."""
 
     def __init__(self, numbers: Sequence[int]) -> None:
         self.kept, self.wrong, self.asked = dict[int, str](), dict.fromkeys(numbers, _MISSING), [*numbers]

@@ -64,7 +64,6 @@ class Option:
         unit: Name of the value in the help of a line.
         read: Parses the value on a line.
         check: Raises if a value is invalid; see `check_text`.
-        words: Allowed words.
         apart: Options that conflict with it.
         outlined: True if the outline of a plan has it unchanged.
         changes: True if a changed plan may have another value of it: see `agent_magic.declare.changes`.

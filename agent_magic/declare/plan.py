@@ -570,7 +570,7 @@ class Plan:
         )
 
     def _has_answers_only(self, agent: Step, inputs: tuple[str, ...]) -> bool:
-        """Return True if a prompt writes only answers of its parents."""
+        """Return whether a prompt writes only answers of its parents."""
         names = agent.template.names
         return names == inputs or (bool(inputs) and all(name in inputs or name in self.groups for name in names))
 

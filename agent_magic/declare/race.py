@@ -28,7 +28,7 @@ NO_ANSWER: Final = "NoAnswer"
 
 
 def is_in_race(plan: Plan, agent: int) -> bool:
-    """Return True if an agent may lose a race."""
+    """Return whether an agent may lose a race."""
     return any(plan.agents[child].race for child in plan.dag.children[agent])
 
 

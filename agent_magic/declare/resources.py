@@ -33,11 +33,7 @@ _UNITS: Final[dict[str, str]] = {}
 
 
 class Held(NamedTuple):
-    """Something that is held while a call or a step runs.
-
-    Attributes:
-        most: How much of it may be held at once: 1 for a writer, any number of readers.
-    """
+    """A resource held while a call or a step runs: at most 1 for a writer, any number of readers."""
 
     name: str
     most: float = 1.0
@@ -129,7 +125,7 @@ def conflicts(holds: Sequence[tuple[Held, ...]], dag: Dag) -> list[tuple[str, in
 
 
 def overlap(name: str, other: str) -> bool:
-    """Return True if two things are equal, or one is a folder of the other. A resource is no folder."""
+    """Return whether two things are equal, or one is a folder of the other. A resource is no folder."""
     if name == other:
         return True
     return not (name in _LIMITS or other in _LIMITS) and (name in _folders(other) or other in _folders(name))

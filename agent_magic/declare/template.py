@@ -59,14 +59,12 @@ class Template:
     """A prompt's text with the names it uses.
 
     Attributes:
-        title: Its name in errors.
         names: The names it reads, in order of first appearance.
         pieces: Literal text and names in turn, if it has nothing but `{{ name }}`; empty if Jinja2 renders it.
         whole: Names written whole, not a part or a filter's result.
         apart: Names used otherwise than written whole or tested for existence.
         paths: Used paths, such as `('label', 'quotes', 0, 'text')`; numbers are items of lists.
         can_miss: Optional names, as in `{{ fix | default(draft) }}`.
-        numbers: Paths compared with a number.
     """
 
     text: str
@@ -118,7 +116,7 @@ class Template:
         return self.simple and not "".join(self.pieces[::2]).strip()
 
     def takes_apart(self, names: Collection[str]) -> bool:
-        """Return True if it uses one of these names otherwise than written whole or tested for existence."""
+        """Return whether it uses one of these names otherwise than written whole or tested for existence."""
         return not self.apart.isdisjoint(names)
 
     def render(self, values: Mapping[str, Any]) -> Prompt:

@@ -29,12 +29,6 @@ LIVE_SHARE = 0.25
 class Batching:
     """Decides for each queued step whether its next request is batched.
 
-    Args:
-        policy: Its `batch`, `batch_fallback` and `deadline_s` count.
-        steps: Steps whose requests may be batched.
-        layers_left: Number of sequential requests from each step to the end, itself included.
-        batch_s: Expected seconds of a batch.
-
     Attributes:
         now: Steps with a batched next or current request.
     """
@@ -63,7 +57,7 @@ class Batching:
             self._live.add(step)
 
     def _is_in_time(self, step: int, now: float) -> bool:
-        """Return True if batches should answer the step and its descendants before the deadline."""
+        """Return whether batches should answer the step and its descendants before the deadline."""
         left_s = self._layers_left[step] * self._batch_s
         return self._by_deadline is None or now + left_s <= self._by_deadline
 

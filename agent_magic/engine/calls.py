@@ -31,7 +31,6 @@ class Wanted(NamedTuple):
         arguments: The model's arguments as JSON text; empty for a task.
         alone: True if no other call of the response may run beside it.
         ask: True if a person must approve it first.
-        code: Fingerprint of the function's source; empty if unknown.
     """
 
     id: str
@@ -111,7 +110,7 @@ class Resources:
         self._held: dict[str, list[Held]] = {}
 
     def are_free(self, holds: Sequence[Held]) -> bool:
-        """Return True if all of these can be held beside the current holders."""
+        """Return whether all of these can be held beside the current holders."""
         if not holds:
             return True
         for one in holds:
@@ -145,7 +144,7 @@ class Holding:
         return f" {self._holds[step]}" if step in self._holds else ""
 
     def is_free(self, step: int) -> bool:
-        """Return True if a step's resources are available now."""
+        """Return whether a step's resources are available now."""
         return step in self._holding or self._resources.are_free(self._holds.get(step, ()))
 
     def take(self, step: int) -> None:
@@ -238,7 +237,7 @@ class Calls:
         return [*self._running.get(step, {}).values()]
 
     def has(self, step: int) -> bool:
-        """Return True if a step has waiting or running calls."""
+        """Return whether a step has waiting or running calls."""
         return step in self._waiting or step in self._running
 
     def held_by(self, step: int) -> str:

@@ -128,7 +128,7 @@ class Requests(Protocol):
         ...
 
     def shares(self, step: int) -> bool:
-        """Return True if the step's next request can still read the shared cached context."""
+        """Return whether the step's next request can still read the shared cached context."""
         ...
 
     def ease(self, step: int) -> bool:
@@ -143,7 +143,7 @@ class Requests(Protocol):
         ...
 
     def is_silent(self, answer: Answer) -> bool:
-        """Return True if the answer after tool calls is empty, so that it is asked for once more."""
+        """Return whether the answer after tool calls is empty, so that it is asked for once more."""
         ...
 
     def continue_turn(self, step: int, answer: Answer | None, reply: str = "") -> None:
@@ -192,11 +192,9 @@ class Outcome(NamedTuple):
     """The outcome of one request, as the driver reports it.
 
     Attributes:
-        answer: The complete response, if any.
         failure: The error; `None` for an answer or an aborted request.
         partial: Text received before an incomplete response broke off.
         price: The cost if the driver knows it; `None` to compute it from usage.
-        worker: The worker process that made the request; empty for the kernel.
     """
 
     answer: Answer | None = None

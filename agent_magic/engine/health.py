@@ -37,13 +37,7 @@ UNJUDGED: Final = frozenset({ESCALATED, BEATEN, InvalidAnswer.__name__, "cancell
 
 @dataclass(frozen=True, slots=True)
 class Thresholds:
-    """Thresholds of `warn` and `bad`.
-
-    Attributes:
-        bad_refusals: Refusals (429) within a minute; a single one is a warning.
-        warn_failed_share: Share of requests within a minute that failed for another reason.
-        bad_failed_share: The same, with at least two failures.
-    """
+    """Thresholds of `warn` and `bad`; shares and refusals are of the last minute."""
 
     warn_share: float = 0.6
     bad_share: float = 0.7
@@ -58,7 +52,6 @@ class Health:
     """The health of a run.
 
     Attributes:
-        reason: The reason in words; empty if ok.
         latency_s: Median seconds to the first token of recent answers; `None` without any.
         latency_trend_s: Change of that against earlier answers; `None` if there are too few.
         breakers: Current stops in words: open breakers, and a provider's demand to wait.

@@ -84,7 +84,7 @@ class Identical:
         self._waiting.setdefault(leader, []).append(step)
 
     def waits(self, step: int) -> bool:
-        """Return True if a step waits for the end of another one."""
+        """Return whether a step waits for the end of another one."""
         return step in self._waits
 
     def take(self, step: int) -> None:

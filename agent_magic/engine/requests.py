@@ -170,7 +170,7 @@ class Bought(Protocol):
     """Knows which answers need not be bought again."""
 
     def is_there(self, agent: int, request: Request) -> bool:
-        """Return True if the answer is available."""
+        """Return whether the answer is available."""
         ...
 
     def taken_over(self, agent: int, request: Request) -> Answer | None:
@@ -178,7 +178,7 @@ class Bought(Protocol):
         ...
 
     def is_fresh(self, agent: int) -> bool:
-        """Return True if the agent must ask again even if its answer is available."""
+        """Return whether the agent must ask again even if its answer is available."""
         ...
 
 
@@ -230,7 +230,7 @@ class PlanRequests:
         work_s: Expected seconds of work per agent; `None` if unknown.
         texts: Answers from before the run by name, text or value.
         cheaper: The provider's cheapest model, for requests that degrade, if it lists models.
-        said: Returns the conversation of a step up to its answer, or `None` without an answer.
+        said: Returns the conversation of a step up to its answer, if any.
     """
 
     def __init__(  # noqa: PLR0913 - all that a request stands on
@@ -470,7 +470,7 @@ class PlanRequests:
             self._counting.forget(step)
 
     def is_silent(self, answer: Answer) -> bool:
-        """Return True if the answer after tool calls is empty. Asked once more, models usually speak."""
+        """Return whether the answer after tool calls is empty. Asked once more, models usually speak."""
         return not answer.text.strip()
 
     def fault(self, step: int, answer: Answer) -> CallError | None:

@@ -14,13 +14,7 @@ if TYPE_CHECKING:
 
 
 class Verdict(NamedTuple):
-    """What follows a response. The default is to pass it on as an answer.
-
-    Attributes:
-        failure: The reason not to pass it on.
-        continues: True if another request continues it.
-        capped: The reason it may not continue; the partial answer is passed on.
-    """
+    """The reaction to a response; by default it is passed on. If `capped`, the partial answer is."""
 
     failure: Failure | None = None
     continues: bool = False

@@ -92,9 +92,9 @@ class Engine:
         pacer: Rate limits shared by runs, if any.
         slots: Slots shared by the session; `None` for the run's slots only.
         key: True once the provider has accepted the key; `None` if no key is needed.
-        work_s: Expected seconds of work per step. The longest remaining path goes first.
+        work_s: Expected seconds of work per step.
         seed: Seed of the jitter if the policy names none.
-        done: Steps that ended before the run, with their status, in a completed recording.
+        done: Steps that ended before the run, with their status.
     """
 
     def __init__(  # noqa: PLR0913 - all that a run stands on
@@ -464,7 +464,7 @@ class Engine:
         return self._passed_on(step, answer, now)
 
     def _may_speak(self, step: int, turns: int) -> bool:
-        """Return True if a step with an empty answer after calls may be asked once more."""
+        """Return whether a step with an empty answer after calls may be asked once more."""
         called = self.record.results[step].calls
         return bool(called) and step not in self._asked_again and turns < self._requests.max_turns(step)
 

@@ -43,7 +43,7 @@ class Settlement:
         self.granted: dict[int, tuple[float, str]] = {}
 
     def is_sent(self, step: int) -> bool:
-        """Return True if a step's request is under way or about to be sent."""
+        """Return whether a step's request is under way or about to be sent."""
         return step in self.granted or self.under_way(step) is not None
 
     def under_way(self, step: int) -> Attempt | None:

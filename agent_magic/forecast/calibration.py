@@ -214,7 +214,7 @@ def _left_out(record: RunRecord) -> str | None:
 
 
 def _is_of(base: RunRecord, scenario: Scenario, record: RunRecord) -> bool:
-    """Return True if a run has the settings of a forecast from `base`, and came later."""
+    """Return whether a run has the settings of a forecast from `base`, and came later."""
     if record is base or record.began_at < base.began_at or record.terms is None or scenario.policy is None:
         return False
     ran = policy_from(record.terms.policy)
@@ -230,7 +230,7 @@ def _is_of(base: RunRecord, scenario: Scenario, record: RunRecord) -> bool:
 
 
 def _same(base: RunRecord, scenario: Scenario, number: int, agent: Step, model: str) -> bool:
-    """Return True if an agent that ran is the forecast one. If others are dropped, prompts have to differ."""
+    """Return whether an agent that ran is the forecast one. If others are dropped, prompts have to differ."""
     asked, other = base.plan.agents[number], scenario.models.get(number)
     effort = scenario.efforts.get(number, asked.effort)
     models = _models_of(asked, base.results[number].model) if other is None else ((other,), None)
@@ -254,7 +254,7 @@ def _same_but_for_model(one: Step, other: Step) -> bool:
 
 
 def _keeps(after: Ceilings, asked: Mapping[str, Limits]) -> bool:
-    """Return True if a run had the requested limits."""
+    """Return whether a run had the requested limits."""
     if not asked:
         return not after
     for pool, found in _limits_of(after).items():

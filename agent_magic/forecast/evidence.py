@@ -101,16 +101,13 @@ class Seen(NamedTuple):
     """Evidence about one agent.
 
     Attributes:
-        tries: Its attempts, without those stopped by a person.
         answered: True if the last one has an answer that was passed on.
         timed: True if their seconds are a model's work.
         size: Bytes sent, the upper bound of its tokens.
         prefix: Tokens of its context.
-        prefix_counted: True if counted by the provider, False if estimated by characters.
         shared: Tokens of its context, as estimated before asking.
         context_size: Upper bound of these.
         warm: True if its context was in the cache when the run began.
-        asked_s: Seconds it waited for a person.
         attached_tokens: Tokens of attachments other than text, likely and at most.
     """
 
@@ -336,7 +333,7 @@ def _tries(result: AgentResult, alone: Mapping[int, Needs], *, may_batch: bool, 
 
 
 def _went_by_batch(attempt: Attempt, *, may_batch: bool) -> bool:
-    """Return True if an attempt was batched. An answer says so; for a failure it follows from the policy."""
+    """Return whether an attempt was batched. An answer says so; for a failure it follows from the policy."""
     if attempt.answer is not None:
         return bool(attempt.answer.batch) and attempt.source in TIMED and not attempt.is_served
     return may_batch or attempt.kind == NOT_IN_BATCH

@@ -103,12 +103,7 @@ class Scenario:
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """A run's forecast in seconds, tokens and USD; `None` means unknown.
-
-    Attributes:
-        record: The forecast run; `None` if only its numbers were kept.
-        most_seen: Highest concurrency seen at a server, if the forecast exceeds it.
-    """
+    """A run's forecast in seconds, tokens and USD; `None` means unknown, or a record that was not kept."""
 
     scenario: Scenario
     record: RunRecord | None
@@ -179,13 +174,7 @@ class Answering(Protocol):
 
 
 class Imagined(NamedTuple):
-    """The known parts of a simulated run, which was not recorded.
-
-    Attributes:
-        works: Per agent, its work: its requests alone on their server.
-        held: The agents with answers that already exist, unless they are asked otherwise.
-        ends: The same run at its low and at its high end; `None` for one of these.
-    """
+    """The known parts of a simulated run: work alone on the server, available answers, the low and high end."""
 
     works: Sequence[Work]
     servers: Mapping[At, Fit]
@@ -341,7 +330,7 @@ class Forecaster:
         return _Setting(scenario, policy, ceilings, works, unknown, likely, changed), words, basis
 
     def _is_changed(self, scenario: Scenario, policy: Policy) -> bool:
-        """Return True if a scenario changes how requests run, so that unseen behaviour matters."""
+        """Return whether a scenario changes how requests run, so that unseen behaviour matters."""
         if self.evidence.is_forecast:
             return True
         as_recorded = Scenario(policy, prices=scenario.prices, paced=scenario.paced)
@@ -574,7 +563,7 @@ def _apart_from_concurrency(scenario: Scenario, policy: Policy) -> tuple[object,
 
 
 def _has_no_time(work: Work | None) -> bool:
-    """Return True if a batched agent was recorded live, so that its batch time is unknown."""
+    """Return whether a batched agent was recorded live, so that its batch time is unknown."""
     return work is not None and not work.is_task and any(one.batch_s is None for one in work.tries)
 
 

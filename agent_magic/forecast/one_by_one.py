@@ -23,13 +23,7 @@ MOST_AT_ONCE: Final = 1_000
 
 
 class OneByOne(NamedTuple):
-    """A run one step at a time.
-
-    Attributes:
-        wall_s: First ready to last finished.
-        speedups: Per step, this schedule's seconds to its end, divided by the run's; `None` if it did no work.
-        saved_s: Per step, this schedule's seconds to its end, minus the run's.
-    """
+    """A run one step at a time; per step, its seconds to the end compared with the run's: `None` without work."""
 
     wall_s: float
     speedups: tuple[float | None, ...]

@@ -37,14 +37,7 @@ LEAST_TOKENS: Final = 8
 
 
 class Timing(NamedTuple):
-    """The speed of a model.
-
-    Attributes:
-        pace: Tokens per second after it.
-        answers: Number of answers it is from; 0 for an assumption.
-        low: Ratio of a fast to the likely duration.
-        high: Ratio of a slow to the likely duration.
-    """
+    """The speed of a model, from a number of answers; `low` and `high` are ratios to the likely duration."""
 
     ttft_s: float
     pace: float

@@ -44,19 +44,14 @@ class Refusal(NamedTuple):
 
 
 class Outage(NamedTuple):
-    """An outage of an endpoint; the default is none.
-
-    Attributes:
-        bills_all: True if aborted requests are billed to their end, as by a provider that goes on; otherwise up to the
-            outage.
-    """
+    """An outage of an endpoint; aborted requests are billed up to it, or to their end with `bills_all`."""
 
     from_s: float = math.inf
     until_s: float = math.inf
     bills_all: bool = False
 
     def holds(self, now: float) -> bool:
-        """Return True if the endpoint is unreachable now."""
+        """Return whether the endpoint is unreachable now."""
         return self.from_s <= now < self.until_s
 
     def cut_s(self, began_s: float) -> float:
@@ -84,7 +79,7 @@ class Provider:
         self._until_s = {entry: self._life_s(entry) for entry in self._usable_s}
 
     def limits(self, pool: str) -> bool:
-        """Return True if a model class has limits."""
+        """Return whether a model class has limits."""
         return pool in self._pools
 
     def take(

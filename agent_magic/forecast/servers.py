@@ -104,7 +104,7 @@ class KnownServers:
         return {at: one.likely for at, one in self.fits.items()} if shared else {}
 
     def is_beyond(self, most: Mapping[At, int]) -> bool:
-        """Return True if more requests would run at a server than ever seen."""
+        """Return whether more requests would run at a server than ever seen."""
         return any(most.get(at, 0) > one.most for at, one in self.fits.items())
 
     def rows(self, earlier: Iterable[Past]) -> list[Past]:

@@ -644,11 +644,11 @@ class Scripts:
         return self.tries(step)[0].pool or self.work(step).pool
 
     def has_moved(self, step: int) -> bool:
-        """Return True if an agent has changed its model."""
+        """Return whether an agent has changed its model."""
         return self._stage[step] > 0
 
     def may_move(self, step: int) -> bool:
-        """Return True if attempts of another model follow."""
+        """Return whether attempts of another model follow."""
         return self._stage[step] + 1 < len(self._stages.get(step, ()))
 
     def move(self, step: int) -> None:

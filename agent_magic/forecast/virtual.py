@@ -38,7 +38,6 @@ class Flight:
     Attributes:
         first_s: When its reply begins; `None` if it begins and ends at once, or never; infinite if its server decides.
         until_s: When it ends; infinite if only a deadline ends it.
-        server: Decides when its reply begins and ends, beside other requests; `None` if both are known.
     """
 
     __slots__ = ("begun", "first_s", "needs", "server", "started_s", "step", "until_s")
@@ -122,18 +121,7 @@ class VirtualClock:
 
 
 class VirtualDriver(Generic[F]):
-    """Drives one engine on a virtual clock.
-
-    Args:
-        engine: Decides.
-        service: Answers.
-        clock: The time, possibly shared with other runs.
-        starts_s: Start of the run on that clock.
-        began_s: The same on the clock of shared parts, such as a pacer with earlier knowledge.
-
-    Attributes:
-        peak: Maximum requests at once.
-    """
+    """Drives one engine on a virtual clock, possibly shared with other runs."""
 
     def __init__(
         self,

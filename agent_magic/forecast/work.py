@@ -114,7 +114,7 @@ class Try(NamedTuple):
         return self._replace(local_s=0.0, first_s=None, takes_s=batch_s if self.batch_s is None else self.batch_s)
 
     def fits(self, *, by_batch: bool) -> bool:
-        """Return True if it is possible: a batch has no failures of single requests, and vice versa."""
+        """Return whether it is possible: a batch has no failures of single requests, and vice versa."""
         kind = "" if self.failure is None else self.failure.kind
         if by_batch:
             return self.batch_s is not None or kind not in LIVE_ONLY
@@ -127,13 +127,7 @@ class Try(NamedTuple):
 
 
 class Rewritten(NamedTuple):
-    """A changed prompt with the same answer.
-
-    Attributes:
-        spared: Characters saved.
-        context: Name of the context that a part becomes; without one it keeps its own.
-        size: The same in bytes, the upper bound of its tokens.
-    """
+    """A changed prompt with the same answer: characters saved, and the context that a part of it becomes."""
 
     spared: int = 0
     context: str | None = None
@@ -150,10 +144,8 @@ class Work(NamedTuple):
         need: Input reported to the pacer.
         size: Upper bound of its input tokens.
         shared: The part of `need` in its context, as reported to the pacer.
-        warm: True if the record found that in the cache at its start.
         time: Range of its durations, as factors.
         output: Range of its answer's length, as factors.
-        shares: Name of a context that replaces the plan's; `None` for the plan's.
     """
 
     name: str
@@ -406,7 +398,7 @@ class _Modelling:
         return Works(tuple(works), self.basis, tuple(self.words))
 
     def _was_begun(self, agent: int) -> bool:
-        """Return True if a left-out agent had been asked before its decision."""
+        """Return whether a left-out agent had been asked before its decision."""
         flow = self.evidence.record.plan.flow
         return flow is not None and agent in flow.ahead_of and bool(self.seen[agent].tries)
 
@@ -462,7 +454,7 @@ class _Modelling:
         )
 
     def _continues_another(self, agent: int, model: str) -> bool:
-        """Return True if an agent continues a conversation of another model, of which its own finds nothing cached."""
+        """Return whether an agent continues a conversation of another model, of which its own finds nothing cached."""
         plan = self.evidence.record.plan
         name = continued_by(plan, agent, {})
         parent = None if name is None else plan.index[name]

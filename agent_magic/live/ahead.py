@@ -170,7 +170,7 @@ def _going_on(
 
 
 def is_rejected(result: AgentResult) -> bool:
-    """Return True if an agent failed because its request is invalid, so that the same request would fail again."""
+    """Return whether an agent failed because its request is invalid, so that the same request would fail again."""
     if result.status != "failed" or result.kind != Rejected.__name__ or not result.attempts:
         return False
     return result.attempts[-1].status_code in WRONG_REQUEST

@@ -68,7 +68,7 @@ class AnswerCache:
             self._ledger.edits.adopt(*place, answer)
 
     def is_there(self, agent: int, request: Request) -> bool:
-        """Return True if the answer is stored, so that nothing will be sent."""
+        """Return whether the answer is stored, so that nothing will be sent."""
         return self.find(agent, request) is not None
 
     def find(self, agent: int, request: Request) -> Answer | None:
@@ -79,21 +79,21 @@ class AnswerCache:
         return self._ledger.find(*self.key(agent, request))
 
     def is_fresh(self, agent: int) -> bool:
-        """Return True if the agent is asked regardless of the ledger."""
+        """Return whether the agent is asked regardless of the ledger."""
         if self._fresh or self._earlier is None:
             return self._fresh
         name = self._plan.agents[agent].name
         return name in self._earlier.again or name in self._earlier.unfit
 
     def buys_anew(self, agent: int, request: Request) -> bool:
-        """Return True if a ledger answer is not served: a new one is wanted, or it was invalid before."""
+        """Return whether a ledger answer is not served: a new one is wanted, or it was invalid before."""
         if self.is_fresh(agent):
             return True
         earlier = () if self._record is None or request.goes_on else self._record.results[agent].attempts
         return any(one.kind == InvalidAnswer.__name__ for one in earlier)
 
     def paid_before(self, agent: int, answer: Answer) -> bool:
-        """Return True if an answer was already there."""
+        """Return whether an answer was already there."""
         return answer.source == "ledger" or any(one is answer for one in self._taken.get(agent, {}).values())
 
     def key(self, agent: int, request: Request) -> tuple[str, int]:

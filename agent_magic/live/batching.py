@@ -85,7 +85,6 @@ class _Watched:
     """A batch that this run waits for.
 
     Attributes:
-        waiting: The waiting requests, by name.
         given_up: True if this run cancelled it to send the rest live.
         others: Batches that were mistaken for it.
         unread: Why the creation response could not be read; None: it was read.
@@ -479,7 +478,7 @@ def _raise_refusal(error: CallError) -> None:
 
 
 def _may_have_arrived(error: CallError) -> bool:
-    """Return True if a batch may have been created although the provider returned no answer."""
+    """Return whether a batch may have been created although the provider returned no answer."""
     if isinstance(error, Rejected | RateLimited):
         return False
     if isinstance(error, Overloaded):

@@ -65,7 +65,7 @@ class Buyer:
         return self._kept(self._cache, step, request, stream, now)
 
     def is_elsewhere(self, step: int, request: Request) -> bool:
-        """Return True if another run is buying this answer. A step that waits for it has sent nothing yet."""
+        """Return whether another run is buying this answer. A step that waits for it has sent nothing yet."""
         cache = self._cache
         if cache is None or self.journal is None or cache.buys_anew(step, request):
             return False

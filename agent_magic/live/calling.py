@@ -63,7 +63,7 @@ class Caller:
         cache: Knows the fingerprints of requests; None: nothing is kept.
         fresh: Call again even if the ledger has a result.
         earlier: The run that this one continues, if any.
-        frame_of: Returns the answers of a group as a frame, for tasks that use them; None: a list of values.
+        frame_of: Returns the answers of a group as a frame; None: a list of values.
         asker: Asks a person, if one is available.
         say: Reports before a call is repeated.
     """

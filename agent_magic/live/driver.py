@@ -212,7 +212,7 @@ class Driver:
         return self._after_s + round((self._clock() - self._began) * TICKS_PER_S) / TICKS_PER_S
 
     def buys(self) -> bool:
-        """Return True if there is anything to buy. If all that is missing waits for failures, the run ends here."""
+        """Return whether there is anything to buy. If all that is missing waits for failures, the run ends here."""
         self.do(self.engine.settle_recorded(self._after_s))
         return self.record.ended_s is None
 
@@ -500,7 +500,7 @@ class Driver:
     # an answer that comes when its attempt has failed, because whoever made it was given up
 
     def awaits(self, stream: Stream, request: Request) -> bool:
-        """Return True if an answer is useful: its step still asks for it, or failed without it."""
+        """Return whether an answer is useful: its step still asks for it, or failed without it."""
         result = self.record.results[stream.agent]
         last = result.attempts[-1]
         return (

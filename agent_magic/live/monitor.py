@@ -50,15 +50,7 @@ class HealthMonitor:
 
 
 class AlertMonitor:
-    """Watches a run for alerts, and returns what to do about them.
-
-    Args:
-        record: The growing run.
-        alerts: The alerts; None: no alerts.
-
-    Attributes:
-        paused_by: The alerts that last paused the run; a new list each time.
-    """
+    """Watches a run for alerts, and returns the reactions to them."""
 
     def __init__(self, record: RunRecord, alerts: Alerts | None) -> None:
         self.rules = () if alerts is None else alerts.rules

@@ -37,13 +37,9 @@ TAIL = 80
 
 
 class Player:
-    """Plays a recorded run at its recorded times, `pace` seconds per real second. Nothing is sent.
+    """Plays a recorded run at its recorded times, `pace` seconds per real second. Nothing is sent."""
 
-    Attributes:
-        record: The part played so far.
-        streams: The answers that are arriving, by agent.
-        alerts, batched, asked: Empty, as a replay raises no alerts and knows batched and a person's answers.
-    """
+    # It has the attributes of a driver: alerts, batched and asked are empty in a replay.
 
     def __init__(
         self, recorded: RunRecord, policy: Policy, *, pace: float, clock: Callable[[], float] = time.monotonic

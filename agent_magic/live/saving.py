@@ -88,12 +88,7 @@ def save(name: str, value: Any) -> str:
 
 
 class Saved(NamedTuple):
-    """The existing content in the place of an answer's file.
-
-    Attributes:
-        note: A note for a person who has edited it; otherwise empty.
-        is_answer: True if it contains the answer.
-    """
+    """The existing content in the place of an answer's file, and a note for a person who has edited it."""
 
     file: Artifact
     note: str = ""

@@ -70,7 +70,7 @@ def partial_usage(stream: Stream, error: Exception | None, request: Request, rul
 
 
 def _is_free(error: Exception | None) -> bool:
-    """Return True if nothing can have been billed: nothing was sent, or the batch did not process it."""
+    """Return whether nothing can have been billed: nothing was sent, or the batch did not process it."""
     if isinstance(error, NotInBatch):
         return not error.billed
     if isinstance(error, Rejected):

@@ -23,7 +23,6 @@ class Sample(NamedTuple):
 
     Attributes:
         cpu_share: CPU seconds per second since the previous sample: 1.0 is one core.
-        rss_mb: Resident memory; None: no psutil, which ipykernel brings.
         lag_s: Delay of the event loop: what blocks it, blocks every agent.
     """
 

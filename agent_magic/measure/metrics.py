@@ -289,7 +289,7 @@ def longest_chain(record: RunRecord, work: Sequence[float]) -> tuple[tuple[int, 
 
 
 def _began_before(record: RunRecord, agent: int) -> bool:
-    """Return True if an agent began before all that it waits for had ended."""
+    """Return whether an agent began before all that it waits for had ended."""
     result = record.results[agent]
     if result.granted_s is None:
         return False
@@ -363,7 +363,7 @@ def _limited_by_all(record: RunRecord, limit: str) -> str:
 
 
 def _chained(path: Sequence[int], work: Sequence[float]) -> bool:
-    """Return True if more than one step works on a path."""
+    """Return whether more than one step works on a path."""
     return sum(work[one] > 0 for one in path) > 1
 
 

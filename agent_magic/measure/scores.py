@@ -60,9 +60,7 @@ class Grade(NamedTuple):
     """The grade of one answer by one grader.
 
     Attributes:
-        target: The graded agent or field, such as `label.sentiment`.
         score: `None` if it could not be graded.
-        why: The grader's reason, if any.
         n: Number of requests to the grader.
     """
 
@@ -76,13 +74,7 @@ class Grade(NamedTuple):
 
 
 class Answered(NamedTuple):
-    """An answer to grade.
-
-    Attributes:
-        key: The key of its row; `None` for a single agent.
-        row: Its row, or the values of the plan.
-        path: The fields that lead to the graded value.
-    """
+    """An answer to grade, with the key of its row, if any, and the fields that lead to the value."""
 
     result: AgentResult
     key: Any

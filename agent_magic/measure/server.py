@@ -155,13 +155,7 @@ NO_NEEDS: Final = Needs(0.0, 0.0)
 
 
 class Fit(NamedTuple):
-    """The model of an endpoint's server, as its answers leave it.
-
-    Attributes:
-        open: All models that the answers leave open, the most likely first.
-        most: The most requests that were under way at once.
-        pace: Tokens a second of a request alone; `None` means unknown.
-    """
+    """The model of an endpoint's server: the likely one, all that the answers leave open, and the pace alone."""
 
     likely: Server = CONSTANT
     open: tuple[Server, ...] = (CONSTANT,)
@@ -209,7 +203,7 @@ def limit_of_run(record: RunRecord) -> str:
 
 
 def is_forecast(record: RunRecord) -> bool:
-    """Return True if a run never happened: it is no evidence of a server."""
+    """Return whether a run never happened: it is no evidence of a server."""
     return record.forecast is not None or "forecast" in record.facts.sources
 
 
@@ -475,13 +469,7 @@ def _order_cost(run: Observed, order: Iterable[int], begins: Sequence[float]) ->
 
 
 class Serving(Generic[K]):
-    """A server at work: takes requests, and returns when the next answer begins or ends.
-
-    Attributes:
-        queued_s: Total wait for a slot.
-        slowed_s: Total time added by concurrent requests.
-        busy_s: Total time of the requests.
-    """
+    """A server at work: takes requests, and returns when the next answer begins or ends."""
 
     def __init__(self, model: Server) -> None:
         self.model = model

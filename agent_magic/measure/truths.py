@@ -40,13 +40,7 @@ _NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
 class Truths(NamedTuple):
-    """Answers with their truths.
-
-    Attributes:
-        pairs: Truth and answer of each graded answer.
-        classes: The classes of a choice: declared ones, then those found only in the truth.
-        note: Anything odd about the truths, else empty.
-    """
+    """Answers with their truths: grades, pairs, classes (declared ones first), and anything odd, as a note."""
 
     grades: list[Grade]
     kind: Kind

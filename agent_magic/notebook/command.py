@@ -179,8 +179,6 @@ class Verb(NamedTuple):
     """One command of `%agents`.
 
     Attributes:
-        help: Its effect, in one sentence.
-        options: Adds its options to a parser.
         do: Its function. A coroutine is awaited on the notebook's loop.
         examples: Lines that show its use, with a comment unless obvious.
     """

@@ -281,7 +281,7 @@ def _read_race(given: Namespace, cell: str) -> Task:
 
 
 def asks_at_once(_magic: str, line: str | None) -> bool:
-    """Return True if a `%%agent` line may run its agent; see `AwaitRewriter.wanted`."""
+    """Return whether a `%%agent` line may run its agent; see `AwaitRewriter.wanted`."""
     return line is None or "--run" in without_comment(line).split()
 
 

@@ -81,19 +81,19 @@ def is_unwatched(shell: Any) -> bool:
 
 
 def can_ask(shell: Any) -> bool:
-    """Return True if a person can answer a question: at a terminal, or through the front end."""
+    """Return whether a person can answer a question: at a terminal, or through the front end."""
     if not is_kernel(shell):
         return sys.stdin is not None and sys.stdin.isatty()  # pyright: ignore[reportUnnecessaryComparison]
     return bool(getattr(shell.kernel, "_allow_stdin", False)) and not is_unwatched(shell)
 
 
 def can_decide(shell: Any) -> bool:
-    """Return True if a person can answer while a cell runs: at a terminal, or with the buttons of a page."""
+    """Return whether a person can answer while a cell runs: at a terminal, or with the buttons of a page."""
     return can_ask(shell) and not cell_of(shell).by_console
 
 
 def hears_clicks() -> bool:
-    """Return True if a kernel receives a page's messages while a cell is awaited."""
+    """Return whether a kernel receives a page's messages while a cell is awaited."""
     found: tuple[Any, ...] = getattr(sys.modules.get("ipykernel"), "version_info", CLICKS_BESIDE)
     return found >= CLICKS_BESIDE
 

@@ -29,7 +29,7 @@ MOST_LISTED = 5
 
 
 def is_own(session: Session, ledger: Ledger, run: PastRun) -> bool:
-    """Return True if a run is this notebook's own; `False` if unknown."""
+    """Return whether a run is this notebook's own; `False` if unknown."""
     if run.home == session.keeping.home and (run.plan, run.began_at) in {
         (one.plan.name, one.record.began_at.isoformat(timespec="seconds")) for one in session.runs
     }:
@@ -38,7 +38,7 @@ def is_own(session: Session, ledger: Ledger, run: PastRun) -> bool:
 
 
 def _is_own(session: Session, home: str, name: str, plan_of: Callable[[], Plan]) -> bool | None:
-    """Return True if a run of this home and plan is the notebook's own; `None` if nothing tells."""
+    """Return whether a run of this home and plan is the notebook's own; `None` if nothing tells."""
     here = home == session.keeping.home
     if here and is_file(home):
         return True

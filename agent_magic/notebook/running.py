@@ -61,12 +61,7 @@ TICK_S = 0.1
 
 
 class Resumed(NamedTuple):
-    """An earlier run to continue.
-
-    Attributes:
-        again: Agents to run again; `None` means all that did not succeed.
-        leave: Agents with requests that would be rejected again: skipped, with their descendants.
-    """
+    """An earlier run to continue: agents to run again, `None` for all without success, and agents to skip."""
 
     run: Run | None = None
     again: Sequence[str] | None = None
@@ -78,12 +73,7 @@ ANEW = Resumed()
 
 
 class Screen(NamedTuple):
-    """Where a run is shown.
-
-    Attributes:
-        asker: Holds questions for a person; `None` without one.
-        answer: The agent whose answer replaces the picture; `None` shows the picture.
-    """
+    """Where a run is shown."""
 
     graphic: bool
     asker: Front | None

@@ -146,14 +146,9 @@ class Session:
         pilot: The last run of `%agents plan --pilot`, which the next run of its plan reuses.
         just_shown: Values the cell has shown, so that they are not displayed again as its result.
         running: Runs under way, at most one in a cell and one in the background.
-        background: The task of a background run, if any.
-        theme: Colours of pictures, from the page of the last run.
-        servers: Running servers of tools, by name.
-        prompts: Prompts of servers as `server:name`, by the variables that hold them.
         deleted: Ids of deleted cells, as reported by the front end.
         executed: By the id of a cell, its last execution without an error.
         left_simulator: True after leaving the mock server, until the user is told.
-        workers: Workers that make the requests; `None` if the kernel does.
         applied: Applied changes, latest last: the words and function of undoing each.
         linted: Latest result of `%agents lint` per plan, newest last.
         planned: Likely run of the plan that was last asked what-ifs; `None` after a run.

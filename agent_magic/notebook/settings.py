@@ -126,13 +126,7 @@ class Settings(Configurable):
 
 @dataclass(frozen=True, slots=True)
 class RunOption:
-    """An option of `%agents run` that sets a field of `Policy`.
-
-    Attributes:
-        name: Its name as an attribute of the parsed line, and as a trait.
-        kind: Parses its value.
-        unit: Name of the value in help.
-    """
+    """An option of `%agents run` that sets a field of `Policy`."""
 
     name: str
     field: str

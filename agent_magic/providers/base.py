@@ -103,7 +103,7 @@ class Taker(Protocol):
     """Takes an answer that arrives after its attempt has failed, from a worker that was given up and went on."""
 
     def awaits(self, stream: Stream, request: Request) -> bool:
-        """Return True if the answer would still be useful."""
+        """Return whether the answer would still be useful."""
         ...
 
     def take_late(self, stream: Stream, request: Request, answer: Answer) -> None:
@@ -344,7 +344,7 @@ class Provider(Protocol):
         return model
 
     def lacks_model(self, model: str) -> bool:
-        """Return True if there is certainly no such model. Default: False."""
+        """Return whether there is certainly no such model. Default: False."""
         del model
         return False
 

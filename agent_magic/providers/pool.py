@@ -164,7 +164,7 @@ class Pool(Provider):
         return self._first.limit_class(model)
 
     def lacks_model(self, model: str) -> bool:
-        """Return True if no member has such a model.
+        """Return whether no member has such a model.
 
         Args:
             model: Its name.

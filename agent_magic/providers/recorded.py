@@ -119,7 +119,7 @@ class Shelf:
         return ReplayMiss(name, nearest=near.agent, differences=differences, damaged=damaged)
 
     def _broken(self, name: str) -> bool:
-        """Return True if lines about an agent are damaged or missing."""
+        """Return whether lines about an agent are damaged or missing."""
         return not self._agents[name].whole if name in self._agents else self._gaps
 
 

@@ -70,7 +70,7 @@ class SchemaWatch:
 
 
 def _is_shaped(text: str, schema: Any) -> bool:
-    """Return True if a text is a JSON object with the fields of a schema."""
+    """Return whether a text is a JSON object with the fields of a schema."""
     try:
         found = json.loads(text)
     except (ValueError, RecursionError):

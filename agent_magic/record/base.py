@@ -14,7 +14,6 @@ class Base(NamedTuple):
     """A measured run of the same job, or the mean of several.
 
     Attributes:
-        tokens: Input and output tokens of the last one; `None` if unknown.
         asked: Model and token cap of its single agent; only equal ones are averaged.
         made: Seconds and dollars of each run, by its `uid`. Empty in files of before repeated baselines.
     """

@@ -63,10 +63,8 @@ class AttemptEnded(NamedTuple):
 
     Attributes:
         answer: The complete reply, if any. A refusal is one, with an error beside it.
-        error: The error in one line; `None` on success.
         kind: Class of the error, such as `RateLimited`, or `cancelled`; `None` on success.
         partial: Text received before an incomplete reply broke off.
-        usage: Tokens of the attempt, answered or not.
         worker: The worker process that made the request; empty for the kernel.
     """
 
@@ -102,7 +100,6 @@ class CallStarted(NamedTuple):
         turn: Number of the attempt that requested it; 0 for a task.
         id: The provider's id of the call; empty for a task.
         arguments: The model's arguments as JSON text; empty for a task.
-        held_by: The reason it waited before, or empty; see `agent_magic.record.reasons`.
         code: Fingerprint of the function's source; empty if unknown.
     """
 

@@ -30,14 +30,11 @@ class Past(NamedTuple):
     """One complete answer.
 
     Attributes:
-        input_tokens: All input, cached or not; `None` if unknown.
-        api_s: Seconds from the request to the end of the answer.
         calls: True if it calls tools, so that another turn followed.
         elsewhere: True if it was simulated by another mock server: its length counts, its seconds do not.
         prompt: Fingerprint of the agent's declaration, see `agent_magic.declare.models.prompt_of`; empty if unknown, as
             for answers of an earlier kernel.
         rounds: Rounds of its loop; 0 for no loop or unknown.
-        ended_s: When it was complete, in seconds of that run.
         shared: True if it was shared with an identical step: needed, but neither asked nor paid.
     """
 
@@ -72,14 +69,11 @@ class History:
     """Complete answers of earlier runs, oldest first.
 
     Args:
-        rows: Known answers.
         time_factor: Speed of the connected mock server relative to a model; 1 for others.
         origin: The current server, as in records.
         earlier: Looks up the timing of earlier sessions at an origin, oldest first.
 
     Attributes:
-        time_factor: The same.
-        runs: Timing of the latest runs, oldest first.
         found: Cache of conclusions, until more is learned.
         shared: Answers shared with identical requests, kept apart from the others.
     """
@@ -197,7 +191,7 @@ class History:
 
 
 def _is_of_one_server(run: SeenRun) -> bool:
-    """Return True if the origin identifies the server: a mock server only by its address."""
+    """Return whether the origin identifies the server: a mock server only by its address."""
     return not run.simulated or "://" in run.origin
 
 

@@ -40,7 +40,7 @@ def home_of() -> str:
 
 
 def is_file(home: str) -> bool:
-    """Return True if a home is a file, not a folder."""
+    """Return whether a home is a file, not a folder."""
     return bool(home) and not home.endswith("/")
 
 

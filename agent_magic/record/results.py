@@ -407,13 +407,7 @@ class AgentResult(Shown):
 
 
 class ForecastNote(NamedTuple):
-    """The basis of a forecast, which makes a run record one.
-
-    Attributes:
-        basis: The weakest input: `measured`, `ledger` (earlier answers) or `assumed`.
-        assumed: Assumptions in words.
-        limited_by: The server's limit that would hold it; empty if none.
-    """
+    """The basis of a forecast, which makes a run record one; the weakest input counts."""
 
     basis: str
     assumed: str

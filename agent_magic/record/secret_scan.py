@@ -501,7 +501,7 @@ def _telling(text: str, small: str) -> Iterator[re.Match[str]]:
 
 
 def _is_word(text: str, start: int, end: int) -> bool:
-    """Return True if a part of a name is a separate word: in `API_KEY` or `apiKey`, not in `monkey`."""
+    """Return whether a part of a name is a separate word: in `API_KEY` or `apiKey`, not in `monkey`."""
     before, after = text[max(0, start - 1) : start], text[end : end + 1]
     begins = not before.isalpha() or (before.islower() and text[start].isupper())
     return begins and (not after.isalpha() or (after.isupper() and text[end - 1].islower()))

@@ -49,12 +49,7 @@ class Learned(NamedTuple):
 
 
 class ModelFacts(NamedTuple):
-    """A provider's facts about one model.
-
-    Attributes:
-        limit_class: Models that share its rate limits.
-        min_cacheable_tokens: Shortest prefix its prompt cache keeps; `None` without a cache.
-    """
+    """A provider's facts about one model."""
 
     limit_class: str
     min_cacheable_tokens: int | None = None
@@ -66,12 +61,7 @@ NOTHING: Final[Mapping[str, Any]] = {}
 
 
 class Endpoint(NamedTuple):
-    """One of several endpoints of a run.
-
-    Attributes:
-        weight: Its share compared with the others.
-        learned: The pacer's knowledge at the start, by model class.
-    """
+    """One of several endpoints of a run."""
 
     weight: float
     before: Ceilings
@@ -85,9 +75,7 @@ class Terms(NamedTuple):
     Attributes:
         policy: Fields of its policy, with the drawn seed.
         paced: True if a pacer kept its rate limits.
-        work_s: Expected seconds of work per agent, for the order of agents; `None` if unknown.
         key_untried: True if its first request had to test the API key.
-        endpoints: The endpoints by name; `before` and `after` are of all together.
     """
 
     policy: Mapping[str, Any]

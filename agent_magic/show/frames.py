@@ -254,7 +254,7 @@ def _said_elsewhere(frame: pd.DataFrame) -> set[str]:
 
 
 def _is_next_to_nothing(name: str, values: pd.Series[Any]) -> bool:
-    """Return True if a column is 0 everywhere, or its seconds round to 0."""
+    """Return whether a column is 0 everywhere, or its seconds round to 0."""
     return float(values.abs().max()) < (LEAST_S if name.endswith("_s") else 1e-12)
 
 

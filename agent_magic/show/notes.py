@@ -159,7 +159,7 @@ def _told_cost(lost: Sequence[AgentResult], record: RunRecord) -> str:
 
 
 def _ended_plainly(result: AgentResult) -> bool:
-    """Return True if an agent ended as most do: with a text that is whole."""
+    """Return whether an agent ended as most do: with a text that is whole."""
     end = result.attempts[-1].ended if result.attempts else None
     text = end.answer.text if end and end.answer else ""
     return bool(end and end.answer and end.answer.stop_reason == "end_turn" and text and not text.isspace())

@@ -16,12 +16,7 @@ if TYPE_CHECKING:
 
 
 class State(NamedTuple):
-    """The look of a state, in a picture and in a terminal.
-
-    Attributes:
-        signs: Its sign in a terminal, one column wide: in Unicode and in ASCII.
-        style: The style of that sign, as `rich` names it.
-    """
+    """The look of a state, in a picture and in a terminal (in Unicode and in ASCII)."""
 
     word: str
     icon: str

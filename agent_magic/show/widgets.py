@@ -26,7 +26,7 @@ def is_captured() -> bool:
 
 
 def in_output() -> bool:
-    """Return True if an `Output` widget captures the running cell's displays."""
+    """Return whether an `Output` widget captures the running cell's displays."""
     header = _header()
     said = header.get("msg_id") if header.get("msg_type") == "execute_request" else None
     return bool(said) and any(getattr(one, "msg_id", None) == said for one in _open_widgets())

@@ -28,13 +28,7 @@ FORMS = "takes=S,hidden=S,expires=S,poll=S: seconds that a batch takes (10), is 
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """Timing of batches, in seconds.
-
-    Attributes:
-        hidden: How long a new batch returns 404, as happens with the API.
-        expires: Requests not answered by then expire.
-        poll: `retry-after-ms` of an unfinished batch.
-    """
+    """Timing of batches, in seconds; a new batch is `hidden` (404) at first."""
 
     takes: float = 10.0
     hidden: float = 0.0

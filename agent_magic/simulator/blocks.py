@@ -24,9 +24,7 @@ class Block:
     """One block of an answer.
 
     Attributes:
-        text: The streamed text: text, thinking, or the JSON of a call, which may be cut.
         late: Deltas after the pieces: a signature, or citations.
-        tokens: Its billed length.
     """
 
     kind: str

@@ -37,12 +37,7 @@ class InputUsage:
 
 @dataclass(frozen=True, slots=True)
 class Lookup:
-    """The cache use of one request.
-
-    Attributes:
-        digest: A digest of model and prompt, without `max_tokens`, `stream` and cache marks.
-        writes: Entries written once its response begins, with their expiry times.
-    """
+    """The cache use of one request, and the entries written once its response begins."""
 
     usage: InputUsage
     digest: bytes

@@ -192,7 +192,7 @@ CATALOGUE = "SELECT name, sql FROM sqlite_master WHERE type = 'table'"
 
 
 def sounds_like_sql(tool: Json) -> bool:
-    """Return True if a tool takes SQL, judged by its name and description."""
+    """Return whether a tool takes SQL, judged by its name and description."""
     return bool(_SOUNDS.search(f"{tool.get('name')} {tool.get('description')}"))
 
 
@@ -218,7 +218,7 @@ def sql_for(text: str, rng: Random) -> str:
 
 
 def tables_told(text: str) -> bool:
-    """Return True if a result is the catalogue of a database."""
+    """Return whether a result is the catalogue of a database."""
     return bool(re.search(r"\bcreate table\b", text, re.IGNORECASE))
 
 

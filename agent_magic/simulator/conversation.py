@@ -161,12 +161,7 @@ def _check_result(block: Json, where: str) -> None:
 
 @dataclass
 class _Calls:
-    """Matches calls and results, message by message.
-
-    Attributes:
-        waiting: Call ids of the previous message, which the next message must answer.
-        open: Names by id of server tool calls without a result.
-    """
+    """Matches calls and results, message by message; `waiting` must be answered in the next one."""
 
     waiting: list[str] = field(default_factory=list[str])
     open: dict[str, str] = field(default_factory=dict[str, str])

@@ -75,12 +75,7 @@ class Overrides:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A directive or a line of the script.
-
-    Attributes:
-        times: How often it applies; None: always.
-        turns: The first and the last turn it applies in; None: all.
-    """
+    """A directive or a line of the script; `None` is without limit."""
 
     pattern: re.Pattern[str]
     values: Mapping[str, Any]
@@ -93,7 +88,7 @@ class Rule:
         return f"{self.pattern.pattern} {self.turns}"
 
     def holds_in(self, turn: int) -> bool:
-        """Return True if the rule applies in a turn."""
+        """Return whether the rule applies in a turn."""
         return self.turns is None or self.turns[0] <= turn <= self.turns[1]
 
 

@@ -26,12 +26,7 @@ KIND_OF_STATUS = {
 
 @dataclass(eq=False)
 class ApiError(Exception):
-    """A request that gets an error response.
-
-    Attributes:
-        kind: The `error.type` of the body; None: the documented one of the status.
-        after_s: Seconds to wait before responding.
-    """
+    """A request that gets an error response, after some seconds; its default kind is the documented one."""
 
     status: int
     message: str

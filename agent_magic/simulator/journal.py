@@ -17,17 +17,12 @@ class Entry:
     """One request. Times are seconds since the journal began; `None` if it did not happen.
 
     Attributes:
-        number: Its number in order of arrival, from 1.
         route: The path, without the token.
         overlap: Requests in flight on arrival, including itself.
         prompt: The first 80 characters of the last user message.
-        prompt_hash: A digest of the whole last user message.
-        error: The `error.type` sent.
         first_byte_s: When the response began.
         finished_s: When the response or the fault was complete.
         aborted_s: When the client disconnected before that.
-        input_tokens: Uncached input.
-        output_tokens: Output sent so far.
     """
 
     number: int

@@ -79,12 +79,7 @@ START_TIER_FABLE = Limits(Limit(1_000), Limit(500_000), Limit(100_000))
 
 @dataclass(frozen=True, slots=True)
 class Allowance:
-    """Requested limits; None: the Start tier.
-
-    Attributes:
-        burst_s: Seconds' worth of a given limit that may pass at once; limits of the Start tier keep 60 s.
-        unlimited: No limits, no headers.
-    """
+    """Requested limits; None: the Start tier, with buckets of 60 s. `burst_s` is for given limits."""
 
     rpm: float | None = None
     itpm: float | None = None

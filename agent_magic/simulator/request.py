@@ -289,7 +289,7 @@ def _check_model(body: Json, model: Model, messages: list[Json], max_tokens: int
 
 
 def _is_paused(message: Json) -> bool:
-    """Return True if a message is a paused turn: its last block is a server tool call or result."""
+    """Return whether a message is a paused turn: its last block is a server tool call or result."""
     kind = str((content.blocks_of(message["content"]) or [{}])[-1].get("type"))
     return kind == "server_tool_use" or kind.endswith("_tool_result")
 

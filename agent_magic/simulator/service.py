@@ -50,12 +50,7 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """A response with its side effects.
-
-    Attributes:
-        pool: Limits its output counts against; None: no limits.
-        station: Shared capacity for writing; None: others do not slow it.
-    """
+    """A response with its side effects: limits its output counts against, and shared capacity for writing."""
 
     response: Response
     lookup: Lookup | None = None

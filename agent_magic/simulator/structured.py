@@ -329,7 +329,7 @@ _LEADS = re.compile(
 
 
 def is_plan(schema: Json) -> bool:
-    """Return True if a schema asks for a plan: agents with prompts and dependencies."""
+    """Return whether a schema asks for a plan: agents with prompts and dependencies."""
     agents = as_object((as_object(schema.get("properties")) or {}).get("agents")) or {}
     fields = as_object((as_object(agents.get("items")) or {}).get("properties")) or {}
     return {"name", "prompt", "depends_on"} <= fields.keys()

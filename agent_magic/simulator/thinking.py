@@ -33,12 +33,7 @@ _BOUND = (
 
 @dataclass(frozen=True, slots=True)
 class Thinking:
-    """Thinking settings of a request.
-
-    Attributes:
-        kind: One of `KINDS`; None: the model decides.
-        shown: True if the response has the text of the thinking.
-    """
+    """Thinking settings of a request; without a kind the model decides."""
 
     kind: str | None = None
     shown: bool = False

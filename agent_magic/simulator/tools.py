@@ -72,12 +72,12 @@ NO_TOOLS = Tools()
 
 
 def is_of_server(tool: Json) -> bool:
-    """Return True if the server runs a tool."""
+    """Return whether the server runs a tool."""
     return tool.get("type") in _BY_SERVER
 
 
 def is_own(tool: Json) -> bool:
-    """Return True if the request defines the tool with its schema."""
+    """Return whether the request defines the tool with its schema."""
     return tool.get("type") in (None, "custom")
 
 

@@ -50,12 +50,7 @@ COMMON = STOP_WORDS | frozenset(_INSTRUCTIONS.split())
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """The subject of a prompt.
-
-    Attributes:
-        topic: A phrase that can follow `for`, as in `a public web API`.
-        instruction: The prompt without those inputs.
-    """
+    """The subject of a prompt."""
 
     topic: str
     terms: tuple[str, ...]

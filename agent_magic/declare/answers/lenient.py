@@ -132,7 +132,7 @@ def documents(text: str, again: re.Pattern[str] | None = None) -> tuple[list[Any
 
 
 def _is_alone(text: str, begin: int, end: int) -> bool:
-    """Return True if a list is on separate lines: `[1]` in a sentence is a reference."""
+    """Return whether a list is on separate lines: `[1]` in a sentence is a reference."""
     before, after = text[:begin].rpartition("\n")[2], text[end:].partition("\n")[0]
     return not before.strip() and not after.strip("` \r\t")
 

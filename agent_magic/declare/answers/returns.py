@@ -307,7 +307,7 @@ def found_again(returns: Returns, namespace: Mapping[str, Any], agent: str) -> R
 
 
 def _is_declared_type(value: object) -> bool:
-    """Return True if a value is a class with declared fields, or a type made of others."""
+    """Return whether a value is a class with declared fields, or a type made of others."""
     marks = ("model_json_schema", "__dataclass_fields__", "__required_keys__", "__members__")
     return typing.get_origin(value) is not None or (isinstance(value, type) and any(hasattr(value, m) for m in marks))
 

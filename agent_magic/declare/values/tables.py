@@ -169,5 +169,5 @@ def cells_of(value: Any) -> list[Any]:
 
 
 def is_numbered(index: Any) -> bool:
-    """Return True if an index of pandas is the default one."""
+    """Return whether an index of pandas is the default one."""
     return type(index).__name__ == "RangeIndex"

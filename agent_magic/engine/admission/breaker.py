@@ -135,7 +135,7 @@ class ErrorBreaker:
         return PATIENCE_S if self._reached else UNREACHED_S
 
     def _finds_nothing(self, now: float) -> bool:
-        """Return True if several requests over a few seconds found no connection, and none ever has."""
+        """Return whether several requests over a few seconds found no connection, and none ever has."""
         return not self._reached and self._failed >= HANDFUL and now - (self._first_s or 0.0) >= UNREACHED_S
 
     def _open(self, now: float) -> None:

@@ -61,7 +61,7 @@ class Budget:
         return bool(self._aside)
 
     def fits(self, worst: Worst) -> bool:
-        """Return True if a request cannot exceed the caps."""
+        """Return whether a request cannot exceed the caps."""
         usd, tokens = self.spent_usd + self.reserved_usd, self.spent_tokens + self.reserved_tokens
         fits_usd = self.cap_usd is None or (worst.usd is not None and usd + worst.usd <= self.cap_usd)
         return fits_usd and (self.cap_tokens is None or tokens + worst.tokens <= self.cap_tokens)

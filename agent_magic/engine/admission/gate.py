@@ -38,21 +38,17 @@ class Gate:
     """Admission of one run.
 
     Args:
-        limit_classes: Rate limit class of each agent's model.
         need: Returns the needs of an agent's request, once its parents are done.
-        pacer, budget, prefixes, breakers: Limits, if any.
         key: Sends one request first until the key is known to be valid, if that is unknown.
         patience_s: Longest `retry-after` to wait for, per agent; `None` for any.
         count: Queues an agent's input for counting if the budget has no room for its bound. Returns True if it must
             wait; afterwards `need` knows the count.
-        close: Makes an agent's next request its last, which is cheaper, if the budget has no room for another. Returns
-            True if this is a change.
+        close: Makes an agent's next request its last, which is cheaper, if the budget has no room for another.
+        ease: Makes an agent's next request cheaper if the budget or `pressure` demands it. Both return True for a
+            change.
         batched: Agents with a batched next request; only the budget applies.
         apart: True to count errors per model class, when there are fallback models. Otherwise they count together, so
             that a dead service costs few calls.
-        ease: Makes an agent's next request cheaper if the budget or `pressure` demands it. Returns True if this is a
-            change.
-        pressure: Knows if time is short, if there is a deadline.
     """
 
     def __init__(  # noqa: PLR0913 - everybody who has a say
@@ -204,7 +200,7 @@ class Gate:
         return None
 
     def _may_fit(self, worst: Worst, least: Worst) -> bool:
-        """Return True if the budget has no room for a request, but may have once its input is counted."""
+        """Return whether the budget has no room for a request, but may have once its input is counted."""
         if self._breakers is not None and self._breakers.never(worst):
             return not self._breakers.never(least)
         return self._budget is not None and not self._budget.fits(worst) and self._budget.fits(least)

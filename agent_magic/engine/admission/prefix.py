@@ -125,7 +125,7 @@ class Prefixes:
             group.useless = True
 
     def is_warm(self, agent: int, now: float) -> bool:
-        """Return True if the agent would find its context in the cache."""
+        """Return whether the agent would find its context in the cache."""
         group = self._groups[agent]
         return group is not None and now < group.warm_until_s and not group.useless
 

@@ -49,7 +49,7 @@ class Tries:
         self._turned.add(agent)
 
     def has_turned(self, agent: int) -> bool:
-        """Return True if the agent's next attempt continues its last."""
+        """Return whether the agent's next attempt continues its last."""
         return agent in self._turned
 
     def next_s(self, agent: int, failure: Failure, now: float, deadline_s: float | None) -> float | str:

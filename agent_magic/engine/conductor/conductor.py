@@ -108,11 +108,8 @@ class Ends:
 
     Attributes:
         done: Steps that ended before the run, with their status; empty once it has started.
-        stopping: Steps being aborted, with status and reason.
         lost: Steps without success, each with the step that caused it: itself or an ancestor.
-        left: Skipped steps, with reasons.
         again: Steps to run again as soon as they are aborted.
-        cut: True if the run was stopped or its deadline has passed.
         late: Reason for starting nothing more after that deadline.
     """
 
@@ -131,17 +128,12 @@ class Conductor:
     """Decides, for one run of one plan.
 
     Args:
-        dag: The dependencies.
-        policy: How to run.
         timeouts_s: Seconds from first launch to deadline, per agent.
         work_s: Expected seconds of work per agent. The longest remaining path goes first. Without it, all are equal.
         kinds: Kind of each agent: durations of some correct the expectation of the others.
         room: Admission, asked before an agent starts; `None` admits all.
-        seed: Seed of the jitter if the policy names none.
         done: Agents that ended before, with their status, in a completed recording.
         tasks: Steps without requests. They use other slots, as many as requests have.
-        resources: Resource holders, calls of tools included.
-        left: The left-out steps among `done`, with reasons.
         fall_back: Switches a step to its next fallback model; returns False if it has none.
         identical: Tracks identical steps, of which one asks; `None` lets each ask.
     """
@@ -626,7 +618,7 @@ class Conductor:
                     todo.append(child)
 
     def _can_do_without(self, step: int, now: float) -> bool:
-        """Return True if a step survives a failed parent. Only races do."""
+        """Return whether a step survives a failed parent. Only races do."""
         del step, now
         return False
 

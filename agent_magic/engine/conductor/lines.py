@@ -170,14 +170,14 @@ class Barrier:
         self._held: set[int] = set()
 
     def hold(self, agent: int) -> bool:
-        """Return True if the agent must wait; `ended` returns it when it may go."""
+        """Return whether the agent must wait; `ended` returns it when it may go."""
         if self._layer[agent] <= self._open:
             return False
         self._held.add(agent)
         return True
 
     def is_held(self, agent: int) -> bool:
-        """Return True if the agent waits."""
+        """Return whether the agent waits."""
         return agent in self._held
 
     def opened_s(self, agent: int) -> float:

@@ -35,13 +35,7 @@ def _ranked(dag: Dag, policy: Policy, work_s: Sequence[float]) -> tuple[Sequence
 
 
 class Order:
-    """The order of one run.
-
-    Args:
-        dag: The dependencies.
-        policy: How to run.
-        work_s: Expected seconds of work per agent; `None` counts each as one.
-        kinds: Kind of each agent; empty for no correction.
+    """The order of one run, by expected work; without it each agent counts as one.
 
     Attributes:
         turns: Rank of each agent; the lowest goes first.

@@ -55,7 +55,7 @@ class RacingConductor(Conductor):
         self._out.sort(key=self._is_sent_for_a_race)
 
     def _is_sent_for_a_race(self, one: Decision) -> bool:
-        """Return True if the request is unnecessary when another answer of its race is available."""
+        """Return whether the request is unnecessary when another answer of its race is available."""
         if not isinstance(one, Send) or one.step in self._tasks or not self._races_of(one.step):
             return False
         return not self._requests.need(one.step).free
@@ -130,7 +130,7 @@ class RacingConductor(Conductor):
         return True
 
     def _is_lost(self, race: int) -> bool:
-        """Return True if all agents of a race have ended without an answer, at least one without success."""
+        """Return whether all agents of a race have ended without an answer, at least one without success."""
         return race not in self._won and any(one in self._ends.lost for one in self._dag.parents[race])
 
     def _why_left_out(self, agent: int) -> Left | None:

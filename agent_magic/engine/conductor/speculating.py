@@ -78,7 +78,7 @@ class SpeculatingConductor(HedgingConductor):
             self._decide(agent, self._why_left_out(agent), now)
 
     def _is_unlikely(self, agent: int) -> bool:
-        """Return True if most decided conditions of the agent's group were false."""
+        """Return whether most decided conditions of the agent's group were false."""
         known = self._held.get(self._group[agent], {})
         return len(known) >= LEAST_KNOWN and 2 * sum(known.values()) < len(known)
 
@@ -122,7 +122,7 @@ class SpeculatingConductor(HedgingConductor):
             super()._run_late(agent, now)
 
     def _can_do_without(self, step: int, now: float) -> bool:
-        """Return True if a step survives its parent for now, because its request must be aborted first."""
+        """Return whether a step survives its parent for now, because its request must be aborted first."""
         if step not in self._ahead or self._state[step] not in UNDER_WAY or step in self._kept_back:
             return super()._can_do_without(step, now)
         if step not in self._ends.stopping:

@@ -36,7 +36,7 @@ retries fail. A 529 says nothing of our own limits. (Source: the vendor's page o
   under way, at any rate; a limit of a rate refuses at any number. Log odds of the two are kept: a refusal at the number
   agrees, one below it or an admission above it contradicts. Two refusals that agree are tried out, three are believed;
   one more is tried every 150 requests, at most once a minute. Counts are off by requests on the wire, which matters if
-      answers are short: how quickly refusals come tells how much that is.
+  answers are short: how quickly refusals come tells how much that is.
 * *How many in a minute* (`minute`), if a small gateway counts them and says nothing. It admits the number at any pace,
   then none until its minute is over, while a bucket would soon admit the next one. So log odds are kept of how long it
   stays shut, of numbers that come again, and of when minutes begin. Believed, no more are sent within any minute: that
@@ -69,8 +69,8 @@ reading is believed over both.
   refusal tells. 0.72 of an unannounced output limit, and 17 to 25 % refused if one limit of three was announced.
 * *Lowering the inferred limit at each refusal*, or at each that agrees with the last: by then our own pace decides how
   much passes between two, so if chance refuses four in a hundred 0.05 of the limit is used. *Comparing answers* between
-      refusals: 15 % refused by a server that counts in windows of ten seconds. *Trying more by the time
-  alone*: of 60 a minute one in fourteen was refused, so a limit is kept for a number of requests.
+  refusals: 15 % refused by a server that counts in windows of ten seconds. *Trying more by the time alone*: of 60 a
+  minute one in fourteen was refused, so a limit is kept for a number of requests.
 * *A long `retry-after` as evidence of minutes*: proxies say ten times too much. *More of it for each refusal* while a
   server is shut: slots with long answers were taken for minutes, and one in ten refused.
 * *Taking the first refusal for a limit of requests at once*: learned 5 s sooner, and 0.5 to 5 % more refused by rate

@@ -453,6 +453,6 @@ class ClassPacer:
 
 
 def _is_short(reading: Reading | None, amount: float, grain: float) -> bool:
-    """Return True if less is left than a request needs."""
+    """Return whether less is left than a request needs."""
     need = FITS * amount + grain if amount > 1 else 1.0
     return reading is not None and reading.remaining is not None and reading.remaining < need

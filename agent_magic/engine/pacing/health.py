@@ -20,8 +20,6 @@ class LimitUse(NamedTuple):
     """One limit of one model class.
 
     Attributes:
-        kind: The limited quantity.
-        model_class: The class it applies to.
         limit_per_min: `None` while it is unknown.
         used_per_min: By us, over the last minute or since the first request.
         used_share: Use of the last minute over the minute's limit, 0 to 1 and more; `None` while the limit is unknown.

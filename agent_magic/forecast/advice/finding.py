@@ -141,12 +141,12 @@ def assumed_of(outlook: Outlook, changed: Forecast) -> str:
 
 
 def pays(outlook: Outlook, changed: Forecast) -> bool:
-    """Return True if a change saves enough seconds to be proposed."""
+    """Return whether a change saves enough seconds to be proposed."""
     return outlook.saves_s(changed) > WORTH * outlook.as_it_was.wall_s
 
 
 def cheapens(outlook: Outlook, saves_usd: float | None) -> bool:
-    """Return True if the saved dollars are a relevant share of the run's; False for an unknown price."""
+    """Return whether the saved dollars are a relevant share of the run's; False for an unknown price."""
     total = outlook.as_it_was.cost_usd
     return saves_usd is not None and total is not None and saves_usd > WORTH * total
 

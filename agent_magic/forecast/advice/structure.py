@@ -300,12 +300,12 @@ ONE_LEFT = "it depends", "all answers but one are there already, and that one wa
 
 
 def is_all_there(outlook: Outlook) -> bool:
-    """Return True if every answer was there before, so that the run took no time."""
+    """Return whether every answer was there before, so that the run took no time."""
     return all(_is_there(one) for one in outlook.record.results if one.attempts)
 
 
 def _is_there(result: AgentResult) -> bool:
-    """Return True if an answer was there before: it was served, or is foreseen without any tokens."""
+    """Return whether an answer was there before: it was served, or is foreseen without any tokens."""
     used = result.usage
     return result.is_served or (used.total_input_tokens == 0 and used.output_tokens == 0)
 

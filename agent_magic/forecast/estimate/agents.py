@@ -181,13 +181,7 @@ def guess_all(  # noqa: PLR0913 - all that a guess stands on
 
 
 class _Parent(NamedTuple):
-    """A parent with an answer that an agent reads.
-
-    Attributes:
-        by: Tokens of the agent's model per token of the parent's.
-        at: True if the agent reads it at the low, likely and high end.
-        continued: True if the agent goes on in its conversation, and so reads all of it.
-    """
+    """A parent with an answer that an agent reads, and at which ends; `by` is the ratio of the models' tokens."""
 
     guess: Guess
     by: float
@@ -209,12 +203,7 @@ def _continues(step: Step, parent: Step) -> bool:
 
 
 class _Cache(NamedTuple):
-    """The provider's cache of a conversation.
-
-    Attributes:
-        least: Length in tokens from which a request is cached.
-        begun: Cached part of the continued conversation at an agent's first request.
-    """
+    """The provider's cache of a conversation: minimum length of a request, and the part cached at the first one."""
 
     least: int
     begun: Span
@@ -395,12 +384,7 @@ def _guess(
 
 
 class _Turns(NamedTuple):
-    """Number of requests an answer may take.
-
-    Attributes:
-        calls: Output of a request that calls; `None` if unknown, as long as an answer.
-        results: Tokens of the results between two requests.
-    """
+    """Requests an answer may take, output of one that calls (`None` if unknown), and tokens of results between two."""
 
     number: Span
     most: int

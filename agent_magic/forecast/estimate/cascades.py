@@ -27,13 +27,7 @@ ESCALATION = Failure(ESCALATED, kind=ESCALATED)
 
 @dataclass(frozen=True, slots=True)
 class NextModel:
-    """The next model of one agent.
-
-    Attributes:
-        request: Its request to that model.
-        guess: The expected use and time.
-        likely: True if that model is likely to be asked: at the low end never, at the high end always.
-    """
+    """The next model of one agent; at the low end it is never asked, at the high end always, else if `likely`."""
 
     request: Request
     guess: Guess
@@ -87,7 +81,7 @@ def _share(plan: Plan, agent: int, history: History, first: str, model: str) -> 
 
 
 def _is_likely(plan: Plan, agent: int, share: float) -> bool:
-    """Return True if an agent is among those that escalate: they are spread evenly over its group."""
+    """Return whether an agent is among those that escalate: they are spread evenly over its group."""
     part = plan.agents[agent].part
     number = 0 if part is None else part.number
     return share > 0.5 if part is None else floor((number + 1) * share) > floor(number * share)

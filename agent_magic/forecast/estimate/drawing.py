@@ -99,7 +99,6 @@ class Drawing:
 
     Attributes:
         held: Answer per agent in the ledger.
-        counted: The API's count per agent, if counted.
         rows: Earlier answers, with their seconds alone.
         expects: Earlier answers from which the run will expect work of agents, if it does.
         unneeded: Steps left out at the low, likely and high end.

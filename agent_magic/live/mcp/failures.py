@@ -27,12 +27,12 @@ def code_of(error: BaseException) -> int:
 
 
 def was_not_received(error: BaseException) -> bool:
-    """Return True if the server has done nothing, so that the request may be repeated."""
+    """Return whether the server has done nothing, so that the request may be repeated."""
     return code_of(error) in {UNSENT, LOST}
 
 
 def has_ended(error: BaseException) -> bool:
-    """Return True if the connection was closed during the request."""
+    """Return whether the connection was closed during the request."""
     from mcp.types import CONNECTION_CLOSED
 
     return code_of(error) in {CONNECTION_CLOSED, CUT}

@@ -52,13 +52,7 @@ class McpError(Exception):
 
 
 class Transport(Protocol):
-    """How messages travel to a server and back.
-
-    Attributes:
-        words: Where the server is, as `%agents mcp` takes it, without secrets.
-        reopens: True if a lost session can be opened again.
-        ignored: The first line of output that is not a message; empty if there is none.
-    """
+    """Carries messages to a server and back; `words` has no secrets, `ignored` is its first line of other output."""
 
     words: str
     open_s: float
@@ -474,12 +468,7 @@ class McpServer:
 
 
 class _Session:
-    """A session with a server, which one task opens, holds and closes.
-
-    Attributes:
-        session: That of the package `mcp`; None before it is open and after its end.
-        opened: Done when it is open, or has failed to open.
-    """
+    """A session with a server, which one task opens, holds and closes."""
 
     def __init__(self, transport: Transport, told: Any) -> None:
         self.session: Any = None

@@ -50,12 +50,10 @@ class Found:
 
     Attributes:
         agents: Per plan, the agents by name, the last declaration of each.
-        values: Variables with plain values.
         computed: Cells that set other variables, by name.
         defined: Cells that define or import functions and classes, by name.
         tasks: Parameters of functions that are tasks, by name.
         steps: Cells that set variables to steps, such as `am.Task(...)`, by name.
-        runs: The lines of `%agents run` and `%agents start`, in order.
     """
 
     agents: dict[str, dict[str, Step]] = field(default_factory=dict[str, dict[str, Step]])
@@ -203,7 +201,7 @@ def _named(tree: ast.Module) -> Iterator[tuple[str, ast.expr]]:
 
 
 def _is_task(decorator: ast.expr) -> bool:
-    """Return True if a decorator is `@am.task`, with options or without."""
+    """Return whether a decorator is `@am.task`, with options or without."""
     name = ast.unparse(decorator.func if isinstance(decorator, ast.Call) else decorator)
     return name.rpartition(".")[2] == "task"
 
@@ -313,7 +311,7 @@ def _check_code(step: Step) -> None:
 
 
 def _has_its_type(step: Step) -> bool:
-    """Return True if `--returns` can be read without this notebook: JSON has a class's schema, a cell its name."""
+    """Return whether `--returns` can be read without this notebook: JSON has a class's schema, a cell its name."""
     if isinstance(step, Agent) and step.returns and step.returns.written:
         try:
             look_up(step.name, step.returns.written, None)

@@ -31,12 +31,7 @@ NOTE = "session"
 
 
 class Kept(NamedTuple):
-    """The content of a session's file.
-
-    Attributes:
-        left_out: The steps that no text can hold: functions.
-        others: True if it has rate limits of another provider, which are left aside.
-    """
+    """The content of a session's file."""
 
     steps: int
     runs: int

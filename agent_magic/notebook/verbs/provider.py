@@ -143,7 +143,7 @@ def _check_options(given: Namespace, *, is_variable: bool) -> None:
 
 
 def _is_variable(where: str | None, variables: Mapping[str, Any]) -> bool:
-    """Return True if a word names a variable. A module, as after `import dask`, does not take the word away."""
+    """Return whether a word names a variable. A module, as after `import dask`, does not take the word away."""
     if where in PLACES and where in variables:
         try:
             as_provider(variables[where])

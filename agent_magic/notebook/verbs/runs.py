@@ -146,7 +146,7 @@ async def ask_at_once(ctx: CommandContext, name: str, plan_name: str) -> None:
 
 
 def needs_person(plan: Plan) -> bool:
-    """Return True if a person has to agree to an answer or a call of this plan."""
+    """Return whether a person has to agree to an answer or a call of this plan."""
     agents = [one for one in plan.agents if not one.is_task]
     return any(one.ask or any(isinstance(tool, Tool) and tool.ask for tool in one.tools) for one in agents)
 

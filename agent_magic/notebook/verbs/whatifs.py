@@ -95,7 +95,7 @@ async def _asked(ctx: CommandContext, given: Namespace) -> tuple[Run | Estimate,
 
 
 def _is_same(plan: Plan, run: Run, ctx: CommandContext) -> bool:
-    """Return True if a run ran the declared plan."""
+    """Return whether a run ran the declared plan."""
     return plan_to_dict(with_models(plan, ctx.session.shared)) == plan_to_dict(run.plan)
 
 

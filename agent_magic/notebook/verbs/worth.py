@@ -133,7 +133,7 @@ def _apply(ctx: CommandContext, given: Namespace) -> None:
 
 
 def is_applied(ctx: CommandContext, run: Run, change: Finding) -> bool:
-    """Return True if the declarations have all changes of a run's advice, however made."""
+    """Return whether the declarations have all changes of a run's advice, however made."""
     try:
         found = run.apply(change)
     except DeclarationError:  # only a person can do it

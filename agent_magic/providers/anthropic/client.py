@@ -127,7 +127,7 @@ class Claude(Provider):
         return models.limit_class(model)
 
     def lacks_model(self, model: str) -> bool:
-        """Return True if there is certainly no such model; never for another server.
+        """Return whether there is certainly no such model; never for another server.
 
         Args:
             model: Its name.

@@ -47,7 +47,7 @@ async def begin(
 
 
 def _is_unwatched(sdk: AsyncAnthropic, model: str) -> bool:
-    """Return True if a request can bypass `messages.create` with the same effect and without an observer."""
+    """Return whether a request can bypass `messages.create` with the same effect and without an observer."""
     import anthropic
 
     if type(sdk) is not anthropic.AsyncAnthropic or _warns_of(model):

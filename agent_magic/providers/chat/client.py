@@ -114,7 +114,7 @@ class Chat(Provider):
         return hashlib.sha256(named.encode("utf-8", "surrogatepass")).hexdigest()
 
     def lacks_model(self, model: str) -> bool:
-        """Return True if there is certainly no such model: only if models were given.
+        """Return whether there is certainly no such model: only if models were given.
 
         Args:
             model: Its name.

@@ -58,7 +58,7 @@ def read_headers(headers: Mapping[str, str]) -> Readings:
 
 
 def _is_per_minute(limit: float, left: float | None, reset_s: float | None) -> bool:
-    """Return True if a limit is per minute, unless the reset time of its used part contradicts that."""
+    """Return whether a limit is per minute, unless the reset time of its used part contradicts that."""
     if reset_s is None:
         return True
     if reset_s > MINUTE_S + 1:

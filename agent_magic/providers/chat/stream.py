@@ -149,7 +149,7 @@ def _see(event: Event, completion: Completion, stream: Stream) -> None:
 
 
 def _error_in(chunk: Any) -> bool:
-    """Return True if a chunk is an error."""
+    """Return whether a chunk is an error."""
     if isinstance(chunk, list):
         return _error_in(next(iter(cast("list[Any]", chunk)), None))
     found = cast("Json", chunk) if isinstance(chunk, dict) else {}

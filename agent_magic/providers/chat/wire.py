@@ -169,7 +169,7 @@ def _tool(tool: Json) -> Json:
 
 
 def _is_strict(schema: Any) -> bool:
-    """Return True if a schema suits `strict`: every object closed, and all fields required."""
+    """Return whether a schema suits `strict`: every object closed, and all fields required."""
     if isinstance(schema, list):
         return all(map(_is_strict, cast("list[Any]", schema)))
     if not isinstance(schema, dict):

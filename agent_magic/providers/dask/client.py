@@ -250,7 +250,7 @@ class Dask(Provider):
         return self.client.limit_class(model)
 
     def lacks_model(self, model: str) -> bool:
-        """Return True if there is certainly no such model.
+        """Return whether there is certainly no such model.
 
         Args:
             model: Its name.

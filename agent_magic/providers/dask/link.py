@@ -39,12 +39,7 @@ ENDS = frozenset({"answer", "error", "ended"})
 
 
 class _Flight:
-    """A request or job on a worker.
-
-    Attributes:
-        stream: Receives a request's response; `None` for a job.
-        sent: True if the worker may have received it.
-    """
+    """A request or job on a worker; `sent` if the worker may have received it."""
 
     __slots__ = "answer", "request", "sent", "stream", "tell"
 
@@ -88,12 +83,9 @@ class Link:
     go on, but they are paid for: the connection is kept while an answer could still be useful.
 
     Attributes:
-        draining: True if it gets no new requests.
         lost: True if it is given up, or its connection has ended.
         over: True if its connection has ended.
         silent_s: Seconds without a sign of life while the kernel's loop was awake.
-        answered: Number of its answers.
-        failed: Number of its failed requests.
     """
 
     def __init__(

@@ -27,7 +27,7 @@ def with_options(found: dict[str, Any], options: dict[str, Any], called: Mapping
 
 
 def is_json(body: bytes) -> bool:
-    """Return True if the bytes are a whole JSON object."""
+    """Return whether the bytes are a whole JSON object."""
     if not (body.lstrip().startswith(b"{") and body.rstrip().endswith(b"}")):
         return False
     try:

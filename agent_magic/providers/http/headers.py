@@ -33,7 +33,7 @@ def _lowered(name: bytes) -> str:
 
 
 def is_worth_repeating(status: int, headers: Mapping[str, str]) -> bool:
-    """Return True if a retry may help: the server's own header wins over its status, as in the SDK."""
+    """Return whether a retry may help: the server's own header wins over its status, as in the SDK."""
     said = should_retry(headers)
     return said or (said is None and (status >= 500 or status in _WORTH_REPEATING))
 

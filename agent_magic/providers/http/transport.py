@@ -107,7 +107,7 @@ def _reopening_client() -> type[AsyncClient]:
 
 
 def _is_unanswered(error: BaseException) -> bool:
-    """Return True if a connection ended without a byte of a response."""
+    """Return whether a connection ended without a byte of a response."""
     import aiohttp
 
     cause = error.__cause__
@@ -173,7 +173,7 @@ def _traced(session: ClientSession) -> ClientSession:
 
 
 def is_loopback(url: str) -> bool:
-    """Return True if a server is on this machine, so that no proxy of the environment applies."""
+    """Return whether a server is on this machine, so that no proxy of the environment applies."""
     host = urlsplit(url).hostname or ""
     try:
         return host == "localhost" or ip_address(host).is_loopback
@@ -217,7 +217,7 @@ class PerLoop(Generic[T]):
 
 
 def _is_loaded(name: str) -> bool:
-    """Return True if a module is completely imported: importing it while another thread does would block."""
+    """Return whether a module is completely imported: importing it while another thread does would block."""
     return not getattr(getattr(sys.modules.get(name), "__spec__", None), "_initializing", name not in sys.modules)
 
 

@@ -78,13 +78,7 @@ class Call(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RecordedAgent:
-    """The recording of one agent.
-
-    Attributes:
-        events: Its events before the first request; `None` if that line is damaged.
-        expected: Number of requests it made; `None` if that line is damaged.
-        like: First identical agent, itself or one before it; empty if it shared nothing.
-    """
+    """The recording of one agent; `None` marks a damaged line, `like` the first identical agent."""
 
     name: str
     calls: tuple[Call, ...]
@@ -110,10 +104,8 @@ class RecordedRun:
     """One recorded run.
 
     Attributes:
-        ended_s: Its end; `None` if that line is damaged.
         cut: True if it was stopped.
         gaps: True if lines about agents are missing.
-        redacted: True if texts were removed or replaced.
     """
 
     plan: str
@@ -136,13 +128,7 @@ class RecordedRun:
 
 @dataclass(frozen=True, slots=True)
 class Cassette:
-    """The content of a file.
-
-    Attributes:
-        made_with: Versions of the packages that wrote it.
-        damaged: Numbers of unreadable or changed lines.
-        missing: Number of missing lines, as in a truncated file.
-    """
+    """The content of a file, with damaged line numbers and the number of missing lines."""
 
     name: str
     sha256: str

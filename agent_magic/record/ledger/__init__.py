@@ -1,6 +1,7 @@
 """The ledger: everything that was bought, in one private SQLite file. Nothing paid for is lost or bought twice.
 
-The laws --------
+The laws
+--------
 1. **Commit point.** A complete answer is committed before it is shown, priced or passed on. An identical request is
    then served from the ledger for $0, in this run, the next kernel or another process.
 2. **A start is committed before its request is sent.** So a kill hides no call: one that is `started`
@@ -11,29 +12,37 @@ The laws --------
 5. **Nobody else's file is changed.** A device, another program's database, a text or another user's file is refused
    before it is touched. Ours is readable for its owner only.
 
-Who writes when --------------- The live driver calls a run's `Journal` on the event loop: `ask` before a request (it
-serves the answer, says that another run is buying it, or takes a lease and commits the start), `keep` when the answer
-is complete, `write` after a failure, `close` at the end. Each commits everything that is new of the run in one
-transaction: events in chunks, rows of `calls` for the lists of runs, one row per answer. With a write-ahead log a
-commit takes 0.1 ms and no `fsync`; `on_disk` then has a thread do the `fsync`, shared by all who wait, and only then is
-the answer shown. A heartbeat thread renews leases and checkpoints the log. Another thread writes answers of more than
-256 KB.
+Who writes when
+---------------
+The live driver calls a run's `Journal` on the event loop: `ask` before a request (it serves the answer, says that
+another run is buying it, or takes a lease and commits the start), `keep` when the answer is complete, `write` after a
+failure, `close` at the end. Each commits everything that is new of the run in one transaction: events in chunks, rows
+of `calls` for the lists of runs, one row per answer. With a write-ahead log a commit takes 0.1 ms and no `fsync`;
+`on_disk` then has a thread do the `fsync`, shared by all who wait, and only then is the answer shown. A heartbeat
+thread renews leases and checkpoints the log. Another thread writes answers of more than 256 KB.
 
 Another process that holds the file locked is normal for milliseconds. The first commit that meets it waits 50 ms, the
 following ones not at all: `ask` says `Busy`, `on_disk` sleeps between tries, and both give up after 30 s. What `close`
 cannot write the heartbeat writes later.
 
-Leases ------ Two kernels must not buy one answer twice, and must not wait for a dead one either. `lease` has the rules.
+Leases
+------
+Two kernels must not buy one answer twice, and must not wait for a dead one either. `lease` has the rules.
 
-After a kill ------------ The write-ahead log outlives the process, so every commit does. The next run finds rows of
-`runs` of dead processes, marks them lost, frees their leases and notes the requests that may have been billed. `open`
-completes such a run: it has the finished answers, and every other agent has the reason why it has none.
+After a kill
+------------
+The write-ahead log outlives the process, so every commit does. The next run finds rows of `runs` of dead processes,
+marks them lost, frees their leases and notes the requests that may have been billed. `open` completes such a run: it
+has the finished answers, and every other agent has the reason why it has none.
 
-Damage ------ Rows of `answers` carry a mark, their key and a checksum. A damaged answer is never served. A damaged file
-is renamed with its log (quarantined), a new one begins in its place, and every answer that is intact comes over: SQLite
-reads the old file page by page, see `maintenance`.
+Damage
+------
+Rows of `answers` carry a mark, their key and a checksum. A damaged answer is never served. A damaged file is renamed
+with its log (quarantined), a new one begins in its place, and every answer that is intact comes over: SQLite reads the
+old file page by page, see `maintenance`.
 
-Tried and lost --------------
+Tried and lost
+--------------
 * `synchronous=FULL`: an `fsync` on the loop for every answer, 3.4 ms each instead of one shared by all that arrive.
 * Writing on a thread throughout: between the reply and the commit a stop could find an answer without an owner.
 * Trusting SQLite's word that a network file system carries a write-ahead log: the first write failed. It is tried out.

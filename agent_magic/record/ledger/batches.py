@@ -53,13 +53,7 @@ def place_of(name: str) -> tuple[str, int]:
 
 
 class KeptBatch(NamedTuple):
-    """A batch that may have answers to come.
-
-    Attributes:
-        id: The provider's id; `None` if its process was killed before storing it.
-        planned_at: When it was planned, in seconds since the epoch.
-        home: Its notebook or script; see `agent_magic.record.home`. Empty in older ledgers.
-    """
+    """A batch that may have answers to come; without an id if its process was killed before storing it."""
 
     row: int
     endpoint: str
@@ -131,7 +125,7 @@ class BatchBook:
             self._store.insert_many(INSERT_ANSWER, rows)
 
     def has_all(self, names: Iterable[str], planned_at: float) -> bool:
-        """Return True if the ledger has an answer to each of these requests since the batch was planned."""
+        """Return whether the ledger has an answer to each of these requests since the batch was planned."""
         return all(self._has(*place_of(name), planned_at) for name in names)
 
     def _has(self, key: str, ordinal: int, since: float) -> bool:

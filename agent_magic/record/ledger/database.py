@@ -38,14 +38,11 @@ class Store:
 
     Args:
         path: The file, links followed; `None` for memory.
-        reuse_simulated: True to serve simulated answers again.
 
     Attributes:
-        file: The file. A damaged one is replaced.
         generation: Number of replacements.
         held: Answers that could not be written, by key and ordinal.
         under_way: Open runs of this process.
-        owner: This process, as named in its leases.
     """
 
     def __init__(self, path: Path | None, *, reuse_simulated: bool) -> None:

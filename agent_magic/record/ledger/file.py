@@ -331,7 +331,7 @@ def quarantine(path: Path) -> Path:
 
 
 def was_ledger(path: Path) -> bool:
-    """Return True if an unreadable file was a ledger: other files may not be renamed."""
+    """Return whether an unreadable file was a ledger: other files may not be renamed."""
     try:
         with path.open("rb") as file:
             part = file.read(1 << 20)

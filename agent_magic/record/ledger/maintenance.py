@@ -293,7 +293,7 @@ def _calls_in(path: Path) -> list[Row]:
 
 
 def _is_call(row: Row) -> bool:
-    """Return True if a row is from `tool_calls`; other tables are read with its columns."""
+    """Return whether a row is from `tool_calls`; other tables are read with its columns."""
     key, run, agent, number, tool, state, pure, began_at, data = row
     numbers = all(isinstance(one, int) for one in (run, agent, number, pure)) and isinstance(began_at, float)
     texts = isinstance(key, str) and isinstance(tool, str) and isinstance(data, str | None)

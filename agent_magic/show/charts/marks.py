@@ -22,12 +22,7 @@ NOTHING: Final[Facts] = {}
 
 
 class Look(NamedTuple):
-    """How a mark is drawn.
-
-    Attributes:
-        size: In px: the height of a bar, the width of a line, the radius of a point.
-        word: Its name in legend and text; empty leaves it out.
-    """
+    """How a mark is drawn: ink, opacity, size in px, and its word in legend and text; empty leaves it out."""
 
     ink: str
     opacity: float = 1.0
@@ -63,11 +58,7 @@ class Line(NamedTuple):
 
 
 class Point(NamedTuple):
-    """A point. Labelled points are in the text, too. In the picture, a `Label` writes the name if there is room.
-
-    Attributes:
-        shape: `circle`, or `diamond` for a point that is not in the data.
-    """
+    """A point."""
 
     x: float
     y: float
@@ -123,14 +114,7 @@ class Rows:
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """Marks on two scales.
-
-    Attributes:
-        left: The width of the labels of `y`, in px.
-        right: The width for labels past the plot, in px.
-        note: The text opposite the heading, such as a limit.
-        offset: Where it begins, in px; one with an offset stands beside the panel before it.
-    """
+    """Marks on two scales; one with an offset (px) stands beside the panel before it."""
 
     marks: Sequence[Mark]
     x: Scale

@@ -225,7 +225,7 @@ def _word(name: str, value: object) -> str:
 
 
 def is_number(value: Any) -> bool:
-    """Return True if a cell of a frame is a finite number; `None` and `NA` are none."""
+    """Return whether a cell of a frame is a finite number; `None` and `NA` are none."""
     try:
         return math.isfinite(float(value))
     except (TypeError, ValueError):  # `None`, and pandas' `NA`

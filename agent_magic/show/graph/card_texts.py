@@ -81,7 +81,7 @@ class Faces:
         return {group}
 
     def _tells(self, group: int, agent: int) -> bool:
-        """Return True if a card shows this answer instead of its current one."""
+        """Return whether a card shows this answer instead of its current one."""
         shown, one = self._answer[group], self._sheet.groups[group]
         return shown is None or ((one.is_box or one.rounds > 0) and agent > shown)
 

@@ -46,13 +46,7 @@ _NUMBERED = re.compile(r"[\W_]*\d[\d_\-.]*$")
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Agents that are drawn as one node.
-
-    Attributes:
-        place: Its layer, such as `layer 2`; empty if the label contains it.
-        is_box: True if they are the steps of a nested plan.
-        is_reserved: True if their number is known only during a run.
-    """
+    """Agents that are drawn as one node; `is_reserved` if their number is known only during a run."""
 
     label: str
     place: str
@@ -100,12 +94,12 @@ def sheet_of(plan: Plan) -> Sheet:
 
 
 def is_stacked(plan: Plan) -> bool:
-    """Return True if a declaration of a plan has enough items for one card, or a nested plan is one."""
+    """Return whether a declaration of a plan has enough items for one card, or a nested plan is one."""
     return any(is_one_card(plan, name) for name in plan.groups) or any(map(box_of, plan.names))
 
 
 def is_one_card(plan: Plan, group: str) -> bool:
-    """Return True if a group is one card: it has many items, or is more than the items of a value."""
+    """Return whether a group is one card: it has many items, or is more than the items of a value."""
     members = plan.groups[group]
     if len(members) >= LEAST_STACK:
         return True
@@ -233,7 +227,7 @@ def _grouped(plan: Plan) -> tuple[Group, ...]:
 
 
 def _tells_more(found: dict[tuple[int, str], list[int]], depth: int) -> bool:
-    """Return True if names form groups of several agents, rather than one group each."""
+    """Return whether names form groups of several agents, rather than one group each."""
     agents = sum(map(len, found.values()))
     return len(found) <= max(depth, agents // 4) and any(key[1] for key in found)
 

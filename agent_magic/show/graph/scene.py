@@ -82,7 +82,6 @@ class Header:
     """The lines above the graph.
 
     Attributes:
-        counts: `5 of 9 done · 3 running`.
         progress: The parts of the progress bar, as state and share of all agents; see `PARTS`.
         facts: Phrases that begin with their number, the source last.
     """

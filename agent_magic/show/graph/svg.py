@@ -261,7 +261,7 @@ def _band(depth: int, box: Box) -> str:
 
 
 def passes(plan: Plan, edge: EdgePath) -> bool:
-    """Return True if the child reads what its parent wrote, or only waits for it."""
+    """Return whether the child reads what its parent wrote, or only waits for it."""
     return plan.agents[edge.parent].name in plan.inputs[edge.child]
 
 

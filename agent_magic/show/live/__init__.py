@@ -1,9 +1,11 @@
 """The live view: a picture of a run that changes while the run goes on, and that can be asked after it.
 
-Theory of operation ------------------- The kernel decides the content, the page the motion. `show.graph` draws the SVG
-once (`theme=None`). The widget sends it, and from then on only changes: `feed` computes them, `RunWidget` carries them,
-`widgets/src` applies them to elements that it finds by class and order. The page computes no layout, number or text,
-except the seconds of running agents.
+Theory of operation
+-------------------
+The kernel decides the content, the page the motion. `show.graph` draws the SVG once (`theme=None`). The widget sends
+it, and from then on only changes: `feed` computes them, `RunWidget` carries them, `widgets/src` applies them to
+elements that it finds by class and order. The page computes no layout, number or text, except the seconds of running
+agents.
 
 Sent to the page:
 

@@ -65,15 +65,7 @@ class Sum:
 
 
 class Feed:
-    """Follows a run and works out what its view has to change.
-
-    Args:
-        record: The run, which grows.
-        placed: The layout of the cards, or the groups.
-
-    Attributes:
-        full: The sum of all deltas, for a view that opens late.
-    """
+    """Follows a run and computes the changes of its view; `full` is their sum, for a view that opens late."""
 
     def __init__(self, record: RunRecord, placed: Layout | Sheet) -> None:
         self._record = record
@@ -177,7 +169,7 @@ class Feed:
         return changed
 
     def _only_asks(self, asked: int) -> bool:
-        """Return True if only questions to a person are under way."""
+        """Return whether only questions to a person are under way."""
         return bool(asked) and "r" not in self.states and self.states.count("q") <= asked
 
     def _head(self, now_s: float, around: Around) -> dict[str, Any]:

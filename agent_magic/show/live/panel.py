@@ -65,7 +65,7 @@ def is_editable(record: RunRecord, agent: int) -> bool:
 
 
 def _is_turn(result: AgentResult) -> bool:
-    """Return True if the last response asks for calls, so that it is no answer yet."""
+    """Return whether the last response asks for calls, so that it is no answer yet."""
     return result.stop_reason == TOOL_USE
 
 
