@@ -235,6 +235,7 @@ class Names(NamedTuple):
     telling: re.Pattern[str]
     passwords: re.Pattern[str]
     harmless: frozenset[str]
+    settings: frozenset[str]
     phrases: frozenset[str]
     placeholders: frozenset[str]
 
@@ -261,7 +262,7 @@ def tables() -> tuple[tuple[Shape, ...], Names]:
     return tuple(shapes), Names(
         re.compile(rf"{'|'.join([*names['inside'], *long])}|(?P<word>{words})"),
         re.compile(rf"{'|'.join(long)}|(?<![a-z])(?:{'|'.join(short)})(?![a-z])"),
-        *(frozenset[str](names[part]) for part in ("harmless", "phrases", "placeholders")),
+        *(frozenset[str](names[part]) for part in ("harmless", "settings", "phrases", "placeholders")),
     )
 
 
@@ -325,14 +326,15 @@ class _Field(NamedTuple):
     def kind(self) -> str:
         """Return what kind of secret the value is; an empty string if it does not look like one."""
         names = tables()[1]
-        words = {word.lower() for word in _WORD.findall(self.name)}
-        if not names.telling.search(self.name.lower()) or self._is_placeholder(names):
+        words = [word.lower() for word in _WORD.findall(self.name)]
+        is_setting = words[-1:] and words[-1] in names.settings
+        if is_setting or not names.telling.search(self.name.lower()) or self._is_placeholder(names):
             return ""
-        if words & names.phrases and self.quoted and _PHRASE.fullmatch(self.value):
+        if names.phrases.intersection(words) and self.quoted and _PHRASE.fullmatch(self.value):
             return "a recovery phrase"
         if names.passwords.search(self.name.lower()):
             return "a password" if self._is_password() else ""
-        if words & names.harmless and not words & {"private", "secret", "access"}:
+        if names.harmless.intersection(words) and not {"private", "secret", "access"}.intersection(words):
             return ""
         if self.sign == "?":
             enough = len(self.value) >= 6 if self.told else is_random(self.value, SHORTEST_RANDOM)

@@ -77,6 +77,7 @@ HARMLESS = [
     'client = Client(api_key="...", token="<your token>", secret="{{ secret }}")',
     'key="claude-haiku-5-5", sort_key="label.sentiment"',
     "the key is in section 12, the token of the day, a secret of 2024-11-26",
+    "password_hash_algorithm: argon2id, PASSWORD_HASHER_ROUNDS=260000x",
     "primary_key: 5d41402abc4b2a76b9719d911017c592",
     "error = external_key_not_found: BetaExternalKeyNotFoundError",
     "cookie: a small sweet thing",
