@@ -200,7 +200,7 @@ def _goes_on(before, after) -> bool:
     return before.messages[:last] == after.messages[:last] and longer
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.data())
 def test_the_laws_of_conversations_hold(data):
     """Every call is answered once, nothing said is changed, time has no gaps, and the events tell all of it."""

@@ -15,7 +15,7 @@ from tests.engine.whole_scene import Scene
 from tests.engine.whole_world import play
 
 ALL: Any = tuple(HealthCheck)
-MOST = 1_500
+MOST = 1_000
 """Scenes until it is found; the usual check draws twice as many."""
 
 
