@@ -290,10 +290,10 @@ class RateLimited(CallError):
     """429: a rate limit of this key was reached.
 
     Attributes:
-        retry_after_s: How many seconds the response said to wait, or `None`.
+        retry_after_s: Seconds to wait, as the response says, or `None`.
         limit: Which limit, such as `requests`, or `None` if the response did not say.
         final: True if waiting cannot help: the account may not spend more.
-        again: True if this request may be sent again: `False` if the server said that it should not be.
+        again: True unless the server said that this request should not be sent again.
     """
 
     def __init__(
@@ -433,7 +433,7 @@ class InvalidArguments(AgentMagicError):
 
 
 class NoValue(AgentMagicError):
-    """The value of an agent was asked for that did not succeed. Its text, if there is any, is in `.text`."""
+    """An agent without success has no value. Its text, if any, is in `.text`."""
 
     def __init__(self, agent: str, why: str) -> None:
         self.agent = agent
@@ -462,7 +462,7 @@ class RunFailed(AgentMagicError):
         super().__init__("\n".join([head, *lines, *_more(more), next_]))
 
 
-# Of what is kept
+# Of the kept lines
 
 
 class CassetteError(AgentMagicError):
@@ -470,10 +470,10 @@ class CassetteError(AgentMagicError):
 
 
 class LedgerError(AgentMagicError):
-    """The ledger cannot be opened, read or written. Nothing that was bought is lost by it.
+    """The ledger cannot be opened, read or written. No bought answer is lost.
 
     Attributes:
-        unwritable: True if the place is at fault, not the file: another place will do.
+        unwritable: True if another place for the file would work.
     """
 
     def __init__(self, message: str, *, unwritable: bool = False) -> None:

@@ -142,7 +142,7 @@ def _anew(plan: DeclaredPlan, asked: Change) -> dict[str, dict[str, tuple[Any, A
     found: dict[str, dict[str, tuple[Any, Any]]] = {}
     for one in declared(plan):
         options = {key: each for key, each in asked.options.get(one.name, {}).items() if key in ANEW}
-        # What a loop or a map has reserved is its most, and a what-if asks for fewer of all of them.
+        # A loop or a map reserves its maximum, and a what-if asks for fewer of all of them.
         options |= {key: int(asked.whatif[key]) for key in ("rounds", "most") if key in asked.whatif}
         for option, after in options.items():
             before = getattr(one, option)

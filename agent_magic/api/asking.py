@@ -54,7 +54,7 @@ class TerminalAsker:
             if self._view is not None:
                 self._view.hold()
             try:
-                _drop_typed()  # what was typed before the question was there is no answer to it
+                _drop_typed()  # text typed before the question was shown is no answer to it
                 _write(f"\n{asked_text(self._count, question)}\n{limit_of(question)}\n")
                 return await self._answer(question)
             finally:

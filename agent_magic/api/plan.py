@@ -189,11 +189,11 @@ class Plan(DeclaredPlan):
 
         Args:
             model: Its model; by default the last agent's.
-            max_tokens: Its token cap; by default the sum of the agents' caps, or the most that its model gives.
+            max_tokens: Its token cap; by default the sum of the agents' caps, or its model's maximum.
         """
         return one_agent(self, model=model, max_tokens=max_tokens, most_of=max_output_tokens)
 
-    def estimate(  # noqa: PLR0913 - what a plan can be estimated by, each with its name
+    def estimate(  # noqa: PLR0913 - the bases of an estimate, each with its name
         self,
         policy: Policy | None = None,
         *,
@@ -249,9 +249,9 @@ class Plan(DeclaredPlan):
     def whatif(self, policy: Policy | None = None, *, session: Session | None = None, **given: Any) -> pd.DataFrame:
         """Forecast the plan's dollars and seconds: the frame of `run.whatif`, before a run. Nothing is sent.
 
-        A row per combination of values, by earlier answers, or assumptions without any: `basis` says which,
-        `wall_low_s`, `wall_high_s`, `cost_low_usd` and `cost_high_usd` how sure that is.
-        `plan.estimate(...).whatif(...)` asks the same with a client, a pilot or counted prompts.
+        A row per combination of values, by earlier answers, or assumptions without any: see `basis`, `wall_low_s`,
+        `wall_high_s`, `cost_low_usd` and `cost_high_usd`. `plan.estimate(...).whatif(...)` asks the same with a client,
+        a pilot or counted prompts.
 
         Args:
             policy: How it would run; `Policy()` by default.
@@ -260,7 +260,7 @@ class Plan(DeclaredPlan):
                 `model=["claude-haiku-5-5", "claude-opus-5-5"]` and `concurrency=[1, 4, 16]`.
 
         Raises:
-            DeclarationError: An argument or a value is not known, or misspelt.
+            DeclarationError: An argument or value is unknown, or misspelt.
             UnknownAgent: An agent is not in the plan.
         """
         with Progress("scenarios") as progress:
@@ -269,10 +269,10 @@ class Plan(DeclaredPlan):
     def explore(self, estimate: Estimate | None = None, *, session: Session | None = None) -> None:
         """Show the panel of `run.explore` before a run: controls, the forecast, its timeline. Nothing is sent.
 
-        It needs a notebook. A script is told so, and to use `whatif`.
+        It needs a notebook; a script uses `whatif`.
 
         Args:
-            estimate: What `plan.estimate()` returned; by default it is computed now.
+            estimate: Result of `plan.estimate()`; default a new one.
             session: Whose history, prices, limits and ledger count.
         """
         explore(Explorer((estimate or self.estimate(session=session)).ahead()))
@@ -312,11 +312,11 @@ class Plan(DeclaredPlan):
         colleague: float = 0.5,
         session: Session | None = None,
     ) -> pd.DataFrame:
-        """Return what becomes of the plan under each named load, queued and rejected: a row each. Nothing is sent.
+        """Forecast the plan under each named load, queued and rejected: a row each. Nothing is sent.
 
         Args:
             policy: How to run.
-            rpm: As in `scenario`, and so on.
+            rpm: As in `scenario`.
             colleague: See `scenario`.
             session: See `scenario`.
         """
@@ -347,7 +347,7 @@ class Plan(DeclaredPlan):
         return todo_frame(self, None if run is None else record_of(run, "todo"), rows)
 
     def diff(self, other: DeclaredPlan) -> pd.DataFrame:
-        """Return what another version of the plan changes: a row per step, option or value.
+        """Return the changes in another version of the plan: a row per step, option or value.
 
         Args:
             other: The other version, such as `run.plan`.
@@ -413,7 +413,7 @@ class Plan(DeclaredPlan):
         ledger: SqliteLedger | None = None,
         session: Session | None = None,
     ) -> list[str]:
-        """Return the agents that `pilot` would run; `plan.select(names).estimate()` tells their cost.
+        """Return the agents that `pilot` would run; `plan.select(names).estimate()` has their cost.
 
         Args:
             count: Maximum number of agents.
@@ -425,7 +425,7 @@ class Plan(DeclaredPlan):
         held = foresee(plan, shared.client, None if fresh else shared.ledger)[1]
         return pilot_agents(plan, [answer is not None for answer in held], count)
 
-    async def sweep(  # noqa: PLR0913 - as `run`, and what is swept
+    async def sweep(  # noqa: PLR0913 - as `run`, and the swept values
         self,
         concurrency: Iterable[int],
         policy: Policy | None = None,
@@ -440,8 +440,7 @@ class Plan(DeclaredPlan):
     ) -> Sweep[Run]:
         """Run the plan at each concurrency, beside forecasts from the first; see `agent_magic.forecast.sweep`.
 
-        The runs are evidence about their server for each other's what-ifs, and with a session for those of all its
-        runs.
+        The runs are evidence about their server for what-ifs of each other, and of all runs of a session.
 
         Args:
             concurrency: The values, such as `[1, 2, 4]`.
@@ -474,7 +473,7 @@ class Plan(DeclaredPlan):
     def to_cell(self) -> str:
         """Write the plan as one `%%agents` cell; see `agent_magic.declare.cells`.
 
-        Its values are the notebook's, and not in it: a comment above the first heading says which to define, and how.
+        Its values are not in it: a comment above the first heading says which to define, and how.
 
         Raises:
             PlanError: A step is a function, or has options that a cell cannot hold.

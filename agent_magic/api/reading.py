@@ -129,13 +129,13 @@ class Reading:
         return alerts_frame(self.record, episodes_of(self.record, self.rules))
 
     def would_alert(self, *rules: str) -> pd.DataFrame:
-        """Return the alerts that rules would have raised, in `run.alerts`' columns: of a past run, or a forecast.
+        """Return the alerts that rules would have raised in a past run or forecast, with the columns of `run.alerts`.
 
         Args:
             *rules: Such as `p95 > 30`, `errors > 2%`; without any the four defaults. See `agent_magic.engine.alerts`.
 
         Raises:
-            DeclarationError: A rule cannot be read; the error says what to write.
+            DeclarationError: A rule cannot be read; the error shows the form.
         """
         return alerts_frame(self.record, episodes_of(self.record, rules_of(rules)))
 
@@ -145,7 +145,7 @@ class Reading:
         return texts_series(self.record)
 
     def each(self, *names: str) -> pd.DataFrame:
-        """One row per item that these agents were declared for: typed columns and numbers.
+        """One row per item of these agents: typed columns and numbers.
 
         Args:
             *names: Agents declared with `--each` over the same items; several stand side by side, so that
@@ -196,7 +196,7 @@ class Reading:
         """Draw when each agent waited and worked: a bar per attempt, the critical path marked.
 
         Args:
-            theme: How it is coloured: `auto` follows the page, or `light`, `dark`.
+            theme: `auto` (follows the page), `light` or `dark`.
         """
         return run_timeline(self.record, theme=theme)
 
@@ -204,7 +204,7 @@ class Reading:
         """Draw the seconds and the dollars by cause, in steps that add up to the total.
 
         Args:
-            theme: The colours: `auto` follows the page, or `light`, `dark`.
+            theme: `auto` (follows the page), `light` or `dark`.
         """
         return run_waterfall(self.record, theme=theme)
 
@@ -214,9 +214,9 @@ class Reading:
         Limits can be given of `requests`, `input tokens`, `output tokens` and `requests under way`.
 
         Args:
-            limits: Lines to draw: per minute `requests`, `input tokens`, `output tokens`, or `requests under way`
-                at once.
-            theme: How it is coloured: `auto` follows the page, or `light`, `dark`.
+            limits: Lines to draw: per minute `requests`, `input tokens`, `output tokens`, or `requests under way` at
+                once.
+            theme: `auto` (follows the page), `light` or `dark`.
 
         Raises:
             DeclarationError: There is no such limit, or it is not a number.
@@ -232,12 +232,12 @@ class Reading:
         """Draw throughput, waiting, errors, latency, dollars, limits and the kernel over time, up to now.
 
         Args:
-            theme: How it is coloured: `auto` follows the page, or `light`, `dark`.
+            theme: `auto` (follows the page), `light` or `dark`.
         """
         return run_dashboard(self.record, self.samples, episodes_of(self.record, self.rules), theme=theme)
 
     def markdown(self, name: str) -> Markdown:
-        """Show the answer of one agent as Markdown: without HTML, pictures or links that are not to the web.
+        """Show the answer of one agent as Markdown, without HTML and pictures, with links to the web only.
 
         Args:
             name: The agent.
@@ -274,7 +274,7 @@ class Reading:
         """Return its picture and its text, as notebooks show them.
 
         Args:
-            theme: How it is coloured: `auto` follows the page, or `light`, `dark`.
+            theme: `auto` (follows the page), `light` or `dark`.
         """
         return static_bundle(self.plan, self.record, theme=theme)
 

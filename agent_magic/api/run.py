@@ -154,7 +154,7 @@ class Run(Reading):
         policy: Policy | None = None,
         session: Session | None = None,
     ) -> pd.DataFrame:
-        """Let a model grade answers. One row per metric, as in `score`; each verdict is a row of `run.scores`.
+        """Have a model grade answers. One row per metric, as in `score`; each verdict is a row of `run.scores`.
 
         The judge is an agent like any other: one request per answer, in the ledger, and within the policy's budget.
         With `against` it compares two runs: each pair of answers in both orders; a verdict that changes with the order
@@ -236,28 +236,28 @@ class Run(Reading):
     async def requeue(
         self, names: str | Iterable[str] | None = None, *, policy: Policy | None = None, session: Session | None = None
     ) -> Run:
-        """Ask permanent failures again, with the steps skipped because of them. Successful agents keep their answers.
+        """Retry permanent failures, with the steps skipped because of them. Successful agents keep their answers.
 
         Args:
-            names: Names in `run.dead`; default those that a retry may mend (`transient`).
+            names: Names in `run.dead`; default the `transient` ones.
             policy: How to run.
             session: The provider; default this run's.
 
         Raises:
-            PlanError: There is nothing to ask again, or no provider; nothing was sent.
+            PlanError: There is nothing to retry, or no provider; nothing was sent.
             UnknownAgent: A name is not in the plan; nothing was sent.
         """
         again, plan = to_requeue(self.record, names), cast("Plan", self.plan)
         return await plan.run(policy, session=self.asking(session), resume=self, again=again)
 
     def asking(self, session: Session | None = None) -> Session:
-        """Return who answers questions about this run.
+        """Return the session that answers questions about this run.
 
         Args:
-            session: Who shall; by default who answered it.
+            session: The session; default this run's.
 
         Raises:
-            PlanError: Nobody: it was read from a file.
+            PlanError: There is none: the run was read from a file.
         """
         found = session or self.session
         if found is None:
@@ -274,9 +274,9 @@ class Run(Reading):
         return self
 
     def advise(self, by: str = "seconds", *, situation: str | None = None) -> Advice:
-        """Return what would have made it faster or cheaper, most `seconds` or `dollars` first.
+        """Return changes that would have been faster or cheaper, most `seconds` or `dollars` first.
 
-        `.frame` has a row per rule that had a number, `.changes` what `run.apply` takes.
+        `.frame` has a row per rule with a number, `.changes` are for `run.apply`.
 
         Args:
             by: What counts: `seconds` or `dollars`.
@@ -284,7 +284,7 @@ class Run(Reading):
                 `large review`, `routine change`, `cost-sensitive`, `exploration`, `shared account`, `nightly job`.
 
         Raises:
-            DeclarationError: One of them is none of these words.
+            DeclarationError: An argument is none of these words.
         """
         by = by if situation is None else situation
         self.advised_by, self.advised = by, self.advised + 1
@@ -334,7 +334,7 @@ class Run(Reading):
         return edit(self, name, text, session)
 
     def unedit(self, name: str, *, session: Session | None = None) -> None:
-        """Take `edit` back: the model's answer counts again. Nothing is sent.
+        """Undo `edit`: the model's answer counts again. Nothing is sent.
 
         Args:
             name: The agent.
@@ -342,7 +342,7 @@ class Run(Reading):
 
         Raises:
             UnknownAgent: There is no such agent.
-            LedgerError: That could not be stored.
+            LedgerError: It could not be stored.
         """
         from agent_magic.api.editing import unedit  # noqa: PLC0415  # lazy: few runs are edited
 
@@ -479,11 +479,11 @@ class Run(Reading):
     ) -> Run:
         """Forecast one change of the run: a run like any other, labelled as a forecast. Nothing is sent.
 
-        Its frames, timeline, graph and summary are those of the forecast; `run.record.forecast` has its basis.
+        Its frames, timeline, graph and summary are forecast; `run.record.forecast` has the basis.
 
         Args:
             policy: The policy; `None` for the recorded one. The other arguments change it.
-            model: As in `whatif`, and so on: one value each.
+            model: As in `whatif`, but one value each.
             concurrency: See `whatif`.
             schedule: See `whatif`.
             limits: See `whatif`.
@@ -530,7 +530,7 @@ class Run(Reading):
             by: `seconds` or `score`; default score after a trial without a frame, else seconds.
             chosen: By seconds the label of a row to mark, such as `frame["cost_usd"].idxmin()`; by score a setting,
                 such as `trial.chosen`; `None` marks none.
-            theme: The colours: `auto` follows the page, or `light`, `dark`.
+            theme: `auto` (follows the page), `light` or `dark`.
 
         Raises:
             DeclarationError: `by` is neither, or there is no trial to draw by score.
@@ -538,7 +538,7 @@ class Run(Reading):
         if by == "seconds" or (by is None and (frame is not None or not self.trials)):
             around = nearby(self.record, MODELS[:3]) if frame is None else {}
             frame = self.whatif(**around) if frame is None else frame
-            step = to_take(frame, tuple(around)) if hasattr(frame, "attrs") else ""  # what is no frame is refused there
+            step = to_take(frame, tuple(around)) if hasattr(frame, "attrs") else ""  # other values are refused there
             return run_tradeoff(self.record, frame, chosen=chosen, step=step, theme=theme)
         check_by(by, self.trials)
         scored = None if frame is None else with_scores(frame, self.trials, self.record)
@@ -547,6 +547,6 @@ class Run(Reading):
     def explore(self) -> None:
         """Show a panel for what-ifs: the forecast, its timeline, the trade-off; after a trial also measured scores.
 
-        It needs a notebook. A script is told so, and to use `whatif`.
+        It needs a notebook; a script uses `whatif`.
         """
         explore(Explorer(self.forecaster(), last_compared(self.trials) if self.trials else None))

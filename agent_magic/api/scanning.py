@@ -40,7 +40,7 @@ def check_for_secrets(
 def _look(lines: Iterable[dict[str, Any]], name: str, notebook: Path | None, cells: Iterable[str]) -> Iterator[Finding]:
     secrets = secrets_of(os.environ)
     for line in lines:
-        if "file" in line:  # bytes: only a text can hold a key that anybody reads
+        if "file" in line:  # bytes: only a text can hold a readable key
             data = base64.b64decode(line["data"])
             with suppress(UnicodeDecodeError):
                 yield from scan_text(data.decode(), f"{name}, a document", secrets)

@@ -86,9 +86,8 @@ class Session:
         telemetry: Emits finished runs to OpenTelemetry; `None` emits nothing.
         time_factor: Speed of a mock server relative to a model.
         is_applied: Returns True if the declarations have a change of a run's advice; set by a notebook.
-        recent: The runs that ended in the minute before the last one, and that one.
-        listeners: Are told of each run of a session for which nobody has said whom to ask: a notebook that is connected
-            elsewhere says who is asked.
+        recent: The last run, and those that ended in the minute before it.
+        listeners: Called with each run of a session without a chosen provider; a connected notebook then chooses one.
 
     Raises:
         DeclarationError: `limits` is not a mapping of models to `Limits`, or `ledger` is not a ledger.
@@ -181,9 +180,9 @@ class Session:
         return Prices(own, tell or self._tell, seller=client.price_list, every=every)
 
     def wrong_models(self, models: Iterable[str | None]) -> list[str]:
-        """Return errors for names that are no models of the provider, with suggestions.
+        """Return errors with suggestions for names that the provider does not have as models.
 
-        Nothing is known of your own server's models, and a name with your own price counts as known.
+        Models of your own server, and names with your own price, count as known.
 
         Args:
             models: The names; `None` is skipped.
@@ -222,7 +221,7 @@ class Session:
                 self.say(note)
 
     def connect(self, client: Provider | AsyncAnthropic | None, *, time_factor: float = 1.0) -> None:
-        """Connect to another provider, from the next run on. Its limits are learned again, and a mock server's speed.
+        """Connect to another provider, from the next run on. Its limits (and a mock server's speed) are learned again.
 
         Args:
             client: The provider, as in `Plan.run`.
@@ -258,12 +257,12 @@ class Session:
         return await cancel_batches(self.client, self._batch_book(), ids)
 
     async def collect_batches(self, ids: Iterable[str] = ()) -> list[Collected]:
-        """Store the answers of batches that have ended, also where no run asks for them any more.
+        """Store the answers of ended batches, even if no run asks for them any more.
 
-        The next run that asks the same reuses them. Nothing is sent, and those that have not ended are not waited for.
+        The next run with the same requests reuses them. Nothing is sent or waited for.
 
         Args:
-            ids: Their names; none means all open ones that this notebook or script has sent.
+            ids: Their names; empty for all open ones of this notebook or script.
 
         Raises:
             CallError: The provider cannot be asked, or refused.
@@ -277,11 +276,11 @@ class Session:
         return self.ledger.batches
 
     def set_price(self, model: str, price: TokenPrice) -> None:
-        """Set your own price of a model, for the runs that begin from now on.
+        """Set your own price of a model, from the next run on.
 
         Args:
             model: The model.
-            price: What its tokens cost.
+            price: The price of its tokens.
         """
         self.prices = {**self.prices, model: price}
 
@@ -315,8 +314,8 @@ class Session:
     def recall_limits(self) -> None:
         """Restore the rate limits learned by earlier sessions with this key, once for each key.
 
-        So the first run of a returning user needs no trial request and is not refused. The ledger keeps a hash of the
-        account and its limits, never a key. The next response corrects changes.
+        So the first run of a later session needs no trial request. The ledger keeps a hash of the account and its
+        limits, never a key. The next response corrects changes.
         """
         client = self.client
         account, ledger = client.account, self.ledger

@@ -194,7 +194,7 @@ class _Trial:
     async def _grades(self, done: Run) -> list[tuple[AgentResult, Grade]]:
         options, answers = self._options, answers_of(done.record, self._options.target)
         if isinstance(options.grader, Judge):
-            if all(one.result.status != "succeeded" for one in answers):  # nobody answered: there is nothing to judge
+            if all(one.result.status != "succeeded" for one in answers):  # no answers: there is nothing to judge
                 none = judged(options.grader, options.target, answers, {})
                 return [(one.result, grade) for one, grade in zip(answers, none, strict=True)]
             frame = await done.judge(options.target, options.grader, policy=self._capped(), session=self._session)

@@ -80,7 +80,7 @@ def without_tool_lines(text: str) -> tuple[str, list[str]]:
     """
     lines, taken = text.split("\n"), list[str]()
     for number, line in enumerate(lines):
-        plain = line.strip().lstrip("\ufeff")  # a byte order mark, in a cell that was made of a file
+        plain = line.strip().lstrip("\ufeff")  # a byte order mark, in a cell from a file
         if _TOOL_LINE.match(plain):
             taken.append(plain)
         elif plain:

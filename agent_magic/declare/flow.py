@@ -258,8 +258,7 @@ class Flow:
 
     def unmet(self, answers: Mapping[str, Any]) -> list[tuple[str, str]]:
         """Return loops that missed the condition in their last round: the first step of each, and the condition."""
-        # Loops whose last round has not ended or has failed are excluded.
-        # Loops whose last round has not ended or has failed are excluded.
+        # A last round that has not ended or has failed excludes its loop.
         plan, found = self._plan, list[tuple[str, str]]()
         for step, one in self._steps:
             if one.part is None or not one.part.is_head or one.part.number < one.part.rounds or one.name not in answers:
@@ -281,7 +280,7 @@ class Flow:
         for names, can_miss in self._uses(step) if step in self.optional else ():
             for name in names:
                 view = view_of(plan.agents, plan.groups[name], plan.agents[step]) if name in plan.groups else None
-                if view is None or (view.kind == "same" and name in can_miss):  # of its own item, and it can do without
+                if view is None or (view.kind == "same" and name in can_miss):  # of its item, and it can do without
                     continue
                 members = view.members
                 why = next((left[one] for one in members if one in left and left[one].kind == CONDITION), None)

@@ -71,7 +71,7 @@ def _step(plan: Plan, step: Step, prompt: str) -> dict[str, Any]:
     can_miss = step.can_miss if plan.flow is not None else frozenset[str]()
     if _has_context(step) and step.schema:  # agents of other types share no cache
         schemas = sorted({one.schema for one in plan.agents if isinstance(one, Agent)})
-        # Shorter than any other: what a prompt lacks can be filled up, what is too long cannot be taken away.
+        # Shorter than any other: missing length can be filled up, excess cannot be taken away.
         found["returns"] = {"type": "object", "properties": {str(schemas.index(step.schema)): {"enum": [1]}}}
     if step.cascade:
         found["escalate"] = "answer"

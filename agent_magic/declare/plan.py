@@ -57,7 +57,7 @@ PLAN_WORDS: Final[Mapping[str, tuple[str, ...]]] = {
 
 @dataclass(frozen=True)
 class Plan:
-    """The frozen, validated graph of agents. Making one sends nothing and costs nothing.
+    """The frozen, validated graph of agents. Creating one sends nothing and costs nothing.
 
     Args:
         agents: The agents in declared order.
@@ -69,8 +69,8 @@ class Plan:
             and edges that point backwards are dropped with a warning each.
         on_missing: For edges to agents that do not exist, or to the agent itself: `error`, or `drop`: they are dropped
             with a warning each, and their `{{ name }}` becomes empty.
-        on_conflict: If a step writes what another one writes or uses, and neither waits for the other: `wait`: they run
-            one after the other, with a note; or `error`.
+        on_conflict: If two unordered steps write, or write and use, the same thing: `wait` orders them, with a note; or
+            `error`.
         contexts: Shared texts of agents. Used ones are rendered now, with these values, and become values.
         notes: Notes for readers of the plan, one line each.
 
@@ -174,7 +174,7 @@ class Plan:
     def __getstate__(self) -> dict[str, object]:
         """Return the fields in a picklable form: mapping proxies cannot be pickled."""
         plain = {"index": dict(self.index), "values": dict(self.values)}
-        kept = {name: value for name, value in vars(self).items() if name != "flow"}  # it is made again
+        kept = {name: value for name, value in vars(self).items() if name != "flow"}  # it is created again
         return {**kept, **plain, "groups": {name: dict(numbers) for name, numbers in self.groups.items()}}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -326,7 +326,7 @@ class Plan:
         )
 
     def takes(self, number: int) -> tuple[str, ...]:
-        """Return the names that a task takes, of its parameters those left out that only have a default.
+        """Return the names that a task takes, without parameters that only have a default.
 
         Args:
             number: The task's number in declared order.
@@ -339,7 +339,7 @@ class Plan:
         return tuple(name for name in step.parameters if any(name in one for one in known))
 
     def source_of(self, number: int, name: str) -> str | tuple[str, ...] | None:
-        """Return who gives a task a parameter: a step, all of a group, or `None` for what `meaning` says.
+        """Return the source of a task's parameter: a step, all of a group, or `None` for the result of `meaning`.
 
         Args:
             number: The task's number in declared order.
@@ -408,7 +408,7 @@ class Plan:
             answers: A placeholder for the answer of each parent that the prompt uses.
 
         Raises:
-            DeclarationError: The prompt cannot be rendered, whatever the answers will be.
+            DeclarationError: The prompt cannot be rendered with any answers.
         """
         agent, inputs = self.agents[number], self.inputs[number]
         if agent.is_task:
@@ -481,12 +481,11 @@ class Plan:
         return Flow(self) if unsure else None
 
     def meaning_of(self, number: int, text: str) -> Any:
-        """Return what prompts take of an agent's answer: its text, or the value of a typed one.
+        """Return the form of an agent's answer in prompts: its text, or the value of a typed one.
 
         Args:
             number: The agent's number in declared order.
-            text: The text of its answer. One that cannot be read, since it was left out of a recording, has a
-                placeholder.
+            text: The text of its answer; a placeholder if it was left out of a recording.
         """
         returns, part = self.agents[number].returns, self.agents[number].part
         if returns is None:
@@ -509,10 +508,10 @@ class Plan:
         return self.documents.get(agent.context) or context_of(agent, self.values)
 
     def check_prompts(self) -> None:
-        """Render every prompt and context, with a placeholder for each answer, so that errors come before any spending.
+        """Render every prompt and context with placeholders for answers, so that errors come before any spending.
 
         Raises:
-            DeclarationError: One cannot be rendered, whatever the answers will be, or a condition cannot be decided.
+            DeclarationError: One cannot be rendered with any answers, or a condition cannot be decided.
             UndefinedField: One uses a field of an answer that is a text.
         """
         if self._has_conditions:
@@ -597,7 +596,7 @@ class Plan:
         return tuple(compress(range(len(self)), for_all(found, self.dag.alike)))
 
     def hints(self) -> list[str]:
-        """Return a line for each model that was chosen, and each value that is sent in a form which few people mean."""
+        """Return a line for each chosen model, and each value that is sent in an unexpected form."""
         told = {group_of(one): one for one in self.agents if one.chosen}
         found = [f"{name}: auto is {one.model}: {one.chosen}" for name, one in told.items()]
         found += conversation_notes(self)

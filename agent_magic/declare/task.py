@@ -160,10 +160,10 @@ class Task(TaskOptions, NothingOfAgents):
     @property
     def is_recorded(self) -> bool:
         """True if it was read from a record, which has no functions."""
-        return self.function is _gone  # that of a race is here
+        return self.function is _gone  # a race's is here
 
     def with_defaults(self, **defaults: object) -> Task:
-        """Return the task itself: the defaults of a session are about requests.
+        """Return the task itself: a session's defaults concern requests.
 
         Args:
             **defaults: Values by option. They change nothing.
@@ -209,8 +209,8 @@ class Task(TaskOptions, NothingOfAgents):
         """Return a task from plain data. It has no function, so it can be shown and replayed, not run.
 
         Args:
-            data: What `to_dict` returned, with `after`.
-            part: Which one of those for each item it is.
+            data: Result of `to_dict`, with `after`.
+            part: Its position in its group.
         """
         optional = set(data.get("optional", ()))
         takes = tuple(Parameter(one, NOTHING, None if one in optional else NOTHING) for one in data["parameters"])
@@ -288,7 +288,7 @@ def _adapter(of: _Same) -> Any:
 
     try:
         return pydantic.TypeAdapter(modern(of.kind))
-    except Exception:  # noqa: BLE001 - whatever a class of the user's raises
+    except Exception:  # noqa: BLE001 - any error of a user's class
         return None
 
 

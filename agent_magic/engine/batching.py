@@ -68,7 +68,7 @@ def batching_of(plan: Plan, policy: Policy) -> Batching | None:
     Raises:
         PlanError: The policy and the plan contradict each other.
     """
-    if policy.batch == "off":  # but for those that say `batch` themselves
+    if policy.batch == "off":  # except those that say `batch` themselves
         may = {number for number in plan.special if plan.agents[number].batch == "on"}
     else:
         may = {number for number, one in enumerate(plan.agents) if _may(one, policy)}

@@ -56,7 +56,7 @@ class Identical:
     def __init__(self, asks: Callable[[int], Hashable], record: RunRecord) -> None:
         self._asks, self._record = asks, record
         self._leaders: dict[Hashable, int] = {}
-        self._keys: dict[int, Hashable] = {}  # what those ask that were let go, or wait
+        self._keys: dict[int, Hashable] = {}  # requests of admitted and waiting steps
         self._waiting: dict[int, list[int]] = {}
         self._waits: set[int] = set()
         self.failures: dict[int, tuple[str, str]] = {}

@@ -279,9 +279,9 @@ class PlanRequests:
                 if dearer:
                     self.checked.setdefault(number, False)
         self._cheaper = cheaper
-        self._eased: dict[int, str | None] = {}  # the effort of those whose requests were made cheaper
+        self._eased: dict[int, str | None] = {}  # the effort of agents with cheaper requests
         self._eased_now: set[int] = set()
-        self._by_item: dict[int, list[str]] = {}  # what was answered so far where several items are asked for
+        self._by_item: dict[int, list[str]] = {}  # the answers so far of a request for several items
         self._turn: dict[int, _Turn] = {}
         self._turns: dict[int, int] = {}  # how many turns a conversation has had
         self._answered_by: dict[str, set[str]] = {}  # per model that was asked, others in whose name answers came
@@ -333,7 +333,7 @@ class PlanRequests:
             messages, returned = self._so_far[step], self._returned.get(step, ())
             first = first._replace(messages=(*first.messages, *messages), returned=(*first.returned, *returned))
         elif not (first.tools and self._plan.agents[step].tools.functions):
-            return first  # what a server does with its tools needs no second turn
+            return first  # a server's own tools need no second turn
         if self._turns.get(step, 0) + 1 < self.max_turns(step):
             return first
         return _last(first)._replace(cached_turns=first.cached_turns and step in self._continued)
@@ -375,7 +375,7 @@ class PlanRequests:
     def _cheapest(self, step: int) -> str:
         """Return the cheapest of the agent's model, its fallbacks and the provider's cheapest model."""
         agent, usage = self._plan.agents[step], Usage(1000, output_tokens=1000)
-        cheaper = () if agent.sent else self._cheaper  # what it sends besides, only its own models are known to take
+        cheaper = () if agent.sent else self._cheaper  # other options are only known to suit its own models
         models = (self.models[step], *agent.fallback, *cheaper)
         costs = {model: cost for model in models if (cost := self._prices.of(model, usage).cost_usd) is not None}
         return min(costs, key=costs.__getitem__) if self.models[step] in costs else self.models[step]
@@ -547,7 +547,7 @@ class PlanRequests:
         tool = agent.tools.named(name)
         if tool is None:
             return Wanted(id_, name, arguments)
-        own = self.holds.get(step, ())  # what the agent holds its tools may use
+        own = self.holds.get(step, ())  # its tools may use the agent's resources
         wanted = held_by(tool.uses, tool.writes)
         holds = tuple(held for held in wanted if not any(overlap(held.name, one.name) for one in own))
         return Wanted(id_, name, arguments, tool.alone, tool.ask, holds, tool.source_sha)

@@ -156,11 +156,11 @@ class Engine:
         self._recorded = dict(done or {})
         self._tasks, self._asked_of, self._saved = requests.tasks, requests.asked_of, requests.saved
         self._ending: dict[int, Result] = {}  # why an agent cannot go on after its calls
-        self._saving: set[int] = set()  # whose answer is being written to its file
+        self._saving: set[int] = set()  # steps with an answer being written to its file
         self._to_agree: dict[int, Answer] = {}  # answers that a person is to agree to
         self._turns: dict[int, list[str]] = {}  # the texts of the turns of an answer that goes on
         self._checked = dict(requests.checked)
-        self._asked_again: set[int] = set()  # whose answer did not fit
+        self._asked_again: set[int] = set()  # steps with an answer that did not fit
 
     def _gate(self, requests: Requests, timeouts_s: Sequence[float], pacer: Pacer | None, key: Key | None) -> Gate:
         return Gate(
@@ -180,7 +180,7 @@ class Engine:
             pressure=self._pressure,
         )
 
-    # what the driver says
+    # called by the driver
 
     def start(self, now: float, *, began_s: float = 0.0, wake: Callable[[], bool] | None = None) -> list[Action]:
         """Start the run, once, at `began_s` on the session's clock."""
@@ -229,10 +229,10 @@ class Engine:
     def replied(self, step: int, status: int, readings: Readings | None, now: float) -> list[Action]:
         """Record the start of a reply, errors included."""
         if self.admission is None or status == TOO_MANY_REQUESTS:
-            return []  # what a refusal says comes again when its request ends
+            return []  # a refusal's readings come again when its request ends
         self.admission.replied(step, status, readings, now)
         if status >= HTTP_ERROR:
-            return []  # until its end is recorded, nobody goes because of an error
+            return []  # until its end is recorded, no error starts a step
         return self._take(self.conductor.room_changed(now), now)
 
     def began(self, step: int, now: float) -> list[Action]:
@@ -255,7 +255,7 @@ class Engine:
             return self._take(self.conductor.failed(step, failure, now), now)
         if answer is None:
             return self._aborted(step, outcome, why, now)
-        if why is not None and answer.stop_reason == TOOL_USE:  # what it asks for is not done any more
+        if why is not None and answer.stop_reason == TOOL_USE:  # its request is dropped
             self._settlement.settle(step, outcome, None, now)
             self.aborting[step] = why
             return self._call_aborted(step, now)
@@ -269,7 +269,7 @@ class Engine:
         self.calls.ended(call)
         self._call_over(call, result, now)
         actions = self._after_call(call.step, result, now)
-        return [*actions, *self._begin_calls(now), *self.room_changed(now)]  # what it held is free
+        return [*actions, *self._begin_calls(now), *self.room_changed(now)]  # its resources are free
 
     def decided(self, call: Call, verdict: Verdict, now: float) -> list[Action]:
         """Record a person's decision about a question of `Ask`. Decisions on closed questions are ignored."""
@@ -318,7 +318,7 @@ class Engine:
             self.record.committed_usd = self.budget.spent_usd
         self.record.add(RunEnded(now, cut=cut))
 
-    # what the user does
+    # called by the user
 
     def stop(self, now: float, steps: Iterable[int] | None = None) -> list[Action]:
         """Stop these steps, or the whole run."""
@@ -361,7 +361,7 @@ class Engine:
         record = self.record
         out: list[Action] = []
         for one in decisions:
-            if type(one) is Send:  # what is common is told apart in the cheapest way
+            if type(one) is Send:  # common cases are told apart in the cheapest way
                 if one.step in self._tasks:
                     out.extend(self._begin_task(one, now))
                     continue
@@ -369,7 +369,7 @@ class Engine:
                 out.append(one)
             elif type(one) is AgentReady or type(one) is AgentEnded:
                 record.add(one)
-                if self._turns:  # one that runs again begins a new conversation
+                if self._turns:  # a step that runs again begins a new conversation
                     self._forget_turns(one.agent)
             else:
                 self._do(one, now, out)
@@ -473,7 +473,7 @@ class Engine:
         before = self._turns.get(step, ())
         if step not in self._checked:
             self._requests.answered(step, "".join([*before, answer.text]))
-        said = answer.text if answer.stop_reason == PAUSED else ""  # what is said beside a call is no part of it
+        said = answer.text if answer.stop_reason == PAUSED else ""  # text beside a call is no part of it
         self._turns[step] = [*before, said]
 
     def _ask_again(self, step: int, outcome: Outcome, fault: CallError, now: float) -> list[Action]:

@@ -83,7 +83,7 @@ def capacity(  # noqa: PLR0913 - a limit, or a number of a job, each
     wanted_jobs_per_s: float | None = None,
     run: HasForecaster | None = None,
 ) -> Capacity:
-    """Return the jobs a second that rate limits carry, the binding limit, and the dollars of an hour.
+    """Return the jobs per second within rate limits, the binding limit, and the dollars of an hour.
 
     A limit per minute carries `limit / 60 / use` jobs a second, `use` being one job's; slots carry
     `concurrent_requests / latency_s / requests`. At a rate there are `rate * latency_s * requests` requests under way.
@@ -91,9 +91,8 @@ def capacity(  # noqa: PLR0913 - a limit, or a number of a job, each
     Source: Little, "A Proof for the Queuing Formula L = lambda W", 1961.
 
     Args:
-        limits: Per minute: requests, input tokens that were not read from the cache, output tokens; a number is
-            requests.
-        concurrent_requests: How many requests may be under way at once.
+        limits: Per minute: requests, uncached input tokens, output tokens; a number is requests.
+        concurrent_requests: Maximum requests at once.
         requests: Requests of one job; without a run 1.
         input_tokens: Input tokens of one job; without a run 0.
         output_tokens: Output tokens of one job; without a run 0.
@@ -101,8 +100,8 @@ def capacity(  # noqa: PLR0913 - a limit, or a number of a job, each
         usd_per_job: Dollars of one job.
         wanted_jobs_per_s: The wanted rate: `frame` shows its need of each limit. Without any limit, the requests under
             way and the dollars are those of this rate.
-        run: A run that is one job: its numbers count unless others are given. What its servers carry is a limit too, if
-            their speed depends on their load, as the answers at them tell: `the server (4 slots)`.
+        run: A run that is one job: its numbers count unless others are given. The capacity of its servers is a limit
+            too, if their speed depends on load: `the server (4 slots)`.
 
     Raises:
         AgentMagicError: Something is not a number >= 0, or `run` is no run.
@@ -256,7 +255,7 @@ def monthly(
     Args:
         tokens_per_run: Input and output tokens of one run, such as `run.totals.tokens`.
         budget_tokens: Tokens a month. The default is the example of "Token Usage & Cost Analysis" (svrnty,
-            claude-skills, 2025), which is no recommendation.
+            claude-skills, 2025), no recommendation.
         used_tokens: Tokens used this month.
         days_gone: Days of this month that are over.
         usd_per_run: Dollars of one run.
@@ -357,10 +356,10 @@ def roi(
     accepted_share: float,
     review_usd_per_answer: float | None = None,
 ) -> Roi:
-    """Return the value of answers and the cost of an accepted one. Every number is yours: none has a default.
+    """Return the value of answers and the cost of an accepted one, from your numbers.
 
     Args:
-        value_per_answer: Dollars that one accepted answer is worth to you.
+        value_per_answer: Your value of an accepted answer in dollars.
         cost_usd: Dollars of all answers, such as `run.totals.cost_usd`.
         answers: Number of answers.
         accepted_share: The usable share, such as a score; the lower end of its interval is the cautious choice.

@@ -295,7 +295,7 @@ def _tries(result: AgentResult, alone: Mapping[int, Needs], *, may_batch: bool, 
     for place, attempt in enumerate(attempts):
         beaten = attempt.kind == "cancelled" and result.kind in {BEATEN, CONDITION}
         if attempt.ended_s is None or (attempt.kind == "cancelled" and not beaten):
-            continue  # somebody stopped it: a forecast goes on
+            continue  # a person stopped it: a forecast goes on
         last = place == len(attempts) - 1
         waited_s = result.last_backoff_s if last else attempts[place + 1].backoff_s
         moves = not last and attempts[place + 1].model != attempt.model

@@ -285,7 +285,7 @@ class Forecaster:
         )
         record.label_forecast(note)
         found = Forecast(scenario, record, totals, note, min(loads.values(), default=None))
-        if peak < policy.concurrency:  # nobody ever waited for a slot, so with more of them nothing changes
+        if peak < policy.concurrency:  # no step ever waited for a slot, so more of them change nothing
             self._known[key] = peak, found
         return found
 
@@ -293,7 +293,7 @@ class Forecaster:
         """Return the setting of a scenario, its assumptions, and the weakest basis."""
         words = list(self._policy_words)
         ceilings, limit_words = ceilings_for(self.record, scenario.limits, self._pools(scenario))
-        limited = frozenset(ceilings) if scenario.limits != {} else self._pools(scenario)  # no limits refuse nobody
+        limited = frozenset(ceilings) if scenario.limits != {} else self._pools(scenario)  # no limits refuse nothing
         without, decided = scenario.dropped | frozenset(self._beyond(scenario)), self._decided(scenario)
         by_batch = self._by_batch(policy).difference(without, decided.left)
         changes = scenario.models, scenario.efforts, without, limited
@@ -306,7 +306,7 @@ class Forecaster:
         )
         works = self._changed(works, scenario)
         basis = "assumed" if decided.assumed else works.basis
-        if self._base is not None:  # what is forecast from a forecast stands on no more than that does
+        if self._base is not None:  # a forecast of a forecast has the same basis
             basis, words = max(basis, self._base[0], key=RANK.__getitem__), [self._base[1], *words]
         words += decided.words
         unknown = any(_has_no_time(works.agents[one]) for one in by_batch)

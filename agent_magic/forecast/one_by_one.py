@@ -66,7 +66,7 @@ def _is_comparable(record: RunRecord) -> bool:
 
 def _simulated(record: RunRecord) -> OneByOne | None:
     forecaster = Forecaster(record)
-    # Caps ended nothing in a run that is complete, and are no part of what a schedule takes.
+    # Caps ended nothing in a run that is complete, and are no part of a schedule's time.
     policy = replace(forecaster.policy, schedule="sequential", deadline_s=None, budget_usd=None, budget_tokens=None)
     slow = forecaster.forecast(Scenario(policy), ranges=False)
     if slow.record is None or not slow.wall_s:

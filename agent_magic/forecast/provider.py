@@ -206,7 +206,7 @@ class _Pool:
         if wait_s > 0:
             return Refusal(max(1.0, math.ceil(wait_s)), limit)
         for name, per_request, per_token, bucket in self._taken:
-            if name != "output":  # it is taken as it is made
+            if name != "output":  # it is taken as it is produced
                 bucket.take(per_request + per_token * limited, now)
         return None
 

@@ -65,7 +65,7 @@ class KnownServers:
 
     def __init__(self, runs: Sequence[SeenRun], class_of: Callable[[str], str]) -> None:
         self._seen: dict[At, list[tuple[str, Observed]]] = {}
-        for run in reversed(runs):  # what is newer counts more
+        for run in reversed(runs):  # newer runs count more
             by_class: dict[At, list[Exchange]] = {}
             for (endpoint, model), exchanges in run.exchanges.items():
                 by_class.setdefault((endpoint, class_of(model)), []).extend(exchanges)

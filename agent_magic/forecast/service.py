@@ -160,7 +160,7 @@ class _Flight(Flight):
         if self.server is not None:
             return 1.0 - self.server.left(self, now)
         if (ends_s := self.started_s + self.attempt.takes_s) == NEVER:
-            return 1.0  # what had come is what was recorded
+            return 1.0  # the received part is as recorded
         if self.first_s is None or ends_s <= self.first_s:
             return 0.0
         return min(1.0, max(0.0, (now - self.first_s) / (ends_s - self.first_s)))
@@ -214,7 +214,7 @@ class ModelledService:
         batching, batch_s = self._by_batch
         by_batch = batching is not None and step in batching.now
         scripts.leave_out(step, by_batch=by_batch)
-        by_batch = by_batch and scripts.next(step).input_tokens != 0  # an answer that is there already is not sent
+        by_batch = by_batch and scripts.next(step).input_tokens != 0  # an available answer is not sent
         attempt = scripts.next(step).sent(batch_s if by_batch else None)
         flight = _Flight(step, now, attempt, by_batch=by_batch)
         if by_batch:  # no limit and no cache of ours
@@ -264,11 +264,11 @@ class ModelledService:
             return self._refused(flight, flight.refusal)
         self._scripts.done(step)
         failure = attempt.failure
-        if not flight.begun and failure is None:  # nobody streamed it: it begins and ends at once
+        if not flight.begun and failure is None:  # it was not streamed: it begins and ends at once
             self._opened(flight, now)
         usage = _usage_of(attempt, flight.billed)
         price = self._price_of(attempt, usage)
-        served = attempt.input_tokens == 0 and failure is None  # the answer was there already: nothing was sent
+        served = attempt.input_tokens == 0 and failure is None  # the answer was available: nothing was sent
         answers = failure is None or failure is CONTINUES or failure.kind == ESCALATED
         status = None if served else OK if answers else attempt.status
         readings = None if flight.begun and failure is None else flight.readings  # read when it began

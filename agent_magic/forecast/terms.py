@@ -38,7 +38,7 @@ def policy_of(record: RunRecord) -> tuple[Policy, tuple[str, ...]]:
     """Return the policy of a recorded run, and inferred parts in words."""
     # A record without a readable policy still shows the concurrency, and waits for barriers and slots.
     if record.terms is not None:
-        with suppress(DeclarationError):  # a file of somebody else may say anything
+        with suppress(DeclarationError):  # a file from a stranger may say anything
             return policy_from({"identical": "each", **record.terms.policy}), ()  # as all runs were that say nothing
     attempts, held = record.attempts, record.facts.reasons
     most = max((one.number for one in attempts), default=1)

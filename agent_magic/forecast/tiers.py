@@ -136,21 +136,20 @@ def tiers(
 ) -> Tiers:
     """Size a system for a rate of jobs.
 
-    Agents are jobs under way: `jobs_per_s * seconds_per_job`, by Little's law. Up to 200 of them one kernel carries;
-    above, workers read the streams, 200 each, and a kernel carries those of 2,000. Nothing here is measured in your
-    system: give the seconds and tokens of a run, such as `run.totals`.
+    Agents are jobs under way: `jobs_per_s * seconds_per_job`, by Little's law. A kernel carries up to 200 of them;
+    above, workers read the streams, 200 each, up to 2,000 per kernel. Nothing here is measured in your system: give the
+    seconds and tokens of a run, such as `run.totals`.
 
     Source: Little, "A Proof for the Queuing Formula L = lambda W", 1961.
 
     Args:
-        jobs_per_s: Jobs that come in a second, or several rates to compare.
-        seconds_per_job: How long one takes, waiting included.
+        jobs_per_s: Jobs per second, or several rates to compare.
+        seconds_per_job: Seconds of a job, waiting included.
         requests: Requests of one job.
-        input_tokens: Input tokens of one job that were not read from the cache. Values not given is not known: then
-            the columns that need it are `NA`.
+        input_tokens: Uncached input tokens of one job. Columns that need an omitted value are `NA`.
         output_tokens: Output tokens of one job.
-        limits: The rate limits of one account: requests a minute, or `am.Limits`. Then `accounts` says how many such
-            limits it takes, and `limited_by` which one decides. Both are `NA` if the tokens a limit counts are not.
+        limits: The rate limits of one account: requests a minute, or `am.Limits`. Then `accounts` is the number of such
+            accounts needed, and `limited_by` the deciding limit; `NA` if a counted token number is unknown.
         usd_per_job: Dollars of one job.
 
     Raises:

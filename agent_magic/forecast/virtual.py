@@ -136,7 +136,7 @@ class VirtualDriver(Generic[F]):
         self._starts_s, self._began_s = starts_s, starts_s if began_s is None else began_s
         self.over, self.peak = False, 0
         self.flights: dict[int, F] = {}
-        self._leaving: dict[int, int] = {}  # steps whose request is being written, each with the serial of its launch
+        self._leaving: dict[int, int] = {}  # steps with a request being written, each with the serial of its launch
         self._serial = 0
         self._alarm_s = NEVER
         self._next_s: dict[Served, float] = {}  # when each server has something to say

@@ -280,7 +280,7 @@ class Evidence:
         if self._drawn_by is not None:
             return {at: one for at, one in self._drawn_by.items() if at in self._own}
         observed = {at: [] if self.is_forecast else [own] for at, (_, own) in self._own.items()}
-        for run in reversed(self._runs):  # what is newer counts more
+        for run in reversed(self._runs):  # newer answers count more
             if run.uid == self.record.uid:
                 continue
             by_class: dict[At, list[Exchange]] = {}
@@ -381,7 +381,7 @@ class _Modelling:
         self.basis: Basis = "measured"
         self.words: dict[str, None] = {}
         self.assumed_answers: list[str] = []
-        self.earlier: dict[str, dict[str, int]] = {}  # what is known of earlier answers: of whom, by how many
+        self.earlier: dict[str, dict[str, int]] = {}  # evidence of earlier answers: by whom, how many
 
     def all(self) -> Works:
         dag = self.evidence.record.plan.dag
@@ -432,7 +432,7 @@ class _Modelling:
         if tries[-1].model:
             terms = self.evidence.record.terms
             tries = tuple(one._replace(pool=facts_of(terms, one.model).limit_class) for one in tries)
-        if seen.context is not None:  # its cache is modelled with that of the others that share it
+        if seen.context is not None:  # its cache is modelled with the others that share it
             tries = tuple(one._replace(read=0, written=0) for one in tries)
         elif tries[0].read and self._continues_another(agent, model):
             first = tries[0]

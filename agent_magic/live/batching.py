@@ -271,13 +271,13 @@ class Batcher:
                 return
             self._book.over(batch.row, "refused")
             self._watched.pop(batch.row, None)
-            if batch.unread is not None:  # whoever answered is not the API: more batches would get no answer either
+            if batch.unread is not None:  # the answer is not the API's: more batches would get none either
                 raise batch.unread
             await self._place(list(batch.waiting.values()))
         except CallError as error:
             self._watched.pop(batch.row, None)
             if isinstance(error, Rejected) and error.status is None and batch.id is not None:
-                # Nothing was sent now, but the batch was: it is billed, and stays open for whoever looks next.
+                # Nothing was sent now, but the batch was: it is billed, and stays open for the next look.
                 error = NotInBatch(f"The batch {batch.id} cannot be read: {error}", again=False, billed=True)
             _fail(batch.waiting.values(), error)
 

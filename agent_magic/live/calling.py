@@ -100,7 +100,7 @@ class Caller:
     async def _call(self, call: Call) -> Result:
         step = self._record.plan.agents[call.step]
         if isinstance(step, Task):
-            takes = self._taken.of(call.step)  # before it is called, which may change what it is given
+            takes = self._taken.of(call.step)  # before it is called, which may change its arguments
             earlier = None if self._earlier is None else self._earlier.done(self._record, call.step, takes)
             result = await self._task(step, call, takes, earlier)
             return result._replace(takes=written(takes)) if takes else result
@@ -156,7 +156,7 @@ class Caller:
             ran = await run_function(tool.function, arguments, **where)
             if ran.finished or not isinstance(ran.error, Unreachable) or self.journal is None or key is None:
                 break
-            # Its worker was lost. What the ledger says of a call that was begun decides, as after a kill.
+            # Its worker was lost. The ledger's entry of the call decides, as after a kill.
             if (settled := await self._begin(call, key, fresh=False)) is not None:
                 return settled
         secrets = self._named_secrets() if ran.error is None else secrets_of(os.environ)
@@ -232,7 +232,7 @@ class Caller:
         kept = await self._begin(call, key, fresh=self._fresh or again)
         if kept is not None and kept.packed is not None and kept.status == "succeeded":
             return kept._replace(value=unpack(kept.packed))
-        if kept is not None:  # only its text is there, or it failed
+        if kept is not None:  # only its text is known, or it failed
             await self._begin(call, key, fresh=True)
         ran = await run_function(
             task.function,
@@ -274,7 +274,7 @@ class Caller:
             return self._frame_of(self._record, name)
         return [one.value for one in map(self._record.__getitem__, found) if not one.is_left_out]
 
-    # what the ledger knows of a call
+    # the ledger's entry of a call
 
     def _task_key(self, task: Task, step: int, takes: Mapping[str, str]) -> CallKey | None:
         """Return the key of a task for a run that continues this one; None if its inputs are unknown."""

@@ -292,7 +292,7 @@ class Driver:
         self._buyer.close()
         self._monitor.close(self.now())
 
-    # what the user does; call it on the loop, from elsewhere use `Controls`
+    # called by the user, on the loop; from elsewhere use `Controls`
 
     @property
     def paused(self) -> bool:
@@ -322,7 +322,7 @@ class Driver:
     def _numbers(self, names: Iterable[str] | None) -> list[int] | None:
         return None if names is None else self.plan.numbers(names)
 
-    # what the engine says
+    # actions of the engine
 
     def do(self, actions: Sequence[Action]) -> None:
         """Carry out the engine's decisions."""
@@ -403,7 +403,7 @@ class Driver:
             now, self._due_s = self.now(), math.inf
             if now - due_s < BLOCKED_S or self.loop is None:
                 self.do(self.engine.wake(now))
-            else:  # the loop was blocked: what arrived meanwhile is read before anybody is late
+            else:  # the loop was blocked: arrivals are read before any step counts as late
                 LOG.warning(
                     "The event loop was blocked for %.1f s by another cell, or code beside the run.", now - due_s
                 )
@@ -435,7 +435,7 @@ class Driver:
                     answer = self._buyer.keep(step, stream, stream.answer, self.now())
                 self._report(step, stream, answer, None)
                 raise
-            except Exception as failure:  # noqa: BLE001 - the one place where an agent's failure becomes a result
+            except Exception as failure:  # noqa: BLE001 - the only place where an agent's failure becomes a result
                 error = failure
             self._report(step, stream, answer, error)
         except BaseException as bug:  # in place of `with`, which costs three times as much
@@ -471,7 +471,7 @@ class Driver:
         try:
             if (verdict := self._caller.agreed(call)) is None:
                 verdict = await ask(self._asker, self.plan, question_of(self.record, call, self.policy.ask_s))
-        except Exception as error:  # noqa: BLE001 - whoever shows the question may be the user's code
+        except Exception as error:  # noqa: BLE001 - the user's code may show the question
             return Verdict(approved=False, why=f"asking failed: {reason_of(error)}")
         return verdict
 
@@ -481,7 +481,7 @@ class Driver:
     def _counted(self, step: int, found: tuple[int | None, object]) -> None:
         self.do(self.engine.counted(step, found[0], self.now()))
 
-    # what a stream tells
+    # events of a stream
 
     def replied(self, stream: Stream) -> None:
         """Record that a reply has begun."""
@@ -497,7 +497,7 @@ class Driver:
         """Record the first token of an answer."""
         self.engine.first_token(stream.agent, self.now())
 
-    # an answer that comes when its attempt has failed, because whoever made it was given up
+    # an answer that comes when its attempt has failed, because its worker was given up
 
     def awaits(self, stream: Stream, request: Request) -> bool:
         """Return whether an answer is useful: its step still asks for it, or failed without it."""
@@ -518,7 +518,7 @@ class Driver:
                 return
             if current is None:
                 self._buyer.take_late(step, request, answer, stream.worker)
-                self.do(self.engine.retry(self.now(), [step]))  # where it has failed for good
+                self.do(self.engine.retry(self.now(), [step]))  # if it has failed for good
             elif current.answer is None:
                 current.answer, current.worker = answer, stream.worker
                 self._tasks.cancel(step, partial(self._never_ran, step))

@@ -57,7 +57,7 @@ class Earlier:
         self._answers: dict[tuple[str, str], tuple[Request, Answer]] = {}  # by agent and model
         answered = set[str]()
         for result in record.results if record.origin == endpoint else ():
-            for one in result.attempts:  # the unsure ones of a cascade, whatever came of the dearer model
+            for one in result.attempts:  # unsure answers of a cascade, with any outcome of the dearer model
                 if one.kind == ESCALATED and one.answer is not None and not one.request.goes_on:
                     self._answers[result.name, one.model] = same_request(one.request), _kept(one.answer)
             answer = result.answer
@@ -158,7 +158,7 @@ def _given(record: RunRecord, name: str, step: int) -> list[object]:
         part = plan.agents[step].part
         return [part.values[name] if part is not None and name in part.values else plan.values[name]]
     every = [record[one] for one in ((found,) if isinstance(found, str) else found)]
-    return [one.value if one.has_value else one for one in every]  # what was not kept is like nothing else
+    return [one.value if one.has_value else one for one in every]  # a lost value equals nothing else
 
 
 def same_request(request: Request) -> Request:

@@ -132,7 +132,7 @@ async def _on_loop(function: Callable[..., Any], arguments: Mapping[str, Any], p
                 raise
             ran = failed(error)
         else:
-            if task is not None and task.cancelling() > before:  # it has swallowed what was meant for us
+            if task is not None and task.cancelling() > before:  # it has swallowed our exception
                 raise asyncio.CancelledError
     return ran._replace(artifacts=saves.found) if saves.found else ran
 
@@ -166,7 +166,7 @@ async def _threaded(work: Callable[[], Ran], name: str, late: Callable[[Ran], ob
         if future.cancelled():  # the loop may be closed by now
             deliver(ran)
             return
-        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+        with suppress(RuntimeError):  # the loop is closed: nothing waits any more
             loop.call_soon_threadsafe(deliver, ran)
 
     try:
@@ -264,7 +264,7 @@ class _Alarm:
     def __enter__(self) -> Self:
         in_main = threading.current_thread() is threading.main_thread()
         if self._after_s is not None and in_main and hasattr(signal, "setitimer"):
-            self._armed = signal.getsignal(signal.SIGALRM) == signal.SIG_DFL  # else somebody uses it
+            self._armed = signal.getsignal(signal.SIGALRM) == signal.SIG_DFL  # else it is in use
             if self._armed:
                 signal.signal(signal.SIGALRM, self._ring)
                 signal.setitimer(signal.ITIMER_REAL, self._after_s)

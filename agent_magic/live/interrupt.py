@@ -51,7 +51,7 @@ async def interruptible(work: Coroutine[Any, Any, T], *, message: Callable[[], s
     watch = _Watch(loop, loop.create_future())
     watch.install()
     try:
-        # Not before our handler is there: Python's own could raise in between and leave a task that nobody awaits.
+        # Not before our handler is set: Python's own could raise in between and leave a task without an owner.
         watch.task = loop.create_task(work)
         await watch.finish(watch.task)
     finally:
@@ -108,7 +108,7 @@ class _Watch:
             try:
                 await asyncio.wait({task, self.enough}, timeout=LOOK_S, return_when=asyncio.FIRST_COMPLETED)
             except asyncio.CancelledError:
-                # As with a plain `await`, the work decides what comes of it; if it is over, nobody is left to decide.
+                # As with a plain `await`, the work decides the outcome; if it is over, nothing is left to decide.
                 if not task.cancel():
                     raise
 

@@ -202,7 +202,7 @@ def settle(desks: Iterable[Desk], which: int | str, verdict: Verdict) -> None:
 
 
 def _give(answer: asyncio.Future[Verdict], verdict: Verdict) -> None:
-    if not answer.done():  # cancelled, where the run was stopped
+    if not answer.done():  # cancelled, if the run was stopped
         answer.set_result(verdict)
 
 

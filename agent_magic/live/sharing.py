@@ -68,7 +68,7 @@ class Sharing:
         """Divide the limits with the other kernels during a run; `wake` is called when the share has changed."""
         run = tuple(limit_classes), wake
         self._runs.append(run)
-        if self._look(self._demands()):  # before the first request, so that those are seen who are there already
+        if self._look(self._demands()):  # before the first request, so that present kernels are seen
             self._keep()
         beats = asyncio.create_task(self._beats())
         try:
@@ -94,7 +94,7 @@ class Sharing:
             beat = self._looked_s - self._wrote_s >= BEAT_S - wait_s / 2
             if not (beat or is_new):
                 continue
-            demands = self._demands()  # what the next one goes on from: nothing may leave between this and giving away
+            demands = self._demands()  # the next kernel's start: nothing may leave between this and giving away
             shrunk = self.pacer.set_shares(shares_of(without_growth(ahead, self._told)), self._clock())
             if await asyncio.to_thread(self._look, demands, beat=beat) and (self._keep() or shrunk):
                 for _, wake in list(self._runs):

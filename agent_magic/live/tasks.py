@@ -54,7 +54,7 @@ class Tasks:
         if isinstance(bug, Exception):
             self._bugs.append(bug)
             return True
-        if (task := asyncio.current_task()) is not None:  # the loop raises it: nobody has to be told of it later
+        if (task := asyncio.current_task()) is not None:  # the loop raises it: it need not be reported later
             task.add_done_callback(asyncio.Task[None].exception)
         return False
 

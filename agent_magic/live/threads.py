@@ -50,11 +50,11 @@ class _Thread:
             except queue.Empty:
                 try:
                     _IDLE.remove(self)
-                except ValueError:  # somebody has taken it this moment: the call is on its way
+                except ValueError:  # it was taken this moment: the call is on its way
                     continue
                 return
             work()
-            del work  # what it holds would live until the next call
+            del work  # its objects would live until the next call
             self.thread.name = IDLE
             _IDLE.append(self)
 

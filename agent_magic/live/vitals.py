@@ -68,7 +68,7 @@ class Sampling:
         share = (time.process_time() - self._cpu_s) / took_s
         at_s = self._now()
         if self.samples and at_s < self.samples[-1].at_s:
-            self.samples.clear()  # what came before was preparation: the run's clock begins behind it
+            self.samples.clear()  # preparation came before: the run's clock begins behind it
         self.samples.append(Sample(at_s, share, self._rss_mb(), max(0.0, took_s - self._every_s)))
         if len(self.samples) > MOST:
             del self.samples[::2]

@@ -38,7 +38,7 @@ def dead_frame(record: RunRecord) -> pd.DataFrame:
 def all_dead_frame(runs: Iterable[tuple[int, RunRecord]]) -> pd.DataFrame:
     """Return the dead letters of several runs, without requests answered since; columns are `ALL_DEAD`."""
     rows: list[Mapping[str, Any]] = []
-    later: set[tuple[str, str]] = set()  # what was asked later: its newest outcome counts
+    later: set[tuple[str, str]] = set()  # a later request: its newest outcome counts
     for number, record in runs:
         head = {"run": number, "began_at": record.began_at, "plan": record.plan.name}
         rows += [head | _row(one) for one in _failed(record) if _asked(one) not in later]

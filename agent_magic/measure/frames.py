@@ -258,7 +258,7 @@ def _expectation(record: RunRecord, number: int) -> dict[str, float | None]:
         return {"expected_s": None, "bias": None}
     took_s = result.tool_s if step.is_task else result.api_s
     replayed = result.source == "replay" and bool(result.attempts) and result.attempts[-1].price != PAID_BEFORE
-    was_asked = step.is_task or result.source in MEASURED or replayed  # what the ledger served took no time
+    was_asked = step.is_task or result.source in MEASURED or replayed  # served answers took no time
     is_measured = result.status == "succeeded" and bool(took_s) and was_asked
     return {"expected_s": expected_s, "bias": took_s / expected_s - 1 if is_measured and took_s else None}
 
@@ -405,7 +405,7 @@ def fingerprint(record: RunRecord, *, texts: bool = True) -> dict[str, str]:
         "layers": _layers(record),
         "summary": _summary(summarize(record)),
     }
-    # A replay differs from its run in `source`; that of an older version had no `bias`.
+    # A replay differs from its run in `source`; an older version's had no `bias`.
     left_out = ["source", "bias"] if texts else ["source", "bias", "error"]
     found = {name: one.text(left_out) for name, one in tables.items()}
     if texts:

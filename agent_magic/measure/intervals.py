@@ -132,7 +132,7 @@ def running_interval(values: Sequence[float], least: float, most: float, error_r
     count = np.arange(1, n + 1)
     mean = (0.5 + np.cumsum(x)) / (count + 1)
     spread = (0.25 + np.cumsum((x - mean) ** 2)) / (count + 1)
-    before = np.concatenate(([0.25], spread[:-1]))  # a bet may know only what came before
+    before = np.concatenate(([0.25], spread[:-1]))  # a bet may know earlier values only
     bet = np.sqrt(2 * math.log(2 / error_rate) / (before * count * np.log(count + 1)))[:, None]
     grid = np.arange(GRID + 1) / GRID
     with np.errstate(divide="ignore"):

@@ -214,7 +214,7 @@ def check_signature(grader: Grader, name: str) -> None:
     """Raise `DeclarationError` if a function cannot be called with an answer and its row."""
     try:
         inspect.signature(grader).bind(None, None)
-    except ValueError:  # written in C, and silent about what it takes
+    except ValueError:  # written in C, without a signature
         return
     except TypeError as error:
         hint = f"Write def {name if name.isidentifier() else 'right'}(answer, row): return ..."

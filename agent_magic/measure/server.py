@@ -338,7 +338,7 @@ class _Timeline:
     def __init__(self, run: Observed, slots: float, reads_beside: bool) -> None:  # noqa: FBT001 - private
         self.exchanges, self.reads_beside = run.exchanges, reads_beside
         self.begun, self.cost = _begins(run, slots)
-        self.firsts = [  # when each begins to answer; where nobody saw that, when it is begun
+        self.firsts = [  # when each begins to answer; if unseen, when it is begun
             begun if one.first_s is None or not run.streams else min(max(one.first_s, begun), one.ended_s)
             for one, begun in zip(run.exchanges, self.begun, strict=True)
         ]
@@ -456,7 +456,7 @@ def _let_in(run: Observed, order: Iterable[int], slots: float) -> tuple[list[flo
 def _order_cost(run: Observed, order: Iterable[int], begins: Sequence[float]) -> float:
     """Return the cost in log likelihood of the order of service: rarely other than as sent, or random."""
     sent_s = [one.sent_s for one in run.exchanges]
-    left = [-number for number in reversed(range(len(sent_s)))]  # the earliest is last, where it is soon taken out
+    left = [-number for number in reversed(range(len(sent_s)))]  # the earliest is last, to be taken out cheaply
     rarely = by_lot = 0.0
     for number in order:
         place = bisect_left(left, -number)
@@ -521,7 +521,7 @@ class Serving(Generic[K]):
 
     def pop(self, now: float) -> tuple[K, bool]:
         """Process the next event, which is due: return its request, and whether that has ended."""
-        # `now` may be rounded: what is next is what `next_s` said, not what is over by then.
+        # `now` may be rounded: `next_s` decides the next, not the rounded time.
         heap = self._reading if self._reading and self._reading[0][0] <= self._shared_s() else self._shared
         self._turn(now)
         until, _, key, answers = heappop(heap)

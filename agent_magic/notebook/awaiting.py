@@ -152,7 +152,7 @@ def _compiles(text: str) -> bool:
 
 def _calls(tree: ast.Module) -> Iterator[tuple[ast.Call, bool]]:
     """Yield the calls at places where `await` is legal, and whether the cell does not await them itself."""
-    # A stack of its own: an expression of many terms is deeper than Python's recursion limit.
+    # An explicit stack: an expression of many terms is deeper than Python's recursion limit.
     waiting: list[tuple[ast.AST, bool, bool]] = [(tree, True, True)]
     while waiting:
         node, legal, bare = waiting.pop()

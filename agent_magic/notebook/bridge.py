@@ -107,5 +107,5 @@ def _major(ipykernel: object) -> int:
 
 def _make_reentrant(loop: asyncio.AbstractEventLoop) -> None:
     if _is_patched_by_other():
-        return  # by nest_asyncio, on a kernel where that works
+        return  # by nest_asyncio, on a kernel that supports it
     importlib.import_module("nest_asyncio2").apply(loop)

@@ -155,7 +155,7 @@ def _matcher(magics: AgentMagics) -> Callable[[Any], Any]:
         found = _ask(magics, line, first, lines)
         if found is None:
             return {"completions": []}
-        # What is typed stands for nothing: IPython would else offer Python's names, after seconds of looking for them.
+        # The typed text stands for nothing: IPython would else offer Python's names, after seconds of looking for them.
         shown = [api.SimpleCompletion(text=word, type="agents") for word in found.words or (found.fragment,)]
         return {"completions": shown, "matched_fragment": found.fragment, "suppress": True, "ordered": True}
 
@@ -182,7 +182,7 @@ def _ask(magics: AgentMagics, line: str, first: str | None, lines: Sequence[str]
     if not heading and not any(word in line for word in ("agent", "context", "%%plan", "{{")):
         return None
     known = known_to(magics, first or line)
-    if first is not None and _SECTIONS.match(first):  # the names of its own sections, which are not declared yet
+    if first is not None and _SECTIONS.match(first):  # the names of its sections, which are not declared yet
         heads = [match["name"] for one in lines if (match := _NAMED.match(one))]
         known = known._replace(agents=list(dict.fromkeys([*heads, *known.agents])))
     return offer(line, known, cell=first)

@@ -101,7 +101,7 @@ def hears_clicks() -> bool:
 def agrees(question: str) -> bool:
     """Ask, and return whether the answer is yes. Stop, Ctrl-C and the end of the input mean no."""
     in_main = threading.current_thread() is threading.main_thread()
-    # The cell's own handler would cancel what waits on the loop, which does not turn while somebody thinks.
+    # The cell's own handler would cancel what waits on the loop, which is blocked while a person thinks.
     before = signal.signal(signal.SIGINT, signal.default_int_handler) if in_main else None
     try:
         return input(question).strip().lower() in {"y", "yes"}
@@ -114,7 +114,7 @@ def agrees(question: str) -> bool:
 
 def say(text: str) -> None:
     """Print the answer of a command."""
-    print(text)  # noqa: T201 - the one place
+    print(text)  # noqa: T201 - the only place
 
 
 def put_cell(shell: Any, text: str) -> None:

@@ -84,7 +84,7 @@ def _filled(part: re.Match[str], variables: Mapping[str, Any], magic: str) -> st
             return found[0]
         try:
             return _in_quotes(_text(found[0], variables), quote, found[0], magic)
-        except _NoValueError:  # text may have braces of its own
+        except _NoValueError:  # text may have its own braces
             return found[0]
 
     return quote + _INSIDE.sub(inside, text) + quote
@@ -124,9 +124,9 @@ def _text(place: str, variables: Mapping[str, Any]) -> str:
         return _text_of(_parsed(place), dict(variables))
     except SyntaxError as error:
         if not place.strip("{} "):
-            raise _NoValueError("the braces are empty") from None  # each Python has words of its own
+            raise _NoValueError("the braces are empty") from None  # words differ between Pythons
         raise _NoValueError(error.msg) from None
-    except Exception as error:  # noqa: BLE001 - whatever the user's expression raises
+    except Exception as error:  # noqa: BLE001 - any error of the user's expression
         raise _NoValueError(str(error) or type(error).__name__) from None
 
 

@@ -226,12 +226,12 @@ def left_line(session: Session, plan: DeclaredPlan, policy: Policy, resumed: Res
 
 def _unbought(session: Session, plan: DeclaredPlan, policy: Policy, resumed: Resumed, *, fresh: bool) -> Sequence[int]:
     """Return the agents of a plan with answers to buy."""
-    if session.deck is not None:  # the recording answers what it has, the rest is bought
+    if session.deck is not None:  # recorded answers are played, the rest is bought
         return session.deck.find(plan, timeout_s=policy.timeout_s).missing
     where, last = session.shared.client.endpoint, resumed.run
     earlier = None if last is None else Earlier(last.record, where, plan=plan, again=resumed.again)
     found = unbought(plan, where, session.shared.ledger, earlier, fresh=fresh, timeout_s=policy.timeout_s)
-    # Of an agent that was cut between two turns the first answer is there, and the others are not.
+    # An agent that was cut between two turns has its first answer only.
     results = () if last is None else last.record.results
     lost = {one.name for one in results if one.status not in {"succeeded", "capped"}}
     return sorted({*found, *(one for one, step in enumerate(plan.agents) if step.tools and step.name in lost)})
@@ -243,7 +243,7 @@ def retry_price(session: Session, run: Run, policy: Policy) -> str:
         return ""
     left = rejected_before(session, run.plan, run)
     has_others = any(one.status == "failed" and one.name not in left for one in run.record.results)
-    leave = left if has_others else ()  # where nothing else failed, the price is that of the next run
+    leave = left if has_others else ()  # if nothing else failed, the price is the next run's
     what = _outlay(session, run.plan, policy, Resumed(run, leave=leave), fresh=False)
     return "" if what.unpriced else f"about {dollars(what.usd)}"
 

@@ -253,7 +253,7 @@ class Registry:
     @property
     def _known(self) -> set[str]:
         """Declared names: agents, and contexts of the plan or common to all."""
-        common = () if self._common is None else self._common._contexts  # noqa: SLF001 - of its own kind
+        common = () if self._common is None else self._common._contexts  # noqa: SLF001 - of the same class
         return {*self._agents, *self._contexts, *common}
 
     def undefined(self, agent: Step, namespace: Mapping[str, Any]) -> tuple[str, ...]:

@@ -203,7 +203,7 @@ async def _run(session: Session, driver: Driver, screen: Screen) -> Run:
     desks = [screen.asker] if isinstance(screen.asker, Desk) else []
     session.desks += desks
     try:
-        await driver.check()  # what is refused is refused before anything is shown
+        await driver.check()  # refusals come before anything is shown
         with Sampling(driver.now, driver.samples):
             async with _shown(session, driver, screen, editor(session, run)):
                 await driver.drive()
@@ -211,7 +211,7 @@ async def _run(session: Session, driver: Driver, screen: Screen) -> Run:
         session.desks = [one for one in session.desks if one not in desks]
         if len(run.record.events):
             session.settle(run)
-        else:  # it never began: the last run is the one before
+        else:  # it never began: the last run stays
             session.running.remove(driver)
     return run
 

@@ -455,7 +455,7 @@ class Session:
     def connect_simulator(self, **options: Any) -> str:
         """Start the mock server, in its own process if possible, and connect to it. Return its URL."""
         if os.environ.get(PINNED):
-            return self.connection  # the recording answers, whatever the notebook was run with
+            return self.connection  # the recording answers, with any provider of the notebook
         try:
             simulator = api.start_simulator(**options)
         except (api.SimulatorError, OSError) as error:
@@ -463,7 +463,7 @@ class Session:
         self.disconnect()
         self._simulator, self.left_simulator, self._whom = simulator, False, ""
         atexit.register(self._simulator.stop)
-        # The same under each address it may have, but for its own script.
+        # The same under each address it may have, except in its script.
         slips = f", slips {options['slips']}" if options.get("slips") else ""
         name = None if options.get("script") else f"simulator, seed {options.get('seed', 0)}{slips}"
         client = api.Claude(base_url=self._simulator.url, api_key=NO_KEY, endpoint=name, own_models=False)

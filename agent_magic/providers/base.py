@@ -264,7 +264,7 @@ class Provider(Protocol):
         endpoint: Address of requests, without credentials. Answers in the ledger are found by it.
         credentials: True if the server has accepted the credentials; until then one request goes first. `None` without
             credentials that could be refused.
-        is_limited: True if there are rate limits to keep. Answers made in this process have none.
+        is_limited: True if there are rate limits to keep. Answers computed in this process have none.
         price_list: Seller of the list prices, as `genai-prices` names it. `None` for the maker of a model.
         prices: The provider's prices by model, after the user's and before any list. Default: none.
         is_free: True if answers cost nothing.
@@ -299,7 +299,7 @@ class Provider(Protocol):
         """Send one request, stream its text, and return the answer. Never retry here.
 
         Raises:
-            CallError: The attempt failed. The class says how: see `agent_magic.errors`.
+            CallError: The attempt failed; see `agent_magic.errors` for the classes.
         """
         ...
 
@@ -324,10 +324,10 @@ class Provider(Protocol):
         """Load the modules of the first request. Called in a thread beside the user's cells. Default: nothing."""
 
     async def count_tokens(self, request: Request) -> int | None:
-        """Count the input tokens of a request without sending it to a model. `None`, the default: it cannot count.
+        """Count the input tokens of a request without sending it to a model; default `None`: it cannot.
 
         Args:
-            request: What would be asked.
+            request: The request.
 
         Raises:
             CallError: The count failed.
@@ -336,7 +336,7 @@ class Provider(Protocol):
         return None
 
     def limit_class(self, model: str) -> str:
-        """Name the models that share rate limits with this one. By default each model has its own.
+        """Return the class of models that share rate limits with this one; default each model is its own.
 
         Args:
             model: Its name.
@@ -349,7 +349,7 @@ class Provider(Protocol):
         return False
 
     def min_cacheable_tokens(self, model: str) -> int | None:
-        """Return the shortest prefix that the prompt cache keeps. `None`, the default: there is no cache to ask.
+        """Return the shortest prefix that the prompt cache keeps; default `None`: no cache.
 
         Args:
             model: Its name.

@@ -140,7 +140,7 @@ def _needed_ahead(plan: Plan, number: int, agent: Agent, provider: Provider) -> 
     asked = Request("", "", 0, effort=agent.effort, tools=agent.tools_text, cite=agent.cite, options=agent.sent)
     if not shows_content(agent, {**plan.values, **plan.shown}):
         return needed_by(asked)
-    # The answer of an agent that is attached goes out as a document; what a task returns is not known yet.
+    # An attached agent's answer goes out as a document; a task's result is not known yet.
     answers = {name: "" if plan[name].is_task else "-" for name in plan.inputs[number]}
     needed = needed_by(asked._replace(attachments=plan.prompt_ahead(number, answers).attachments))
     unknown = bool(agent.attach) and not (needed.images or needed.documents)

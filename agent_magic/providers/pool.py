@@ -145,10 +145,10 @@ class Pool(Provider):
             raise
 
     async def count_tokens(self, request: Request) -> int | None:
-        """Count the input tokens of a request at the first member that may be asked.
+        """Count the input tokens of a request at the first available member.
 
         Args:
-            request: What would be asked.
+            request: The request.
 
         Raises:
             CallError: The count failed.
@@ -185,7 +185,7 @@ class Pool(Provider):
         return self._first.min_cacheable_tokens(model)
 
     def token_rule(self, model: str) -> TokenRule | None:
-        """Return how many tokens a model makes of pictures and PDFs, as the first member says.
+        """Return a model's token rule for pictures and PDFs, of the first member.
 
         Args:
             model: Its name.

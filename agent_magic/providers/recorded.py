@@ -391,7 +391,7 @@ class Nobody(Provider):
 
     endpoint = "cassette"
     is_limited = False
-    capabilities = EVERYTHING  # whatever was recorded is played
+    capabilities = EVERYTHING  # everything recorded is played
 
     @asynccontextmanager
     async def open(self) -> AsyncGenerator[None]:

@@ -40,7 +40,7 @@ def kind_of(error: str | None) -> str | None:
 
 def _ready(record: RunRecord, event: AgentReady) -> None:
     result = record.results[event.agent]
-    if result.ready_s is None:  # one that runs again counts from the first time
+    if result.ready_s is None:  # a step that runs again counts from the first time
         result.ready_s = event.at_s
     result.status = "queued"
 

@@ -153,7 +153,7 @@ class AgentResult(Shown):
         if typed and not by_item:  # such an answer stands in one turn
             return ""
         for one in reversed(self.attempts[:-1] if before else []):
-            if one.kind == "InvalidAnswer" and not by_item:  # what came before was to be answered again, whole
+            if one.kind == "InvalidAnswer" and not by_item:  # earlier text was to be answered again, whole
                 break
             if before and one.answer is not None and (by_item or one.answer.stop_reason == PAUSED):
                 texts.insert(0, one.answer.text)
@@ -201,7 +201,7 @@ class AgentResult(Shown):
     def value(self) -> Any:
         """The answer as the type that its agent returns, or as text.
 
-        Of a record without the class, what its schema says: numbers, texts, lists, and objects with its fields.
+        A record without the class has numbers, texts, lists, and objects with the schema's fields.
 
         Raises:
             NoValue: The agent did not succeed.
@@ -217,7 +217,7 @@ class AgentResult(Shown):
 
     @property
     def meaning(self) -> Any:
-        """What frames, grades and later prompts take: the value, of a typed answer by its schema.
+        """The value in frames, grades and later prompts: of a typed answer by its schema.
 
         Raises:
             NoValue: The agent did not succeed.

@@ -557,7 +557,7 @@ def scan_text(text: str, where: str, secrets: Mapping[str, str]) -> Iterator[Fin
     found = {visible[start:end]: what for start, end, what in _apart(visible, small)}
     joined = "".join(line.strip(_AROUND_A_BREAK) for line in visible.split("\n"))
     if joined != visible:
-        # Joined lines make words that nobody wrote: there it has to look random too.
+        # Joined lines create new words: there it has to look random too.
         for start, end, what in _shaped(joined, _in_small_letters(joined)):
             one = joined[start:end]
             if _is_mixed(one) and not any(one in part or part in one for part in found):

@@ -57,7 +57,7 @@ class Taken:
             return fingerprint(part.values[name])
         if part is not None and part.source and name in OWN:  # an item of what another step returned
             return fingerprint(plan.meaning(step, name, Returned(self._record)))
-        if name in plan.groups:  # the last round that ran: which one that is, the run has decided
+        if name in plan.groups:  # the last round that ran, as the run has decided
             members = view_of(plan.agents, plan.groups[name], plan.agents[step]).members
             ran = [one for one in members if self._record.results[one].status in {"succeeded", "capped"}]
             return _of_result(self._record.results[ran[-1]]) if ran else UNKNOWN

@@ -380,7 +380,7 @@ def _widget_class() -> Any:
         top = traitlets.Unicode("").tag(sync=True)
 
         def __repr__(self) -> str:
-            return AGAIN  # ipywidgets 7 shows it where there are no widgets
+            return AGAIN  # ipywidgets 7 shows it without widgets
 
     return Explore
 

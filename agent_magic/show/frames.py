@@ -206,7 +206,7 @@ def _row_words(frame: pd.DataFrame, place: int, asked: Sequence[str]) -> str:
     if not asked:
         return f"frame.iloc[{place}]"
     cells = [(name, frame[name].iloc[place]) for name in asked]
-    said = [(name, one.item() if hasattr(one, "item") else one) for name, one in cells]  # of numpy, whose repr is long
+    said = [(name, one.item() if hasattr(one, "item") else one) for name, one in cells]  # of numpy, with a long repr
     return f"{{{', '.join(f'{name!r}: {shown_value(one)}' for name, one in said if _word(one) != UNKNOWN)}}}"
 
 

@@ -187,7 +187,7 @@ class TableView:
             self._drawn(0.0, self._console.height - _FRAME_H), console=self._console, auto_refresh=False
         )
         self._live.start(refresh=True)
-        self._console.show_cursor(show=True)  # whatever ends the program, nothing is left to put back
+        self._console.show_cursor(show=True)  # nothing is left to restore, however the program ends
 
     def hold(self) -> None:
         """Leave the table as it is, with room for a question under it, until `show` draws another."""

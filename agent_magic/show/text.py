@@ -277,7 +277,7 @@ def many_of(result: AgentResult) -> list[str]:
     calls = len(result.calls) if result.is_task else sum(not one.is_own for one in result.calls)
     turns, attempts = result.turns, len(result.attempts)
     found = [plural(turns, "turn")] if turns > 1 else []
-    if calls > result.is_task:  # a task that was called once is what everybody expects
+    if calls > result.is_task:  # one call of a task is expected
         found.append(plural(calls, "call"))
     return found + ([plural(attempts, "attempt")] if attempts > max(1, turns) else [])
 

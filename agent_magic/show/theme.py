@@ -78,7 +78,7 @@ PHASES: Final[dict[Kind, PhaseLook]] = {
 }
 
 
-# Cards, tables and answers use JupyterLab's own colours where they exist, so that they fit the page.
+# Cards, tables and answers use JupyterLab's colours if they exist, so that they fit the page.
 SOFT: Final = "color:var(--jp-ui-font-color2,#667080)"
 WARN: Final = "color:var(--jp-warn-color0,#a8690a)"
 Tone = Literal["", "soft", "warn"]

@@ -68,7 +68,7 @@ class _Composer:
         self._numbers = 0
         said = request.prompt
         self._schema = told_schema(request.system) if request.schema is None else request.schema
-        if self._schema:  # A choice follows the words of all that was said, and of what the tools brought.
+        if self._schema:  # A choice follows the words of the conversation, and of the tools' results.
             told = (each.text[:LOOK_AT] for each in request.results)
             said = "\n\n".join(filter(None, (request.earlier, request.prompt, *told)))
         self._subject = subject_of(without_directives(said), request.system)
@@ -80,7 +80,7 @@ class _Composer:
         text, sequence = _stopped(text, self._request.stop_sequences)
         if sequence is not None:
             calls = []
-        # A server tool's call waits where the client has to act too: its result opens the next response.
+        # A server tool's call waits if the client has to act too: its result opens the next response.
         own = [call for call in calls if not self._is_of_server(call)]
         blocks = [*self._opening(calls), *self._body(text, calls, waiting=bool(own))]
         reason = "tool_use" if own else "end_turn" if sequence is None else "stop_sequence"

@@ -123,7 +123,7 @@ class Station:
         if self._alarm is not None:
             self._alarm.cancel()
             self._alarm = None
-        while self._goals and self._goals[0][2].done():  # whoever waited is gone
+        while self._goals and self._goals[0][2].done():  # the waiting request is gone
             heappop(self._goals)
         if self._goals and self._writing:
             wait_s = (self._goals[0][0] - self._tokens) / self.capacity.pace(self._writing)

@@ -136,7 +136,7 @@ def factor_of(spec: str) -> float:
     try:
         return max(parse(str(spec)).factor, LEAST_FACTOR)
     except ValueError:
-        return 1.0  # the program says what is wrong with it
+        return 1.0  # the program reports its error
 
 
 def _start(options: list[str], timeout_s: float, time_factor: float) -> Simulator:
@@ -146,7 +146,7 @@ def _start(options: list[str], timeout_s: float, time_factor: float) -> Simulato
     command += ["--token=auto", f"--parent-pid={os.getpid()}", "--until-stdin-closes"]
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     with contextlib.ExitStack() as undo:
-        # A file, not a pipe: nobody reads a pipe later on, and a full one would stop the child.
+        # A file, not a pipe: a pipe is not read later on, and a full one would stop the child.
         stderr = undo.enter_context(tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace"))
         try:
             process = subprocess.Popen(

@@ -38,7 +38,7 @@ def choose(subject: Subject, rng: Random) -> str | None:
     lines = [line for line in _SENTENCE_END.split(asked) if line.strip()]
     for place, line in enumerate(lines):
         if cue := _CUE.search(line):
-            # The cue becomes a colon: what is offered stands after it, else in the sentence before or after.
+            # The cue becomes a colon: the options stand after it, else in the sentence before or after.
             near = (f"{line[: cue.start()]}: {line[cue.end() :]}", *lines[:place][-1:], *lines[place + 1 : place + 2])
             for text in near:
                 if options := options_of(text):

@@ -325,7 +325,7 @@ def _segments(body: Json, tools: Tools, messages: Iterable[Json], model: Model) 
     """Split a body into segments; the top-level `cache_control` applies to the last one."""
     found = [Segment("tool", text := _canonical(tool), tokens.count(text), _ttl_s(tool)) for tool in tools.offered]
     if wanted := _format(body):
-        # The API turns it into an instruction of its own. Another format empties the cache, so it stands in front.
+        # The API turns it into an instruction. Another format empties the cache, so it stands in front.
         text = _canonical(wanted)
         found.append(Segment("format", text, FORMAT_OVERHEAD + tokens.count(text)))
     if isinstance(system := body.get("system") or (), str):

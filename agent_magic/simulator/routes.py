@@ -99,7 +99,7 @@ def decide(
             raise ApiError(413, HTTP_MESSAGES[413])  # noqa: TRY301 - answered like the others
         if path in MODEL_LISTS and "anthropic-version" not in headers and headers.get("authorization"):
             return completions.models(asked.id)  # asked by a client of the other API
-        if path != completions.PATH:  # a server of one's own asks for no key
+        if path != completions.PATH:  # a self-hosted server asks for no key
             check_credentials(headers)
         return ROUTES[method, path](service, asked, entry, now_s)
     except ApiError as error:

@@ -173,7 +173,7 @@ class _Filler:
         self._subject, self._pen = subject, Pen(subject, rng)
         self._phrases = cycle(rng.sample(phrases := (*subject.terms[:8], subject.topic), len(phrases)))
         self._left = MOST_VALUES
-        self._sure: tuple[float, float] | None = None  # between what it is sure of the choice it has made
+        self._sure: tuple[float, float] | None = None  # how sure it is of its choice
 
     def value(self, schema: Json, depth: int, name: str = "") -> JsonValue:
         self._left -= 1

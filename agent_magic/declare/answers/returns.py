@@ -270,7 +270,7 @@ def _accept(_: object) -> None:
     return None
 
 
-# looking up what a cell names
+# looking up the names of a cell
 
 
 def look_up(

@@ -223,7 +223,7 @@ def _refused(where: str, what: str, instead: str) -> DeclarationError:
     return DeclarationError(f"{where} {what}, and no schema of the API can hold that.", hint=f"{instead}.")
 
 
-# what a schema says
+# a schema's own keys
 
 
 @functools.lru_cache(maxsize=256)

@@ -65,7 +65,7 @@ def everything_in(value: object) -> Iterator[object]:
         parts = parts_of(one)
         if not {*map(type, parts)} <= PLAIN:
             new = {id(part): part for part in parts if type(part) not in PLAIN and id(part) not in seen}
-            seen |= new  # which keeps what was made for this look, so that no other gets its id
+            seen |= new  # which keeps the objects of this look, so that no other gets their ids
             todo += new.values()
 
 

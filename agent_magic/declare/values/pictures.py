@@ -28,14 +28,14 @@ _PIL_MODES = frozenset({"1", "L", "LA", "P", "RGB", "RGBA"})
 
 
 def image(source: str | Path | bytes, *, title: str | None = None) -> Attachment:
-    """Read a picture: PNG, JPEG, WebP or GIF. It is read now; a later change of the file does not count.
+    """Read a picture: PNG, JPEG, WebP or GIF. Later changes of the file do not count.
 
     Args:
         source: The file, or its bytes.
-        title: What prompts and errors call it; by default the name of the file.
+        title: Its name in prompts and errors; default the name of the file.
 
     Raises:
-        DeclarationError: There is no such file, or it is no such picture, or it is too large.
+        DeclarationError: There is no such file, or it is no picture, or too large.
     """
     data, name = _read(source, title, "image")
     return picture_of(data, name)
@@ -238,7 +238,7 @@ def _plotly_png(figure: Any, title: str) -> bytes:
 _DRAWN = {"figure": _figure_png, "axes": _axes_png, "pil": _pil_png, "plotly": _plotly_png}
 
 
-# what the bytes of a file say
+# by the bytes of a file
 
 
 def _picture_size(data: bytes) -> tuple[str, int, int] | None:

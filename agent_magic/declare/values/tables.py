@@ -39,7 +39,7 @@ def _marks(kind: type[Any]) -> tuple[bool, bool]:
 
 def _of_pandas(value: object) -> str:
     """Return `DataFrame` or `Series` for pandas' classes and subclasses; otherwise empty."""
-    pandas: Any = sys.modules.get("pandas")  # whose value that is has imported it
+    pandas: Any = sys.modules.get("pandas")  # the owner of such a value has imported it
     kinds = [name for name in ("DataFrame", "Series") if isinstance(value, getattr(pandas, name, ()))]
     return kinds[0] if kinds else ""
 

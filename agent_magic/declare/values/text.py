@@ -135,7 +135,7 @@ def _text(value: Any) -> str:
         return str(with_whole_cells(table).to_csv(index=not is_numbered(table.index)))
     if (items := read_array(value)) is not None:
         return str(whole(items))
-    if hasattr(kind, "as_py"):  # of pyarrow, whose own text of a struct is a list of pairs
+    if hasattr(kind, "as_py"):  # of pyarrow: its text of a struct is a list of pairs
         return _text(value.as_py())
     if isinstance(value, _NO_TEXT) or kind.__module__.startswith("jinja2."):
         raise NoTextError(_what_to_write(value))
@@ -263,7 +263,7 @@ def _whole(value: Any, around: tuple[int, ...]) -> Any:
         return value if kind in PLAIN else _Text("...")
     if _is_read(value):
         return _Text(_text(value))
-    if kind in {UserDict, UserList}:  # whose text is that of what they hold
+    if kind in {UserDict, UserList}:  # with the text of their content
         return _whole(value.data, around)
     inner = (*around, id(value))
     same: Any

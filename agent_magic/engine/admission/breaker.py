@@ -154,7 +154,7 @@ class ErrorBreaker:
             self._until_s = now + self._wait_s
             return
         self._in_a_row += 1
-        self._since_s = now  # it answers: patience begins anew
+        self._since_s = now  # it answers: patience begins again
         if self._in_a_row >= min(2 ** (self._openings - 1), MOST_IN_A_ROW):
             self._is_closed = True
             self._last.clear()

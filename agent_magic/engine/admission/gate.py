@@ -51,7 +51,7 @@ class Gate:
             that a dead service costs few calls.
     """
 
-    def __init__(  # noqa: PLR0913 - everybody who has a say
+    def __init__(  # noqa: PLR0913 - all that decide
         self,
         limit_classes: Sequence[str],
         need: Callable[[int], Need],
@@ -74,7 +74,7 @@ class Gate:
         self._prefixes = prefixes
         self._lines = list(map(self._line_of, range(len(limit_classes))))
         self._followers: set[int] = set()
-        self._free: set[int] = set()  # who went without asking anybody
+        self._free: set[int] = set()  # steps that went without asking
         self._queues: dict[str, int] = {}
         self._turns: dict[str, str] = {}  # lines that the pacer holds, each with its class
         self._need, self._pacer, self._budget = need, pacer, budget
@@ -280,7 +280,7 @@ class Gate:
 
     def turned_back(self, agent: int) -> None:
         """Record that a request was not sent, since its answer was available."""
-        if agent in self._free:  # nobody waited for it
+        if agent in self._free:  # no step waited for it
             self._free.discard(agent)
         elif self._key is not None:
             self._key.turned_back()
@@ -336,7 +336,7 @@ class Gate:
             if self._budget is not None:
                 self._budget.settle(agent, cost_usd, total if is_final else None)
             if self._prefixes is not None:
-                read = None if total == 0 else used.cache_read_tokens  # what was refused says nothing of the cache
+                read = None if total == 0 else used.cache_read_tokens  # a refusal says nothing of the cache
                 self._prefixes.ended(agent, read, followed=agent in self._followers)
                 self._followers.discard(agent)
         if self._seat is not None and agent in self._seated:

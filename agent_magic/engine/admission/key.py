@@ -41,6 +41,6 @@ class Key:
     def replied(self, status: int | None) -> None:
         """Record a reply, or the end of a request without one."""
         if status in REFUSED:
-            self._until_s = None  # the next one, of another run, goes ahead again
+            self._until_s = None  # the next one, of another run, is sent first again
         else:
             self.accepted = True

@@ -18,7 +18,7 @@ class Pool:
     def __init__(self) -> None:
         self._seats: list[Seat] = []
         self._waiting: list[Seat] = []  # who has waited longest comes first
-        self._offered: tuple[Seat, int] | None = None  # whose turn it is, and how many it had then
+        self._offered: tuple[Seat, int] | None = None  # the run that is next, and how many it had then
 
     def join(self, most: int, wake: Callable[[], bool]) -> Seat:
         """Add a run; `wake` is called when a slot is free, and returns False if the run asks again later."""

@@ -68,7 +68,7 @@ class Lines:
 
     def first(self, held: Collection[int]) -> int | None:
         """Return the first agent over all queues except the held ones."""
-        if len(self._waiting) == 1:  # the most common, where nothing limits the run
+        if len(self._waiting) == 1:  # the most common case: nothing limits the run
             waiting = self._waiting[0]
             return self._by_turn[waiting[0]] if waiting and not held else None
         best: int | None = None

@@ -39,7 +39,7 @@ class RacingConductor(Conductor):
         super().__init__(dag, policy, **more)
         self._races, self._names, self._requests = races, names, requests
         self._won: set[int] = set()
-        self._beaten: dict[int, Left] = {}  # also those whose request is still being aborted
+        self._beaten: dict[int, Left] = {}  # also those with a request still being aborted
 
     def cancelled(self, agent: int, now: float, *, left: bool = False) -> list[Decision]:
         """Record that a running agent's request was aborted on demand; `left` if its slot is already free."""
@@ -88,7 +88,7 @@ class RacingConductor(Conductor):
         for race in self._races_of(winner):
             self._won.add(race)
             for other in self._dag.parents[race]:
-                self._ends.lost.pop(other, None)  # nobody wants them again
+                self._ends.lost.pop(other, None)  # no race wants them again
             for agent in self._needless(race):
                 if self._state[agent] == ENDED:  # with one before it: the place of a hedge
                     continue

@@ -48,7 +48,7 @@ class SpeculatingConductor(HedgingConductor):
         self._causes: dict[int, int] = {}  # of those that are aborted, since a parent did not succeed: which
         self._to_look_at: dict[int, None] = {}
         self._group = {step: group_of(more["plan"].agents[step]) for step in ahead_of}
-        self._held: dict[str, dict[int, bool]] = {}  # per group, whose condition was decided, and how
+        self._held: dict[str, dict[int, bool]] = {}  # per group, the decided conditions, and how
 
     def start(self, now: float) -> list[Decision]:
         """Start the run. Call this once."""
@@ -106,7 +106,7 @@ class SpeculatingConductor(HedgingConductor):
     ) -> list[Decision]:
         if agent not in self._ahead:
             return super()._pass_on(agent, status, why, now, kind)
-        if agent in self._ends.stopping:  # its condition cannot be decided any more, or somebody stopped it
+        if agent in self._ends.stopping:  # its condition cannot be decided any more, or it was stopped
             return self.cancelled(agent, now, left=True)
         self._state[agent], self._kept_back[agent] = AWAY, (status, why, kind)
         return self._go_on(now)

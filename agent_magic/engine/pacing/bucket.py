@@ -168,7 +168,6 @@ class Bucket:
     ) -> None:
         """Correct the level by a refusal; `need` is the requested amount, if this limit refused it."""
         # Refusals come at once, so their readings are current. The server rounds the wait up to whole seconds.
-        # Refusals come at once, so their readings are current. The server rounds the wait up to whole seconds.
         if reading is not None:
             self._learn(reading, 0.0, now)
         if not self.rate:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from agent_magic.engine.pacing.bucket import LimitSource
     from agent_magic.engine.pacing.limits import Dimension, Reading, Readings
 
-    Taking = tuple[Dimension, Bucket, float, float]  # what each request and each input token takes of a bucket
+    Taking = tuple[Dimension, Bucket, float, float]  # use of a bucket by each request and each input token
 
 ALL: Final = Share(1.0)
 MOST_WAIT_S: Final = 3600.0
@@ -74,7 +74,7 @@ class Ticket:
         self.open, self.heard, self.had_room, self.passed = True, False, False, 0
         self.before = pool.under_way
         pool.output.sent(made, now)
-        self.amounts: dict[Dimension, float] = {}  # what it has taken of each bucket; output is taken when it is made
+        self.amounts: dict[Dimension, float] = {}  # its use of each bucket; output is taken when it is produced
         self.marks: dict[Dimension, float] = {}
         for name, bucket, per_request, per_token in pool.shares:
             amount = self.amounts[name] = per_request + per_token * taken
@@ -104,7 +104,7 @@ class ClassPacer:
         self._fruitless = self._patience = 0  # refusals in a row, now and the time before
         self._said, self._shut_s = False, -1.0  # whether the last one said when to come again, and when the first came
         self._next_s, self._gate_s, self._cut_s = 0.0, -1.0, -1.0
-        self._is_half_open = False  # after refusals in a row one request goes ahead
+        self._is_half_open = False  # after refusals in a row one request is sent first
         self._heed()
 
     def ask(self, input_tokens: int, output_tokens: int, now: float, queue: int) -> Ticket | Hold:
@@ -209,7 +209,7 @@ class ClassPacer:
         self._said = retry_after_s is not None
         unsaid_s = min(UNSAID_S * 2 ** max(0, self._fruitless - 1), MOST_UNSAID_S)
         wait_s = unsaid_s if retry_after_s is None else retry_after_s
-        if self._fruitless > 1 and limit is None and not readings:  # what the server said was too short
+        if self._fruitless > 1 and limit is None and not readings:  # the server's wait was too short
             wait_s = max(wait_s, unsaid_s / 2)
         explained = False
         for name, bucket in self._buckets.items():
@@ -448,7 +448,7 @@ class ClassPacer:
     def _end(self, ticket: Ticket, output_tokens: int | None, now: float) -> None:
         ticket.open = False
         self.under_way -= 1
-        self._speak()  # whatever came of it
+        self._speak()  # with any outcome
         self.output.ended(ticket.output, output_tokens, ticket.sent_s, now)
 
 

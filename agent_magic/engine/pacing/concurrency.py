@@ -64,7 +64,7 @@ class Concurrency:
         self.limit, self.kept = 0, False
         self._odds = 0.0
         self._sent, self._fresh = 0, False
-        self._lately = self._began_s = 0.0  # how fast requests were let in, and when the first pause is over
+        self._lately = self._began_s = 0.0  # how fast requests were admitted, and when the first pause is over
         self._grown = self._sunk = 0
         self._probe_s, self._step_s = 0.0, FIRST_PROBE_S
         self._probed_s: float | None = None

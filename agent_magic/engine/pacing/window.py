@@ -102,7 +102,7 @@ class Window:
         self._pace = self._paced_s = 0.0
         self._low = self._level = self._level_s = 0.0  # a bucket that holds no more than the server's
         self.has_room = False
-        self._strays = self._safe = 0.0  # refusals where there was room, and requests
+        self._strays = self._safe = 0.0  # refusals despite room, and requests
         self._excess = self._proved = 0.0
         self._is_free = False
         self._is_measured = self._is_by_answers = False

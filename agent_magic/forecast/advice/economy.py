@@ -310,7 +310,7 @@ def high_effort(outlook: Outlook) -> Finding | None:
     change = f"Try effort {then} for {listed(names)}.{hope} {quality}"
     apply = {plan.names[number]: effort for number, effort in lower.items()}
     told = found(outlook, "effort by the task", measured, "the vendor's page on effort", changed, change, effort=apply)
-    if not tried:  # as long as before is no forecast of what a lower effort is for
+    if not tried:  # the same length is no forecast of a lower effort's purpose
         told = replace(told, saves_s=None, saves_usd=None, forecast_s=None, forecast_usd=None)
     return told.at(listed(names), f"--effort {then}")
 

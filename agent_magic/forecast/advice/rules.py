@@ -155,7 +155,7 @@ def longest(outlook: Outlook) -> Finding | None:
     saves = seconds(outlook.saves_s(changed))
     measured = f"{name} works {seconds(work[best])}, {share:.0%} of all work. In half the time it would save {saves}."
     advice = f"Shorten {name}, or split it into parts that do not wait for each other."
-    alone = work[best] > UNEVEN * median(one for one in work if one > 0)  # all alike are as balanced as can be
+    alone = work[best] > UNEVEN * median(one for one in work if one > 0)  # equal ones are as balanced as can be
     change = advice if alone and pays(outlook, changed) else ""
     told = found(outlook, "balance the load", measured, practices(5), changed, change)
     return told.at(name, f"## {name}_1 and ## {name}_2, a half of the work each")

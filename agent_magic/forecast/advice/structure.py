@@ -188,7 +188,7 @@ def tiny_requests(outlook: Outlook) -> Finding | None:
             saves_usd=saves,
             basis="assumed",
         )
-        if not agent.returns:  # of a text nobody can tell where one answer ends
+        if not agent.returns:  # in a text, the end of an answer is unknown
             return told.at(group, f"--group {TOGETHER} --returns str, or a type of yours")
         return told.at(group, f"--group {TOGETHER}", {group: {"group": TOGETHER}})
     return None

@@ -143,7 +143,7 @@ def guess_all(  # noqa: PLR0913 - all that a guess stands on
     tried = [row for row in history if row.agent in pilot]
     shared: dict[
         tuple[str, str, str | None, float | None, int | None, str], _Seen
-    ] = {}  # of agents without answers of their own, once a group
+    ] = {}  # of agents without earlier answers, once per group
     found: dict[int, Guess] = {}
     for agent in plan.dag.order:
         request = requests[agent]
@@ -401,7 +401,7 @@ def _turns(agent: Step, max_turns: int, history: History) -> _Turns | None:
     rows = history.of_agent(agent.name) or history.of_kin(agent.name)
     answers = sum(not row.calls for row in rows)
     if not answers:
-        # what a conversation was begun for has been looked up there
+        # its first request has been looked up there
         likely, told = min(ASSUMED_TURNS if agent.continues is None else 1.0, most), "assumed"
         number = Span(1.0, likely, float(most))
     else:
@@ -455,7 +455,7 @@ def _in_turns(guess: Guess, turns: _Turns | None, cache: _Cache | None) -> Guess
 
 def _cached(guess: Guess, first: Span, grows: Span, cache: _Cache) -> Guess:
     """Return an agent's expectation with its reads from and writes to the cache."""
-    # Each request reads the one before it, and writes the rest: all that is written is the last request.
+    # Each request reads its predecessor, and writes the rest: all that is written is the last request.
     read, written = [0.0] * 3, [0.0] * 3
     for end, (one, by, last) in enumerate(zip(first, grows, guess.last, strict=True)):
         if last < cache.least:

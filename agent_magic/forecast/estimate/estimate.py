@@ -54,7 +54,7 @@ NEARLY = 1.05
 """A run that takes no more than this times its longest chain is bound by it."""
 
 
-def estimate(  # noqa: PLR0913 - what a plan can be estimated by, each with its name
+def estimate(  # noqa: PLR0913 - the bases of an estimate, each with its name
     plan: Plan,
     requests: Sequence[Request],
     held: Sequence[Answer | None],
@@ -237,7 +237,7 @@ def _with_sharers(expected: Sequence[Expected], same: Sequence[int | None]) -> I
     for number, (one, first) in enumerate(zip(expected, same, strict=True)):
         if first is None or len(costs[first]) == 1:
             yield one
-        elif first == number:  # which one of them is let go first may be another at each end
+        elif first == number:  # the first of them to start may differ at each end
             yield replace(one, cost=_sum(costs[first]))
         else:
             words = f"the answer of {expected[first].agent}, which asks the same"

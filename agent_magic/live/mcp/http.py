@@ -154,7 +154,7 @@ def _client() -> type[AsyncClient]:
         _listened_s = -LISTEN_EVERY_S
 
         async def send(self, request: Request, **options: Any) -> Response:
-            # A call may take its time, and a stream of events may be silent: callers have timeouts of their own.
+            # A call may take its time, and a stream of events may be silent: callers have their own timeouts.
             end_s = END_S if request.method == "DELETE" else None
             limits = httpx2.Timeout(end_s, connect=min(CONNECT_S, end_s or CONNECT_S))
             request.extensions = {**request.extensions, "timeout": limits.as_dict()}

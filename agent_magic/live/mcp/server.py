@@ -340,7 +340,7 @@ class McpServer:
                 try:
                     async with asyncio.timeout(self._timeout_s):
                         self.tools, self.unlisted = MappingProxyType(await self._listed(session)), ""
-                except Exception as error:  # noqa: BLE001 - a library's, or what the server says
+                except Exception as error:  # noqa: BLE001 - an error of a library or the server
                     self.unlisted = self._said(error)
             await asyncio.sleep(LIST_EVERY_S)
 
@@ -448,7 +448,7 @@ class McpServer:
             return await asyncio.wrap_future(asked)
         except McpError:
             raise
-        except Exception as error:  # noqa: BLE001 - a library's, or what the server says
+        except Exception as error:  # noqa: BLE001 - an error of a library or the server
             raise McpError(self._said(error)) from None
 
     def _said(self, error: BaseException) -> str:

@@ -122,7 +122,7 @@ def _finders(found: Found) -> tuple[LookUp, FindTools]:
     """Return lookups of types and tools for `read_agent`; definitions of cells exist only when they run."""
 
     def refuse(agent: str, option: str, text: str | None) -> None:
-        with suppress(SyntaxError):  # whoever looks it up says what is wrong with it
+        with suppress(SyntaxError):  # looking it up reports its error
             for node in ast.walk(ast.parse(text or "None", mode="eval")):
                 if isinstance(node, ast.Name) and node.id in found.defined:
                     where = f"which cell {found.defined[node.id]} defines"
@@ -333,7 +333,7 @@ def _contexts(plan: Plan, named: str) -> dict[str, str]:
         text: Any = plan.values[name]
         try:
             same = isinstance(text, str) and read_context(f"{name}{named}", f"{text}\n")[0].render({}) == text
-        except (UsageError, AgentMagicError, KeyError):  # it holds braces of its own, or nothing
+        except (UsageError, AgentMagicError, KeyError):  # it has other braces, or nothing
             same = False
         if same:
             ending = "\n" if text.endswith("\n") else ""

@@ -43,7 +43,7 @@ class Kept(NamedTuple):
 def save_session(session: Session, path: Path) -> Kept:
     """Write a session. An earlier file of that name is replaced once the new one is whole."""
     if path.exists():
-        _read(path)  # nobody else's file is replaced, nor a ledger
+        _read(path)  # no other file is replaced, nor a ledger
     new = path.with_name(f".{path.name}.{os.getpid()}")
     cells, left_out = _cells(session)
     limits = session.shared.pacer.memory(time.monotonic())

@@ -225,7 +225,7 @@ async def _end_of(task: asyncio.Task[Run]) -> Run:
         if not (await asyncio.wait([beat], timeout=HELD_UP_S))[0]:
             say("The run stands still: a cell blocks its loop. It goes on when that cell ends or awaits.")
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(ended(), loop))
-    try:  # a thread's, which nobody turns any more
+    try:  # a thread's loop, which has stopped
         return await asyncio.to_thread(loop.run_until_complete, task)
     except asyncio.CancelledError:
         loop.call_soon_threadsafe(task.cancel)

@@ -81,7 +81,7 @@ async def _explore(ctx: CommandContext, given: Namespace) -> None:
 
 async def _asked(ctx: CommandContext, given: Namespace) -> tuple[Run | Estimate, str]:
     """Return the last run of the declared plan, or the estimate of its next one, and which of the two it is."""
-    # A run counts as long as the declared plan is the one that ran.
+    # A run counts as long as the declared plan is unchanged.
     plan = ctx.freeze(given)
     run = next((one for one in reversed(ctx.session.runs) if one.plan.name == plan.name), None)
     if run is not None and not given.next and _is_same(plan, run, ctx):

@@ -159,7 +159,7 @@ def _wanted(ctx: CommandContext, what: str | None) -> tuple[Run, object]:
             run = session.last_run()
             changes, whose = run.advise(by=run.advised_by).changes, "the advice for the last run has {}"
         if not 0 < int(what) <= len(changes):
-            # The number may be of another run's advice: what was shown last need not be of the run that was last.
+            # The number may be of another run's advice: the last shown need not be of the last run.
             found = whose.format(plural(len(changes), "change"))
             raise UsageError(
                 f"%agents apply {what}: {found}. For an earlier run: chosen = run.advise().changes[0], then "

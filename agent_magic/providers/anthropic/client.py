@@ -79,7 +79,7 @@ class Claude(Provider):
         client: A client of the SDK: `AsyncAnthropic`, `AsyncAnthropicBedrock`, `AsyncAnthropicVertex`,
             `AsyncAnthropicFoundry` and the like. Its settings are kept, its retries are switched off, and it is never
             closed here.
-        endpoint: The name under which answers are kept, for a server with changing addresses; default the address.
+        endpoint: The name under which answers are stored, for a server with changing addresses; default the address.
         own_models: True if the server may have models of any name. Default for all but the API itself, where impossible
             names are refused before anything is sent.
 
@@ -231,11 +231,11 @@ class Claude(Provider):
         """Send one request and read its answer as a stream.
 
         Args:
-            request: What to ask.
-            stream: Is told what arrives.
+            request: The request.
+            stream: Receives the response.
 
         Raises:
-            CallError: The attempt failed. Its `partial` holds the text that had arrived.
+            CallError: The attempt failed; `partial` is the text received so far.
         """
         try:
             answer = await self._sent(request, stream)
@@ -328,7 +328,7 @@ class Claude(Provider):
             check_key(os.environ.get(name) or None, name)
         made = functools.partial(
             anthropic.AsyncAnthropic,
-            # The SDK takes a blank address of the environment for one, and a profile's where there is none.
+            # The SDK takes a blank address of the environment for one, and a profile's without one.
             base_url=self._base_url or (address if BASE_URL in os.environ else None),
             max_retries=0,
             http_client=http_client(address),

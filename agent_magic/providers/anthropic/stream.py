@@ -102,7 +102,7 @@ def named_stream() -> type[AsyncStream[Any]]:
                     self.unread.append(chunk if self.unread else chunk.removeprefix(BOM_UTF8))
                     yield self.unread[-1]
                     if self.unread and is_json(b"".join(self.unread)):
-                        return  # a whole response, whose end some servers never say
+                        return  # a whole response: some servers never say its end
 
     return NamedStream
 
@@ -149,7 +149,7 @@ async def collect(events: AsyncStream[Any], request: Request, stream: Stream) ->
             whole = b"".join(cast("Any", events).unread or ()) if is_own else b""
         if not message.begun and stream.answer is None:
             _read_whole(response, named, kind, whole.decode("utf-8-sig", "replace"), message, stream)
-    except (AttributeError, TypeError) as error:  # nobody has checked the fields of an event before
+    except (AttributeError, TypeError) as error:  # the fields of an event were not checked before
         if stream.answer is None:
             raise Unreadable(f"An event of the stream is not the API's: {excerpt(error)}.") from None
     return stream.answer or message.answer(stream)
@@ -165,7 +165,7 @@ async def _read_events(events: AsyncStream[Any], message: _Message, stream: Stre
             if stream.answer is not None:
                 await within(ENDING_S, _read_on(reading, message, stream))
                 break
-        with suppress(TimeoutError):  # a connection whose end is read can serve the next request
+        with suppress(TimeoutError):  # a connection read to its end can serve the next request
             await drain(reading, DRAIN_S)
     except raised_by_sdk():
         if stream.answer is None:
@@ -280,7 +280,7 @@ class _Message:
 
     def count(self, told: Any, stream: Stream) -> None:
         """Read the token counts of an event. They are final with the `stop_reason`, and running before it."""
-        # An impossible or falling count is ignored: the one before stays, and is not final.
+        # An impossible or falling count is ignored: the last one stays, and is not final.
         if told is None:
             return
         stream.usage = usage = _usage(told, stream.usage or NOTHING_KNOWN, self._most_output)
@@ -554,7 +554,7 @@ class _Begun:
             while True:
                 try:
                     got = yield awaited
-                except BaseException as error:  # noqa: BLE001 - handed on to the coroutine, which is where it belongs
+                except BaseException as error:  # noqa: BLE001 - handed on to the coroutine, its owner
                     awaited = self._steps.throw(error)
                 else:
                     awaited = self._steps.send(got)

@@ -46,10 +46,10 @@ _JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 class Chat(Provider):
     """Sends requests to a server of the chat completions API: `am.Chat(base_url="http://127.0.0.1:8000/v1")`.
 
-    That is vLLM, llama.cpp, Ollama, LiteLLM and most gateways. It sends tools, pictures and the schemas of typed
-    answers. It has no documents, citations, effort, cache marks, batches and token counts: a plan that needs one is
-    refused by name before anything is sent. A server that ignores the schema of an answer is noticed after the first,
-    and asked in words from then on.
+    Such servers are vLLM, llama.cpp, Ollama, LiteLLM and most gateways. It sends tools, pictures and the schemas of
+    typed answers. It has no documents, citations, effort, cache marks, batches and token counts: a plan that needs one
+    is refused by name before anything is sent. If a server ignores the schema of an answer, it is asked in words from
+    then on.
 
     Args:
         base_url: The address before `/chat/completions`; `/v1` is added if it has no path.
@@ -59,7 +59,7 @@ class Chat(Provider):
         free: True if answers cost nothing, as on a machine of your own.
         models: Its models, to offer them and refuse others before anything is sent; default any.
         headers: More headers, such as a gateway's own key. Their values never appear in a message.
-        endpoint: The name under which answers are kept, for a server with changing addresses; default the address.
+        endpoint: The name under which answers are stored, for a server with changing addresses; default the address.
 
     Raises:
         DeclarationError: The address, the key, a header or a price is invalid.
@@ -145,15 +145,14 @@ class Chat(Provider):
     async def send(self, request: Request, stream: Stream) -> Answer:
         """Send one request and read its answer as a stream.
 
-        A server that refuses a field by name has refused the form, not the request, and bills nothing for that: the
-        request goes out once more without the field.
+        If the server refuses a field by name, the request is sent once more without it; a refusal bills nothing.
 
         Args:
-            request: What to ask.
-            stream: Is told what arrives.
+            request: The request.
+            stream: Receives the response.
 
         Raises:
-            CallError: The attempt failed. Its `partial` holds the text that had arrived.
+            CallError: The attempt failed; `partial` is the text received so far.
         """
         try:
             answer = None

@@ -53,7 +53,7 @@ async def events_of(pieces: AsyncIterable[bytes]) -> AsyncIterator[Event]:
                 name = ""
     name, data = _field(rest.rstrip("\r"), name, data)
     if data and (text := "\n".join(data)) and (text == DONE or json_of(text)):
-        yield Event(name, text)  # what was cut in the middle is no event
+        yield Event(name, text)  # a cut event is none
 
 
 def _field(line: str, name: str, data: list[str]) -> tuple[str, list[str]]:

@@ -85,7 +85,7 @@ async def collect(response: Response, headers: dict[str, str], request: Request,
             await _read_events(events_of(response.aiter_bytes()), completion, stream)
             if not completion.begun:
                 raise Unreadable(f"Expected an event stream, got {excerpt(kind) or 'no content type'} without events.")
-    except (AttributeError, TypeError, KeyError) as error:  # nobody has checked the fields of a chunk before
+    except (AttributeError, TypeError, KeyError) as error:  # the fields of a chunk were not checked before
         if stream.answer is None:
             raise Unreadable(f"A chunk of the stream is not the API's: {excerpt(error)}.") from None
     return stream.answer or completion.answer(stream)

@@ -164,7 +164,7 @@ class Dask(Provider):
 
     @property
     def room(self) -> int | None:  # pyright: ignore[reportIncompatibleVariableOverride] - read only
-        """The most requests that all workers take at once: what exceeds it would wait here, and look as if it ran."""
+        """Total request slots of all workers: more requests would wait here, and look as if they ran."""
         return None if self.autoscale is None else self.autoscale.room
 
     @property
@@ -187,7 +187,7 @@ class Dask(Provider):
             except NotConnected:
                 if self.cluster.is_own:
                     raise
-                self._counts = False  # the workers have a key of their own
+                self._counts = False  # the workers have their own key
             fleet = self._fleet()
             async with fleet.lock:
                 if not fleet.users:
@@ -218,8 +218,8 @@ class Dask(Provider):
         """Have a worker make a request.
 
         Args:
-            request: What to ask.
-            stream: Is told what arrives.
+            request: The request.
+            stream: Receives the response.
 
         Raises:
             CallError: The attempt failed.
@@ -297,7 +297,7 @@ class Dask(Provider):
         did = self._tally
         links = [link for fleet in self._open for link in fleet.links.values()]
         found = [WorkerState.of(link, did.get(link.name, (0, 0))) for link in links]
-        looks = not found and (self.cluster.is_started or not self.cluster.is_own)  # a cluster elsewhere is there
+        looks = not found and (self.cluster.is_started or not self.cluster.is_own)  # a cluster elsewhere already runs
         names = self.cluster.start_now().values() if looks else ()
         return sorted([*found, *(WorkerState(name, "idle", 0, *did.get(name, (0, 0)), 0.0) for name in names)])
 
@@ -324,10 +324,10 @@ class Dask(Provider):
             self.cluster.resize_now(workers)
 
     def drain(self, names: Container[str] | None = None) -> None:
-        """Give workers no new requests during the run under way, and let them go when their streams have ended.
+        """Drain workers: finish open streams, accept no new requests during the current run.
 
         Args:
-            names: Which ones; all by default.
+            names: The workers; default all.
         """
         for fleet in self._open:
             fleet.drain(names)

@@ -277,7 +277,7 @@ class Fleet:
             streams = sum(one.streams for one in self.links.values())
             self._agents = options.decide(self._agents, streams, self.waiting)
 
-    # who is there
+    # present workers
 
     def _lost(self, link: Link) -> None:
         """Remove a lost worker, keeping its counts."""

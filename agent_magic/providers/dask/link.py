@@ -248,7 +248,7 @@ class Link:
         except ValueError as error:
             _settle(flight.answer, Unreadable(f"Worker {self.name!r} said what cannot be read: {error}."))
             kind = "error"
-        except Exception as error:  # noqa: BLE001 - a bug of whoever listens must not end the other streams
+        except Exception as error:  # noqa: BLE001 - a listener's bug must not end the other streams
             _settle(flight.answer, error)
             kind = "error"
         else:

@@ -71,12 +71,12 @@ class Autoscale:
             raise must_be("scale_up_percent", f"above scale_down_percent={least:g}", given)
 
     def decide(self, agents: int, streams: int, waiting: int = 0) -> int:
-        """Return how many agents there should be room for from now on.
+        """Return the wanted capacity in agents.
 
         Args:
-            agents: How many there is room for now.
-            streams: How many requests are under way.
-            waiting: How many wait for room.
+            agents: The capacity now.
+            streams: Requests under way.
+            waiting: Waiting requests.
         """
         used = streams + waiting
         if waiting > self.queue_size:

@@ -79,7 +79,7 @@ def root_of(error: BaseException, secrets: tuple[str, ...]) -> str:
     if isinstance(error, OSError) and error.errno and not isinstance(error, ssl.SSLError):
         # the transport's own words repeat the address; numbers below 0 are those of a look-up of a name
         return os.strerror(error.errno) if error.errno > 0 else excerpt(error.strerror)
-    # `str` of the transport's own begins with a status that nobody has sent, 400
+    # `str` of the transport's own begins with an invented status, 400
     return excerpt(getattr(error, "message", None) or error, secrets) or type(error).__name__
 
 

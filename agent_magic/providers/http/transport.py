@@ -112,7 +112,7 @@ def _is_unanswered(error: BaseException) -> bool:
 
     cause = error.__cause__
     if isinstance(cause, aiohttp.ServerDisconnectedError):
-        return isinstance(cause.message, str)  # else what had arrived of the head
+        return isinstance(cause.message, str)  # else the received part of the head
     return isinstance(cause, aiohttp.ClientOSError | ConnectionError)
 
 

@@ -345,7 +345,7 @@ def _call(line: dict[str, Any], earlier: Sequence[Call]) -> Call:
     return Call(
         from_json(str, line["agent"]),
         started.number,
-        started.request.key(ANYWHERE),  # never the one in the file, which could belong to another request
+        started.request.key(ANYWHERE),  # never from the file, where it could belong to another request
         ready_s,
         started,
         first_token_s,

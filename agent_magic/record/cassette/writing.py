@@ -96,7 +96,7 @@ def lines_of(runs: Sequence[RunRecord], redact: Callable[[str], str] | None = No
         CassetteError: `redact` failed, or returned no text.
     """
     for line in _lines_of(runs):
-        if "file" in line and redact is not None:  # a document is a text too, and nobody can say what a picture shows
+        if "file" in line and redact is not None:  # a document is a text too, and the content of a picture is unknown
             continue
         if redact is None:
             yield line

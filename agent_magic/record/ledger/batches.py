@@ -117,7 +117,7 @@ class BatchBook:
         for name, answer in answers:
             try:
                 key, ordinal = place_of(name)
-            except ValueError:  # somebody else's batch
+            except ValueError:  # another user's batch
                 continue
             if not self._has(key, ordinal, planned_at):
                 rows.append(answer_row(key, ordinal, answer, time.time()))

@@ -408,7 +408,7 @@ def _make_private(path: Path) -> None:
 # Whether a file is on a drive of the network, as the system's table of mounts says.
 #
 # SQLite's write-ahead log keeps its index in memory that processes share. Two machines share none, so on a network
-# drive each would write over what the other wrote. Trying the log out cannot show that: within one machine it works.
+# drive each would overwrite the other. Trying the log out cannot show that: within one machine it works.
 # Source: https://sqlite.org/wal.html, "all processes using a database must be on the same host computer".
 
 

@@ -174,7 +174,7 @@ class SqliteJournal:
 
     def is_held(self, key: str, ordinal: int) -> bool:
         """Return whether another run is buying this answer; see `Journal.is_held`."""
-        with suppress(*FAILURES):  # `ask` meets what is wrong with the file
+        with suppress(*FAILURES):  # `ask` meets the error of the file
             found = self._ledger.lookup(key, ordinal)
             self._found = None if found is None else ((key, ordinal), found)
             return found is None and self._holder(key, ordinal) is not None
@@ -262,7 +262,7 @@ class SqliteJournal:
 
     def made_by(self, key: CallKey) -> int | None:
         """Return the number of the complete run that made a call; see `Journal.made_by`."""
-        with suppress(*FAILURES):  # the call itself meets what is wrong with the file
+        with suppress(*FAILURES):  # the call itself meets the error of the file
             rows = self._ledger.file.read("SELECT run FROM tool_calls WHERE key = ? AND state = 'over'", key.key)
             return rows[0][0] if rows else None
         return None
@@ -279,7 +279,7 @@ class SqliteJournal:
 
     def saved(self, place: str) -> str | None:
         """Return the fingerprint last written to a file; see `Journal.saved`."""
-        with suppress(*FAILURES):  # then nobody knows
+        with suppress(*FAILURES):  # then it is unknown
             rows = self._ledger.file.read("SELECT value FROM settings WHERE name = ?", f"saved {place}")
             return str(rows[0][0]) if rows else None
         return None
@@ -296,7 +296,7 @@ class SqliteJournal:
 
     def _beat(self) -> None:
         """Renew the leases and checkpoint the log, on a thread. If the run could not store its end, try again."""
-        with suppress(*FAILURES):  # the next beat tries again, and the run itself meets what is wrong with the file
+        with suppress(*FAILURES):  # the next beat tries again, and the run itself meets the error of the file
             run, renewed = self._stored.run, time.time() + LEASE_S
             if self._is_over:
                 self._finish()
@@ -458,7 +458,7 @@ class SqliteJournal:
         for one in attachments_of(record.plan).values():
             self._texts.attach(one)
         self._texts.store(db)
-        where = urlsplit(record.origin)  # kept without credentials, whatever a client says
+        where = urlsplit(record.origin)  # kept without credentials, even if a client has them
         origin = where._replace(netloc=where.netloc.rpartition("@")[2], query="", fragment="").geturl()
         began, models = record.began_at.isoformat(), "\n".join(one.model for one in record.results)
         home = record.home or self._ledger.home

@@ -237,7 +237,7 @@ def recover(damaged: Path, into: LedgerFile) -> int:
                     known.add(row[2])
                     count += 1
                     _put_answer(db, row, keep_id=empty)
-            calls = [*tables.get("tool_calls", ()), *_calls_in(copy)]  # none that was made may be made again
+            calls = [*tables.get("tool_calls", ()), *_calls_in(copy)]  # no number may be used again
             if not (empty and tables.get("runs")):  # it belongs to no run that is here
                 calls = [(key, 0, *row) for key, _, *row in calls]
             tables = {**(tables if empty else {}), "tool_calls": calls}
@@ -311,12 +311,12 @@ def _rows_by_page(path: Path, table: str, sql: str, holds: Callable[[bytes], boo
         db.execute(table)
         (root,) = db.execute("SELECT rootpage FROM sqlite_master WHERE type = 'table'").fetchone()
         page = db.serialize()[:PAGE]
-    # Its two counters differ, so SQLite goes by the size of the file and not by the one in the header.
+    # Its two counters differ, so SQLite uses the file's size, not the header's.
     head = page[:24] + bytes([1] * 4) + page[28:92] + bytes(4) + page[96:]
     with path.open("r+b") as file:
         _put_page(file, 1, head)
         with suppress(*TORN), closing(sqlite3.connect(path, isolation_level=None)) as db:
-            db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()  # brings what is in the log into the file
+            db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()  # moves the log's content into the file
         Path(f"{path}-wal").unlink(missing_ok=True)
         _put_page(file, 1, head)
         for number in range(2, path.stat().st_size // PAGE + 1):

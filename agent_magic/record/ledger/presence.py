@@ -54,7 +54,7 @@ class Presence:
                 self._beat += 1
                 row = (self._client, self.name, self._store.owner, self._beat, json.dumps(decide(others)))
                 db.execute("INSERT OR REPLACE INTO presence VALUES (?, ?, ?, ?, ?)", row)
-        except (*FAILURES, ValueError):  # the run itself meets what is wrong with the file
+        except (*FAILURES, ValueError):  # the run itself meets the error of the file
             return False
         return True
 

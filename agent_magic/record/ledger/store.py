@@ -96,8 +96,8 @@ class SqliteLedger:
         reuse_simulated: Serve simulated answers again too, labelled as simulated. For demonstrations and tests.
 
     Raises:
-        LedgerError: The file cannot be opened, is no ledger, or was written by a later version; or that is no path.
-            The file is unchanged.
+        LedgerError: The path is invalid, or the file cannot be opened, is no ledger, or is of a later version. It is
+            unchanged.
     """
 
     def __init__(self, path: str | Path = MEMORY, *, reuse_simulated: bool = False) -> None:
@@ -147,7 +147,7 @@ class SqliteLedger:
 
         Args:
             key: The fingerprint of the request; see `Request.key`.
-            ordinal: How many equal requests of the run came before.
+            ordinal: Number of equal requests of the run before it.
         """
         try:
             found = self._store.lookup(key, ordinal)
@@ -162,7 +162,7 @@ class SqliteLedger:
 
         Args:
             key: The fingerprint of the request; see `Request.key`.
-            ordinal: How many equal requests came before.
+            ordinal: Number of equal requests before it.
             answer: The answer.
         """
         try:
@@ -172,11 +172,11 @@ class SqliteLedger:
             self._store.hold(key, ordinal, answer)
 
     def begin(self, record: RunRecord, prices: Prices | None = None) -> SqliteJournal:
-        """Return the journal of a run that is about to begin. Runs that a kill cut are found now, and noted.
+        """Return the journal of a run that is about to begin. Runs cut by a kill are found and noted now.
 
         Args:
             record: The run's record, which grows while it runs.
-            prices: Token prices, to say what reused answers save; `None` are list prices.
+            prices: Token prices for the savings of reused answers; default list prices.
         """
         with suppress(*FAILURES):  # a file that fails will say so with the first request
             self._find_lost_runs()
@@ -327,7 +327,7 @@ class SqliteLedger:
             return None
         try:
             return Presence(self._store, self._store.attempt(lambda: self._client(key, endpoint)), uuid4().hex)
-        except FAILURES:  # the run itself meets what is wrong with the file
+        except FAILURES:  # the run itself meets the error of the file
             return None
 
     def _client(self, key: str, endpoint: str) -> str:

@@ -63,7 +63,7 @@ def front_chart(trial: Trial, frame: Any = None, *, chosen: Setting | None = Non
     line = sorted((known[place].cost_usd, known[place].score) for place in front)
     marks: list[Mark] = [Line(line, Look("soft", size=1.4), is_stepped=True)] if len(line) > 1 else []
     marks += _chosen(measured, chosen)
-    for place, one in sorted(enumerate(known), key=lambda each: not each[1].is_forecast):  # what is measured on top
+    for place, one in sorted(enumerate(known), key=lambda each: not each[1].is_forecast):  # measurements on top
         marks += _point(one, looks[one.model], is_front=place in front)
     marks += _labels(known, line, plot)
     unscored = 0 if frame is None else len(scenarios_of(rows_of(frame))) - len(forecast)

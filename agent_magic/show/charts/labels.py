@@ -25,7 +25,7 @@ def around(words: str) -> list[tuple[float, float]]:
     """Return the places for a label, the best first: beside its point, then above it."""
     width = width_px(words, 11)
     beside = [(9.0, -9.0), (9.0, 14.0), (-9.0 - width, -9.0), (-9.0 - width, 14.0)]
-    beside += [(14.0, 4.0), (-14.0 - width, 4.0)]  # where a larger mark is on the same place
+    beside += [(14.0, 4.0), (-14.0 - width, 4.0)]  # if a larger mark is on the same place
     return [*beside, *((dx, dy) for dy in LEADER_DY for dx in (9.0, -width / 2, -9.0 - width))]
 
 

@@ -195,7 +195,7 @@ def _panel(curve: Curve, x: Scale, refused_s: Sequence[float], until_s: float, s
         Line(edge, Look("run", size=1.5), is_stepped=True),
     ]
     note = "limit unknown" if limit is None else f"limit {limit:,.10g}"
-    if limit is None and share is not None:  # of several models, each with limits of its own
+    if limit is None and share is not None:  # of several models with separate limits
         note = f"at most {percent(share.most)} of a limit: {share.name}"
     if limit is not None and is_near:
         marks.append(Line([(0.0, limit), (x.most, limit)], Look("fail", size=1.2, dash="5 4")))

@@ -35,7 +35,7 @@ def svg_of(
         y = pen.legend(legend, y + 16) + LEGEND_H - 16
     for panel in panels:
         foot = AXIS_H if panel.x.ticks and not isinstance(panel.y, Rows) else 0.0
-        if panel.offset:  # beside the one before, which is as high
+        if panel.offset:  # beside its predecessor, which is as high
             y -= panel.height + foot
         else:
             y += PANEL_HEAD_H

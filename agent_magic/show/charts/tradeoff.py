@@ -70,11 +70,11 @@ class Marked(NamedTuple):
 
 
 def tradeoff(frame: Any, *, theme: Theme = "auto") -> Chart:
-    """Draw a frame of scenarios, as `run.whatif(...)` returns it, as cost against time.
+    """Draw a frame of `run.whatif(...)` as cost against time.
 
     Args:
-        frame: What `run.whatif(...)` returned.
-        theme: How it is coloured: `auto` follows the page, or `light`, `dark`.
+        frame: The frame.
+        theme: `auto` (follows the page), `light` or `dark`.
 
     Raises:
         DeclarationError: It is not such a frame.

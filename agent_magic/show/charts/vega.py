@@ -43,7 +43,7 @@ def spec_of(
     axis = {"labelColor": inks["soft"], "titleColor": inks["soft"], "gridColor": inks["line"], "domain": False}
     return {
         "$schema": SCHEMA,
-        "description": f"{title}: {line}" if line else title,  # what a screen reader says
+        "description": f"{title}: {line}" if line else title,  # text for a screen reader
         "title": {"text": title, "subtitle": [one for one in (line, caption) if one], "anchor": "start", "offset": 12},
         "background": inks["ground"],
         "padding": 16,
@@ -128,7 +128,7 @@ def _read(mark: Mark, place: int, inks: dict[str, str]) -> _Reading:
         case Area(steps, look):
             numbers = [tuple(map(_short, step)) for step in steps]
             rows = [{"x": x0, "x2": x1, "y": low, "y2": high} for x0, x1, low, high in numbers]
-            rows += [{**row, "x": row["x2"]} for row in rows[-1:]]  # where the last step ends
+            rows += [{**row, "x": row["x2"]} for row in rows[-1:]]  # the end of the last step
             how = {"type": "area", "interpolate": "step-after", "color": _colour(look, inks)}
             return _Reading(how, {"y2": {"field": "y2"}}, rows)
         case Line(points, look, is_stepped):

@@ -89,7 +89,7 @@ class Faces:
         """Count an agent in its new state. Return its group."""
         group = self.group_of[agent]
         for one, by in ((self._states[agent], -1), (state, 1)):
-            if one != UNUSED:  # what is not needed is in no count
+            if one != UNUSED:  # unneeded ones are in no count
                 self.counts[group][part_of(one)] += by
         self._states[agent] = state
         return group

@@ -1,4 +1,4 @@
-# The package has no types of its own.
+# The package ships no types.
 # pyright: reportMissingTypeStubs=false, reportUnknownMemberType=false, reportOptionalContextManager=false
 
 """A plan as a `graphviz.Digraph`, to render, change or save."""

@@ -165,7 +165,7 @@ def _placed(plan: Plan, groups: tuple[Group, ...]) -> Sheet:
             other = plan.agents[parent].part
             if again is None or other is None or other.over != again.over or other.number == again.number:
                 before[found[child]].add(found[parent])
-            elif found[parent] != found[child]:  # what a round takes of the one before
+            elif found[parent] != found[child]:  # used answers of the previous round
                 returns[found[parent], found[child]] = None
     dag = build_dag([sorted(some - {here}) for here, some in enumerate(before)])
     return Sheet(groups, layout=place(dag, GROUP_H, graphviz=False), returns=tuple(returns))

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from agent_magic.show.graph.timeline import Timeline
 
     Estimates: TypeAlias = Mapping[str, tuple[int | None, float | None]]
-    # Per agent's name, expected tokens and dollars; `None` is unknown.
+    # Per agent's name, expected tokens and dollars, if known.
 
 
 MOST_CARDS: Final = 200

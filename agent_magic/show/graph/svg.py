@@ -282,7 +282,7 @@ def _card(node: NodeView, box: Box, *, on: bool, live: bool) -> str:
         element("text", escape(name), class_="t", x=CARD_PAD + 18, y=22),
         element("text", escape(line), class_="l", x=CARD_PAD, y=38.5),
     ]
-    if tail or live:  # the live view fills in what is empty now
+    if tail or live:  # the live view fills in the empty parts
         parts.append(element("text", escape(tail), class_="w", x=CARD_PAD, y=52.5))
     if node.badge or live:
         parts.append(element("rect", class_="q", x=end - wide, y=43, width=wide, height=13, rx=6.5))

@@ -419,7 +419,7 @@ def _widget_class() -> Any:
                 layout.close()
 
         def __repr__(self) -> str:
-            return self.line  # ipywidgets 7 shows it where there are no widgets
+            return self.line  # ipywidgets 7 shows it without widgets
 
         def _repr_mimebundle_(self, **options: Any) -> Any:
             """Return the text for front ends without widgets, too."""

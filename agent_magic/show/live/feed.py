@@ -352,7 +352,7 @@ class GroupFeed:
         """Return the counts and the timeline rows that have changed."""
         touched = set(self._ended) if self._told else set(range(len(self._sheet.groups)))
         touched |= {self._faces.turn(agent, state) for agent, state in changed.items()}
-        for agent, place in self._alone.items():  # one that waits names its open parents
+        for agent, place in self._alone.items():  # a waiting one names its open parents
             if self._ended or agent in fresh or self._is_under_way(agent):
                 touched.add(place)
         self._told, self._ended = True, set()
