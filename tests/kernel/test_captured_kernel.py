@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 import pytest
 
@@ -17,20 +18,28 @@ WIDGET, SVG = "application/vnd.jupyter.widget-view+json", "image/svg+xml"
 RUN = "get_ipython().run_line_magic('agents', 'run --fresh')"
 
 
-@pytest.fixture
-def kernel():
-    """A kernel with one agent, connected to the simulator."""
+@pytest.fixture(scope="module")
+def shared() -> Iterator[Kernel]:
+    """A kernel that is connected to the simulator."""
     with Kernel() as started:
-        for code in ("%load_ext agent_magic", "%agents connect simulator --latency none", "%%agent a\nOne?"):
+        for code in ("%load_ext agent_magic", "%agents connect simulator --latency none", "import ipywidgets, os"):
             assert "ok" == started.do(code).status
         yield started
+
+
+@pytest.fixture
+def kernel(shared: Kernel) -> Kernel:
+    """The kernel with one agent, no view and no page."""
+    for code in ("%%agent a\nOne?", "ipywidgets.Widget.close_all()\nos.environ.pop('JPY_SESSION_NAME', None);"):
+        assert "ok" == shared.do(code).status
+    return shared
 
 
 def test_a_captured_view_stays_as_its_picture(kernel: Kernel) -> None:
     """Updates do not reach an `Output` widget: a page's view stays open as the picture, a program gets it."""
     plain = kernel.do("run = %agents run")
     assert ("ok", "[]") == (plain.status, kernel.do(VIEWS).text.strip()), plain
-    captured = "import ipywidgets, os\nout = ipywidgets.Output()\nwith out:\n    run = %agents run"
+    captured = "out = ipywidgets.Output()\nwith out:\n    run = %agents run"
     headless = kernel.do(captured)
     (picture,) = [one["data"] for kind, one in headless.outputs if kind == "display_data" and SVG in one["data"]]
     assert "1 agent in 1 layer" in picture["text/plain"]
@@ -52,9 +61,7 @@ def test_a_view_of_interact_manual_stays_as_its_picture(kernel: Kernel) -> None:
 
 def test_a_view_of_a_button_stays_as_its_picture(kernel: Kernel) -> None:
     """What a callback displays is not updated either."""
-    press = (
-        f"import ipywidgets\nbutton = ipywidgets.Button()\nbutton.on_click(lambda _: {RUN})\nprint(button.comm.comm_id)"
-    )
+    press = f"button = ipywidgets.Button()\nbutton.on_click(lambda _: {RUN})\nprint(button.comm.comm_id)"
     comm = kernel.do(press).text.strip()
     kernel.send_comm(comm, {"method": "custom", "content": {"event": "click"}})
     assert "[True]" == kernel.do(VIEWS).text.strip()
@@ -64,7 +71,7 @@ def test_a_run_that_no_page_shows_is_told_in_lines(kernel: Kernel) -> None:
     """What is done, seconds and dollars: printed for a program that runs the cells, else in place of the text."""
     line = r"agents: 0 of 1 done · 1 running · \d\.\d s · . tokens · \$"
     kernel.do("run = %agents run")  # the first view takes its time
-    kernel.do("import os, agent_magic.show.terminal as lines\nlines.LINE_EVERY_S = 0.3")
+    kernel.do("import agent_magic.show.terminal as lines\nlines.LINE_EVERY_S = 0.3")
     kernel.do("%%agent a\nOne? [[tokens:40]] [[pace:20]]")
     for page in (False, True):
         if page:

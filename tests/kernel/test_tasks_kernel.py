@@ -42,13 +42,20 @@ def says():
 """
 
 
-@pytest.fixture
-def kernel():
+@pytest.fixture(scope="module")
+def shared():
     """A kernel with the extension and a simulated API."""
     with Kernel() as started:
         for code in ("%load_ext agent_magic", "%agents connect simulator --latency none", TASKS):
             assert "ok" == started.do(code).status
         yield started
+
+
+@pytest.fixture
+def kernel(shared):
+    """The kernel with nothing declared."""
+    assert "ok" == shared.do("%agents clear").status
+    return shared
 
 
 def test_a_task_that_exits_is_a_failed_step(kernel):
