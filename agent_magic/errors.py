@@ -76,7 +76,7 @@ def did_you_mean(word: object, known: Iterable[object], *, alike: float = 0.6) -
 
 
 def shown_value(value: object) -> str:
-    """Return a value as a message shows it: on one line, cut if it is long."""
+    """Return a value for a message: on one line, cut if it is long."""
     text = " ".join(repr(value).split())
     return text if len(text) <= _LONGEST_VALUE else f"{text[:_LONGEST_VALUE]}…"
 
@@ -97,7 +97,7 @@ class AgentMagicError(Exception):
         return _rebuilt, (type(self), self.args), self.__dict__
 
     def _render_traceback_(self) -> list[str]:
-        """Return what IPython shows in a cell: the message and the user's line, without the frames of this package."""
+        """Return the message and the user's line, without frames of this package, for IPython."""
         message = f"{type(self).__name__}: {shown_message(self, _MOST_LINES - 2)}"
         place = _users_line(self.__traceback__)
         return [message, "", place] if place else [message]

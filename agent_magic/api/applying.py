@@ -31,7 +31,7 @@ _NOBODY: Final = "An outage is only forecast: it cannot be applied."
 OUTSIDE: Final = {"limits": _SET, "prices": _SET, "route": _CONNECT, "outage": _NOBODY}
 """Arguments of what-ifs that no declaration has, and advice instead."""
 DROPPED, BACK = "dropped", "declared again"
-"""The option that says of an agent that it is gone, and that it is back."""
+"""Markers of a dropped agent, and of one that is back."""
 HINT: Final = "Give a row of run.whatif(...), one of run.advise().changes, or what a trial found."
 
 
@@ -73,7 +73,7 @@ class Applied:
 
     @property
     def lines(self) -> list[str]:
-        """What changed, a line each, and the lines of prompts. Empty where all is so already."""
+        """The changes, a line each, and the lines of prompts; empty without any."""
         found = [f"{name}: {option}" + (f" {old} -> {new}" if old else "") for name, option, old, new in self.rows]
         return [*found, *(f"{name}: prompt\n{lines}" for name, lines in self.prompts.items())]
 
@@ -138,7 +138,7 @@ def apply_to(run: Run, what: object) -> Applied:
 
 
 def _anew(plan: DeclaredPlan, asked: Change) -> dict[str, dict[str, tuple[Any, Any]]]:
-    """Return the options that say which steps there are: by the name they are declared by, before and after."""
+    """Return changed options that determine the steps, by declared name: before and after."""
     found: dict[str, dict[str, tuple[Any, Any]]] = {}
     for one in declared(plan):
         options = {key: each for key, each in asked.options.get(one.name, {}).items() if key in ANEW}
@@ -195,7 +195,7 @@ def _of_setting(run: Run, setting: Setting, target: str | None) -> dict[str, Any
 
 
 def _of_row(row: Mapping[str, Any], plan: DeclaredPlan) -> dict[str, Any]:
-    """Return the arguments of a row: its columns of that name, those that are `NA` left out."""
+    """Return the arguments of a row: its columns of that name, except `NA`."""
     given = {name: row[name] for name in ARGUMENTS if name in row and _is_said(row[name])}
     for name, hint in OUTSIDE.items():
         if given.pop(name, None):

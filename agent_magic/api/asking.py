@@ -87,7 +87,7 @@ def _drop_typed() -> None:
 
 
 async def _line(prompt: str) -> str | None:
-    """Print a prompt and read a line; `None` at the end of the input. Where it is cancelled, nothing is read."""
+    """Print a prompt and read a line; `None` at the end of the input."""
     if os.name != "posix":  # no loop there watches a console
         return await asyncio.to_thread(input, prompt)
     _write(prompt)

@@ -79,7 +79,7 @@ HARD: Final[tuple[Rule, ...]] = (
     Rule(lambda agent, _: len(agent.tools), 3, "it chooses among {:,} tools"),
     Rule(_fields, 12, "its answer has {:,} fields"),
 )
-"""The first that applies is the ground for the second cheapest model while too little was graded."""
+"""The first rule that applies chooses the second cheapest model, while there are too few grades."""
 
 
 class Choice(NamedTuple):
@@ -149,7 +149,7 @@ def choose(agent: Agent, session: Session, prompt_tokens: int) -> Choice:
 
 
 def _by_grades(fitting: Sequence[str], measured: Mapping[str, Measured], few: str) -> Choice:
-    """Choose the cheapest of which it is not known that it is worse than the best."""
+    """Choose the cheapest model that is not known to be worse than the best."""
     best = max(measured.values(), key=lambda one: one.score.value)
     good = [one for one in fitting if one in measured and not is_worse(measured[one].score, best.score)]
     costs = [measured[one].cost_usd for one in good]
@@ -176,7 +176,7 @@ def _fits(model: str, agent: Agent, session: Session, usage: Usage) -> bool:
 
 
 def _measured(rows: Sequence[Graded], models: Sequence[str]) -> dict[str, Measured]:
-    """Return the grades of models, by the target and grader that cover most of them; the latest of several."""
+    """Return the latest grades of models, by the target and grader that cover most of them."""
     by_grader: dict[tuple[str, str], dict[str, list[Graded]]] = {}
     for row in rows:
         if row.model in models:

@@ -52,7 +52,7 @@ class Comparison:
         return {"text/html": self._repr_html_(), "text/plain": repr(self)}
 
     def _repr_html_(self) -> str:
-        """Return both as one page, for what shows one form of a value, such as marimo."""
+        """Return both as one page, for front ends that show one form of a value, such as marimo."""
         return self.chart().svg + frame_bundle(self.frame)["text/html"]
 
     def _ipython_display_(self) -> None:  # notebooks that are not trusted keep a picture, and drop one within HTML

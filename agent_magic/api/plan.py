@@ -588,7 +588,7 @@ def _driver(  # noqa: PLR0913 - the options of `Plan.run`
     recorded: Match | None = None,
     asker: Asker | None = None,
 ) -> Driver:
-    """Return the driver of a run. One that is `alone` in its session shares no slots and no history."""
+    """Return the driver of a run; `alone` in its session it shares no slots and no history."""
     if not isinstance(plan, DeclaredPlan):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise PlanError(f"{shown_value(plan)} is not a Plan. Give Plan([Agent('name', '...'), ...]).")
     client = session.client

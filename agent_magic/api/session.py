@@ -363,7 +363,7 @@ def _pacer_of(client: Provider, limits: Mapping[str, Limits] | None = None) -> P
 
 
 def check_loop() -> None:
-    """Raise unless asyncio runs here. Below trio, in a kernel with `%autoawait trio`, a loop of asyncio runs too."""
+    """Raise unless asyncio runs here, alone or below trio (`%autoawait trio`)."""
     if not _is_running(asyncio.get_running_loop) or ("trio" in sys.modules and _is_running(_trio_task)):
         raise AgentMagicError(
             "A plan runs on asyncio, and this is not an asyncio loop. Under trio run it in a thread: "

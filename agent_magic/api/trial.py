@@ -294,7 +294,7 @@ def _bought(record: RunRecord, results: Sequence[AgentResult]) -> dict[str, Agen
 
 
 def _asked(answers: Sequence[Answered]) -> int:
-    """Return how many rows of a run are asked, those left out that share the answer of an equal one."""
+    """Return how many rows of a run are asked, without those that share an equal one's answer."""
     return sum(not one.result.is_shared for one in answers)
 
 
@@ -332,7 +332,7 @@ def trials_before(run: Run) -> list[Trial]:
 
 
 def _by_key(answers: Sequence[Answered], truth: Any) -> Any:
-    """Return truths that a part of the rows can be held against: a list is by the rows' keys."""
+    """Return the truths of these rows; a list is by the rows' keys."""
     if not isinstance(truth, list | tuple):
         return truth.to_dict() if hasattr(truth, "to_dict") else truth
     values: list[Any] = [*cast("Sequence[Any]", truth)]

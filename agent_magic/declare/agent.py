@@ -28,7 +28,7 @@ from agent_magic.declare.validation import check_name, compare_names
 from agent_magic.errors import DeclarationError
 
 DEFAULT_MODEL = "claude-haiku-5-5"
-"""The model of an agent that names none: the cheapest current one. This is the only place that says it."""
+"""The model of an agent that names none: the cheapest current one."""
 DEFAULT_MAX_TOKENS = 2048
 DEFAULT_TIMEOUT_S = 300.0
 NO_TOOLS = Tools()

@@ -134,7 +134,7 @@ def _told(text: str) -> tuple[str, dict[str, str]]:
 
 
 def _model(parameters: tuple[Parameter, ...], texts: dict[str, str], what: str) -> Any:
-    """Return the pydantic model of the arguments. Its fields are numbered: any name is fine for a parameter."""
+    """Return the pydantic model of the arguments, with numbered fields, so that parameters may have any name."""
     import pydantic
     from pydantic.fields import FieldInfo
 

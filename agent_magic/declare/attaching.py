@@ -45,7 +45,7 @@ def read_content(steps: Sequence[Step], values: dict[str, Any]) -> tuple[dict[st
 
 
 def shows_content(agent: Step, values: Mapping[str, Any]) -> bool:
-    """Return whether an agent sends pictures or documents, of these values or its item, or must have some to cite."""
+    """Return whether an agent sends pictures or documents, or must have some to cite."""
     if agent.attach or agent.cite or (agent.context is not None and holds_content(values.get(agent.context))):
         return True
     found = values if agent.part is None else {**values, **agent.part.values}

@@ -50,7 +50,7 @@ _DIRECTIVE = r"""
     (?:(?:ignore|skip|noqa|(?:dis|en)able)(?:[\[=:-].*)? | on | off | true | false)$
     | [\w.-]+=\S | \+[A-Z] | \[[\w."'-]*(?:,[ \t]*[\w."'-]+)*\]$ | [A-Z]+\d+(?:,[ \t]*[A-Z]+\d+)*$
 """
-"""What follows `# word:` if a tool reads it, and never in prose: `skip`, `off`, `key=value`, `E501`."""
+"""Text after `# word:` for a tool, never prose: `skip`, `off`, `key=value`, `E501`."""
 _TOOL_LINE = re.compile(
     rf"""\#[ \t]*(?:
         \|                                                         # Quarto, nbdev: #| echo: false
@@ -120,7 +120,7 @@ def sections_of(text: str) -> tuple[str, list[Section]]:
 
 
 def near_headings(text: str) -> list[str]:
-    """Return notes on the lines of a `%%agents` cell that look like headings and are prompt, such as `##name`."""
+    """Return notes on prompt lines of a `%%agents` cell that look like headings, such as `##name`."""
     notes: list[str] = []
     for number, line in enumerate(text.split("\n"), 2):
         near = _NEAR.fullmatch(line.rstrip())
@@ -165,7 +165,7 @@ def options_text(agent: Agent, *, without: str = "") -> str:
 
 
 def _written(row: Option, value: Any) -> list[Any]:
-    """Return what stands behind the flag of an option, each time that it is given."""
+    """Return the values of an option, one for each time it is given."""
     if row.form == "texts":
         return [unescaped(one) for one in value]
     if row.form == "pairs":

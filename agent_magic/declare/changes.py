@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from agent_magic.declare.step import Step
 
 CHANGED: Final = (*(name for name, row in AGENT.items() if row.changes), "prompt")
-"""The options that may differ: a model that is named takes the place of a cascade."""
+"""The options that may differ: a named model replaces a cascade."""
 ANEW: Final = ("group", "rounds", "most")
 """Options that determine the steps of a plan: a change expands its steps again."""
 P = TypeVar("P", bound="Plan")
@@ -43,7 +43,7 @@ def declared_anew(kind: type[P], plan: Plan, changes: Mapping[str, Mapping[str, 
 
 
 def _items_of(plan: Plan, over: str) -> dict[Any, Any]:
-    """Return the items of a value that steps were declared for: a plan keeps them, and not the value."""
+    """Return the items of a value that steps were declared for: a plan keeps the items only."""
     parts = (one.part for one in plan.agents)
     return {one.key: one.item for one in parts if one is not None and one.over == over and not one.source}
 
@@ -62,7 +62,7 @@ def _of_steps(kind: type[P], plan: Plan, steps: Collection[Step], items: Mapping
 
 
 def with_changes(step: Step, options: Mapping[str, Any]) -> Step:
-    """Return a step with other options. A model that is named takes the place of a cascade."""
+    """Return a step with other options. A named model replaces a cascade."""
     if options.get("model"):
         options = {"cascade": (), "escalate": None, "needs": (), "chosen": "", **options}
     return replace(step, **options)

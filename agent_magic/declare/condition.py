@@ -44,7 +44,7 @@ def condition_of(text: str, agent: str = "", option: str = "when") -> Template:
 
 
 def check_flow(step: Step) -> None:
-    """Raise `DeclarationError` for a condition that cannot be read, and for options that need or exclude each other."""
+    """Raise `DeclarationError` for an unreadable condition, and for options that need or exclude each other."""
     error = partial(DeclarationError, agent=step.name)
     for option in ("when", "until"):
         if (text := getattr(step, option)) is not None:
@@ -76,7 +76,7 @@ def check_speculate(step: Step) -> None:
 
 
 def flow_notes(step: Step) -> list[str]:
-    """Return a line for each option of a step that decides whether it runs, how often, and in how many requests."""
+    """Return a line for each option that decides whether, how often, and in how many requests a step runs."""
     found = [f"the first answer of {', '.join(step.parameters)}"] if step.race else []
     ahead = ", begins before that is known" if step.speculate else ""
     found += [f"runs only when {step.when}{ahead}"] if step.when else []

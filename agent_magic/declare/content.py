@@ -71,7 +71,7 @@ class Attachment:
         return self.label if marks is None else marks.mark(self)
 
     def __repr__(self) -> str:
-        """Return the same: a list of pictures in a prompt is written by their `repr`."""
+        """Return its mark too: a list of pictures in a prompt is written by their `repr`."""
         return str(self) if _MARKS.get() is not None else f"Attachment({self.label}, {self.facts})"
 
     @property
@@ -106,7 +106,7 @@ class Attachment:
 
     @property
     def sent_bytes(self) -> int:
-        """How many bytes of a request it takes: text as it is, the rest as base64."""
+        """Its bytes in a request: text as it is, the rest as base64."""
         return self.size if self.media_type == PLAIN_TEXT else -(-self.size // 3) * 4
 
 
@@ -183,7 +183,7 @@ _MARKS: ContextVar[_Marks | None] = ContextVar("agent_magic_marks", default=None
 
 
 class Marking:
-    """Renders a prompt: inside `with`, attachments write marks; `placed` makes a prompt of the text."""
+    """Renders a prompt: inside `with`, attachments write marks; `placed` converts the text to a prompt."""
 
     def __enter__(self) -> _Marks:
         marks = _Marks()

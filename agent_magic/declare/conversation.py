@@ -109,7 +109,7 @@ def continued_steps(plan: Plan) -> frozenset[int]:
 
 
 def conversation_notes(plan: Plan) -> list[str]:
-    """Return notes on agents that ask another model than the conversation had, which does not see its thinking."""
+    """Return notes on agents that continue with another model, which does not see earlier thinking."""
     found: dict[str, None] = {}
     for number, agent in enumerate(plan.agents):
         before = continued_by(plan, number, {}) if agent.continues is not None else None

@@ -66,7 +66,7 @@ _AGENT: Final = {
 
 
 def schema() -> dict[str, Any]:
-    """Return the schema of a coordinator's answer. A role is one of those that are known now."""
+    """Return the schema of a coordinator's answer, with the roles known now."""
     fields = {**_AGENT, "role": {"type": "string", "enum": [*ROLES]}}
     agents = {"type": "array", "items": _object(fields)}
     return {"title": "Plan", **_object({"description": {"type": "string"}, "agents": agents})}
@@ -141,7 +141,7 @@ def read_plan(
 
 
 def _typed(agent: Any, returns: str) -> Any:
-    """Return an agent with the type of its answers. Its prompt may take names, and compute nothing."""
+    """Return an agent with the type of its answers; its prompt may use names, but no expressions."""
     if not agent.template.simple:
         raise PlanError(f"The prompt of {agent.name!r} may use {{{{ name }}}} only, and no other template language.")
     written = returns.strip()

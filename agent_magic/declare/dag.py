@@ -71,7 +71,7 @@ class Dag:
 
     @cached_property
     def turns(self) -> tuple[Sequence[int], Sequence[int]]:
-        """Return `by_most` of how many agents are on the longest path from each to the end of the plan."""
+        """Return `by_most` of the number of agents on each one's longest path to the end."""
         return by_most(self.remaining([1.0] * len(self.order)), self.priority)
 
     def remaining(self, work: Sequence[float]) -> list[float]:
@@ -137,7 +137,7 @@ def build_dag(parents: Sequence[Sequence[int]], names: Sequence[str] = (), alike
 
 
 def _find_cycle(parents: Sequence[Sequence[int]]) -> list[int]:
-    """Return a cycle in the direction of the work, from its first agent in declared order back to it."""
+    """Return a cycle in the direction of the work, from its first declared agent back to it."""
     try:  # only here: graphlib takes ten times as long to order a plan as the loop above
         TopologicalSorter[int](dict(enumerate(parents))).prepare()
     except CycleError as error:
@@ -148,7 +148,7 @@ def _find_cycle(parents: Sequence[Sequence[int]]) -> list[int]:
 
 
 def without_laps(cycle: Sequence[str]) -> list[str]:
-    """Shorten a cycle of steps, by the names of their declarations: the rounds of a loop repeat them."""
+    """Shorten a cycle of steps to the names of their declarations: rounds of a loop repeat them."""
     found = list[str]()
     for name in cycle[:-1]:
         found = [*found[: found.index(name)], name] if name in found else [*found, name]

@@ -37,10 +37,10 @@ if TYPE_CHECKING:
 
 T = TypeVar("T", "Agent", "Task", "Step")
 ITEM, KEY = "item", "key"
-"""What prompts call the item, and its key: the row's label, the dict's key, or else its number from 0."""
+"""Names in prompts of the item, and of its key: the row's label, the dict's key, or its number from 0."""
 OWN = frozenset({ITEM, KEY})
 ROUNDS = "rounds of "
-"""Before the name of the step that begins the rounds of a loop: over what its members are one group."""
+"""Prefix of the step that begins the rounds of a loop, in `over` of its members."""
 REPEATS = "repetitions of "
 """Prefix of the name of a repeated agent."""
 REQUESTS = "requests for "
@@ -116,7 +116,7 @@ class Part:
 
     @property
     def values(self) -> dict[str, Any]:
-        """What only the prompt of this agent can use, as far as it is known before the run."""
+        """Values that only this agent's prompt can use, as far as known before the run."""
         return {} if self.source or not self.has_item else {ITEM: self.item, KEY: self.key}
 
 

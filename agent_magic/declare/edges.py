@@ -129,7 +129,7 @@ class Edges:
             self.used[name] = self.values[name]
 
     def _is_parent(self, agent: Step, name: str) -> bool:
-        """Return whether a name in `after` is a parent. An unknown one is dropped, or an error."""
+        """Return whether a name in `after` is a parent; an unknown one is dropped, or an error."""
         if name in self.index:
             return self._is_other(agent, name)
         if not self.drops:
@@ -138,7 +138,7 @@ class Edges:
         return False
 
     def _is_other(self, agent: Step, name: str) -> bool:
-        """Return whether a name is not the agent's own, which is dropped. As an error it is a cycle."""
+        """Return whether a name is not the agent's own, which is dropped or reported as a cycle."""
         if name != agent.name or not self.drops:
             return True
         self._drop(agent.name, name)

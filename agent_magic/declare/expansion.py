@@ -228,7 +228,7 @@ def declared_names(plan: Plan) -> tuple[str, ...]:
 
 
 def askers(plan: Plan, numbers: Iterable[int]) -> list[int]:
-    """Return the agents that ask for steps: a request for several rows, or those that race, stand for their rows."""
+    """Return the agents that ask for steps: for rows of a group or race, the requests."""
     found: list[int] = []
     hedged = {one.hedges for one in plan.agents if one.hedges is not None}
     for number in numbers:
@@ -243,7 +243,7 @@ def askers(plan: Plan, numbers: Iterable[int]) -> list[int]:
 
 
 def declared(plan: Plan) -> Iterator[Step]:
-    """Yield a plan's steps as they were declared: those for each item, and the rounds of a loop, are one again."""
+    """Yield a plan's steps as declared: one for all items of a value, or all rounds of a loop."""
     seen: set[str] = set()
     raced = {one.hedges: one for one in plan.agents if isinstance(one, Agent) and one.hedges is not None}
     for step in plan.agents:
@@ -273,7 +273,7 @@ def _whole(step: Step, part: Part, members: int) -> Step:
 
 
 def names_before(step: Step) -> set[str]:
-    """Return the names of all that a step uses or waits for, as they are declared."""
+    """Return the declared names of all that a step uses or waits for."""
     over = () if step.each is None else (step.each.partition(".")[0],)
     return {*step.uses, *step.after, *over, *(name for one in (step.when,) if one for name in condition_of(one).names)}
 

@@ -134,7 +134,7 @@ class Flow:
         return frozenset(only)
 
     def _uses(self, step: int) -> list[tuple[tuple[str, ...], frozenset[str]]]:
-        """Return the names that the prompt and the condition of a step use, each with those they can do without."""
+        """Return the names that a step's prompt and condition use, and those that each can do without."""
         agent = self._plan.agents[step]
         found = [(agent.uses, agent.can_miss)]
         if agent.when is not None:
@@ -275,7 +275,7 @@ class Flow:
         return found
 
     def _without_group(self, step: int, left: Mapping[int, Left]) -> Left | None:
-        """Skip what takes a group, all of which was left out because of a condition."""
+        """Skip steps that use a group of which all is left out by a condition."""
         plan = self._plan
         for names, can_miss in self._uses(step) if step in self.optional else ():
             for name in names:

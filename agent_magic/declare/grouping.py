@@ -167,7 +167,7 @@ def item_step(part: Part, request: Agent) -> Task:
 
 
 def _take(number: int, numbers: Sequence[int], one: Returns, check: Check | None, /, **reply: Rows) -> Any:
-    """Return the answer for the item with a number, as the model wrote it: the JSON of one answer."""
+    """Return the JSON of the answer for the item with a number, as the model wrote it."""
     (rows,) = reply.values()
     found = _settled(rows.text, numbers, one, check, only=number)
     if number not in found.kept:
@@ -205,7 +205,7 @@ class _Settled:
         self._ask_next(some=len(self.kept) > before)
 
     def _ask_next(self, *, some: bool) -> None:
-        """Ask for all that is left while that settles some, and once more at first; then for one after the other."""
+        """Request all open items together while that settles some, then one by one."""
         self._replies += 1
         if len(self.asked) == 1 and self._replies > 1 and not some:
             self._in_vain.update(self.asked)

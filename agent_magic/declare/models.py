@@ -33,7 +33,7 @@ FEWEST = 2
 
 
 def candidates_of(model: str | None) -> tuple[str, ...] | None:
-    """Return the models among which one is to be chosen, none for those of the provider; `None` for no choice."""
+    """Return the models to choose from, none for the provider's; `None` for no choice."""
     word, _, names = (model or "").partition(":")
     return listed(names) if word == AUTO else None
 
@@ -44,7 +44,7 @@ def models_text(step: Step, model: str) -> str:
 
 
 def job_of(agent: Agent) -> str:
-    """Return the fingerprint of an agent's request without model and row: grades of one job compare."""
+    """Return the fingerprint of a request without model and row: grades of one job can be compared."""
     return _fingerprint(agent, agent.effort, agent.sent)
 
 
@@ -117,7 +117,7 @@ def _check_cascade(agent: Agent, error: partial[DeclarationError]) -> None:
 
 
 def _check_fields(agent: Agent, escalate: str) -> None:
-    """Raise for a field that the answer does not have: found out later, all answers would have been paid for."""
+    """Raise for a field that the answer lacks, before all answers are paid for."""
     for path in condition_of(escalate, agent.name, "escalate").paths:
         if agent.returns is None and len(path) > 1:
             message = f"--escalate {escalate!r} of agent {agent.name!r}: a text has no field {path[1]!r}."

@@ -626,12 +626,12 @@ class NothingOfAgents:
 
 
 AFTER_WHEN: Final = "group"
-"""The first option of agents that stands behind those of every step, in headings and in help."""
+"""The agents' first option after those of every step, in headings and in help."""
 
 
 @cache
 def options_of(kind: type) -> Mapping[str, Option]:
-    """Return the rows of a class of steps by name: whom it asks, then when and how often, then how."""
+    """Return the rows of a class of steps by name: model, then when and how often, then how."""
     of_all = [one.name for one in fields(StepOptions)]
     rows = {one.name: replace(one.metadata[ROW], name=one.name) for one in fields(kind) if ROW in one.metadata}
     own = [name for name in rows if name not in of_all]
@@ -799,7 +799,7 @@ def known_keywords(kind: type[T]) -> type[T]:
 
 
 def documented(kind: type[T]) -> type[T]:
-    """Add the options of a class of steps to what its docstring says of its arguments."""
+    """Add the options of a class of steps to the arguments in its docstring."""
     lines = [f"    {row.name}: {row.doc}" for row in options_of(kind).values()]
     head, _, rest = (kind.__doc__ or "").partition("\n\n    Raises:")
     kind.__doc__ = f"{head}\n" + "\n".join(f"    {line}" for line in lines) + (f"\n\n    Raises:{rest}" if rest else "")

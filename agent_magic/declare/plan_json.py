@@ -183,7 +183,7 @@ def part_to_dict(part: Part) -> dict[str, Any]:
 
 
 def _with_items_taken(steps: list[Step]) -> list[Step]:
-    """Return steps in which those of items asked for together take their answers out of the reply again."""
+    """Return steps in which items of a common request take their answers from the reply again."""
     requests = {one.name: one for one in steps if isinstance(one, Agent) and one.part is not None and one.part.asks}
     return [
         item_step(one.part, requests[one.part.asked]) if one.part is not None and one.part.asked in requests else one
@@ -294,7 +294,7 @@ def _with_answers(prompt: str, parents: Sequence[str]) -> str:
 
 
 def _list(row: dict[str, Any], key: str, place: int) -> list[Any] | None:
-    """Return the list that an agent has under a key; `None` if it has none. A `str` is names with commas."""
+    """Return an agent's list under a key, if any; a `str` is names with commas."""
     value = row.get(key)
     if value is None or isinstance(value, list):
         return cast("list[Any] | None", value)
@@ -304,7 +304,7 @@ def _list(row: dict[str, Any], key: str, place: int) -> list[Any] | None:
 
 
 def _parent(reference: object, place: int, names: Sequence[str], *, drop: bool) -> str:
-    """Return the name that an entry of `depends_on` means: it is a name, or a place in the list."""
+    """Return the name that an entry of `depends_on` means: a name, or a place in the list."""
     if isinstance(reference, str) and reference.isdecimal():
         reference = int(reference)  # a name cannot be a number
     if isinstance(reference, bool) or not isinstance(reference, int):
@@ -335,7 +335,7 @@ def _found_in(values: Iterable[Any]) -> dict[str, Attachment]:
 
 
 def with_files(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return values as a JSON plan has them, with the bytes of the pictures and documents in them."""
+    """Return values as in a JSON plan, with the bytes of the pictures and documents in them."""
     plain = {name: _plain(value) if holds_content(value) else value for name, value in values.items()}
     found = files_to_json(_found_in(values.values()))
     return {"values": plain, **({"attachments": found} if found else {})}
@@ -347,7 +347,7 @@ def files_to_json(attachments: Mapping[str, Attachment]) -> dict[str, str]:
 
 
 def _reader_of(data: object) -> Callable[[str], bytes]:
-    """Return what reads the bytes that `files_to_json` wrote. Those that are not what their name says are left out."""
+    """Return a reader of the bytes of `files_to_json`, except those that do not match their sha256."""
     if not isinstance(data, dict):
         raise _wrong("'attachments'", "an object of base64 by sha256", data)
     found: dict[str, bytes] = {}
@@ -379,7 +379,7 @@ def _with_files(value: Any, file_of: Callable[[str], bytes]) -> Any:
 
 
 def _plain(value: object) -> Any:
-    """Return a value as JSON has it, or its text, or its type: a plan with a function must be kept too."""
+    """Return a value as plain data, or its text, or its type: a plan with a function must be kept too."""
     if isinstance(value, Attachment):
         return {"$attachment": {name: getattr(value, name) for name in value.KEPT}}
     if holds_content(value) and isinstance(value, dict | list | tuple):

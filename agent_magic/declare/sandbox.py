@@ -40,7 +40,7 @@ from agent_magic.errors import did_you_mean
 
 LARGE = 100_000
 MOST_MADE = 10 * MOST_CHARS
-"""The most characters that one rendering may make of texts above `LARGE`: a loop could make many, none too long."""
+"""Maximum characters of texts above `LARGE` in one rendering: a loop could write many."""
 GLOBALS = frozenset({"range", "dict"})
 """The functions a prompt may call."""
 NO_COMMENT = ("\x00{#", "#}\x00")
@@ -108,7 +108,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
             del known[name]
 
     def take(self, size: float) -> None:
-        """Count a text that is about to be made. Raise `OverflowError` if it is too long."""
+        """Count a text before it is written. Raise `OverflowError` if it is too long."""
         if size > LARGE:
             check_size(size)
             self.made += int(size)
@@ -178,7 +178,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
 
 
 def _of_text(work: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a filter of texts that takes a value by the text it has alone: `str`, which Jinja2 takes, may cut."""
+    """Return a filter of texts that uses a value's whole text: `str`, which Jinja2 uses, may cut."""
     own = 1 if hasattr(work, "jinja_pass_arg") else 0  # Jinja2's first argument, before the template's
 
     @wraps(work)
@@ -191,7 +191,7 @@ def _of_text(work: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _is_missing(value: object) -> bool:
-    """Return whether a name has no value: then a field of it has none either, which a test may ask for."""
+    """Return whether a name has no value; then its fields, which a test may use, have none either."""
     return isinstance(value, _Undefined) and value.is_missing
 
 
@@ -246,7 +246,7 @@ class _Names(NodeTransformer):
 
 
 class _Calls(NodeTransformer):
-    """Makes `a ~ b` a filter, which can be measured, and tells a method that is called."""
+    """Turns `a ~ b` into a filter, which can be measured, and recognises a called method."""
 
     def visit_Call(self, node: nodes.Call) -> nodes.Node:  # noqa: N802 - Jinja2's name
         self.generic_visit(node)
@@ -384,7 +384,7 @@ def _owner(node: nodes.Node | None) -> str | None:
 
 
 def _branches(node: nodes.Node, *, asked: bool) -> Iterable[tuple[nodes.Node, frozenset[str], bool]]:
-    """Yield the parts of a node that chooses, each with the names that are there, and whether it is only tested."""
+    """Yield the parts of a conditional node, each with its defined names, and whether it is only tested."""
     match node:
         case nodes.If(test=test, body=body, elif_=others, else_=last):
             yield test, frozenset(), True
@@ -403,7 +403,7 @@ def _branches(node: nodes.Node, *, asked: bool) -> Iterable[tuple[nodes.Node, fr
 
 
 def _defined(test: nodes.Node, *, yes: bool) -> frozenset[str]:
-    """Return the names that are there if a test is true, or if it is false."""
+    """Return the names that are defined if a test is true, or if it is false."""
     match test:
         case nodes.Name() | nodes.Getattr() | nodes.Getitem() | nodes.Test(name="defined"):
             name = _owner(test.node if isinstance(test, nodes.Test) else test)
@@ -421,7 +421,7 @@ def _defined(test: nodes.Node, *, yes: bool) -> frozenset[str]:
 
 
 def operator_size(operator: str, left: Any, right: Any) -> float:
-    """Return the most characters that the result of an operator can have; 0 if it is no text."""
+    """Return the maximum characters of an operator's result; 0 if it is no text."""
     if operator == "**":
         return left.bit_length() * right / 3 if isinstance(left, int) and isinstance(right, int) else 0
     if operator == "%" and isinstance(left, str | bytes):
@@ -435,7 +435,7 @@ def operator_size(operator: str, left: Any, right: Any) -> float:
 
 
 def method_size(owner: object, name: str, *args: Any, **named: Any) -> float:
-    """Return the most characters that a method of a text can make; 0 for other methods."""
+    """Return the maximum characters of a text method's result; 0 for other methods."""
     if name == "fromkeys":
         return text_size(args[0]) + _count(args[0]) * text_size(args[1:])
     if not isinstance(owner, str | bytes):
@@ -456,7 +456,7 @@ def method_size(owner: object, name: str, *args: Any, **named: Any) -> float:
 
 
 def format_size(text: str, mark: str, values: Collection[Any]) -> float:
-    """Return the most characters that a text has once these values are in its fields, each of which has this mark."""
+    """Return the maximum characters of a text with these values in its fields, each with this mark."""
     specs = ["".join(found) for found in _FIELDS[mark].findall(text)]
     widths = [int(number) for spec in specs for number in re.findall(r"\d+", spec)]
     if any("*" in spec or "{" in spec for spec in specs):  # a value is the width of another

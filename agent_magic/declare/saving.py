@@ -34,7 +34,7 @@ SETTINGS = re.compile(r"(?:jupyter|ipython)\w*_config\.|(?:sitecustomize|usercus
 SHOWN = 60
 """Characters of a path in a message."""
 CASELESS = frozenset({"darwin", "win32"})
-"""Systems on which `A.md` and `a.md` are one file; macOS also takes both ways to encode an accent for one name."""
+"""Systems that treat `A.md` and `a.md` as one file; macOS also both encodings of an accent."""
 LONGEST_NAME = 255
 """Bytes of a name that file systems take."""
 DEVICES = re.compile(r"(?:con|prn|aux|nul|conin\$|conout\$|(?:com|lpt)[0-9¹²³]) *(?:[.:]|$)", re.IGNORECASE)
@@ -85,7 +85,7 @@ def saved_paths(agents: Sequence[Step], alike: Sequence[range] = ()) -> dict[int
 
 
 def _file_of(path: str) -> str:
-    """Return the path as this system compares names: with one form of each accent, and without case."""
+    """Return the path as this system compares names: accents in one form, and without case."""
     return unicodedata.normalize("NFC", path).casefold() if sys.platform in CASELESS else path
 
 
@@ -120,7 +120,7 @@ def checked_path(path: str, what: str) -> str:
 
 
 def not_on_windows(parts: Sequence[str]) -> str:
-    """Return the first part of a path that Windows takes for a device or cannot store; empty if there is none."""
+    """Return the first part of a path that Windows cannot store, or takes for a device; else empty."""
     return next((one for one in parts if DEVICES.match(one) or set('<>:"|?*') & set(one) or one[-1] in ". "), "")
 
 

@@ -53,7 +53,7 @@ def check_function(function: object, what: str) -> None:
 
 
 def _held(value: object) -> str:
-    """Return what to give instead of a tool of another library: the function that it holds; empty if it is none."""
+    """Return the function inside a tool of another library, to use instead; empty if it is none."""
     if isinstance(value, type) or inspect.isroutine(value):
         return ""
     for name in ("func", "function", "fn", "coroutine"):

@@ -89,7 +89,7 @@ class Task(TaskOptions, NothingOfAgents):
     is_task: ClassVar[bool] = True
     """True for a Python function, which asks no model."""
     other_models: ClassVar[tuple[str, ...]] = ()
-    """This and what follows is what only an agent has, since steps of both kinds are asked for it."""
+    """This and the following are empty: only agents have them, but code reads them from all steps."""
     template: ClassVar[Template] = Template.parse("", agent="")
     prompt: ClassVar[str] = ""
     prefix: ClassVar[None] = None
@@ -248,7 +248,7 @@ def _check_options(task: Task) -> None:
 
 
 def _fitted(name: str, kind: Any, value: Any) -> Any:
-    """Return a value as a type that pydantic knows wants it; check any other by its class."""
+    """Return a value converted to a type by pydantic, or checked by its class."""
     if kind is NOTHING or kind is Any or isinstance(kind, typing.TypeVar):
         return value
 
@@ -267,7 +267,7 @@ def _fitted(name: str, kind: Any, value: Any) -> Any:
 
 
 class _Same:
-    """A type as a key: itself, and not another that is equal, such as the same union in another order."""
+    """A type as a key by identity, since an equal one may differ, such as a union in another order."""
 
     __slots__ = ("kind",)
 
@@ -357,7 +357,7 @@ def task(
 
 
 async def first_answer(**answers: Any) -> Any:  # its source is in the fingerprint of every race
-    """Return the answer that there is: those of agents that have lost are left out."""
+    """Return the only answer left: agents that have lost are left out."""
     return next(iter(answers.values()))
 
 

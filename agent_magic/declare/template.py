@@ -49,7 +49,7 @@ _LONGEST_SHOWN = 60
 _PLAIN_FAILURES = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 """What expressions usually fail of. Their messages need no class beside them."""
 _RETURN = "\ud800\udbff"
-"""Stands for a carriage return, which Jinja2 would make a line feed of. Two surrogates that are no text together."""
+"""Replaces a carriage return, which Jinja2 would change. Two surrogates that never occur together."""
 _NO_TAG = "\ud801\udbfe"
 """Stands for a `{%` that begins no tag, while names are changed."""
 
@@ -206,7 +206,7 @@ def _guarded(text: str, lone_tag: str = "{{ '{%' }}") -> str:
 
 @functools.lru_cache(maxsize=1024)
 def _compiled(text: str) -> Compiled:
-    """Have Jinja2 read a prompt, once: agents made for each item of a value share it, and so do all its renderings."""
+    """Have Jinja2 read a prompt, once for all agents and renderings of it."""
     from agent_magic.declare.sandbox import Compiled  # noqa: PLC0415 - it imports Jinja2
 
     return Compiled(_guarded(text))
@@ -237,7 +237,7 @@ def _first_use(text: str, name: str) -> int:
 
 
 def _render(text: str, values: Mapping[str, Any], names: Iterable[str]) -> str:
-    """Let Jinja2 fill a prompt in. Its expressions and values are the user's, so they can fail in any way."""
+    """Have Jinja2 render a prompt. Its expressions and values are the user's, so they can fail in any way."""
     used = {name: values[name] for name in names if name in values}
     return run_user_code(lambda: _rendered(text, used), lambda error: _failed(error, text, used))
 

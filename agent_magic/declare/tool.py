@@ -38,9 +38,9 @@ MARK = "_agent_magic_tool"
 """The attribute of a function that holds its flags."""
 FLAGS = ("ask", "main", "process", "alone", "pure", "safe")
 FAMILIES = ("web_search", "web_fetch", "code_execution")
-"""The tools that providers run, by plain names. Which versions of them there are is the provider's to know."""
+"""The tools that providers run, by plain names; versions are up to the provider."""
 MOST_STRICT = 20
-"""How many tools of one request the provider can hold to their schemas while the model writes."""
+"""Maximum tools per request with enforced schemas."""
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 
@@ -370,7 +370,7 @@ def tools_of(
 
 
 def _warn_of_silence(name: str, function: Any) -> None:
-    """Warn that a tool has no docstring, once for each function: its name stands in many cells."""
+    """Warn once per function that a tool has no docstring."""
     hint = "The model knows a tool only by its docstring."
     with suppress(AttributeError, TypeError):  # some functions take no attributes
         if getattr(function, _SAID, False):

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 MOST_CHARS = 100_000
-"""The characters of a result that a model is sent: some 25,000 tokens, paid for again in each later turn."""
+"""Maximum characters of a result for the model: some 25,000 tokens, paid again in each later turn."""
 
 
 class ToolResult(NamedTuple):

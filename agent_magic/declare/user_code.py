@@ -84,7 +84,7 @@ class _Stop:
             raise KeyboardInterrupt
 
     def install(self) -> None:
-        """Become the handler, where signals arrive: in the main thread, unless a C program has the handler."""
+        """Become the handler in the main thread, unless a C program has the handler."""
         if threading.current_thread() is threading.main_thread() and _SIGNALS.getsignal(signal.SIGINT) is not None:
             self._before = _SIGNALS.signal(signal.SIGINT, self)
 
@@ -94,7 +94,7 @@ class _Stop:
             _SIGNALS.signal(signal.SIGINT, self._before)
 
     def error(self) -> BaseException:
-        """Return the exception for an interrupt, which a task can raise without ending its loop."""
+        """Return the exception for an interrupt that a task can raise without ending its loop."""
         if self._before is signal.default_int_handler or not _in_task():
             return KeyboardInterrupt()
         return asyncio.CancelledError()

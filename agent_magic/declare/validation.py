@@ -39,7 +39,7 @@ NAMING = ("name", "each", "context", "continues", "after", "attach")
 
 
 def compare_names(step: Any) -> None:
-    """Put the names that a step has, and those that its options say, in the form in which Python compares them."""
+    """Normalise the names of a step and its options as Python does."""
     for option in NAMING:
         given = getattr(step, option, None)
         same = tuple(map(same_name, cast("tuple[str, ...]", given))) if isinstance(given, tuple) else given

@@ -63,7 +63,7 @@ class Identical:
         self.taken: set[int] = set()
 
     def leader(self, step: int) -> int | None:
-        """Return the step that asks, or has asked, the same; `None` if this one is to ask."""
+        """Return the step with the same request that asks or has asked; `None` if this one is to ask."""
         if step in self._keys and self._leaders.get(self._keys[step]) == step:
             return None  # another attempt, or another turn
         key = self._asks(step)

@@ -340,7 +340,7 @@ def _went_by_batch(attempt: Attempt, *, may_batch: bool) -> bool:
 
 
 def _failure(attempt: Attempt, waited_s: float, *, final: bool, moves: bool) -> Failure:
-    """Write a recorded failure as the engine takes it: repeated if it was, after the wait that was."""
+    """Convert a recorded failure for the engine: repeated, and after a wait, as recorded."""
     why, kind, fault = attempt.error or "", attempt.kind or "", attempt.kind in FAULTS
     reached = not (kind == "Unreachable" and attempt.status_code is None and attempt.usage == NOTHING_USED)
     crowded = kind in {"Overloaded", "Unreachable"}

@@ -64,7 +64,7 @@ Runs of one policy that were refused differ by up to 16 % among themselves (29 s
 `tests/forecast/standin.py`, random delays of up to 6 ms).
 """
 FIRST_REPLY: Final = frozenset({"key", "limits"})
-"""What holds requests until a first reply, in the first run of a session that asks a model class."""
+"""Reasons to wait for a first reply, in the first run of a session that asks a model class."""
 ENDS: Final[Mapping[End, int]] = {"low": 0, "likely": 1, "high": 2}
 
 
@@ -354,7 +354,7 @@ class Forecaster:
         return frozenset(() if batching is None else batching.ahead(self.record.plan.dag.layer))
 
     def _loads(self, played: Played) -> dict[At, int]:
-        """Return the servers that would get more requests at once than was ever seen, and how many were seen."""
+        """Return the servers with more requests at once than ever seen, and the number seen."""
         known = self.evidence.servers
         return {at: known[at].most for at, count in played.most.items() if at in known and count > known[at].most}
 
@@ -541,7 +541,7 @@ class _Setting:
 
 
 def _apart_from_concurrency(scenario: Scenario, policy: Policy) -> tuple[object, ...]:
-    """Return what tells a scenario from others but how many may run at once."""
+    """Return a key of a scenario without its concurrency."""
     return (
         replace(policy, concurrency=1),
         tuple(scenario.models.items()),

@@ -77,7 +77,7 @@ class KnownServers:
 
     @classmethod
     def fitting(cls, runs: Sequence[SeenRun], class_of: Callable[[str], str]) -> Steps[KnownServers]:
-        """Fit the servers of runs, the oldest first, in steps; `class_of` says the class of a model."""
+        """Fit the servers of runs, the oldest first, in steps; `class_of` returns the class of a model."""
         known = cls(runs, class_of)
         for at, some in known._seen.items():
             found = yield from fitting([one for _, one in some])

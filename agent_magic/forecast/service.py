@@ -145,7 +145,7 @@ class _Flight(Flight):
             self.first_s = None
 
     def serve(self, server: Served) -> None:
-        """Have it served beside others: when it begins and ends, what runs beside it decides."""
+        """Have it served beside others, which decide when it begins and ends."""
         before_s = self.attempt.first_s or 0.0
         self.server, self.needs = server, Needs(before_s, max(0.0, self.attempt.takes_s - before_s))
         self.first_s = None if self.first_s is None else NEVER
@@ -195,7 +195,7 @@ class ModelledService:
         self._max_attempts, self._by_batch = max_attempts, by_batch
 
     def _entry(self, step: int) -> str | None:
-        """Return the cache entry that an agent asks for. By another model than at first it asks for none."""
+        """Return an agent's cache entry; a model other than the first has none."""
         return None if self._scripts.has_moved(step) else self._entries[step]
 
     def delay_s(self, step: int) -> float:
@@ -422,7 +422,7 @@ class ModelledRequests(WithoutCalls):
         return self.batching is not None and step in self.batching.now
 
     def count(self, step: int) -> bool:
-        """Know an agent's input, as a live run does that has it counted. Nobody waits for that here."""
+        """Know an agent's input, as after a count in a live run, without waiting."""
         if self._price is not None:
             work = self._scripts.work(step)
             known = (one.input_tokens for one in work.tries if one.input_tokens)
@@ -621,7 +621,7 @@ class Scripts:
         return tries[min(self._place[step], len(tries) - 1)]
 
     def leave_out(self, step: int, *, by_batch: bool) -> None:
-        """Leave out the attempts that cannot come as the agent is asked, while others by the same model follow."""
+        """Drop the attempts that cannot come for this request, while others by the same model follow."""
         left = len(self.tries(step)) - 1 - self._place[step]
         while left > 0 and not self.next(step).fits(by_batch=by_batch):
             self._place[step] += 1

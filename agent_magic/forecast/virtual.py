@@ -86,7 +86,7 @@ class Service(Protocol[F]):
         ...
 
     def call(self, call: Call) -> tuple[float, Result]:
-        """Take a call of a function: return how long it takes, and what comes of it."""
+        """Take a call of a function: return its seconds, and its result."""
         ...
 
     def count(self, request: Request) -> int | None:
@@ -229,7 +229,7 @@ class VirtualDriver(Generic[F]):
             self._later(on_grid(flight.until_s), self.end, flight)
 
     def _expect(self, server: Served) -> None:
-        """Set when a server has something to say next: what runs beside a request has changed."""
+        """Set the server's next event: the requests beside one have changed."""
         next_s = server.next_s()
         if next_s == NEVER:
             self._next_s.pop(server, None)
@@ -238,7 +238,7 @@ class VirtualDriver(Generic[F]):
             self._later(next_s, self.served, server, next_s)
 
     def served(self, server: Served, next_s: float) -> None:
-        """Let a server begin or end a reply, unless what runs beside it has changed since."""
+        """Have a server begin or end a reply, unless its requests have changed since."""
         if self._next_s.get(server) != next_s:
             return
         del self._next_s[server]

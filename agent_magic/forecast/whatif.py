@@ -249,7 +249,7 @@ def _models_text(forecaster: Answering, given: Any) -> Any:
 
 
 def _text(value: object) -> Any:
-    """Return a value that is not a plain one as text, so that it can be read and compared."""
+    """Return a non-plain value as text, so that it can be read and compared."""
     if isinstance(value, Mapping):
         names: dict[str, list[str]] = {}
         for name, each in cast("Mapping[str, object]", value).items():
@@ -501,7 +501,7 @@ class _Reader:
         return as_route(value)
 
     def _outages(self, value: object) -> dict[str, Outage]:
-        """Read when endpoints cannot be reached: seconds into the run, and for how long; for all, or by endpoint."""
+        """Read outages: start in seconds of the run, and duration; for all, or by endpoint."""
         if not isinstance(value, Mapping):
             return {"": _outage(value)}
         known, found = self.forecaster.endpoints, cast("Mapping[object, object]", value)

@@ -176,7 +176,7 @@ class Work(NamedTuple):
 
     @property
     def there(self) -> Work:
-        """The same with its answer in the ledger: nothing is sent, and nothing takes any time."""
+        """The same with its answer in the ledger: nothing is sent, and no time passes."""
         only = Try(0.0, 0.0, 0.0, None, 0, 0)
         return self._replace(tries=(only,), need=0, size=0, prefix=0, shared=0, context_size=0, pool="", time=SAME)
 
@@ -484,7 +484,7 @@ class _Modelling:
         return round(change)
 
     def _has_stand_in(self, step: int) -> bool:
-        """Return whether the answer of an earlier round takes a step's place, taken to be as long."""
+        """Return whether an earlier round's answer, taken to be as long, replaces a step's."""
         part = self.evidence.record.plan.agents[step].part
         if part is None or not part.rounds:
             return False
@@ -629,7 +629,7 @@ def _answering(one: Tried, given: int | None, output: int | None) -> Try:
 
 
 def _cut_short(answer: Try, cut: Tried) -> Try:
-    """Return the answer of a request that was aborted: it begins as it did, and ends later than that."""
+    """Return the answer of an aborted request: with the same beginning, and a later end."""
     first_s = answer.first_s if cut.first_s is None else cut.first_s
     takes_s = max(answer.takes_s, cut.takes_s + 1 / TICKS_PER_S)
     known = {"local_s": cut.local_s, "usage": cut.usage, "price": cut.price, "cut_s": cut.takes_s}

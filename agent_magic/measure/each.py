@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 OF_EACH = ("agent", "status", "source", "stop_reason", "total_s", "input_tokens", "output_tokens", "cost_usd", "error")
 """Columns of `run.agents` repeated in `run.each`."""
 HANDED: Final = frozenset({"status", "error"})
-"""Those also passed to a task. The others are measurements, which differ in each run."""
+"""Columns also passed to a task. The others are measurements, which differ in each run."""
 OF_ASKED: Final = {
     **dict.fromkeys(("source", "stop_reason"), "string"),
     **dict.fromkeys(("input_tokens", "output_tokens"), "Int64"),

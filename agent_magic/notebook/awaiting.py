@@ -32,7 +32,7 @@ T = TypeVar("T")
 Edit: TypeAlias = tuple[int, int, bytes]
 
 ASYNC_SUFFIX = ".async"
-"""The asynchronous twin of a magic is registered under the magic's name and this; no user types a dot there."""
+"""Suffix of the asynchronous twin of a magic; no user types a dot there."""
 
 MAGIC_CALLS = frozenset({"run_line_magic", "run_cell_magic"})
 # `await` is an error in the first three, turns a generator into another kind of object, and positions inside an
@@ -136,7 +136,7 @@ def _loop_is_running() -> bool:
 
 
 def _quietly(compiling: Callable[[], T]) -> T | None:
-    """Return the result of `compiling`, or `None` on an error, which IPython will show when it compiles the cell."""
+    """Return the result of `compiling`, or `None` on an error, which IPython will show itself."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
@@ -190,7 +190,7 @@ def _argument(call: ast.Call) -> str | None:
 
 
 def _line_starts(source: bytes) -> list[int]:
-    """Return the offset in bytes of each line, as Python's tokenizer counts lines: a form feed ends none."""
+    """Return the byte offset of each line, as Python's tokenizer counts lines: a form feed ends none."""
     return [0, *(match.end() for match in re.finditer(rb"\r\n|\r|\n", source))]
 
 

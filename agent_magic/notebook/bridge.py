@@ -59,7 +59,7 @@ def run_sync(work: Coroutine[Any, Any, T], *, message: Callable[[], str] = stopp
 
 
 async def _outcome(work: Coroutine[Any, Any, T], message: Callable[[], str]) -> T | KeyboardInterrupt:
-    """Return an interrupt instead of raising it: a nested loop that one breaks open loses track of its task."""
+    """Return an interrupt instead of raising it, which would break a nested loop's track of its task."""
     try:
         return await interruptible(work, message=message)
     except KeyboardInterrupt as stop:
@@ -86,7 +86,7 @@ def _is_patched_by_other() -> bool:
 
 
 def _obstacle(loop: asyncio.AbstractEventLoop) -> str:
-    """Return why a running loop cannot be entered again and what to do; an empty string if it can."""
+    """Return why a running loop cannot be entered again, and the remedy; empty if it can."""
     ipykernel = sys.modules.get("ipykernel")
     if _is_patched_by_other() and (not hasattr(loop, "_nest_patched") or _major(ipykernel) >= SHARED_CONTEXT):
         cause = "nest_asyncio is applied in this kernel, and on this ipykernel it loses the cells queued behind a call"

@@ -155,7 +155,7 @@ TRIED: Mapping[str, str] = {
 }
 """Commands that people try and that do not exist, and what to do."""
 OF_RUNS = frozenset({"--timeout", "--max-turns", "--batch"})
-"""The options of agents that a run has too, for those that leave them open."""
+"""Options of agents that a run has too, as defaults."""
 TRIED_OF_RUNS: Mapping[str, str] = {
     **{
         flag: f"It belongs to one agent: %%agent NAME {flag} ..."
@@ -172,7 +172,7 @@ TRIED_OF_RUNS: Mapping[str, str] = {
     **dict.fromkeys(("--model", "--max-tokens", "--system"), "Give it to the agents: %%agent NAME --model M."),
     **dict.fromkeys(("--background", "--async", "--bg"), "%agents start runs in the background."),
 }
-"""Options of a run that people try and that do not exist, and what to do."""
+"""Options of a run that people try in vain, and the alternatives."""
 
 
 class Verb(NamedTuple):
@@ -281,7 +281,7 @@ class Commands(Mapping[str, Verb]):
 
 
 def _example(line: str) -> str:
-    """Write a line of an example; a comment that would make it too wide stands above it."""
+    """Write a line of an example, with a long comment above it."""
     command, *comment = re.split(r"\s{2,}(?=# )", line, maxsplit=1)
     return line if len(line) <= WIDTH or not comment else f"{comment[0]}\n{command}"
 

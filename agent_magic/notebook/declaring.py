@@ -327,7 +327,7 @@ def read_context(line: str, cell: str) -> tuple[Context, str]:
 
 
 def tool_lines_note(*texts: str) -> list[str]:
-    """Return a note of the lines at the top of texts that are not sent: other tools read them."""
+    """Return a note of lines at the top of texts that are for other tools, and not sent."""
     found = [line for text in texts for line in without_tool_lines(text)[1]]
     told = ", ".join(repr(line[:60]) for line in found)
     return [f"{told} {'is a line' if len(found) == 1 else 'are lines'} for another tool, and not sent"] if found else []
@@ -338,7 +338,7 @@ _RUNS = r"^(?:\w+[ \t]*=[ \t]*)?%agents\b.*"
 
 
 def lines_that_declare(prompt: str) -> list[str]:
-    """Return a note if a line of a prompt looks like another magic: it goes out as text."""
+    """Return a note if a line of a prompt looks like another magic: it is sent as text."""
     found = re.search(r"^%%(agent|context)\b.*", prompt, re.MULTILINE)
     if found:
         return [f"{found[0][:60]!r} is sent as text: each %%{found[1]} needs its own cell"]

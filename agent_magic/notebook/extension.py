@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
 LINE, OTHER = "agents", "am_"
-"""The line magic, and what stands before the name of a magic where another extension has that name."""
+"""The line magic, and the prefix of a magic if another extension has its name."""
 
 
 def load(shell: InteractiveShell) -> None:

@@ -20,7 +20,7 @@ RUN = ("agent_magic.api.run", "Run")
 ONCE = (("agent_magic.api.plan", "Plan"), ("agent_magic.forecast.estimate.value", "Estimate"), RUN)
 """Classes that a cell shows once, by name, since they are loaded on first use."""
 SERIES = (("pandas", "Series"), ("pandas.core.series", "Series"))
-"""The class of a series in pandas 3, and in pandas 2. By name, because pandas is loaded when first needed."""
+"""The class of a series in pandas 3, and in 2, by name, because pandas is loaded when first needed."""
 
 
 class Formatters:
@@ -69,12 +69,12 @@ class Formatters:
 
 
 def _bundle(value: Shown) -> dict[str, str]:
-    """Show a value of ours; how each class is drawn is loaded with the first one."""
+    """Show a value of ours; the code that draws its class is loaded with the first one."""
     return show.bundle_of(value)
 
 
 def _texts_formatter(other: Callable[[Any], str | None] | None) -> Callable[[Any], str | None]:
-    """Show the series `run.texts` as texts, and leave every other series to the formatter that was there before."""
+    """Show the series `run.texts` as texts, and other series by the previous formatter."""
 
     def shown(series: Any) -> str | None:
         if series.name == "text" and series.index.name == "agent" and "simulated" in series.attrs:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from agent_magic.show.page import Page
 
 CLICKS_BESIDE = (7, 4)
-"""The first ipykernel that handles messages of any page while a cell is awaited. Measured, also on 7.3 and 6.31."""
+"""The first ipykernel that handles pages' messages while a cell is awaited. Measured, also on 7.3 and 6.31."""
 PAGE_LETTERS = 100
 """Letters per printed line of JupyterLab in a window of 1280 px."""
 
@@ -167,7 +167,7 @@ def display_value(value: object) -> None:
 
 @contextlib.contextmanager
 def notes_of(tell: Callable[[str], None]) -> Generator[None]:
-    """Show warnings as notes: Python's own form shows paths, which a shared notebook must not."""
+    """Show warnings as notes: Python's form shows paths, which a shared notebook must not."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
         try:

@@ -24,7 +24,7 @@ CURLY = "“”„‟‘’‚‛«»″′"  # noqa: RUF001 - the signs it is a
 DASHES = "‐‑‒–—―−"  # noqa: RUF001 - the signs it is about
 BLANKS = re.compile(r"[\u00a0\u1680\u2000-\u200a\u202f\u205f\u3000]")
 INVISIBLE = re.compile(r"[\u200b-\u200d\u2060\ufeff]")
-"""Letters without a width, which come along when a line is copied from a page."""
+"""Letters without a width, which are copied from pages along with a line."""
 _QUOTED = r"""(?<!\S)"[^"]*"(?!\S)|(?<!\S)'[^']*'(?!\S)"""
 _TEMPLATE = r"\{\{.*?\}\}|\{%.*?%\}"
 _DOLLAR = r"\$\$?[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*"
@@ -65,7 +65,7 @@ def _check_signs(outside: str, magic: str) -> None:
 
 
 def _plain_blanks(text: str) -> str:
-    """Return text with ordinary blanks for those that only look so: they would be parts of words."""
+    """Return text with ordinary blanks for look-alikes, which would be parts of words."""
     return INVISIBLE.sub("", BLANKS.sub(" ", text))
 
 
@@ -154,7 +154,7 @@ def _has_names(place: str) -> bool:
 
 
 def _text_of(part: ast.FormattedValue, variables: dict[str, Any]) -> str:
-    """Return the text of a part of an f-string. Braces around anything but text and numbers are seldom meant so."""
+    """Return a part of an f-string as text; braces around anything but text and numbers are an error."""
     variables[_FOUND] = value = _evaluated(part.value, variables)
     if not isinstance(value, str | Number | os.PathLike):
         raise TypeError(f"it is a {type(value).__name__}, and a line holds text and numbers")
@@ -163,6 +163,6 @@ def _text_of(part: ast.FormattedValue, variables: dict[str, Any]) -> str:
 
 
 def _evaluated(expression: ast.expr, variables: dict[str, Any]) -> Any:
-    """Return the value of the user's own expression, as IPython evaluates what stands in braces."""
+    """Return the value of the user's own expression, as IPython evaluates braces."""
     formatter: Any = EvalFormatter()
     return formatter.get_field(ast.unparse(expression), [], variables)[0]

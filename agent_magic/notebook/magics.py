@@ -236,7 +236,7 @@ class AgentMagics(Magics, Settings):
         return self.session.leftover_words(name) if isinstance(name, str) and isinstance(error, PlanError) else ""
 
     def _stays(self, line: str, _: AgentMagicError) -> str:
-        """Return a note that the next run asks the earlier declarations, after a refused cell."""
+        """Return a note after a refused cell that the next run uses the earlier declarations."""
         name = line.split(maxsplit=1)[0] if line.strip() else ""
         kept = self.session.declared_by(cell_of(self.shell), name)
         return f" Still as declared before: {show.listed(kept)}." if kept else ""
@@ -260,7 +260,7 @@ class AgentMagics(Magics, Settings):
         display_bundle(show.context_card(context.name, size, shared, missing, notes, parts=parts))
 
     def declare_task(self, task: Task, variables: Mapping[str, Any]) -> None:
-        """Declare a function that a cell marks with `am.task`. Those of modules are none of this notebook's."""
+        """Declare a function that a cell marks with `am.task`; modules do not declare here."""
         if variables is self.shell.user_ns or variables is self.shell.user_global_ns:
             with user_errors():
                 self._declare(task, DEFAULT_PLAN, cell_of(self.shell))
@@ -287,7 +287,7 @@ class AgentMagics(Magics, Settings):
         return {one.name: one for one in self.session.registry(plan).agents}
 
     def _is_there(self, cell: Cell) -> None:
-        """Record that a cell has declared something, not when it was refused: its earlier steps stay left over."""
+        """Record that a cell has declared something. After a refusal its earlier steps stay left over."""
         if cell.id is not None:
             self.session.deleted.discard(cell.id)
             self.session.executed.pop(cell.id, None)
@@ -298,7 +298,7 @@ class AgentMagics(Magics, Settings):
         return self.session.runs_old_text([name for name in before if before[name] != now.get(name)], registry.name)
 
     def see_deleted(self, *_: object) -> None:
-        """Record which cells were deleted: the front end tells it once, with the cell that runs next."""
+        """Record deleted cells, which the front end reports once, with the next cell."""
         self.session.deleted |= cell_of(self.shell).deleted
 
     def _declare_all(self, agents: list[Step], plan: str, cell: Cell, said: Iterable[str]) -> None:

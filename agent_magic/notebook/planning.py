@@ -238,7 +238,7 @@ def _unbought(session: Session, plan: DeclaredPlan, policy: Policy, resumed: Res
 
 
 def retry_price(session: Session, run: Run, policy: Policy) -> str:
-    """Return about what `%agents retry` of a run costs; an empty string if no price is known, or nothing is paid."""
+    """Return the approximate cost of `%agents retry` of a run; empty if unknown or free."""
     if not session.spends and not session.simulates:
         return ""
     left = rejected_before(session, run.plan, run)
@@ -258,7 +258,7 @@ def rejected_before(session: Session, plan: DeclaredPlan, last: Run) -> list[str
 
 
 async def _has_key(session: Session) -> bool:
-    """Return whether there is a key. Without one the run says so, or plays a recording."""
+    """Return whether there is a key. Without one the run reports that, or plays a recording."""
     try:
         async with session.shared.client.open():
             return True
@@ -302,7 +302,7 @@ def _prompts_text(plan: Plan, client: Provider) -> str:
 
 
 def _folded(prompt: str, plan: Plan, inputs: Sequence[str]) -> str:
-    """Write of the answers of a group that a prompt takes one after another the first, and how many more there are."""
+    """Show the first of a group's answers in a prompt, and the number of others."""
     for group, members in plan.groups.items():
         names = [name for number in members.values() if (name := plan.names[number]) in inputs]
         if len(names) > MOST_PROMPTS:

@@ -26,7 +26,7 @@ T = TypeVar("T", Agent | Task, Context)
 
 @dataclass(frozen=True, slots=True)
 class Declared(Generic[T]):
-    """An agent or a context, the cell that declared it, and the names of all that one cell of several declared."""
+    """An agent or a context, its cell, and all names that the cell declared."""
 
     value: T
     cell: Cell
@@ -58,7 +58,7 @@ class Registry:
 
     @property
     def contexts(self) -> tuple[Context, ...]:
-        """Its own contexts in declared order, and the common ones that its agents name behind them."""
+        """Its contexts in declared order, then the common ones that its agents name."""
         own = tuple(one.value for one in self._contexts.values())
         if self._common is None:
             return own
@@ -226,7 +226,7 @@ class Registry:
         self._contexts.clear()
 
     def of_cells(self, cell_ids: Collection[str], executed: Mapping[str, str | None] | None = None) -> tuple[str, ...]:
-        """Return the agents and contexts that these cells declared, or others before they were `executed` last."""
+        """Return the agents and contexts that these cells declared, since they were `executed` last."""
         every, last = [*self._agents.items(), *self._contexts.items()], executed or {}
         return tuple(
             name
@@ -306,7 +306,7 @@ def variable_of(prompt: str) -> str:
 
 
 def steps_in_variables(namespace: Mapping[str, Any]) -> str:
-    """Return what to do with steps that only variables hold, such as those of a plan in Python; empty for none."""
+    """Return advice on steps that only variables hold, such as a plan's in Python; empty for none."""
     found = [name for name, one in namespace.items() if isinstance(one, Agent | Task) and one.name == name]
     if not found:
         return ""
@@ -378,7 +378,7 @@ def _earlier_name(table: Mapping[str, Declared[T]], name: str, cell: Cell) -> st
 
 
 def _take_back(table: dict[str, Declared[T]], cell: Cell, kind: str) -> list[str]:
-    """Remove what this cell declared when it was of the other kind; return a note on it."""
+    """Remove the earlier declaration of this cell of the other kind; return a note on it."""
     before = [one for one in table.items() if cell.id is not None and one[1].cell.id == cell.id]
     mine = [name for name, one in before if one.cell.execution != cell.execution]
     for name in mine:

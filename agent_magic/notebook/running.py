@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
 Shown: TypeAlias = Callable[[], object]
 Front: TypeAlias = Desk | TerminalAsker
-"""Where questions to a person wait: in a notebook on a desk, which the page and commands look at."""
+"""The place of questions to a person: a desk, which the page and commands look at."""
 View: TypeAlias = LiveView | LineView | TableView | AnswerView
 MOST_FILES = 20
 TICK_S = 0.1
@@ -293,7 +293,7 @@ MOST_SAID = 200
 """Larger plans are drawn as groups, without room for an agent's text."""
 HEALTH_EVERY_S = 0.5
 LEFT_EVERY_S = 1.0
-"""How often the time that is left is estimated, for up to a thousand agents; for more as much later."""
+"""Seconds between estimates of the time left for up to a thousand agents; for more in proportion."""
 REFIT_S = 0.01
 """Seconds of fitting servers per update: a whole fit would block the loop for 0.1 s or more."""
 

@@ -101,7 +101,7 @@ class Keeping:
 
 
 NO_KEY = "the-mock-server-needs-no-key"
-"""Sent to the mock server. A common word would be redacted in every message, as a key is."""
+"""Sent to the mock server. A common word would be redacted in messages, like any key."""
 DEFAULT_PLAN = "agents"
 MOST_RUNS = 100
 MOST_LOOKED_AT = 10
@@ -400,7 +400,7 @@ class Session:
         return replace(agent, **found) if found else agent
 
     def _expected(self, step: Step) -> Step:
-        """Return a step that puts items together as many as fit with what earlier answers for one of them took."""
+        """Return a step that groups as many items as fit, by earlier answers for one of them."""
         if not isinstance(step, Agent) or not asks_for_length(step):
             return step
         lengths = [one.output_tokens for one in self.shared.history.of_kin(f"{step.name}_0") if one.output_tokens]
@@ -447,7 +447,7 @@ class Session:
         return found
 
     def add_server(self, server: McpServer) -> None:
-        """Take a server of tools, in place of one of the same name, which ends."""
+        """Add a server of tools, replacing one of the same name, which ends."""
         if (old := self.servers.pop(server.name, None)) is not None:
             old.close()
         self.servers[server.name] = server
@@ -527,7 +527,7 @@ class Session:
         self._deck = self._pool = None
 
     def leaving_note(self) -> str:
-        """Return, once, who answers after a simulated run, of an earlier kernel too; otherwise empty."""
+        """Return, once, the provider after a simulated run, even of an earlier kernel; else empty."""
         if not self.spends:
             return ""
         left, self.left_simulator = self.left_simulator, False
@@ -545,11 +545,11 @@ class Session:
 
     @property
     def before(self) -> PastRun | None:
-        """The newest run of this notebook in the ledger, of an earlier kernel where this one has run nothing."""
+        """The newest run of this notebook in the ledger, of an earlier kernel if this one has none."""
         return None if self.keeping.ledger is None else self.keeping.ledger.newest()
 
     def say_whom(self, asked: api.Session) -> None:
-        """Tell, once for each provider, that a run of the Python API leaves the mock server of this notebook."""
+        """Tell, once per provider, that a run of the Python API does not use the notebook's mock server."""
         who = asked.client.endpoint
         if self.simulates and asked is not self.shared and who != self._whom:
             self._whom = who
@@ -565,7 +565,7 @@ class Session:
 
     @property
     def spends(self) -> bool:
-        """True if answers cost money: those of the mock server and of a cassette do not."""
+        """True if answers cost money, unlike those of the mock server and of a cassette."""
         return self._simulator is None and (self.deck is None or self.deck.fill)
 
     @property
@@ -681,7 +681,7 @@ class Session:
 
 
 def shown_name(agent: Step) -> str:
-    """Return the name an agent was declared under: of one of a group, the group's."""
+    """Return the name an agent was declared under: for a member the group's."""
     return agent.name if agent.part is None else agent.part.group
 
 

@@ -100,7 +100,7 @@ class Listener(Protocol):
 
 
 class Taker(Protocol):
-    """Takes an answer that arrives after its attempt has failed, from a worker that was given up and went on."""
+    """Takes an answer that arrives after its attempt has failed, from a worker that was given up."""
 
     def awaits(self, stream: Stream, request: Request) -> bool:
         """Return whether the answer would still be useful."""
@@ -201,7 +201,7 @@ class Stream:
         self.parts.append(text)
 
     def restart(self) -> None:
-        """Record that the answer begins again. Its text so far is no longer shown, and may be billed all the same."""
+        """Record that the answer begins again. Its earlier text is no longer shown, but may be billed."""
         self.unseen, self.parts = self.produced_bytes, []
 
     def add_unseen(self, text: str) -> None:

@@ -80,7 +80,7 @@ class Batches(Protocol):
         ...
 
     async def cancel(self, batch: str) -> None:
-        """Have no more requests of a batch answered. It ends soon, with the answers there are by then."""
+        """Cancel the unanswered requests of a batch. It ends soon, with the answers so far."""
         ...
 
 

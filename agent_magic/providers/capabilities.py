@@ -42,7 +42,7 @@ OPTIONS: Mapping[str, tuple[str, ...]] = {
     for row in AGENT.values()
     if row.capability
 }
-"""By capability, the options of agents that need it and are no more than passed on."""
+"""By capability, the options of agents that need it and just pass through."""
 REFUSALS: Mapping[str, Refusal] = {
     "tools": Refusal("tools", "takes no tools"),
     "server_tools": Refusal("tools", "runs no tools itself"),

@@ -22,7 +22,7 @@ WORDS = "Answer with JSON alone, with nothing before or behind it, that fits thi
 
 
 class SchemaWatch:
-    """Which models of a server do not hold their answers to a schema, or refuse it."""
+    """Tracks models of a server that do not follow a schema, or refuse it."""
 
     def __init__(self) -> None:
         self._loose: set[str] = set()
@@ -57,7 +57,7 @@ class SchemaWatch:
         return is_new
 
     def hears(self, request: Request, answer: Answer) -> bool:
-        """Learn from an answer; return whether it shows for the first time that its model is not held to schemas."""
+        """Learn from an answer; return whether it shows for the first time that its model ignores schemas."""
         if (
             not request.schema
             or told_by(request.schema)

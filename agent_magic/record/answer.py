@@ -33,7 +33,7 @@ TURNS = frozenset({PAUSED, TOOL_USE})
 TIMED = frozenset({"live", "simulated", "replay", "forecast"})
 """Sources with seconds of a model's work. Answers from the ledger take none."""
 NOT_REUSED = frozenset({"refusal", PAUSED})
-"""Stop reasons of answers that are bought again. One cut at `max_tokens` is served: it would be cut the same again."""
+"""Stop reasons of answers that are bought again. One cut at `max_tokens` is served: a new one would be cut too."""
 ESCALATED = "Escalated"
 """Kind of an attempt with an answer rejected by its cascade, so that the next model is asked."""
 CHARS_PER_TOKEN = 4
@@ -104,7 +104,7 @@ class Usage:
 
 
 NOTHING_USED = Usage(0, cache_read_tokens=0, cache_write_tokens=0, output_tokens=0)
-"""The usage of a request that the API turned away: it bills nothing for those."""
+"""The usage of a rejected request: it is not billed."""
 
 
 class Citation(NamedTuple):

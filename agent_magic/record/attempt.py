@@ -140,7 +140,7 @@ class Attempt:
 
     @property
     def is_timed(self) -> bool:
-        """True if its seconds are a model's work: the answer was sent for, and not by a batch."""
+        """True if its seconds are a model's work: it was sent, and not by batch."""
         answer = self.answer
         return self.source in TIMED and not self.is_served and not (answer is not None and answer.batch)
 

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 
 APPROVAL: Final = "approval"
-"""Stands in the place of a function's name for the look of a person at an answer."""
+"""In place of a function's name: a person's review of an answer."""
 SAVE: Final = "save"
-"""Stands in the place of a function's name for the writing of an answer to a file."""
+"""In place of a function's name: writing an answer to a file."""
 
 
 @dataclass(slots=True, repr=False)
@@ -130,7 +130,7 @@ class ToolCall:
 
     @property
     def status(self) -> str:
-        """`running`, `succeeded`, `failed`, `denied` by a person, or `cancelled`: it may have finished all the same."""
+        """`running`, `succeeded`, `failed`, `denied` by a person, or `cancelled`: it may have finished."""
         return "running" if self.ended is None else self.ended.status
 
 

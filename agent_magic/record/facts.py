@@ -39,7 +39,7 @@ class Facts:
 
     @property
     def sent(self) -> list[Attempt]:
-        """Those that went to a provider: no answer from the ledger, and none shared by an identical step."""
+        """Those that went to a provider, not to the ledger or an identical step."""
         return [one for one in self.attempts if not one.is_served]
 
     @property
@@ -134,7 +134,7 @@ class Facts:
 
     @property
     def spans(self) -> list[tuple[float, float]]:
-        """When each that was sent was in flight, as (start, end); only of those that ended."""
+        """When each ended request was in flight, as (start, end)."""
         return [(one.started_s, one.ended_s) for one in self.sent if one.ended_s is not None]
 
     @property
@@ -144,7 +144,7 @@ class Facts:
 
     @property
     def reasons(self) -> set[str]:
-        """Why their agents had waited; an empty text among them if one had no reason."""
+        """The reasons of their agents' waits; with an empty text if one had none."""
         return {one.held_by for one in self.attempts}
 
     @property

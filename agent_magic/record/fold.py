@@ -65,7 +65,7 @@ def _turn(before: Sequence[Attempt], event: AttemptStarted) -> int:
 
 
 def _free_s(result: AgentResult, now_s: float) -> float:
-    """Return since when an agent could go: ready, or done with its last attempt; `now_s` where neither was told."""
+    """Return since when an agent could go: ready, or done with its last attempt; `now_s` if unknown."""
     since_s = result.attempts[-1].ended_s if result.attempts else result.ready_s
     if since_s is None:
         return now_s

@@ -176,12 +176,12 @@ class History:
         return found
 
     def of_agent(self, agent: str, model: str | None = None, prompt: str = "") -> tuple[Past, ...]:
-        """Return the answers that agents of this name had, from one model or from all, to one prompt or to all."""
+        """Return the answers of agents of this name, for one model and prompt or for all."""
         rows = [row for row in self._by_agent.get(agent, ()) if not prompt or row.is_for(prompt)]
         return tuple(row for row in rows if model is None or row.model == model)
 
     def of_kin(self, agent: str, model: str | None = None) -> tuple[Past, ...]:
-        """Return the answers of this agent's group, from one model or from all; see `kin_of`."""
+        """Return the answers of this agent's group, for one model or all; see `kin_of`."""
         rows = self._by_group.get(kin_of(agent), ())
         return tuple(row for row in rows if model is None or row.model == model)
 
@@ -202,7 +202,7 @@ def kin_of(agent: str) -> str:
 
 
 def answers_of(record: RunRecord) -> Iterator[Past]:
-    """Yield the complete answers that were measured in a run, without refusals, and those that shared one of these."""
+    """Yield the complete measured answers of a run, without refusals, and those that shared one."""
     told, simulated = Told(record), dict[bool, None]()
     facts = record.facts
     for attempt in facts.timed:

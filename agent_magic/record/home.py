@@ -45,7 +45,7 @@ def is_file(home: str) -> bool:
 
 
 def shown_home(home: str | None) -> str:
-    """Return a home as it is shown: its last two parts, since a shared notebook must not tell more of the machine."""
+    """Return a home for display: its last two parts, since a shared notebook must not tell more."""
     if not home:
         return "unknown"
     kind = PureWindowsPath if PureWindowsPath(home).drive else PurePosixPath  # the ledger may be of another machine

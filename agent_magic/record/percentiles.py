@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 ENOUGH: Mapping[int, int] = {50: 1, 95: 20, 99: 100}
-"""The least number of values by percentile: with fewer it would be the largest of them."""
+"""Minimum number of values by percentile: with fewer it would be the largest of them."""
 
 
 def percentile(values: Iterable[float], percent: int) -> float | None:

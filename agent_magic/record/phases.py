@@ -56,7 +56,7 @@ class Phase(NamedTuple):
 
 
 def phases_of(result: AgentResult) -> Iterator[Phase]:
-    """Yield the phases of an agent in order. They may be empty: each attempt has at least its `first`."""
+    """Yield the phases of an agent in order; each attempt has at least its `first`, which may be empty."""
     if result.ready_s is None:
         return
     free_s: float | None = result.ready_s

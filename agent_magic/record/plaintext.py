@@ -16,7 +16,7 @@ _UNSAFE = re.compile(
 
 
 def clean(text: str) -> str:
-    """Return `text` without characters that XML forbids or that turn lines around. Line breaks and tabs stay."""
+    """Return `text` without characters that XML forbids or that reverse text. Line breaks and tabs stay."""
     return _UNSAFE.sub("", text)
 
 

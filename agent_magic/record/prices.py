@@ -98,11 +98,11 @@ class TokenPrice:
 
 
 ModelPrice = TokenPrice | tuple[float, float]
-"""What users may give as a price of a model: a pair is input and output, in USD per million tokens."""
+"""A user's price of a model: a pair is input and output, in USD per million tokens."""
 SEARCH_USD = 0.01
 """Of one search of the web. Source: the vendor's page on the web search tool, 10 USD for 1,000."""
 Tariff = tuple[tuple[int, TokenPrice], ...]
-"""Prices by length of the prompt: each is for prompts of more than this number of tokens. The last that fits counts."""
+"""Prices by length of the prompt: each is for more than this number of tokens. The last that fits counts."""
 
 
 class Prices:
@@ -173,7 +173,7 @@ class Prices:
         return (tariff, _basis()) if tariff else ((), "")
 
     def has(self, model: str) -> bool:
-        """Return whether a model is among the prices that were given, or on the list."""
+        """Return whether a model has a given or a list price."""
         return model in self._own or (has_list_price(model) if self._list is None else model in self._list)
 
     def find(self, model: str) -> tuple[TokenPrice | None, Tariff, str]:
@@ -254,7 +254,7 @@ def _literals(clause: Any) -> Iterator[str]:
 
 @functools.lru_cache(maxsize=64)
 def seller_at(address: str) -> str | None:
-    """Return the seller on the list who is at an address, by the name that `genai-prices` has; `None` for others."""
+    """Return the seller at an address by its name in `genai-prices`, if it is on the list."""
     from genai_prices import data_snapshot
 
     with suppress(LookupError):
@@ -310,7 +310,7 @@ def asking_usd(result: AgentResult, prices: Prices) -> float | None:
 
 
 def _asked_usd(attempt: Attempt, prices: Prices) -> float | None:
-    """Return the dollars of an attempt, as if it were sent now where its answer was there."""
+    """Return the dollars of an attempt, as if a reused answer were bought now."""
     answer, usage = attempt.answer, attempt.usage
     if not attempt.is_served or answer is None or usage is None:
         return attempt.cost_usd

@@ -11,9 +11,9 @@ class Making(Protocol):
     """Constructor of a named tuple."""
 
     def __call__(self, kind: type[T], fields: tuple[object, ...], /) -> T:
-        """Make one of this kind. It takes all fields, in order, and does not check them."""
+        """Create one of this kind from all fields in order, unchecked."""
         ...
 
 
 new_tuple: Final = cast("Making", tuple.__new__)  # pyright: ignore[reportUnknownMemberType]
-"""`new_tuple(Kind, (field, ...))` is `Kind(field, ...)`, which goes through a function of the class to the same end."""
+"""Same as `Kind(field, ...)`, which calls a Python function of the class to the same end."""

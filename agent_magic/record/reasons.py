@@ -83,7 +83,7 @@ REASONS: Final[dict[str, Wording]] = {
 
 
 def wording(reason: str) -> Wording:
-    """Return how a reason reads; a word from elsewhere, such as a file, stands for itself."""
+    """Return the wording of a reason; an unknown word, such as from a file, stands for itself."""
     return REASONS.get(reason) or Wording(reason, reason)
 
 

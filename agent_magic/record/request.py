@@ -19,7 +19,7 @@ Ttl = Literal["5m", "1h"]
 
 _KEYS = json.JSONEncoder(ensure_ascii=True, sort_keys=True, separators=(",", ":"))
 SERVER_ROUNDS = 10
-"""How often the API goes on from its own tools within one request. Source: the vendor's page on server tools."""
+"""Maximum rounds of the API's own tools in one request. Source: the vendor's page on server tools."""
 THINKING = frozenset({"thinking", "redacted_thinking"})
 """The blocks that a model has signed, and others do not read."""
 Kind = tuple[str, str, str, str, str, str, bool]
@@ -90,7 +90,7 @@ class Request(NamedTuple):
 
     @property
     def asked(self) -> str:
-        """What its agent asks: the prompt, or the last message of a conversation that it continues."""
+        """The agent's own text: the prompt, or the last message of a continued conversation."""
         if not self.opening:
             return self.prompt
         blocks: Any = read_blocks(self.messages[self.opening - 1].content)
@@ -132,7 +132,7 @@ class Request(NamedTuple):
         return asked
 
     def key(self, endpoint: str) -> str:
-        """Return the fingerprint of this request to this endpoint: equal keys ask the same of the same."""
+        """Return the fingerprint of this request to this endpoint."""
         asked: list[Any] = [endpoint, self.canonical()]
         if self.schema:  # as it is: a field that comes before another can change the answer
             asked.append(self.schema)
@@ -157,7 +157,7 @@ class Request(NamedTuple):
 
     @property
     def kind(self) -> Kind:
-        """All but its text that says how many tokens it has: requests of one kind differ in their prompts."""
+        """Everything but its text that decides its tokens: requests of one kind differ in their prompts."""
         return self.model, self.system or "", self.context or "", self.tools, self.schema, self.tool_choice, self.cite
 
     @property
@@ -167,7 +167,7 @@ class Request(NamedTuple):
 
     @property
     def most_output_tokens(self) -> int:
-        """The most output that can be billed. With tools that the API runs, a request has several answers in one."""
+        """Maximum billed output. With tools of the API, a request has several answers in one."""
         if not self.tools:
             return self.max_tokens
         tools: list[dict[str, Any]] = read_blocks(self.tools) if self.tools.startswith("[") else []
@@ -204,7 +204,7 @@ def said(messages: tuple[Message, ...], text: str) -> tuple[Message, ...]:
 
 
 def older_request(data: dict[str, Any]) -> dict[str, Any]:
-    """Read the fields of a request as they were written before it held a conversation."""
+    """Read the fields of a request from before conversations."""
     so_far = data.get("so_far")
     if not isinstance(so_far, str) or not so_far or "messages" in data:
         return data
@@ -233,7 +233,7 @@ def going_on(request: Request, before: Request) -> Request:
 
 
 def without_thinking(messages: tuple[Message, ...]) -> tuple[Message, ...]:
-    """Return messages without blocks of thinking, which no other model reads. One that has none stays as it is."""
+    """Return messages without blocks of thinking, which no other model reads."""
     found: list[Message] = []
     for one in messages:
         blocks: Any = read_blocks(one.content) if "thinking" in one.content else None

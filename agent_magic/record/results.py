@@ -194,7 +194,7 @@ class AgentResult(Shown):
 
     @property
     def citations(self) -> list[Citation]:
-        """The places of documents that the answer quotes: its text, the title, where, and what stands there."""
+        """The quoted places of documents: supported text, title, place and quote."""
         return list(self.answer.citations) if self.answer else []
 
     @property
@@ -344,7 +344,7 @@ class AgentResult(Shown):
 
     @property
     def artifacts(self) -> list[str]:
-        """Return the files it wrote, as far as it has said so, by their paths."""
+        """The files it reported as written, by their paths."""
         return list(dict.fromkeys(file.path for one in self.calls for file in one.artifacts))
 
     def call(self, number: int) -> ToolCall:
@@ -353,7 +353,7 @@ class AgentResult(Shown):
         return last if last.number == number else next(one for one in self.calls if one.number == number)
 
     def away(self) -> Iterator[Stretch]:
-        """Yield the time in which its functions were called, and waited to be, in order."""
+        """Yield the time in which its functions were called, or waited, in order."""
         for turn in dict.fromkeys(one.turn for one in self.calls) if not self.is_task else ():
             calls = [one for one in self.calls if one.turn == turn]
             yield from stretches(calls, calls[0].free_s)
@@ -592,7 +592,7 @@ class RunRecord:
 
     @property
     def rows(self) -> list[AgentResult]:
-        """The results that frames and pictures have a row for: all but those of places that were not used."""
+        """The results with a row in frames and pictures: all but unused places."""
         return [one for one in self.results if one.status != "unused"]
 
     def measured(self, kind: Kind, base: Base) -> None:

@@ -24,7 +24,7 @@ def capped_loops(record: RunRecord) -> list[tuple[str, str]]:
 
 
 def capped_steps(record: RunRecord) -> dict[int, str]:
-    """Return the steps of the last rounds of the loops that ended at their cap, each with the condition not met."""
+    """Return the steps of the last rounds of loops that ended at their cap, each with the unmet condition."""
     overs = {f"{ROUNDS}{name}": until for name, until in capped_loops(record)}
     parts = [one.part for one in record.plan.agents] if overs else []
     return {

@@ -69,7 +69,7 @@ _AFTER_A_NAME = re.compile(
     (?: [frbuFRBU]{0,2} \\{0,8} (?P<quote>["'`]) (?:(?P=quote){2}\s{0,40})? )?""",
     re.VERBOSE,
 )
-"""Between a telling word and the value: the rest of the name, quotes, a sign or a blank, an opening quote."""
+"""Text between a telling word and the value: the rest of the name, quotes, a sign or a blank."""
 _HEADING = re.compile(r"[|\"']?[\w -]{1,40}[\"']?(?:[\t,;|][\"' ]?[\w -]{0,40}[\"']?){1,40}")
 """The first line of a table: names alone."""
 _BOX = str.maketrans("\u2502\u2506\u2503", "|||")
@@ -124,7 +124,7 @@ SHORT_NAME = 5
 SHORTEST_RANDOM = 12
 """Minimum length of a secret recognised by its name."""
 ENTROPY_BITS = 3.5
-"""Bits a character above which a long word of the environment is taken for a secret; English has about 2.5 to 3."""
+"""Bits per character from which a long word of the environment counts as secret; English has 2.5 to 3."""
 HEAD = 4
 
 
@@ -183,7 +183,7 @@ def _is_mixed(value: str) -> bool:
 
 @functools.lru_cache(maxsize=256)
 def _forms(value: str) -> tuple[tuple[str, str], ...]:
-    """Return how a known secret may be written, without white space, and in which way."""
+    """Return the forms of a known secret, without white space, and their names."""
     data = value.encode("utf-8", "surrogatepass")
     forms = {data.hex(): " in hex", data.hex().upper(): " in hex", quote(value, safe="", errors="replace"): " in a URL"}
     forms["".join(value.split())] = ""  # last: a value that a URL need not escape is that value, and no URL
@@ -324,7 +324,7 @@ class _Field(NamedTuple):
     told: bool = False
 
     def kind(self) -> str:
-        """Return what kind of secret the value is; an empty string if it does not look like one."""
+        """Return the kind of secret of the value; empty if it does not look like one."""
         names = tables()[1]
         words = [word.lower() for word in _WORD.findall(self.name)]
         is_setting = words[-1:] and words[-1] in names.settings
@@ -493,7 +493,7 @@ def _is_name(text: str) -> bool:
 
 
 def _telling(text: str, small: str) -> Iterator[re.Match[str]]:
-    """Yield the words of a text that say that a value is secret. They may overlap: `rootPassword` also holds `otP`."""
+    """Yield the words of a text that mark a secret value. They may overlap: `rootPassword` also holds `otP`."""
     match = tables()[1].telling.search(small)
     while match is not None:
         is_one = not match["word"] or _is_word(text, *match.span())
@@ -603,7 +603,7 @@ def _finding(where: str, what: str, secret: str) -> Finding:
 
 
 def scan_data(data: object, where: str, secrets: Mapping[str, str]) -> Iterator[Finding]:
-    """Yield what looks like a secret in plain data, names included. A list of texts counts as one text, too."""
+    """Yield probable secrets in plain data, names included. A list of texts counts as one text, too."""
     if isinstance(data, str):
         yield from scan_text(data, where, secrets)
     elif isinstance(data, dict):

@@ -110,7 +110,7 @@ def read(text: str) -> dict[str, str]:
 
 
 def differing(recorded: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
-    """Return the names under which another thing is taken now. Those that are unknown do not tell."""
+    """Return the names of changed inputs; unknown ones do not count."""
     return [name for name, one in now.items() if recorded.get(name) and one and recorded[name] != one]
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from agent_magic.show.page import Block
 
 EVERY_S: Final = 0.25
-"""How often the output is replaced, for answers of up to `LONG` characters; for longer ones as much later."""
+"""Seconds between replacements of the output, for up to `LONG` characters; for longer ones in proportion."""
 LONG: Final = 5_000
 # The handler is the same for all: no text of a model is in it. A viewer without scripts leaves the fold to copy from.
 COPY: Final = (

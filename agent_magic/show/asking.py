@@ -44,7 +44,7 @@ def heading_of(question: Question) -> str:
 
 
 def text_of(question: Question) -> str:
-    """Return all of the arguments, or of the answer. Characters that hide or turn text around are written out."""
+    """Return the complete arguments or answer, with characters that hide or reverse text written out."""
     return visible(question.text if question.kind == "answer" else _pretty(question.text))
 
 

@@ -29,7 +29,7 @@ _SHOWN = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 
 
 def words(one: Attachment, rule: TokenRule | None) -> str:
-    """Return what stands for an attachment in a printed prompt: its kind, title, size and tokens."""
+    """Return the placeholder of an attachment in a printed prompt: its kind, title, size and tokens."""
     if one.media_type == PLAIN_TEXT:
         tokens = f", about {one.size // CHARS_PER_TOKEN + 1:,} tokens"
     else:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 LONGEST_PART = 40
-"""The characters of a text among the parts of a context that its card shows."""
+"""Maximum characters of a text part of a context on its card."""
 
 
 def _many(items: int | None, most: int | None) -> str:

@@ -146,7 +146,7 @@ class Explorer:
         return forecast_one(self._forecaster, None, {}) if self._served else self._run
 
     def _setting(self, choice: Choice) -> Setting | None:
-        """Return the setting of the trial that a choice means; `None` if it was not tried."""
+        """Return the trial's setting for a choice; `None` if it was not tried."""
         if self.trial is None:
             return None
         from agent_magic.measure.scores import answers_of  # noqa: PLC0415  # lazy: pages have no trials
@@ -279,7 +279,7 @@ class Controls:
             self._answer(explorer, {})
 
     def choose(self, asked: Mapping[str, Any]) -> dict[str, Any]:
-        """Answer a choice of the page, as it writes it. What cannot be forecast leaves the picture as it is."""
+        """Answer a choice of the page; an impossible forecast leaves the picture as it is."""
         try:
             if not isinstance(self._explorer, Explorer):
                 self._explorer = self._explorer()
@@ -341,7 +341,7 @@ class Panel:
         screen.display({_VIEW: view, **(data or {}), **self.widget.shown["still"]}, raw=True, metadata=metadata)
 
     def _changed(self, change: Any) -> None:
-        """Answer the page. It builds the controls when the setup comes, so the numbers are sent before."""
+        """Answer the page. The numbers are sent before the setup, which builds the controls."""
         self.widget.shown = self._controls.choose(change["new"])
         self.widget.setup = self._controls.setup
 

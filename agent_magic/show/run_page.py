@@ -98,7 +98,7 @@ class Asking(NamedTuple):
 
     @property
     def scripts(self) -> str:
-        """What stands at the end of the page: the run, the modules, and the script."""
+        """The end of the page: the run, the modules, and the script."""
         texts = {"am-run": self.run, "am-engine": self.engine}
         data = (f'<script type="application/octet-stream" id="{name}">{text}</script>' for name, text in texts.items())
         return "".join([*data, f'<script type="module">{_script()}</script>'])
@@ -186,7 +186,7 @@ def heading_of(record: RunRecord) -> str:
 
 
 def _figure(bundle: dict[str, str]) -> str:
-    """Show a picture as a picture: nothing in it can be part of the page."""
+    """Show a picture as an image, so that nothing in it can be part of the page."""
     source = f"data:image/svg+xml,{quote(bundle['image/svg+xml'], safe=HARMLESS)}"
     words = f'<details><summary class="soft">as text</summary><pre style="{PRE}">{escape(bundle["text/plain"])}</pre>'
     label = bundle["text/plain"].partition("\n")[0]

@@ -190,7 +190,7 @@ class TableView:
         self._console.show_cursor(show=True)  # nothing is left to restore, however the program ends
 
     def hold(self) -> None:
-        """Leave the table as it is, with room for a question under it, until `show` draws another."""
+        """Keep the table, with room for a question under it, until `show` draws another."""
         if self._live is not None:
             self._live.stop()
             self._live = None

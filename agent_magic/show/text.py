@@ -31,7 +31,7 @@ _MOST_LINES = 60
 LEAST_STACK = 10
 """Minimum items of a declaration for one card, and one line, of all its agents."""
 UNSAID = frozenset({"dependencies", "longest", "key", "limits"})
-"""What held a run, and is no news: its own edges, and the first reply of a session."""
+"""Limits of a run that are no news: its own edges, and the first reply of a session."""
 LEAST_WAIT_S = 0.1
 """A shorter wait is not worth a word."""
 
@@ -215,7 +215,7 @@ def _stable_head(record: RunRecord) -> str:
 def _group_line(
     name: str, counts: Mapping[str, int], results: Sequence[AgentResult], width: int, *, timings: bool
 ) -> str:
-    """Count what became of the agents of a group, and say who failed, or who took longest."""
+    """Count the results of a group's agents, and name the failed or slowest one."""
     words = [f"{single_line(name):<{width}}  {', '.join(f'{number:,} {word}' for word, number in counts.items())}"]
     failed = [one.name for one in results if one.status == "failed"]
     if failed:
@@ -273,7 +273,7 @@ def models_of(result: AgentResult) -> str:
 
 
 def many_of(result: AgentResult) -> list[str]:
-    """Return how many turns, calls of tools and attempts an agent took, as far as that is more than one response."""
+    """Return the turns, calls of tools and attempts of an agent, if more than one response."""
     calls = len(result.calls) if result.is_task else sum(not one.is_own for one in result.calls)
     turns, attempts = result.turns, len(result.attempts)
     found = [plural(turns, "turn")] if turns > 1 else []

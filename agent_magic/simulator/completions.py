@@ -79,7 +79,7 @@ def _object(body: bytes) -> Json:
 
 
 def _message_request(asked: Json) -> Json:
-    """Return the request as `/v1/messages` takes it. Sampling is left out: no mock answer depends on it."""
+    """Return the request in the form of `/v1/messages`, without sampling, which no mock answer uses."""
     system, messages = _messages(as_list(asked.get("messages")) or [])
     found: Json = {
         "model": asked["model"] if asked["model"] in MODELS else STAND_IN,
@@ -116,7 +116,7 @@ def _tool(tool: Json) -> Json:
 
 
 def _messages(given: list[Any]) -> tuple[str, list[Json]]:
-    """Return the system prompt and the messages; results of tools and what follows them are one message."""
+    """Return the system prompt and the messages; results of tools and the following ones are one message."""
     system: list[str] = []
     found: list[Json] = []
     for place, each in enumerate(given):

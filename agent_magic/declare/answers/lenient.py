@@ -65,7 +65,7 @@ class Number(str):
 
 
 class Decimals(float):
-    """A number that is read as a `Decimal`. Its text has the digits with which it was written: `3.10`."""
+    """A number that is read as a `Decimal`. Its text keeps the written digits: `3.10`."""
 
     __slots__ = ("text",)
 
@@ -166,7 +166,7 @@ def written(data: Any, between: str = ",", behind: str = ":", *, is_ascii: bool 
 
 
 def as_declared(schema: Schema, data: Any) -> Any:
-    """Return data with the words of choices as they are declared, and without a `null` that stands for nothing."""
+    """Return data with the words of choices as declared, and without `null` for omitted fields."""
     choices = choices_of(schema)
     if choices is not None:
         return _same_word(choices, data)
@@ -221,7 +221,7 @@ def sent_decimals(schema: str) -> str:
 
 
 def may_be_decimal(schema: Schema) -> bool:
-    """Return True for the schema of a `Decimal`, or of a `Decimal | None`, which `float | str` has too."""
+    """Return whether a schema is of a `Decimal` or `Decimal | None`, which `float | str` looks like."""
     kinds = [one.get("type") for one in alternatives_of(schema)]
     return [one for one in kinds if one != "null"] == ["number", "string"]
 

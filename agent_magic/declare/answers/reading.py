@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 _MOST_WRONG = 5
 _ANY: Any = object()
-"""Stands for the value of a place that may be anything, which is read from the text."""
+"""Marks a place that may be anything, which is read from the text."""
 _WHOLE = re.compile(r"(-?\d{1,9})(?:\.0*)?")
 """The number of an item, which a model may write as `2.0`."""
 _ROWS = re.compile(r'\{\s*"answers"\s*:')
@@ -74,7 +74,7 @@ class Keys(dict[str, Any]):
 
 
 class _Unseen(Keys):
-    """Stands for an answer of any form before it exists: what is taken of it is the same again."""
+    """A placeholder for an answer of any form: each of its parts is a placeholder too."""
 
     __slots__ = ("_deeper", "_text")
 
@@ -108,7 +108,7 @@ class Items(list[Any]):
 
 
 def as_json(value: object) -> str:
-    """Write a value as JSON, letters as they are, and `null` for a number that JSON has not."""
+    """Write a value as JSON, letters as they are, and `null` for a number that JSON lacks."""
     data = plain(value, Decimals)
     try:
         return written(data, ", ", ": ", is_ascii=False)

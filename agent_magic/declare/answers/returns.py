@@ -140,7 +140,7 @@ class Returns:
         return first_fit(unwrapped(schema_of(self.schema)), text, check, self.decimals)
 
     def as_written(self, text: str, *, is_row: bool = False) -> Any:
-        """Return the value of an answer, or of a row, that the class has taken: by the schema; see `as_written`."""
+        """Return the value of an answer or row that the class has accepted: by the schema; see `as_written`."""
         return as_written(json.dumps(unwrapped(schema_of(self.schema))) if is_row else self.schema, text)
 
     def _checked(self, text: str) -> Any:
@@ -168,7 +168,7 @@ def _adapter(kind: Any) -> Any:
 
 
 def modern(kind: Any) -> Any:
-    """Return a type with the `TypedDict` of `typing_extensions` in it: pydantic takes no other before Python 3.12."""
+    """Return a type with the `TypedDict` of `typing_extensions`: pydantic takes no other before Python 3.12."""
     from typing_extensions import TypedDict
 
     if typing.is_typeddict(kind) and sys.version_info < (3, 12):

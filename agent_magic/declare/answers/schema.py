@@ -48,7 +48,7 @@ BOUNDS = (
     "maxItems",
     "uniqueItems",
 )
-"""What no grammar holds. It is told in the description, and checked when the answer is here."""
+"""Keys beyond grammars: they are told in the description, and checked in the answer."""
 SCALARS = frozenset({"string", "integer", "number", "boolean", "null"})
 _HARD_PATTERN = re.compile(r"\(\?|\\[bB1-9]")
 """Lookaround, word boundaries and back references: a grammar has none."""
@@ -228,7 +228,7 @@ def _refused(where: str, what: str, instead: str) -> DeclarationError:
 
 @functools.lru_cache(maxsize=256)
 def schema_of(text: str) -> Schema:
-    """Return the schema that a request carries as text; never change it. One that is damaged says nothing."""
+    """Return the parsed schema of a request, not to be changed; empty if it is damaged."""
     try:
         found: Any = json.loads(text)
     except (ValueError, RecursionError):
@@ -292,7 +292,7 @@ def alternatives_of(schema: Schema) -> list[Schema]:
 
 @functools.lru_cache(maxsize=256)
 def told_by(text: str) -> str:
-    """Return the JSON schema that a prompt tells in place of a schema, as text; empty if that is sent itself."""
+    """Return the JSON schema in a prompt, as text; empty if the schema itself is sent."""
     words = words_of(schema_of(text)) if IN_WORDS in text else None
     return "" if words is None else json.dumps(words, ensure_ascii=False)
 

@@ -23,7 +23,7 @@ MOST_FOLLOWED: Final = 1_000_000
 
 
 def record_fields(value: Any) -> Mapping[str, Any] | None:
-    """Return the fields of a dataclass, a class of attrs or msgspec, a model of pydantic, a namespace; `None` else."""
+    """Return the fields of a dataclass, attrs, msgspec or pydantic object or a namespace, if it is one."""
     kind = cast("type[Any]", type(value))
     if kind.__module__ == "builtins":
         return None
@@ -35,7 +35,7 @@ def record_fields(value: Any) -> Mapping[str, Any] | None:
 
 
 def is_mapping(value: object) -> bool:
-    """Return whether `dict` takes a value, such as a row of sqlite, which has keys and is no `Mapping`."""
+    """Return whether `dict` accepts a value, such as a row of sqlite, which is no `Mapping`."""
     kind = cast("type[Any]", type(value))
     return isinstance(value, Mapping) or (callable(getattr(kind, "keys", None)) and hasattr(kind, "__getitem__"))
 
@@ -135,7 +135,7 @@ def is_single_use(value: object) -> bool:
 
 
 def _gives_itself_once(value: Any) -> bool:
-    """Return whether a value gives the same iterator each time, as who wraps a reader does. Nothing is read of it."""
+    """Return whether a value returns the same iterator each time, without reading it."""
     try:
         return iter(value) is iter(value)
     except Exception:  # noqa: BLE001 - it cannot be iterated now: who does that is told

@@ -29,7 +29,7 @@ class Row(dict[str, Any]):
             raise AttributeError(f"the row has no column {name!r}.{meant}") from None
 
     def __missing__(self, name: object) -> Any:
-        """Return a column by its number, which a frame without names has, or by a name that Python writes the same."""
+        """Return a column by its number, for a frame without names, or by an equally written name."""
         if type(name) is int and str(name) in self:
             return self[str(name)]
         if isinstance(name, str) and (known := find_name(name, self)) is not None:

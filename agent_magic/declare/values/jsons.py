@@ -205,7 +205,7 @@ def _object(
 
 
 def column_text(name: Any) -> str:
-    """Return the name of a column as a text; one of several levels is written as Python writes it."""
+    """Return the name of a column as text, several levels as Python writes them."""
     return str(cast("Any", name)) if isinstance(name, tuple) else key_text(name)
 
 

@@ -246,7 +246,7 @@ def whole(value: Any) -> Any:
 
 
 def _is_foreign(value: object) -> bool:
-    """Return whether Python writes a value of a library otherwise than it is written alone, or not at all."""
+    """Return whether Python writes a library's value differently inside a container, or not at all."""
     return _is_read(value) or _is_unnamed(value) or plain_scalar(value) is not value
 
 

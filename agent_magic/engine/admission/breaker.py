@@ -53,7 +53,7 @@ class Fault(NamedTuple):
 
 
 Blame = Fault | Literal[False] | None
-"""Evidence of an attempt about service and network: a fault, `False` if they are alive, `None` without any."""
+"""Evidence about service and network: a fault, `False` if they are alive, `None` without any."""
 
 
 class ErrorBreaker:

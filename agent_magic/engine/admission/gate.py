@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 TOO_MANY_REQUESTS = 429
 TOLD_S = 1.5
-"""Shorter waits in seconds are not reported, since they end before anyone reads of them."""
+"""Shorter waits in seconds are not reported: they end before they are read."""
 
 
 class Gate:

@@ -265,7 +265,7 @@ class Conductor:
         return self._go_on(now)
 
     def _asks_no_more(self, agent: int, now: float) -> list[Decision] | None:
-        """Stop counting an agent as running, and end it if it is to be stopped. Return `None` if it may ask again."""
+        """Stop counting an agent as running, and end it if it is to be stopped; `None` if it may go on."""
         self._leave(agent)
         if agent in self._ends.stopping:
             return self.cancelled(agent, now, left=True)
@@ -310,7 +310,7 @@ class Conductor:
         return None if flow is None or agent not in flow.decides else flow.choose(agent, self._ends.left)
 
     def _leave_out(self, agent: int, left: Left, now: float) -> None:
-        """End a step that is not needed, and the steps that are not needed without it."""
+        """End a step that is not needed, and its needless dependents."""
         todo = [(agent, left)]
         while todo:
             one, why = todo.pop()

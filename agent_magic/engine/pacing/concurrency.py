@@ -15,7 +15,7 @@ Such a server refuses it nearly always, one with a rate limit has no reason to d
 PASSES: Final = math.log(0.2 / 0.9)
 """A request admitted beyond the number: only a slot freed on the way explains it."""
 PASSES_SURE: Final = PASSES / 5
-"""The same, once the limit is known: then it has more likely been raised, and one raise lets many in."""
+"""The same, once the limit is known: it was probably raised, which lets many in."""
 DIFFERS: Final = math.log(0.0005 / 0.05)
 """A refusal with fewer under way: of a rate, of chance, or of a limit that was lowered."""
 SURE: Final = 6.0
@@ -33,11 +33,11 @@ MOST_WIRE: Final = 0.5
 FIRST_PROBE_S: Final = 0.8
 LONGER: Final = 5.0
 LONGEST_PROBE_S: Final = 60.0
-"""One more than the limit is tried after the first time, then after ever longer ones: each costs a refusal."""
+"""Times after which one more than the limit is tried; they grow, since each try costs a refusal."""
 EVERY: Final = 150
 """Minimum requests between probes, once the limit is sure."""
 UNSURE_S: Final = 2.5
-"""A limit that nothing confirms, because it is not reached within this time, is none."""
+"""A limit that is not confirmed within this time is dropped."""
 DOUBLE_S: Final = 0.5
 """Meanwhile requests are sent at their earlier pace, doubled after each such time.
 This reaches the limit, and a rate limit shows itself by a refusal.
@@ -181,12 +181,12 @@ class Concurrency:
 
     @property
     def _slack(self) -> int:
-        """Number of more or fewer there may be: requests and answers overtake each other on the wire."""
+        """Uncertainty of counts, since requests and answers overlap on the wire."""
         return self._on_wire + (NEAR + self.limit // FEW if self.kept else 0)
 
     @property
     def _on_wire(self) -> int:
-        """How many of the limit are on the wire at most. Refusals come at once, so they tell how long that takes."""
+        """Maximum requests of the limit on the wire, by how quickly refusals come."""
         part = self._wire.value / self._took.value if self._took.used else 0.0
         if part < LEAST_WIRE:
             return 0

@@ -10,9 +10,9 @@ if TYPE_CHECKING:
     from agent_magic.engine.pacing.bucket import Bucket
 
 LEAST_LEFT: Final = 0.15
-"""The share of the capacity, of a second's worth at most, that has to be there: an empty bucket lets none in."""
+"""Required share of the capacity, or of a second's refill: an empty bucket admits none."""
 AIM: Final = 0.5
-"""The share of it that is aimed at: as far from full as from empty."""
+"""The share of it to aim at: as far from full as from empty."""
 
 
 class Output:
@@ -48,7 +48,7 @@ class Output:
         self.answers = answers
 
     def wait_s(self, now: float) -> float:
-        """Return how long there is no room for one more answer; 0 or less if there is."""
+        """Return the seconds until there is room for one more answer; 0 or less if there is."""
         bucket = self.bucket
         if not bucket.rate:
             return 0.0

@@ -95,7 +95,7 @@ class Pacer:
         ticket.pool.finished(ticket, input_tokens, output_tokens, now)
 
     def blamed(self, ticket: Ticket, bad: Blame, now: float) -> None:
-        """Record the health of an endpoint at the end of a request. For a single endpoint the run's breakers do."""
+        """Record an endpoint's health at the end of a request; with a single endpoint the run's breakers do."""
 
     def refused(
         self,
@@ -136,7 +136,7 @@ class Pacer:
         return {name: each.learned(now) for name, each in self._classes.items()}
 
     def route(self, terms: Terms, now: float) -> Terms:
-        """Return how requests are divided among several endpoints, in the terms of a run. Here there is one."""
+        """Return the routing of requests among endpoints, for the terms of a run; here there is one."""
         del now
         return terms
 

@@ -21,17 +21,17 @@ LONGEST_S: Final = 120.0
 So a right limit costs one refusal in a hundred requests.
 """
 PLENTY: Final = 100
-"""Until this many requests between two refusals, the limit is kept twice as long as the time between them."""
+"""Up to this many requests between two refusals, the limit is kept for twice the time between them."""
 STEEP: Final = 4
 """More is tried with this power of the time: four times as much in twice the time."""
 SPARE_S: Final = 5.0
 """Seconds of inflow during a pause, which admit more requests before the next refusal."""
 RAMP: Final = 2.0
-"""How much longer it is kept once the server has said that the load grew too fast."""
+"""Factor on that time once the server has said that the load grew too fast."""
 HASTE_S: Final = 3.0
 """How long it is kept where refusals come by chance."""
 MOST_MORE: Final = 8.0
-"""How many times the inferred limit is tried at most before it is refused again."""
+"""Maximum factor on the inferred limit before it is refused again."""
 LESS: Final = 0.8
 """The most that it is lowered where requests did not press all the time."""
 HELD: Final = 0.5
@@ -44,7 +44,7 @@ Requests overtake each other on the wire.
 CONTRADICT: Final = 2
 """Number of consecutive refusals that no limit explains from which refusals are by chance."""
 SHORT: Final = 2 / 3
-"""Minimum share of what flows in that passes between two refusals of a limit. Between refusals by chance it varies."""
+"""Minimum share of the inflow that passes between two refusals of a limit; by chance it varies."""
 STRAYS: Final = 0.04
 GUESSED: Final = 25.0
 """Share of requests refused by chance, before this many are counted."""
@@ -181,7 +181,7 @@ class Window:
         self.passed -= sent_s > self._since_s
 
     def eased(self) -> None:
-        """Record that since the last refusal something else held requests: what passed is no measure."""
+        """Record that something else held requests since the last refusal, so they are no measure."""
         self._eased = True
 
     def refused(
@@ -248,7 +248,7 @@ class Window:
         return self._is_measured and not self.by_chance and passed < SHORT * flows_in
 
     def _count_stray(self) -> None:
-        """Count a refusal that no limit explains. The first from which they are by chance frees the others."""
+        """Count an unexplained refusal. The first that is by chance frees the other requests."""
         was_chance = self.by_chance
         self._strays += 1
         if self.by_chance and not was_chance:
@@ -314,7 +314,7 @@ class Window:
         self.size, self.quiet = size, False
 
     def recall_rate(self, rate: float) -> None:
-        """Go on from a limit that was inferred earlier: it is tried whether there is more."""
+        """Continue with an earlier inferred limit, trying for more."""
         self.rate = self._base = rate
         self._keep_s = min(SOONEST_S + EACH / rate, LONGEST_S)
         self._more = SPARE_S / self._keep_s

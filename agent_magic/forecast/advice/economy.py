@@ -55,7 +55,7 @@ CONTEXT: Final = "shared text"
 
 
 def shared_text(outlook: Outlook) -> Finding | None:
-    """Text that several prompts begin with, or have somewhere, and that is no context yet."""
+    """Text at the beginning of several prompts, or within them, that is no context yet."""
     if _shared_value(outlook.record.plan) is not None:  # `shared_values` speaks of it
         return None
     characters, numbers = _common_prefix(outlook)
@@ -230,7 +230,7 @@ def said_twice(outlook: Outlook) -> Finding | None:
 
 
 def _spared(prompt: str) -> int:
-    """Return how many characters of a prompt are blanks, or a paragraph that stood in it before."""
+    """Return the characters of a prompt that are blanks, or a repeated paragraph."""
     blank = sum(len(one.group()) - 1 for one in _BLANKS.finditer(prompt))
     counts = Counter(part.strip() for part in _PARAGRAPHS.split(prompt))
     return blank + sum(len(text) * (count - 1) for text, count in counts.items() if len(text) >= LEAST_PARAGRAPH)
@@ -275,7 +275,7 @@ def room_for_answers(outlook: Outlook) -> Finding | None:
 
 
 def _calls(seen: Seen) -> bool:
-    """Return whether an agent called tools: its turns are not read here, so nothing is said of it."""
+    """Return whether an agent called tools: then the rule says nothing, since turns are not read."""
     return any(one.tools for one in seen.tries)
 
 

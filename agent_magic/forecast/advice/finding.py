@@ -42,7 +42,7 @@ def practices(*numbers: int) -> str:
 
 
 ALIKE = 0.9
-"""Agents that cost at least this share of the dearest one are looked at together with it."""
+"""Agents with at least this share of the dearest one's cost are judged together with it."""
 LEAST_PREFIX = 1024
 """The shortest shared text that is worth naming, in tokens: the least a provider caches."""
 WORTH = 0.05

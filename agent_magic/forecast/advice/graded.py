@@ -74,7 +74,7 @@ def of_setting(
 
 
 def _recorded(outlook: Outlook, names: tuple[str, ...]) -> tuple[str | None, str | None]:
-    """Return the model and the effort that the agents were asked with; `None` if they differ."""
+    """Return the model and effort of the agents; `None` if they differ."""
     seen = [outlook.seen[outlook.record.plan.number(name)] for name in names]
     models, efforts = {one.model for one in seen if one.model}, {one.effort for one in seen}
     return models.pop() if len(models) == 1 else None, efforts.pop() if len(efforts) == 1 else None

@@ -71,7 +71,7 @@ def _most_asked(outlook: Outlook) -> int:
 
 
 def wall_time(outlook: Outlook) -> Finding | None:
-    """Near the longest path, near the sum, or between; and what more slots would do about it."""
+    """Whether the wall time is near the longest path or the sum, and the effect of more slots."""
     summary = summarize(outlook.record)
     if summary.verdict is None or summary.wall_s is None:
         return None
@@ -100,7 +100,7 @@ def wall_time(outlook: Outlook) -> Finding | None:
 
 
 def _to_find_out(outlook: Outlook, known: Finding, changed: Forecast, slots: int) -> Finding:
-    """Recommend the small runs that show whether more slots help, since the server was never seen under more load."""
+    """Recommend small runs that show the effect of more slots, for loads the server has never had."""
     seen = changed.most_seen or 1
     steps = outlook.record.plan.agents
     askers = [one for one in outlook.record.results if not one.is_task]
@@ -162,7 +162,7 @@ def longest(outlook: Outlook) -> Finding | None:
 
 
 def needless_edges(outlook: Outlook) -> Finding | None:
-    """An agent that comes `after` another does not use its text: does it have to wait?"""
+    """Find agents that come `after` another without using its text."""
     record = outlook.record
     plan = record.plan
     after = [(parent, child) for parent, child in ordered(plan) if not refers_to(plan[child].prompt, parent)]
@@ -190,7 +190,7 @@ def _costs(outlook: Outlook, without: Mapping[tuple[int, int], Forecast]) -> str
 
 
 def strategy(outlook: Outlook) -> Finding | None:
-    """Sequential below three independent tasks, hybrid below a half of all, else parallel: with the seconds of each."""
+    """Sequential below three independent tasks, hybrid below a half, else parallel: with the seconds of each."""
     dag = outlook.record.plan.dag
     count = len(dag.parents)
     if count > MOST_COUNTED:

@@ -49,10 +49,10 @@ MANY, SHORT, TOGETHER = 8, 60, 5
 """Minimum number of tiny requests, their maximum output tokens, and how many fit into one."""
 VIEWS = 3
 HELD = 0.2
-"""A run of which a limit holds agents for this share is held up by it."""
+"""A limit that holds agents for this share of a run is named."""
 WORTH_IT = "several agents or one"
 DEAR = 2.0
-"""From twice the dollars of one agent on, the time has to be worth it. Source: the source's own multiple."""
+"""From twice the dollars of one agent on, the time must be worth it. Source: the source's own multiple."""
 
 
 def unused_answers(outlook: Outlook) -> Finding | None:
@@ -74,7 +74,7 @@ def unused_answers(outlook: Outlook) -> Finding | None:
 
 
 def wanted_texts(outlook: Outlook) -> Finding | None:
-    """An agent that waits for another one, speaks of it, and does not take its answer."""
+    """Find agents that wait for another one and speak of it, but do not use its answer."""
     plan = outlook.record.plan
     pairs = [(parent, child) for parent, child in ordered(plan) if refers_to(plan[child].prompt, parent)]
     if not pairs:
@@ -99,7 +99,7 @@ def not_after(plan: Plan, parent: str, child: str) -> dict[str, dict[str, Any]]:
 
 
 def ordered(plan: Plan) -> list[tuple[str, str]]:
-    """Return the edges that only order: parent and child. A condition's are none of them: it reads the answer."""
+    """Return the edges that only order, without those of conditions, which read the answer."""
     edges = [(one.parent, one.child) for one in plan.edges if one.kind == "after"]
     groups = {name: (part.group if (part := plan[name].part) else name) for name, _ in edges}
     return [(parent, child) for parent, child in edges if {parent, groups[parent]} & {*plan[child].after}]

@@ -45,7 +45,7 @@ ASSUMED_RESULT_TOKENS: Final = 400
 """The length of a tool's result: an assumption too."""
 
 InputBasis = Literal["counted", "estimated", "ledger"]
-"""`counted` by the API as a whole, `estimated` by characters and parents' answers, in the `ledger`: not sent again."""
+"""`counted` by the API, `estimated` by characters and parents' answers, or in the `ledger`."""
 
 
 class Span(NamedTuple):
@@ -285,7 +285,7 @@ def _attached(request: Request, terms: Terms | None) -> _Attached:
 
 
 class _Size(NamedTuple):
-    """The input of a request, what of it are pictures and PDFs, and whether the provider counted it."""
+    """The input of a request, the part of pictures and PDFs, and whether the provider counted it."""
 
     tokens: int
     attached: _Attached
@@ -431,7 +431,7 @@ def _results(rows: Sequence[Past]) -> Span | None:
 
 
 def _in_turns(guess: Guess, turns: _Turns | None, cache: _Cache | None) -> Guess:
-    """Return what all turns of a conversation use together: each sends again all that came before it."""
+    """Return the use of all turns of a conversation together: each sends all earlier ones again."""
     if turns is None:
         return guess if cache is None else _cached(guess, guess.input, NOTHING, cache)
     calls = guess.output if turns.calls is None else turns.calls
@@ -523,7 +523,7 @@ def _other(request: Request, earlier: Sequence[Past]) -> str:
 
 
 def _timing(same: Sequence[Past]) -> tuple[Span, float, str]:
-    """Return how long such answers took, the first token, and what that stands on in words."""
+    """Return the seconds of such answers, of the first token, and their basis in words."""
     seconds = Span.of([row.api_s for row in same])
     firsts = [row.ttft_s for row in same if row.ttft_s is not None]
     first_s = Span.of(firsts).likely if firsts else seconds.likely
@@ -532,7 +532,7 @@ def _timing(same: Sequence[Past]) -> tuple[Span, float, str]:
 
 
 def _seconds(request: Request, seen: _Seen, output: Span, speeds: Speeds) -> tuple[Span, float, Basis, str]:
-    """Return how long an agent's answer takes, the first token, what that stands on, and that in words."""
+    """Return the seconds of an agent's answer, of the first token, and their basis, also in words."""
     if seen.timing is not None:
         seconds, first_s, words = seen.timing
         return seconds, first_s, "ledger", words

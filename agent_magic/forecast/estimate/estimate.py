@@ -122,7 +122,7 @@ def estimate(  # noqa: PLR0913 - the bases of an estimate, each with its name
 def _open_s(
     plan: Plan, policy: Policy, servers: KnownServers, guesses: Sequence[Guess], likely: RunRecord, played: Played
 ) -> tuple[float, float]:
-    """Return by how many seconds less and more the run takes under plausible models of its servers."""
+    """Return how much faster and slower the run may be under plausible models of its servers, in seconds."""
     if not servers.fits:
         return 0.0, 0.0
     asked = [
@@ -141,7 +141,7 @@ def _open_s(
 def _within(
     found: Estimate, policy: Policy, budget_usd: float | None, likely: Summary, timeouts_s: Sequence[float]
 ) -> Estimate:
-    """Return the estimate with how far a budget reaches, the policy's by default, and what holds the run up."""
+    """Return the estimate with the reach of a budget, the policy's by default, and the run's limit."""
     reaches = _reach(found, policy.budget_usd if budget_usd is None else budget_usd)
     return replace(found, reaches=reaches, limited_by=_limited_by(found, reaches, policy, likely, timeouts_s))
 

@@ -382,7 +382,7 @@ class Ahead:
         return Forecast(Scenario(self.policy), estimate.likely, totals, note)
 
     def _forecaster(self, scenario: Scenario) -> Forecaster:
-        """Return who answers a scenario: runs are drawn once for all that change the same of requests and answers."""
+        """Return the forecaster of a scenario; scenarios with the same requests and answers share drawn runs."""
         drawing, flow = self._drawing, self._drawing.plan.flow
         beyond = {} if flow is None else flow.at_most(scenario.rounds, scenario.most)
         changed = {*scenario.models, *scenario.efforts, *scenario.sent}

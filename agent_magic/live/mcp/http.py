@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 CONNECT_S = 10.0
 END_S = 2.0
-"""Seconds for the request that ends a session: a server that does not answer it is not waited for."""
+"""Seconds for the request that ends a session; its answer is not awaited longer."""
 LISTEN_EVERY_S = 0.5
 """Minimum seconds between two requests for events: a server may say `retry: 0` and close the stream each time."""
 MOST_BYTES = 64_000_000
@@ -129,7 +129,7 @@ def _checked(name: str, headers: Mapping[str, str]) -> Mapping[str, str]:
 
 @contextmanager
 def _quiet() -> Generator[None]:
-    """Keep what libraries log about this thread's requests to themselves: they log whole addresses and tracebacks."""
+    """Suppress logs of libraries about this thread's requests: they have whole addresses and tracebacks."""
     own = threading.get_ident()
 
     def is_other(record: logging.LogRecord) -> bool:

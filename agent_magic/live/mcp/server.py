@@ -288,7 +288,7 @@ class McpServer:
             return []
 
     def _lacks(self, kind: str, name: str, known: Sequence[str], more: Sequence[str] = ()) -> DeclarationError:
-        """Return the error for a name that a server does not have, with those it has."""
+        """Return the error for an unknown name, with the names a server has."""
         shown = [*known[:MOST_SHOWN], *more[:MOST_SHOWN]]
         rest = len(known) + len(more) - len(shown)
         has = f"It has: {', '.join(shown)}{f' and {rest} more' if rest else ''}." if shown else f"It has no {kind}s."

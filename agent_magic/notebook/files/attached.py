@@ -81,7 +81,7 @@ def read(value: Any, folder: Path) -> Any:
 
 
 def unread(value: Any, folder: Path) -> Any:
-    """Return a value in which the pictures and documents are readings of their files, where those are in a folder."""
+    """Return a value with readings of their files in place of pictures and documents in a folder."""
     return _each(value, lambda one: _file_of(one, folder) or one, Attachment)
 
 

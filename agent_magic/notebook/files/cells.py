@@ -41,7 +41,7 @@ STEPS = frozenset({"Task", "Agent", "first_of"})
 """What makes a step in Python."""
 _BLANK = re.compile(r"\A(?:[ \t]*\n)+")
 _DEFAULTS = {"model": "model", "max_tokens": "max_tokens", "timeout": "timeout_s", "effort": "effort"}
-"""Settings of `%config AgentMagics` that are defaults of agents, with the agents' names of them."""
+"""Settings of `%config AgentMagics` that are defaults of agents, by the agents' names."""
 
 
 @dataclass(slots=True)
@@ -326,7 +326,7 @@ def _cell(kind: str, source: str) -> dict[str, Any]:
 
 
 def _contexts(plan: Plan, named: str) -> dict[str, str]:
-    """Write the plan's contexts as `%%context` cells, by name; those are left out that no cell can hold."""
+    """Write the plan's contexts as `%%context` cells, by name, except those that no cell can hold."""
     shared = dict.fromkeys(agent.context for agent in plan.agents if agent.context is not None)
     cells: dict[str, str] = {}
     for name in shared:

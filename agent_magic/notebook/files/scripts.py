@@ -175,7 +175,7 @@ def _run_options(policy: Mapping[str, Any]) -> str:
 
 
 def _called(node: ast.AST) -> str:
-    """Return the last name of a called expression, such as `Plan` of `am.Plan(...)`; empty if it is no call."""
+    """Return the last name of a call, such as `Plan` of `am.Plan(...)`; else empty."""
     match node:
         case ast.Call(func=ast.Attribute(attr=name)) | ast.Call(func=ast.Name(id=name)):
             return name

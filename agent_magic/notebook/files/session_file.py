@@ -60,7 +60,7 @@ def save_session(session: Session, path: Path) -> Kept:
 
 
 def _cells(session: Session) -> tuple[list[str], tuple[str, ...]]:
-    """Return the cells of all declarations, and the names of those that no cell can hold."""
+    """Return the cells of all declarations, and the names that no cell can hold."""
     cells: list[str] = []
     left_out: list[str] = []
     for name in dict.fromkeys((DEFAULT_PLAN, *session.plans)):
@@ -124,7 +124,7 @@ def _declare(session: Session, cells: list[str], namespace: Mapping[str, Any], c
 
 
 def _runs(session: Session, kept: Ledger) -> Iterator[Run]:
-    """Open the runs of a file, the oldest first, and add those that the ledger in use does not have."""
+    """Open the runs of a file, the oldest first, and add those that the ledger lacks."""
     own = session.keeping.ledger
     for number in kept.runs()["run"][::-1]:
         run = kept.open(int(number))

@@ -104,7 +104,7 @@ def declared_page(
 def _table(
     plan: Plan, registry: Registry, declared: Sequence[Step], last: Mapping[str, str], gone: Collection[str]
 ) -> Table:
-    """Return a row per declared agent, in the order of the layers; of a group or a loop, the first of them."""
+    """Return a row per declared agent, in the order of the layers, with one for a group or a loop."""
     layers: dict[str, int] = {}
     for step, layer in zip(plan.agents, plan.dag.layer, strict=True):
         layers[shown_name(step)] = min(layer, layers.get(shown_name(step), layer))
@@ -128,7 +128,7 @@ def _table(
 
 
 def _last_words(session: Session, plan: str) -> dict[str, str]:
-    """Return how each agent or group ended in the last run of a plan: `succeeded`, `38 of 40 succeeded`."""
+    """Return the result of each agent or group in the last run of a plan: `38 of 40 succeeded`."""
     run = next((one for one in reversed(session.runs) if one.plan.name == plan), None)
     states: dict[str, list[str]] = {}
     for step, state in zip(run.plan.agents, states_of(run.record), strict=True) if run is not None else ():
@@ -164,7 +164,7 @@ def _gone(names: Sequence[str], plan: str) -> list[Line]:
 
 
 def _complete(agents: tuple[Step, ...]) -> tuple[Step, ...]:
-    """Return the agents without parents that are not declared, and each group as one agent."""
+    """Return the agents with undeclared parents left out, and each group as one agent."""
     known = {agent.name for agent in agents}
     found: list[Step] = []
     for agent in agents:

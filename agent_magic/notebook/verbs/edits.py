@@ -23,7 +23,7 @@ def _options(parser: Parser) -> None:
 
 
 def _edit(ctx: CommandContext, given: Namespace) -> None:
-    """Put a cell below with the answer in it, to be changed and run; or take an edit back."""
+    """Put a cell with the answer below, to be changed and run; or undo an edit."""
     run = ctx.session.last_run()
     if given.undo:
         run.unedit(given.name, session=ctx.session.shared)

@@ -65,7 +65,7 @@ def _started(given: Namespace) -> McpServer:
 
 
 def _headers(key: str | None, others: Sequence[str]) -> dict[str, str]:
-    """Return headers with values of the environment: a cell is saved with what stands in it."""
+    """Return headers with values from the environment, since a cell is saved with its text."""
     found = {} if key is None else {"Authorization": f"Bearer {_variable(key, '--key-env')}"}
     for other in others:
         name, _, variable = other.partition("=")

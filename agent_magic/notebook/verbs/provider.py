@@ -110,7 +110,7 @@ def _note_place(ctx: CommandContext, where: str | None, *, is_variable: bool) ->
 
 
 def _chat(given: Namespace) -> Chat:
-    """Return the provider of `chat URL`. A key comes from the environment: a cell is saved with what stands in it."""
+    """Return the provider of `chat URL`. The key is from the environment, since a cell is saved with its text."""
     if given.address is None:
         raise UsageError("Where is it? %agents connect chat http://127.0.0.1:8000/v1")
     from agent_magic.providers.chat.client import Chat  # noqa: PLC0415  # lazy: most notebooks never ask such a server
@@ -143,7 +143,7 @@ def _check_options(given: Namespace, *, is_variable: bool) -> None:
 
 
 def _is_variable(where: str | None, variables: Mapping[str, Any]) -> bool:
-    """Return whether a word names a variable. A module, as after `import dask`, does not take the word away."""
+    """Return whether a word names a variable, not a module, as after `import dask`."""
     if where in PLACES and where in variables:
         try:
             as_provider(variables[where])

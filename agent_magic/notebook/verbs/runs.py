@@ -204,13 +204,13 @@ async def _end_in_its_cell(session: Session) -> Run:
 
 
 async def until_over(session: Session, drivers: Sequence[Driver], task: asyncio.Task[Run] | None = None) -> None:
-    """Wait until these runs are over, and the task. They may be on any loop, so nothing of theirs is awaited here."""
+    """Wait for these runs and the task. They may be on any loop, so nothing of theirs is awaited here."""
     while any(one in session.running for one in drivers) or not (task is None or task.done()):  # noqa: ASYNC110 - other loops
         await asyncio.sleep(LOOKS_S)
 
 
 async def _end_of(task: asyncio.Task[Run]) -> Run:
-    """Wait for a run, whichever loop it was started on. Stop in this cell stops the run too."""
+    """Wait for a run on any loop. Stop in this cell stops the run too."""
     loop = task.get_loop()
     if loop is asyncio.get_running_loop() or task.done():
         return await task if not task.done() else task.result()

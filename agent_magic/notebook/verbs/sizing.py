@@ -193,7 +193,7 @@ BY: dict[str, Callable[[list[str]], Plan]] = {
     "phase": decompose.by_phase,
     "module": lambda words: decompose.by_module(" ".join(words)),
 }
-"""How a job splits, and the plan of it from the words of a line."""
+"""Ways to split a job, and the plan of each from the words of a line."""
 
 
 def _split_options(parser: Parser) -> None:

@@ -41,7 +41,7 @@ HELP: Final = {
     "most": "The most items of each map over an answer.",
     "route": "How requests are given to several endpoints.",
 }
-"""The options, and what their values are: each is one value, or several with commas, a row for each combination."""
+"""The options and their values: one value each, or several with commas, a row for each combination."""
 
 
 def _add_which(parser: Parser) -> None:

@@ -31,7 +31,7 @@ TOO_MANY = 429
 PAGE = 100
 """Number of batches one request lists."""
 TIMEOUT_S = 600.0
-"""How long the creation of a batch may take: its body may have 256 MB."""
+"""Timeout of creating a batch: its body may have 256 MB."""
 
 
 class MessageBatches:
@@ -95,7 +95,7 @@ class MessageBatches:
 
 
 async def _lines(pieces: AsyncIterator[bytes]) -> AsyncIterator[dict[str, Any]]:
-    """Yield the objects of lines of JSON. A line that is none, or torn, is passed over: the SDK would end there."""
+    """Yield the objects of lines of JSON. An invalid or torn line is skipped: the SDK would end there."""
     rest = b""
     async for piece in pieces:
         *whole, rest = (rest + piece).split(b"\n")

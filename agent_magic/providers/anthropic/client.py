@@ -57,9 +57,9 @@ SELLERS = {
 }
 """Seller of the list prices, by class of the SDK's client; otherwise the maker's."""
 BASIC_TOOLS = frozenset({"google", "azure"})
-"""The sellers that have the first versions only of the tools that the API runs."""
+"""The sellers with only the first versions of the API's tools."""
 NO_MOVING_MARK = frozenset({"aws", "google"})
-"""The sellers that do not know a mark for the cache at the top level of a request."""
+"""The sellers without a cache mark at the top level of a request."""
 UNPROCESSABLE = frozenset({400, 422, 501})
 SCHEMA_FIELDS = ("output_config", "output_format", "json_schema")
 """The words in a refusal of a schema."""
@@ -266,7 +266,7 @@ class Claude(Provider):
         return body(self._as_sent(request), basic_tools=self.price_list in BASIC_TOOLS)
 
     def _as_sent(self, request: Request) -> Request:
-        """Return a request with its schema as the server takes it, and the marks of the cache that the seller knows."""
+        """Return a request with its schema and cache marks in the form that the server knows."""
         request = self._schemas.in_words(request)
         if request.cached_turns and self.price_list in NO_MOVING_MARK:
             return request._replace(cached_turns=False)
@@ -370,7 +370,7 @@ def as_provider(client: Provider | AsyncAnthropic | None) -> Provider:
 
 
 def _check_client(client: object) -> None:
-    """Raise `AgentMagicError` for what cannot answer. It is named by its kind: a text may be a key."""
+    """Raise `AgentMagicError` for a wrong client, named by its kind: a text may be a key."""
     create = getattr(getattr(client, "messages", None), "create", None)
     if client is not None and (create is None or not inspect.iscoroutinefunction(inspect.unwrap(create))):
         raise AgentMagicError(f"client={type(client).__name__!r} cannot answer. {_instead_of(client, create)}")

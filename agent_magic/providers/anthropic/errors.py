@@ -64,7 +64,7 @@ STATUS_OF_TYPE = {
 """The status an error would have had, for errors that come inside a stream after a 200."""
 TOO_MANY = 429
 CREDENTIALS = ("api_key", "auth_token", "access_token", "aws_secret_key", "aws_session_token")
-"""Where the clients of the SDK, each for its cloud, keep what no message may show."""
+"""Attributes of the SDK's clients that no message may show."""
 OPEN_HEADERS = re.compile(r"x-stainless-.*|accept|content-type|user-agent|anthropic-(version|beta)", re.IGNORECASE)
 """Headers without secrets. All others are the user's own."""
 

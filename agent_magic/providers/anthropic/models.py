@@ -54,9 +54,9 @@ _USUAL_MAX_OUTPUT_TOKENS: Final = 128_000
 _NAME: Final = re.compile(r"claude-(?P<family>[a-z]+)-(?P<major>\d+)(?:-(?P<minor>\d{1,2}))?(?:$|[-@])")
 FAMILIES: Final = ("haiku", "sonnet", "opus", "fable", "mythos")
 _DENSER: Final = (4, 7)
-"""Models from this version on have a tokenizer that makes more tokens of a text."""
+"""Models from this version on have a tokenizer with more tokens per text."""
 _DENSER_BY: Final = 1.3
-"""Number of more. Source: the vendor's page on Haiku 5.5: about 30 % more tokens than Haiku 4.5."""
+"""Factor of its tokens. Source: the vendor's page on Haiku 5.5: about 30 % more tokens than Haiku 4.5."""
 
 
 _FILTERING: Final = (4, 6)
@@ -157,12 +157,12 @@ def speed_of(model: str) -> Speed | None:
 
 
 def token_density(model: str) -> float:
-    """Return how many tokens a model makes of a text for each one of the older models."""
+    """Return a model's tokens of a text per token of the older models."""
     return _DENSER_BY if _NAME.match(model) and _is_newer(model) else 1.0
 
 
 def token_rule(model: str) -> TokenRule:
-    """Return how many tokens a model makes of pictures and PDFs. A model of unknown name counts as a new one."""
+    """Return a model's token rule for pictures and PDFs; an unknown name counts as a new model."""
     return _LARGE_PICTURES if _is_newer(model) else _SMALL_PICTURES
 
 

@@ -47,13 +47,13 @@ EVENTS, PAGE = "text/event-stream", "text/html"
 IN_ONE_PIECE = frozenset({"application/json", PAGE})
 """Content types that are no stream, where what comes does not say otherwise."""
 MOST_TOKENS = 10_000_000
-"""More than this is no count of tokens: ten times the longest context there is."""
+"""A larger number is no count of tokens: ten times the longest context."""
 BROKEN_OFF = frozenset({PAUSED, *CAPPED, *REFUSED})
 """Stop reasons of responses with calls that must not run."""
 DRAIN_S = 0.25
 """How long to wait for the end of a connection after a complete answer."""
 ENDING_S = 2.0
-"""How long to wait for the last event once the `stop_reason` is here: a second count of tokens may still come."""
+"""Seconds to wait for the last event after the `stop_reason`: a second count of tokens may still come."""
 
 
 def plain(events: AsyncStream[Any], sdk: object) -> AsyncStream[Any]:
@@ -108,7 +108,7 @@ def named_stream() -> type[AsyncStream[Any]]:
 
 
 def _told(data: str, response: Response) -> Exception:
-    """Return the error that an event tells of, as the SDK makes it of a response with status 200."""
+    """Return the error of an event, as the SDK creates it for a response with status 200."""
     import anthropic
 
     try:
@@ -119,7 +119,7 @@ def _told(data: str, response: Response) -> Exception:
 
 
 def _type_of(data: str) -> str | None:
-    """Return the type that the data of an event names, which gateways leave out of errors; `None` if it names none."""
+    """Return the type in the data of an event, which gateways omit in errors; `None` without one."""
     try:
         found = fields_of(json.loads(data))
     except (ValueError, RecursionError):
@@ -180,7 +180,7 @@ async def _read_on(reading: AsyncIterator[Any], message: _Message, stream: Strea
 
 
 def _as_json(event: Any) -> Json:
-    """Return an event as it came; an object of the SDK is taken apart again."""
+    """Return the raw JSON of an event; an object of the SDK is converted."""
     return cast("Json", event) if isinstance(event, dict) else event.to_dict(mode="python", warnings=False)
 
 
@@ -489,7 +489,7 @@ def _count(said: Any, before: int | None, most: int = MOST_TOKENS) -> int | None
 
 
 def _usage(now: Any, before: Usage, most_output: int) -> Usage:
-    """Read the token counts of an event. Counts are cumulative: they only grow, and those left out keep their value."""
+    """Read the token counts of an event. Counts are cumulative, and omitted ones keep their value."""
     known = fields_of(now).get
     long = fields_of(known("cache_creation")).get("ephemeral_1h_input_tokens")
     searches = fields_of(known("server_tool_use")).get("web_search_requests")
@@ -509,7 +509,7 @@ def _usage(now: Any, before: Usage, most_output: int) -> Usage:
 
 
 def _written(fields: Json) -> Iterator[str]:
-    """Yield the text that a model wrote in a block other than text, or in a piece of one."""
+    """Yield the text of a block other than text, or of a piece of one."""
     for name in ("thinking", "partial_json", "data"):
         if isinstance(text := fields.get(name), str):
             yield text
@@ -543,7 +543,7 @@ async def within(limit_s: float, work: Coroutine[Any, Any, None]) -> None:
 
 
 class _Begun:
-    """A coroutine that has taken its first step already, and its awaited future: to be awaited on."""
+    """An awaitable of a coroutine that has taken its first step already, and its awaited future."""
 
     def __init__(self, steps: Coroutine[Any, Any, None], awaited: object) -> None:
         self._steps, self._awaited = steps, awaited

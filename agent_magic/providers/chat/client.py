@@ -170,7 +170,7 @@ class Chat(Provider):
         return answer
 
     async def _sent(self, request: Request, stream: Stream) -> Answer | None:
-        """Send a request in the known dialect; return `None` if its refusal has taught another one."""
+        """Send a request in the known dialect; return `None` if a refusal has changed the dialect."""
         response = await self._begin(request, self._dialects.get(request.model, USUAL))
         headers = headers_of(response)
         failed = functools.partial(

@@ -102,7 +102,7 @@ def _read_whole(body: bytes, kind: str, completion: Completion, stream: Stream) 
 
 
 async def _read_events(events: AsyncIterator[Event], completion: Completion, stream: Stream) -> None:
-    """Read the events. What goes wrong behind the `finish_reason` is ignored: the answer is complete and paid for."""
+    """Read the events. Errors after the `finish_reason` are ignored: the answer is complete and paid for."""
     try:
         if await _read_until_finished(events, completion, stream):
             with suppress(TimeoutError):
@@ -249,7 +249,7 @@ class Completion:
         stream.add_unseen(text)
 
     def _count(self, told: Any, stream: Stream) -> None:
-        """Read counts of tokens. One that falls, or that cannot be, says nothing, and is not the last word."""
+        """Read counts of tokens. A falling or impossible one is ignored, and is not final."""
         before = stream.usage or Usage()
         found = _usage(told, self._most)
         fell = (found.output_tokens or 0) < (before.output_tokens or 0)

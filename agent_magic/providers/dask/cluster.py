@@ -29,7 +29,7 @@ NO_REPLY = "The Dask scheduler does not answer"
 CONNECT_S = 10.0
 """How long to look for a scheduler, or for a worker."""
 BACK_S = 30.0
-"""How long to wait for a worker of our own that is being started again."""
+"""Seconds to wait for a worker of ours that is being restarted."""
 
 
 class Cluster:
@@ -108,7 +108,7 @@ class Cluster:
 
     @property
     def missing(self) -> int:
-        """Number of workers of our own are being started, for the first time or again after a loss."""
+        """Number of workers of ours that are being started, or restarted after a loss."""
         return 0 if self._local is None else max(0, len(self._local.worker_spec) - len(self.start_now()))
 
     def resize_now(self, workers: int) -> None:
@@ -209,7 +209,7 @@ class Cluster:
         return {address: _name_of(one["name"]) for address, one in found.items()}
 
     def _await_one(self) -> None:
-        """Wait for a worker where all are being started again, as just after a loss."""
+        """Wait for a worker if all are being restarted, as just after a loss."""
         end = time.monotonic() + BACK_S
         while not self._names() and self._local.worker_spec and time.monotonic() < end:
             time.sleep(0.2)
@@ -227,12 +227,12 @@ class Cluster:
 
 
 def _name_of(name: object) -> str:
-    """Return the name of a worker. Those of a cluster of our own are numbered."""
+    """Return the name of a worker; those of a local cluster are numbered."""
     return f"worker-{name}" if isinstance(name, int) else str(name)
 
 
 def check_address(address: str) -> None:
-    """Raise `DeclarationError` for a way on which others could read along, or give orders in our name."""
+    """Raise `DeclarationError` for a connection that others could read or misuse."""
     parts = urlsplit(address if "://" in address else f"tcp://{address}")
     host = parts.hostname or ""
     try:

@@ -32,7 +32,7 @@ LOOK_S = 2.0
 GREET_S = 60.0
 """Maximum seconds of a worker's imports on a busy machine."""
 TOGETHER_S = 1.0
-"""How long a run waits for other workers when one is connected: the first one would get all that begins at once."""
+"""Seconds a run waits for other workers after the first, which would get all first requests."""
 PATIENCE_S = 60.0
 """Seconds a run waits for a worker if none is left; a killed one is restarted meanwhile."""
 UNANSWERED_S = 10.0
@@ -207,7 +207,7 @@ class Fleet:
         return link
 
     def _patience_s(self) -> float | None:
-        """Return how long a request may wait for room; where workers are only full, its deadline is the end of it."""
+        """Return how long a request may wait for room; if workers are only full, until its deadline."""
         if any(one.is_free for one in self.links.values()):
             return None
         if self.links:
@@ -219,7 +219,7 @@ class Fleet:
         return max(0.0, self._alone_s + (PATIENCE_S if self._answers else UNANSWERED_S) - now)
 
     def _nobody(self) -> Unreachable:
-        """Return why there is no worker. Where none is left and none has come, no other request fares better."""
+        """Return why there is no worker; if none is left and none has come, other requests fare no better."""
         if self.links:
             return Unreachable(f"No worker has given a sign of life for {PATIENCE_S:g} s.", sent=False)
         why = f"No worker has come for {PATIENCE_S:g} s. Start workers, and run again: %agents workers shows them."
@@ -251,13 +251,13 @@ class Fleet:
         self._look.set()
 
     def drain(self, names: Container[str] | None = None) -> None:
-        """Give these workers, or all, no new requests, and let them go when their streams have ended."""
+        """Drain these workers, or all: finish open streams, accept no new requests."""
         for link in self.links.values():
             link.draining = link.draining or names is None or link.name in names
         self._look.set()
 
     async def _settle_size(self) -> None:
-        """Let go of the workers that have finished, and have those started that are missing."""
+        """Release finished workers, and start missing ones."""
         for address, link in [*self.links.items()]:
             if link.draining and not link.streams:
                 self._gone.add(address)
@@ -269,7 +269,7 @@ class Fleet:
             self._wanted = None if self._wanted == wanted else self._wanted
 
     async def _scale(self, options: Autoscale) -> None:
-        """Decide again and again how many workers there should be, beginning with those that are there."""
+        """Decide repeatedly on the number of workers, beginning with the present ones."""
         self._agents = options.within((len(self.links) + len(self._joining)) * options.pool_size)
         while True:
             self._resize(options.workers(self._agents))

@@ -153,7 +153,7 @@ class Link:
             self._give_up(f"has given no sign of life for {LOST_S:g} s")
 
     def end_unless_awaited(self) -> None:
-        """End the connection to a worker that was given up, once none of its answers would be of use."""
+        """End the connection to an abandoned worker once none of its answers is useful."""
         for number, flight in [*self._late.items()]:
             if not flight.is_awaited:
                 del self._late[number]
@@ -162,7 +162,7 @@ class Link:
             self.lose("was lost")
 
     def lose(self, why: str) -> None:
-        """End the connection. Nobody knows what became of the requests that had reached the worker."""
+        """End the connection. The outcome of requests that had reached the worker is unknown."""
         if not self.over:
             self.over = True
             self._channel.abort()

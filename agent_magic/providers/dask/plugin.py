@@ -44,7 +44,7 @@ class Anchor:
 
 
 class Keeps(SchedulerPlugin):
-    """Keeps workers that hold an anchor from adaptive scaling, which stops those too that were not to be retired."""
+    """Keeps workers that hold an anchor from adaptive scaling, which would stop them too."""
 
     name, idempotent = f"{OPERATION}-keeps", True
 

@@ -45,7 +45,7 @@ NO_KEY = "has no API key. Set ANTHROPIC_API_KEY where it runs, or give the key: 
 
 
 KINDS: Final[Mapping[str, type[Claude | Chat]]] = {"Claude": Claude, "Chat": Chat}
-"""Providers that are created again on a worker. A message names one of them, and never a class to load."""
+"""Providers that can be created on a worker. A message names one of them, and never a class to load."""
 
 
 def settings_of(client: Provider) -> dict[str, Any]:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from agent_magic.engine.pacing.limits import Readings
 
 WIRE: Final = 5
-"""The form of these messages. It counts up with every change, so that both ends know whether they fit."""
+"""The version of these messages, raised with every change, so that both ends can compare it."""
 OPERATION: Final = "agent_magic"
 """Name of the operation on a Dask worker."""
 ANCHOR: Final = "agent_magic-anchor"

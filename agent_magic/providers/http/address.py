@@ -10,7 +10,7 @@ QUOTES = frozenset("\"'`")
 
 
 class Hidden:
-    """A text that tracebacks do not show, even in the mode that writes every attribute out."""
+    """A text that tracebacks do not show, even with all attributes."""
 
     __slots__ = ("_text",)
 
@@ -26,7 +26,7 @@ class Hidden:
 
 
 def check_key(key: object, name: str) -> None:
-    """Raise `DeclarationError` for a key that no header can hold, or that was copied wrongly. It is never shown."""
+    """Raise `DeclarationError` for a key that no header can hold, or that was copied wrongly, without showing it."""
     hint = "The usual cause is a line break at its end: strip it."
     if key is None:
         return

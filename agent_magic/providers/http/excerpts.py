@@ -14,7 +14,7 @@ from agent_magic.record.secret_scan import secrets_of as secrets_in
 
 EXCERPT = 200
 SHORTEST_SECRET = 8
-"""A shorter text, such as the `test` of a local server, is no secret and would tear words apart."""
+"""A shorter text, such as the `test` of a local server, is no secret: masking it would tear words apart."""
 ENVIRONMENT_KEYS = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 """What would recolour or clear a terminal."""

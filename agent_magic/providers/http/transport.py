@@ -38,9 +38,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 CONNECT_S = 10.0
 BLOCKED_S = 120.0
-"""How long user code may block the event loop before the transport takes a connection for silent."""
+"""Seconds user code may block the event loop before the transport considers a connection silent."""
 SERVED: dict[str, AsyncBaseTransport] = {}
-"""What answers inside this process in place of a server, by its address: the mock server in a browser."""
+"""Transports of servers inside this process, by address: the mock server in a browser."""
 STALE_S: Final = 2.0
 """A kept connection that was closed shows it within a round trip."""
 ERROR_S: Final = 1.0
@@ -73,7 +73,7 @@ def _reopening_client() -> type[AsyncClient]:
     import httpx2
 
     class Reopening(httpx2.AsyncBaseTransport):
-        """Repeats a request if its kept connection was closed before a response, and reads the bodies of errors."""
+        """Repeats a request on a stale connection, and reads the bodies of errors."""
 
         def __init__(self, inner: Any) -> None:
             self._inner = inner
@@ -117,7 +117,7 @@ def _is_unanswered(error: BaseException) -> bool:
 
 
 async def _with_error_read(response: Response) -> Response:
-    """Return the response of an error with as much of its body as comes in time, in place of its stream."""
+    """Return an error response with the part of its body that comes in time."""
     import httpx2
 
     told = bytearray()
@@ -149,7 +149,7 @@ def bounding_errors(sdk: Any) -> Generator[None]:
 
 
 async def _read_error(response: Response) -> None:
-    """Put what comes in time of an error's body in the place of its stream."""
+    """Replace the stream of an error by the part of its body that comes in time."""
     import httpx2
 
     if _is_ours.get() and response.is_error:
@@ -159,7 +159,7 @@ async def _read_error(response: Response) -> None:
 
 
 def _traced(session: ClientSession) -> ClientSession:
-    """Have a session of aiohttp tell which requests go out on a connection that was used before."""
+    """Have a session of aiohttp report requests on connections that were used before."""
     import aiohttp
 
     async def reused(*_: object) -> None:
@@ -217,7 +217,7 @@ class PerLoop(Generic[T]):
 
 
 def _is_loaded(name: str) -> bool:
-    """Return whether a module is completely imported: importing it while another thread does would block."""
+    """Return whether a module is completely imported, since importing it during another import would block."""
     return not getattr(getattr(sys.modules.get(name), "__spec__", None), "_initializing", name not in sys.modules)
 
 

@@ -41,7 +41,7 @@ ENDING = ".cassette.jsonl"
 TEXT_ENDING = ".cassette.txt"
 """The ending in JupyterLite: its drive parses every file with `.json` in its name as one JSON value."""
 ANYWHERE = ""
-"""The endpoint in the keys of a cassette: the same call is the same wherever it was answered."""
+"""The endpoint in the keys of a cassette: calls are equal wherever they were answered."""
 MOST_BYTES = 4 << 30
 """A longer file is not a cassette."""
 MOST_S = 1e9
@@ -213,7 +213,7 @@ def _terms(data: object) -> Terms | None:
 
 
 def _kept(kind: type[T], data: object) -> T | None:
-    """Read an optional part of a run's line; `None` if it is missing, or of a version this one does not know."""
+    """Read an optional part of a run's line; `None` if it is missing, or of an unknown version."""
     with suppress(ValueError):
         return from_json(kind, data)
     return None

@@ -44,7 +44,7 @@ def only_hash(text: str) -> str:
 
 
 def only_length(text: str) -> str:
-    """Replace a text by one of the same length, in characters and in bytes: forecasts stand on no more of it."""
+    """Replace a text by one of the same length in characters and bytes, which is enough for forecasts."""
     return filler(len(text), len(text.encode("utf-8", "surrogatepass")))
 
 
@@ -241,7 +241,7 @@ def _rest(event: AttemptStarted | AttemptEnded) -> dict[str, Any]:
 
 
 def _plain(event: Any) -> dict[str, Any]:
-    """Write an event without the number of its agent, which is another in another plan."""
+    """Write an event without its agent's number, which differs in other plans."""
     line = event_to_json(event._replace(agent=NO_AGENT))
     del line["agent"]
     return line

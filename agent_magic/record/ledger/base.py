@@ -110,7 +110,7 @@ class Journal(Protocol):
         ...
 
     async def on_disk(self, agent: int, number: int) -> None:
-        """Return when an answer would survive a power failure too. Those who wait share one `fsync`."""
+        """Return when an answer would survive a power failure too. Waiters share one `fsync`."""
         ...
 
     def begin_call(self, agent: int, number: int, key: CallKey, *, fresh: bool) -> CallEnded | Doubt | Busy | None:
@@ -129,7 +129,7 @@ class Journal(Protocol):
         ...
 
     def made_by(self, key: CallKey) -> int | None:
-        """Return the number of the complete run that made a call, which would be made again; `None` for no run."""
+        """Return the number of the complete run with a call that would be repeated, if any."""
         ...
 
     def end_late(self, key: CallKey, end: CallEnded) -> None:
@@ -176,5 +176,5 @@ class Ledger(Protocol):
         ...
 
     def begin(self, record: RunRecord, prices: Prices | None = None) -> Journal:
-        """Record a run that is about to begin; by `prices` it is known what reused answers save."""
+        """Record a run that is about to begin; prices give the savings of reused answers."""
         ...

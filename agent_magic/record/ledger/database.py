@@ -81,7 +81,7 @@ class Store:
         )
 
     def attempt(self, do: Callable[[], T]) -> T:
-        """Do something with the file. If it turns out damaged it is replaced, and done with the new one."""
+        """Use the file. If it is damaged it is replaced, and the new one used."""
         try:
             return do()
         except sqlite3.DatabaseError as error:
@@ -123,7 +123,7 @@ class Store:
         return LedgerError(f"The ledger {self.file.name!r} could not be read or written: {error}.")
 
     def _unlocked(self, do: Callable[[], T]) -> T:
-        """Do something with the file. While another process has it locked, try again for a while."""
+        """Use the file, retrying for a while if another process has it locked."""
         until = time.monotonic() + PATIENCE_S
         while True:
             try:
@@ -155,7 +155,7 @@ class Store:
         self._unlocked(store)
 
     def lookup(self, key: str, ordinal: int) -> tuple[int | None, Answer] | None:
-        """Return an answer that may be served again, as it was bought, and its row; `None` for the row in memory."""
+        """Return a reusable answer as it was bought, and its row; `None` for the row in memory."""
         held = self.held.get((key, ordinal))
         if held is not None:
             return None, held

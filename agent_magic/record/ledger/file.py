@@ -33,7 +33,7 @@ NAME = "ledger.sqlite3"
 OPEN_S = 5.0
 """How long opening waits for another process."""
 WAIT_S = 0.05
-"""How long one statement waits for another process: writes take milliseconds. The event loop may be waiting too."""
+"""Seconds one statement waits for another process: writes take milliseconds, and the event loop may wait."""
 FAILURES = (sqlite3.Error, OSError)
 ID_AT = 68
 """Where the application id stands in the header of an SQLite file. Source: https://sqlite.org/fileformat2.html, 1.3."""
@@ -75,7 +75,7 @@ def is_damage(error: BaseException) -> bool:
 
 
 def damage(error: UnicodeDecodeError) -> sqlite3.DatabaseError:
-    """Return the error of a damaged file for one of its texts, or of SQLite's own words, that is no UTF-8."""
+    """Return the error of a damaged file for a non-UTF-8 text in it or in SQLite's message."""
     found = sqlite3.DatabaseError(f"a text in it is damaged ({error.reason})")
     found.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
     return found

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from agent_magic.record.results import RunRecord
 
 LARGE = 1 << 18
-"""Characters from which on an answer is written by a thread: one of 10 MB takes a tenth of a second."""
+"""Characters from which a thread writes an answer: one of 10 MB takes a tenth of a second."""
 BEATS = int(BEAT_S / TICK_S)
 LOCKED_S = 30.0
 """How long a run waits for another process that has the file locked."""
@@ -132,7 +132,7 @@ class SqliteJournal:
         self._start_over()
 
     def _start_over(self) -> None:
-        """Begin with a new file: nothing of this run is in it, but all that was paid for will be."""
+        """Begin with a new file: it has nothing of this run yet, but gets all that was paid for."""
         self._generation = self._ledger.generation
         self._stored = _Stored(None, 0, 0, {})
         self._texts = Texts()
@@ -362,7 +362,7 @@ class SqliteJournal:
         return place not in self._in_memory and any((one.agent, one.number) == place for one in self._new)
 
     def _sync(self, commits: int) -> None:
-        """Bring this many commits to the disk. If that fails they are as safe as they can be made."""
+        """Bring this many commits to the disk, if possible."""
         try:
             self._ledger.file.sync()
         except OSError as error:
@@ -512,7 +512,7 @@ class SqliteJournal:
         rows: Mapping[tuple[int, int], int],
         begun: AttemptStarted | None,
     ) -> None:
-        """Write how an attempt ended into its row, which is new if it began just now, and release its lease."""
+        """Write an attempt's end into its row, which may be new, and release its lease."""
         attempts = self._record.results[event.agent].attempts
         attempt = next(one for one in reversed(attempts) if one.number == event.number)
         usage, answer = event.usage, event.answer

@@ -37,12 +37,12 @@ if TYPE_CHECKING:
 DAY_S = 86400.0
 _SHA256 = re.compile(r'"sha256": "([0-9a-f]{64})"')
 TORN = (sqlite3.DatabaseError, UnicodeDecodeError)
-"""What reading a damaged file raises: SQLite repeats words of it in its errors, which need not be UTF-8."""
+"""Errors of reading a damaged file: SQLite quotes it in messages, which need not be UTF-8."""
 RUN_TABLES = ("runs", "calls", "events", "texts", "tool_calls", "files", "batches")
 STATES = ("begun", "done", "over")
 _KEY = re.compile("[0-9a-f]{64}")
 _CALL = re.compile(b"[0-9a-f]{64}.{0,300}?(begun|done|over)", re.DOTALL)
-"""What every page with a row of `tool_calls` has in it; pages of answers may have it too."""
+"""Bytes in every page with a row of `tool_calls`; pages of answers may have them too."""
 PAGE = 4096
 """The size of a page of every ledger, which is SQLite's default."""
 
@@ -285,7 +285,7 @@ def _answers_in(path: Path) -> Iterator[Row]:
 
 
 def _calls_in(path: Path) -> list[Row]:
-    """Read the calls of tools of a copy, which this overwrites: of each the latest that is known."""
+    """Read the calls of tools of a copy, which this overwrites: the latest known state of each."""
     sql = "SELECT rowid, * FROM tool_calls"
     rows = [row[1:] for row in _rows_by_page(path, TOOL_CALLS, sql, lambda page: bool(_CALL.search(page)))]
     found = [row for row in rows if _is_call(row)]

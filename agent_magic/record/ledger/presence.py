@@ -34,7 +34,7 @@ class Presence:
         self._seen: dict[str, tuple[int, int]] = {}
 
     def peek(self) -> Mapping[str, Any]:
-        """Read the rows of the others, and write nothing. May be called on any thread. None if that is not possible."""
+        """Read the other rows without writing. May be called on any thread; None if impossible."""
         try:
             return {
                 name: json.loads(data) for name, _, _, data in self._store.file.read(OTHERS, self._client, self.name)
@@ -59,7 +59,7 @@ class Presence:
         return True
 
     def _others(self, db: sqlite3.Connection, *, beat: bool) -> list[tuple[str, str]]:
-        """Return the rows of the others that are there. Those that are gone are deleted."""
+        """Return the rows of the others, and delete those of ended kernels."""
         found: list[tuple[str, str]] = []
         seen: dict[str, tuple[int, int]] = {}
         for name, owner, at, data in db.execute(OTHERS, (self._client, self.name)).fetchall():

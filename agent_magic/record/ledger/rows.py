@@ -213,7 +213,7 @@ class Texts:
         self._new_files.clear()
 
     def forget(self, text: str) -> None:
-        """Forget a text that is not expected again: prompts are sent once, and together they may be long."""
+        """Forget a text: prompts are sent once, and together they may be long."""
         self._known.pop(text, None)
 
 

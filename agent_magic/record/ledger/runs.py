@@ -325,7 +325,7 @@ class _Call(NamedTuple):
 
 
 def _complete(record: RunRecord, file: LedgerFile, run: int) -> None:
-    """Complete the record of a run that was killed: finished answers are there, the rest says why it is not."""
+    """Complete the record of a killed run: finished answers, and the reason why others are missing."""
     rows = file.read("SELECT agent, number, state, answer, at_s FROM calls WHERE run = ?", run)
     calls = {(row[0], row[1]): _Call(*row[2:]) for row in rows}
     last = max([0.0, *(event.at_s for event in record.events), *(one.at_s or 0.0 for one in calls.values())])

@@ -44,7 +44,7 @@ MEMORY = ":memory:"
 MOST_HISTORY = 2000
 """Number of earlier answers the expectations of a session are based on."""
 LIMITS_AGE_S = 30 * 86_400.0
-"""Rate limits that were learned longer ago are forgotten: by then an account may be on another tier."""
+"""Older learned rate limits are forgotten: by then an account may be on another tier."""
 
 
 class Remembered(NamedTuple):
@@ -65,7 +65,7 @@ MARK_SENT = """UPDATE calls SET key = ?, ordinal = 0
 
 
 def sent_of(record: RunRecord) -> Iterator[tuple[str, int, int]]:
-    """Yield the requests that a run sent, each as its key, its agent and its number."""
+    """Yield the requests that a run sent: key, agent and number."""
     for agent, result in enumerate(record.results):
         for attempt in result.attempts:
             never = attempt.kind == "cancelled" and attempt.price == NOT_BILLED and attempt.status_code is None
@@ -74,7 +74,7 @@ def sent_of(record: RunRecord) -> Iterator[tuple[str, int, int]]:
 
 
 def answers_of(record: RunRecord) -> Iterator[tuple[str, int, Answer]]:
-    """Yield the answers that were bought in a run, each under its key and how many agents had asked the same."""
+    """Yield the answers bought in a run: key, and how many agents had asked the same."""
     asked: dict[str, list[int]] = {}
     for agent, result in enumerate(record.results):
         for attempt in result.attempts:

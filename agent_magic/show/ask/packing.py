@@ -59,7 +59,7 @@ def pack_run(record: RunRecord, prices: Prices | None = None) -> str:
 
 
 def _outline(record: RunRecord) -> Any:
-    """Return the outline of a plan. Prompts of agents that were never asked have the length they would have."""
+    """Return the outline of a plan. Prompts of agents that were never asked have their expected length."""
     plain, ahead = outline_of(record.plan, only_length), dict[int, str]()
     outline = plan_from_dict(plain, Plan)
     for number, result in enumerate(record.results):
@@ -100,7 +100,7 @@ _Scope = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
 
 class _Lean(ast.NodeTransformer):
-    """Takes out of a module what only readers and type checkers want: half of it. Annotations of fields stay."""
+    """Removes the parts of a module for readers and type checkers: half of it. Annotations of fields stay."""
 
     _in_function = False
 
@@ -153,7 +153,7 @@ class _Lean(ast.NodeTransformer):
 
 
 def _modules(*entries: str) -> Iterator[tuple[str, str]]:
-    """Yield the files of modules and of all that they import of this package, under their names in an archive."""
+    """Yield the files of modules and of their imports from this package, by their names in an archive."""
     root, seen, todo = Path(_origin(PACKAGE)).parent.parent, set[Path](), [*entries]
     while todo:
         name = todo.pop()
@@ -170,7 +170,7 @@ def _modules(*entries: str) -> Iterator[tuple[str, str]]:
 
 
 def _imported(tree: ast.Module) -> Iterator[str]:
-    """Yield the names that a module imports when it is loaded: not those for types, not those of its functions."""
+    """Yield the imports of a module at load time, without those for types and in functions."""
     todo: list[Any] = [*tree.body]
     while todo:
         node = todo.pop()

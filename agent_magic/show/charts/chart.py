@@ -63,7 +63,7 @@ class Chart:
         return self.specify()
 
     def interactive(self) -> Interactive:
-        """Return it for Vega-Lite, with tooltips. Its colours fit light and dark pages, and do not follow them."""
+        """Return it for Vega-Lite, with tooltips, in fixed colours that fit light and dark pages."""
         return Interactive(self)
 
     def bundle(self) -> dict[str, str]:

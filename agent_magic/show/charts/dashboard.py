@@ -251,7 +251,7 @@ def _short(value: float) -> str:
 
 
 def _seconds(value: float) -> str:
-    """Write the seconds of a tick; of little ones two digits, where three ticks would all be `0.0 s`."""
+    """Write the seconds of a tick, small ones with two digits, so that ticks differ."""
     return seconds(value) if value > LONG_S else f"{value:.3g} s" if value >= 1 else f"{value:.2g} s"
 
 

@@ -45,7 +45,7 @@ class _Following(Chart):
         task.add_done_callback(_GOING.discard)
 
     async def _follow(self, handle: Any) -> None:
-        """Draw the chart again and again; for the last time when the run is over."""
+        """Redraw the chart until the run is over."""
         took_s, is_over = 0.0, False
         while not is_over:
             await asyncio.sleep(max(LEAST_PAUSE_S, took_s / DRAWING))

@@ -80,7 +80,7 @@ def front_chart(trial: Trial, frame: Any = None, *, chosen: Setting | None = Non
 
 
 def check_by(by: object, trials: Sequence[Trial]) -> None:
-    """Raise `DeclarationError` unless this is a way to draw a tradeoff, and there is a trial to draw."""
+    """Raise `DeclarationError` unless a tradeoff can be drawn this way, with a trial if needed."""
     if by not in (None, "seconds", "score"):
         raise must_be("by", "seconds or score", by)
     if not trials:

@@ -115,7 +115,7 @@ def _of_class(record: RunRecord, name: str) -> list[Attempt]:
 
 
 def _classes_of(record: RunRecord, attempt: Attempt) -> set[str]:
-    """Return the names under which limits of an attempt may be kept: its class, with and without its endpoint."""
+    """Return the possible names of an attempt's limits: its class, with and without its endpoint."""
     facts = None if record.terms is None else record.terms.models.get(attempt.model)
     return set() if facts is None else {facts.limit_class, f"{attempt.endpoint}/{facts.limit_class}"}
 

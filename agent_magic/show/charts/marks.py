@@ -12,7 +12,7 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 from agent_magic.declare.units import seconds, time_tick, time_ticks
 
 WIDTH: Final = 848.0
-"""The width of an output in JupyterLab in a window of 1280 px: letters are as large there as they are drawn."""
+"""The width of an output in JupyterLab in a window of 1280 px: letters have their drawn size there."""
 MARGIN: Final = 24.0
 ROW_H: Final = 20.0
 

@@ -29,13 +29,13 @@ if TYPE_CHECKING:
 
 HEIGHT: Final = 340.0
 MOST_POINTS: Final = 1500
-"""Of more points only the front and an even sample of the rest are drawn."""
+"""Beyond this number only the front and an even sample of the rest are drawn."""
 OFF_SCALE: Final = 20.0
 """Scenarios this many times slower than the median, such as a batch, are drawn at the top edge."""
 MODEL_INKS: Final = ("run", "kept", "tape", "wait", "done")
 """The colours of models in order of appearance; with more models all points have the first."""
 FAMILY_INKS: Final = {"haiku": "tape", "sonnet": "kept", "opus": "run"}
-"""So that a model keeps its colour from one picture to the next, whichever others are in it."""
+"""Colours of models, so that each keeps its colour in all pictures."""
 MOST_AVOIDED: Final = 150
 """Maximum points that labels avoid entirely; with more, they avoid the front only."""
 MOST_LABELLED: Final = 24

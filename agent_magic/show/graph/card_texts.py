@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from agent_magic.show.graph.scene import Estimates, NodeView
 
 MOST_CHARS: Final = 80
-"""Characters of an answer on a card; what does not fit is cut once more."""
+"""Maximum characters of an answer on a card; the drawing may cut it further."""
 MOST_NAMED: Final = 2
 UNUSED: Final = OF_STATUS["unused"]
 CAPPED: Final = OF_STATUS["capped"]
@@ -67,7 +67,7 @@ class Faces:
         self._answer: list[int | None] = [None for _ in sheet.groups]
 
     def take(self, event: Event, record: RunRecord) -> set[int]:
-        """Note an agent that has ended. The record knows the event already. Return the groups that it changes."""
+        """Record an agent's end, which the record has already. Return the groups that it changes."""
         if not isinstance(event, AgentEnded):
             return set()
         agent, group, result = event.agent, self.group_of[event.agent], record.results[event.agent]
@@ -125,7 +125,7 @@ class Faces:
         return f"{self._name(group, record, agent)}: {answer_line(record.results[agent], MOST_CHARS)}"
 
     def _name(self, group: int, record: RunRecord, agent: int) -> str:
-        """Return an agent's name on a card: for a nested plan's step without the plan's name, for a loop the round."""
+        """Return an agent's name on a card: a nested plan's step without the plan's name, a loop's round."""
         one, part = self._sheet.groups[group], record.plan.agents[agent].part
         if one.rounds and part is not None:
             return f"round {part.number}"
