@@ -228,7 +228,7 @@ def declared_names(plan: Plan) -> tuple[str, ...]:
 
 
 def askers(plan: Plan, numbers: Iterable[int]) -> list[int]:
-    """Return the agents that ask for steps: for rows of a group or race, the requests."""
+    """Return the agents that ask for steps: for a grouped or hedged row, its requests."""
     found: list[int] = []
     hedged = {one.hedges for one in plan.agents if one.hedges is not None}
     for number in numbers:

@@ -98,7 +98,7 @@ class AnswerCache:
 
     def key(self, agent: int, request: Request) -> tuple[str, int]:
         """Return the request's fingerprint, and its number among identical requests of this run."""
-        place = agent, request.model, request.effort, request.tool_choice, request.messages  # what runs change
+        place = agent, request.model, request.effort, request.tool_choice, request.messages  # varies in a run
         known = self._keys.get(place)
         if known is None:
             key = request.key(self._endpoint)

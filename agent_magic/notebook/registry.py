@@ -226,7 +226,7 @@ class Registry:
         self._contexts.clear()
 
     def of_cells(self, cell_ids: Collection[str], executed: Mapping[str, str | None] | None = None) -> tuple[str, ...]:
-        """Return the agents and contexts that these cells declared, since they were `executed` last."""
+        """Return the names declared by these cells, or by cells that were `executed` since without them."""
         every, last = [*self._agents.items(), *self._contexts.items()], executed or {}
         return tuple(
             name

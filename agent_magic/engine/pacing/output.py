@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from agent_magic.engine.pacing.bucket import Bucket
 
 LEAST_LEFT: Final = 0.15
-"""Required share of the capacity, or of a second's refill: an empty bucket admits none."""
+"""Required share of the capacity, or of a second's refill if that is less: an empty bucket admits none."""
 AIM: Final = 0.5
 """The share of it to aim at: as far from full as from empty."""
 

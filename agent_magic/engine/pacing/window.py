@@ -23,11 +23,11 @@ So a right limit costs one refusal in a hundred requests.
 PLENTY: Final = 100
 """Up to this many requests between two refusals, the limit is kept for twice the time between them."""
 STEEP: Final = 4
-"""More is tried with this power of the time: four times as much in twice the time."""
+"""More is tried with this power of the time: next to nothing until it is over, then ever more."""
 SPARE_S: Final = 5.0
 """Seconds of inflow during a pause, which admit more requests before the next refusal."""
 RAMP: Final = 2.0
-"""Factor on that time once the server has said that the load grew too fast."""
+"""How many times longer the limit is kept once the server has said that the load grew too fast."""
 HASTE_S: Final = 3.0
 """How long it is kept where refusals come by chance."""
 MOST_MORE: Final = 8.0

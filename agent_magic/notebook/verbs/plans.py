@@ -82,7 +82,7 @@ async def _lint(ctx: CommandContext, given: Namespace) -> Advice:
     plan = ctx.freeze(given)
     found = await estimated(plan, ctx.session, ctx.policy(given))
     cells = [str(cell) for cell in ctx.shell.user_ns.get("In", ())]
-    advice = lint(found, cells, ctx.session.shared.price_book(lambda _: None))  # the estimate names the rest
+    advice = lint(found, cells, ctx.session.shared.price_book(lambda _: None))  # the estimate warns
     ctx.session.take_lint(Run(found.likely), advice)
     return advice
 
