@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 import urllib.request
@@ -103,19 +104,19 @@ def test_dollars_count_by_the_prices_given(kernel, server):
     assert before + 3 == asked(server)
 
 
-@pytest.mark.parametrize("budget", ["", "--budget 2"])
-def test_where_nobody_can_answer_it_goes_on_with_a_note(server, budget):
+def test_where_nobody_can_answer_it_goes_on_with_a_note(server):
     """A program gets a note of agents, dollars and the cap, whether it says that it takes questions or not."""
     with Kernel(ANTHROPIC_BASE_URL=server, ANTHROPIC_API_KEY="any") as kernel:
         assert "ok" == kernel.do(DECLARE).status
         kernel.do(LOWER)
         before = asked(server)
-        for allowed in (True, False):  # `jupyter_client` says that it does unless told otherwise
+        # `jupyter_client` says that it does unless told otherwise.
+        for budget, allowed in itertools.product(("", "--budget 2"), (True, False)):
             reply = kernel.wait(kernel.start(f"%agents run --fresh {budget}", allow_stdin=allowed))
             assert "ok" == reply.status
             assert 1 == len(re.findall(r"note: 3 agents, about <?\$0", reply.text))
             assert ("--budget USD sets a cap" in reply.text) == (not budget)
-        assert before + 6 == asked(server)
+        assert before + 12 == asked(server)
 
 
 def test_made_up_answers_are_not_asked_about():
