@@ -20,9 +20,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import agent_magic as am
-from agent_magic.errors import DeclarationError
+from agent_magic.errors import DeclarationError, RateLimited
 from agent_magic.providers.http import transport
 from agent_magic.providers.http.headers import LONGEST_WAIT_S, retry_after_s
+from tests.providers.memory import asked as a_request
 from tests.providers.wire import WHOLE, problem, reply, serving
 
 if TYPE_CHECKING:
@@ -137,6 +138,25 @@ def test_an_error_counts_however_its_body_ends(shape: str, client: Callable[...,
             )
 
     assert str(asyncio.run(work())["a"].error).startswith("RateLimited")
+
+
+@pytest.mark.parametrize(
+    "ask", [lambda one: one.count_tokens(a_request(1)), lambda one: one.batches.state("b")], ids=["count", "batch"]
+)
+def test_counts_and_batches_believe_an_error_as_soon(ask: Callable[..., Any], monkeypatch: pytest.MonkeyPatch):
+    """Through a client that the user made too."""
+    monkeypatch.setattr(transport, "ERROR_S", 0.03)
+
+    async def answer(writer: asyncio.StreamWriter, _: int) -> None:
+        writer.write(REFUSED % b"" + WORDS)
+        await asyncio.Event().wait()
+
+    async def work() -> None:
+        async with serving(answer) as server, asyncio.timeout(8):
+            await ask(users_own(base_url=server.url, api_key="none"))
+
+    with pytest.raises(RateLimited):
+        asyncio.run(work())
 
 
 def http_date(shift_s: float, zone: str = "GMT") -> str:

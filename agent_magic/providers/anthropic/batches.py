@@ -17,6 +17,7 @@ from agent_magic.providers.anthropic.stream import answer_of, fields_of
 from agent_magic.providers.batches import BatchItem, BatchState
 from agent_magic.providers.http.excerpts import excerpt
 from agent_magic.providers.http.headers import SIMULATED_HEADER, is_worth_repeating, retry_after_s
+from agent_magic.providers.http.transport import bounding_errors
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -48,7 +49,7 @@ class MessageBatches:
         """Create a batch; see `Batches.create`."""
         asked: Any = [{"custom_id": name, "params": self._body(one)} for name, one in requests.items()]
         sdk = self._sdk()
-        with AsCallErrors(None, sdk):
+        with AsCallErrors(None, sdk), bounding_errors(sdk):
             raw = await sdk.messages.batches.with_raw_response.create(requests=asked, timeout=TIMEOUT_S)
             return _state(await raw.parse())._replace(ask_again_s=retry_after_s(raw.headers))
 
@@ -56,7 +57,7 @@ class MessageBatches:
         """Return the state of a batch; see `Batches.state`."""
         sdk = self._sdk()
         try:
-            with AsCallErrors(None, sdk):
+            with AsCallErrors(None, sdk), bounding_errors(sdk):
                 raw = await sdk.messages.batches.with_raw_response.retrieve(batch)
                 return _state(await raw.parse())._replace(ask_again_s=retry_after_s(raw.headers))
         except Rejected as error:
@@ -67,7 +68,7 @@ class MessageBatches:
     async def recent(self, since: float) -> Sequence[BatchState]:
         """Return the batches that were created since a time; see `Batches.recent`."""
         sdk, found = self._sdk(), list[BatchState]()
-        with AsCallErrors(None, sdk):
+        with AsCallErrors(None, sdk), bounding_errors(sdk):
             async for one in sdk.messages.batches.list(limit=PAGE):  # the newest first
                 state = _state(one)
                 if state.created_at < since:
@@ -79,7 +80,8 @@ class MessageBatches:
         """Yield the outcome of each request; see `Batches.items`."""
         sdk = self._sdk()
         with AsCallErrors(None, sdk):
-            lines = await sdk.messages.batches.results(batch)
+            with bounding_errors(sdk):
+                lines = await sdk.messages.batches.results(batch)
             simulated = SIMULATED_HEADER in lines.http_response.headers
             try:
                 async for line in _lines(lines.http_response.aiter_bytes()):
@@ -90,7 +92,7 @@ class MessageBatches:
     async def cancel(self, batch: str) -> None:
         """Cancel the rest of a batch; see `Batches.cancel`."""
         sdk = self._sdk()
-        with AsCallErrors(None, sdk):
+        with AsCallErrors(None, sdk), bounding_errors(sdk):
             await sdk.messages.batches.cancel(batch)
 
 

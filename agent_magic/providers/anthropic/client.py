@@ -12,7 +12,7 @@ import hashlib
 import importlib
 import inspect
 import os
-from contextlib import asynccontextmanager, nullcontext
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit
@@ -255,7 +255,7 @@ class Claude(Provider):
         sdk = self._sdk()
         with AsCallErrors(stream, sdk):
             options: Any = {"own": self._client is None, "basic_tools": self.price_list in BASIC_TOOLS}
-            with nullcontext() if self._client is None else bounding_errors(sdk):
+            with bounding_errors(sdk):
                 events = await begin(sdk, self._as_sent(request), timeout_of(request.timeout_s), **options)
             try:
                 return await collect(events, request, stream)
@@ -293,7 +293,7 @@ class Claude(Provider):
         del asked["max_tokens"]
         sdk = self._sdk()
         try:
-            with AsCallErrors(None, sdk):
+            with AsCallErrors(None, sdk), bounding_errors(sdk):
                 count = getattr(await sdk.messages.count_tokens(**asked), "input_tokens", None)
         except Rejected as error:
             if error.status is not None and error.status not in NO_COUNT:
