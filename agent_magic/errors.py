@@ -271,7 +271,7 @@ class NotConnected(AgentMagicError):
 
 
 class CannotNest(AgentMagicError):
-    """A blocking call was made inside a running event loop that cannot be entered again."""
+    """A blocking call inside a running event loop that cannot be entered again."""
 
 
 class CallError(AgentMagicError):
@@ -510,7 +510,7 @@ class ReplayMiss(AgentMagicError):
         differences: Recorded and new value of each differing field. Prompts stay out of the message.
         damaged: True if a line about it is damaged.
         others: Number of other agents without a recording, or waiting for one without.
-        is_task: True for a task, whose code and arguments differ.
+        is_task: True for a task: its code and arguments differ.
     """
 
     def __init__(

@@ -103,7 +103,7 @@ def by_phase(
 
     Args:
         parts: Names, or a mapping of names to descriptions.
-        phases: The phases in order; each uses the answer of the one before.
+        phases: The phases in order; each uses the previous answer.
         goal: The task for each part.
     """
     steps, agents = names_of(phases), list[Agent]()
@@ -154,7 +154,7 @@ def by_module(package: str | Path, *, prompt: str = "Review this module.", role:
 
 
 def by_line(task: str) -> Plan:
-    """Return a plan whose steps are the lines of a text; see `analyse` for their order.
+    """Return a plan with the lines of a text as steps; see `analyse` for their order.
 
     Args:
         task: The text, a step per line.

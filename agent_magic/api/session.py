@@ -137,7 +137,7 @@ class Session:
         (self._tell or LOG.warning)(text)
 
     def say_whom(self) -> None:
-        """Tell who is asked, where nobody has chosen it."""
+        """Report the provider if none was chosen."""
         for tell in self.listeners if not self._is_chosen else ():
             tell(self)
 

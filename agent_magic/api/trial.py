@@ -299,7 +299,7 @@ def _asked(answers: Sequence[Answered]) -> int:
 
 
 def _others_usd(run: Run, answers: Sequence[Answered], prices: Prices) -> float | None:
-    """Return the cost of a run's agents whose answers are not tried; `None` if unknown."""
+    """Return the cost of a run's agents without tried answers; `None` if unknown."""
     tried = {one.result.name for one in answers}
     others = [one for one in run.record.results if one.name not in tried and one.attempts and not one.is_shared]
     costs = [asking_usd(one, prices) for one in others]

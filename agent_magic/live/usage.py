@@ -89,7 +89,7 @@ def _estimate(usage: Usage, request: Request, arrived: int, rule: TokenRule | No
 
 
 def source_of(stream: Stream) -> Source | None:
-    """Say who had begun to answer."""
+    """Name the source that had begun to answer."""
     if stream.simulated:
         return "simulated"
     return None if stream.status_code is None else "live"

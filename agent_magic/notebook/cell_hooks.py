@@ -176,9 +176,6 @@ class ToolLines(CellHook):
     # Colab reads `#@title` in the first line only, nbval a comment anywhere; IPython accepts `%%agent` in the first
     # only.
 
-    # Colab reads `#@title` in the first line only, nbval a comment anywhere; IPython accepts `%%agent` in the first
-    # only.
-
     magics: frozenset[str]
     stage: ClassVar[str] = "input_transformers_cleanup"
 

@@ -108,7 +108,7 @@ class Explorer:
 
     @property
     def unchanged(self) -> str:
-        """The word for what a choice leaves as it is."""
+        """The word for unchanged settings of a choice."""
         return RECORDED if self._forecaster.subject == "the run" else PLANNED
 
     def answer(self, choice: Choice) -> Answer:

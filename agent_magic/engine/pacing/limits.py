@@ -84,7 +84,7 @@ class Limits:
 
     @property
     def rates(self) -> dict[Dimension, float | None]:
-        """Limits per minute, by kind; `None` is unknown."""
+        """Limits per minute, by kind; `None`: unknown."""
         return {name: getattr(self, kind.field) for name, kind in KINDS.items()}
 
 

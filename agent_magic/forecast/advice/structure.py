@@ -91,7 +91,6 @@ def wanted_texts(outlook: Outlook) -> Finding | None:
 def not_after(plan: Plan, parent: str, child: str) -> dict[str, dict[str, Any]]:
     """Return options that remove a parent of a step; empty for a step of a group."""
     # Steps of a group share one declaration, which would change for all of them.
-    # Steps of one group that wait for each other by name have no such options: the declaration is of all of them.
     one = plan[parent].part
     names = {parent, *(() if one is None else (one.group,))}
     if plan[child].part is not None:

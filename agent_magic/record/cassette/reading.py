@@ -120,7 +120,7 @@ class RecordedRun:
     redacted: bool = False
 
     def same(self, plan: Plan) -> tuple[int | None, ...] | None:
-        """Return per step of a plan the first one that asked the same; `None` if the recording does not say."""
+        """Return per step of a plan the first identical one; `None` if the recording does not say."""
         like = {one.name: one.like for one in self.agents if one.like}
         numbers = {name: number for number, name in enumerate(plan.names)}
         return tuple(numbers.get(like.get(name, "")) for name in plan.names) if like else None

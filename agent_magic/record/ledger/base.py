@@ -90,7 +90,7 @@ class Journal(Protocol):
 
         Returns:
             The answer, marked as from the ledger; `Busy` if another run is buying it, or another process has locked the
-            ledger; `None` to send the request, whose start is stored.
+            ledger; `None` to send the request; its start is stored.
 
         Raises:
             LedgerError: The start cannot be stored, so nothing may be sent.
@@ -121,7 +121,7 @@ class Journal(Protocol):
 
         Returns:
             Its end; `Doubt` if it may have run, even if it may be repeated; `Busy` if another run is making it, or
-            another process has locked the ledger; `None` to call it, since its start is stored.
+            another process has locked the ledger; `None` to call it; its start is stored.
 
         Raises:
             LedgerError: The start cannot be stored, so nothing may be called.
