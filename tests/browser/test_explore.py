@@ -66,7 +66,7 @@ def test_a_slider_moves_the_forecast(jupyter: Lab, book: str, tmp_path: Path):
     assert "concurrency 1" in "".join(svg[-1])
     (planned,) = [cell for cell in saved["cells"] if "".join(cell["source"]) == "%agents plan"]
     texts = ["".join(output["data"]["text/plain"]) for output in planned["outputs"] if "data" in output]
-    assert [True] == [True for text in texts if text.startswith("forecast, as recorded")]
+    assert [True] == [True for text in texts if text.startswith("forecast, as planned")]
 
 
 HUNDRED = (
