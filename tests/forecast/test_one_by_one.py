@@ -72,7 +72,7 @@ def test_one_by_one_takes_the_sum(plan, slots, schedule):
     assert 1 <= row["speedup"] <= min(slots, len(takes)) + 1e-9 or schedule == "sequential"
 
 
-@settings(max_examples=1000 if NIGHTLY else 250, deadline=None)
+@settings(max_examples=1000 if NIGHTLY else 100, deadline=None)
 @given(histories())
 def test_the_laws_hold_for_drawn_runs(history):
     """Whatever fails, is refused, stopped, retried or skipped."""

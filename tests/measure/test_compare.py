@@ -46,7 +46,7 @@ def same(left, right):
     return (pd.isna(left) and pd.isna(right)) or left == right
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(histories(), histories())
 def test_differences_are_those_of_the_frames(first, second):
     """`b` minus `a` of what each run's own frames say; a run beside itself differs in nothing."""

@@ -251,7 +251,7 @@ def same(left, right):
     return (pd.isna(left) and (right is None or pd.isna(right))) or left == right
 
 
-@settings(max_examples=150)
+@settings(max_examples=60)
 @given(histories())
 def test_every_number_follows_from_the_attempts(history):
     """`run.agents`, `run.layers` and `run.summary`, worked out once more from `run.attempts` in plain Python."""
