@@ -59,7 +59,7 @@ def path(tmp_path):
     return tmp_path / "run.cassette.jsonl"
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(history=histories())
 def test_a_replay_has_the_frames_of_the_run(path, history):
     """Failures, retries, stops, refusals, caps: every number comes out as it was, to the last byte."""

@@ -272,7 +272,7 @@ def test_times_lie_on_the_grid(seconds):
     assert abs(on_grid(seconds) - seconds) <= 0.5 / TICKS_PER_S
 
 
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(histories())
 def test_the_parts_of_every_agent_s_time_add_up_exactly(history):
     """Queued + api + backoff + local is total, to the last bit, in any order; no part is negative."""
@@ -288,7 +288,7 @@ def test_the_parts_of_every_agent_s_time_add_up_exactly(history):
             assert float(part * TICKS_PER_S).is_integer()
 
 
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(histories())
 def test_the_phases_of_every_agent_follow_one_another_and_add_up_to_its_columns(history):
     """From ready to finished without gaps; the phases of a kind add up to their column."""
