@@ -199,7 +199,8 @@ def _schema_of(model: Any, what: str) -> tuple[Schema, str]:
 def parsed(text: str) -> dict[str, Any]:
     """Read the arguments of a call, strictly: one JSON object without duplicate names or `NaN`.
 
-    Errors are for the model.
+    Raises:
+        InvalidArguments: They are something else. The message is for the model.
     """
     return _strict(text)[1]
 

@@ -30,9 +30,9 @@ def one_agent(
 
     The request has every prompt once, parents first, each under its agent's name with its system prompt or role; for a
     parent's answer, it says to use the answer written above. A shared context is sent once. The answer may be as long
-    as those of all agents together. So it is the same work with the same token cap, and its input is that of agents
-    that share everything; the quality of its answer is not measured. Its model is by default the last agent's, which
-    gives the final answer.
+    as those of all agents together, up to the model's maximum. So it is the same work with the same token cap, and its
+    input is that of agents that share everything; the quality of its answer is not measured. Its model is by default
+    the last agent's, which gives the final answer.
     """
     if not plan.agents:
         raise PlanError("A plan without agents has no baseline. Declare an agent first.")

@@ -195,7 +195,10 @@ class Marking:
 
 
 def blocks_of(text: str, attachments: Sequence[Placed], shared: int = 0) -> list[str | Attachment]:
-    """Return the text and attachments of a prompt in sending order; a text ends where `shared` blocks of others end."""
+    """Return the texts and attachments of a prompt in sending order, without blank texts.
+
+    A text is cut at `shared`, so that the blocks before it are those of the others with the same context.
+    """
     found: list[str | Attachment] = []
     end = 0
     for at, attachment in attachments:

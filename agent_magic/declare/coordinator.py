@@ -1,7 +1,8 @@
 """Plans from goals: the agent that is asked for a plan, and the reading of its answer.
 
 The coordinator is an agent in a separate plan: it is priced, recorded, reused and replayed. Its answer is data, read
-and checked like any plan; errors are those of its typed answer, so it is asked once more with them.
+and checked like any plan; errors are those of its typed answer, so it is asked once more with them. Nothing of
+the plan runs by itself.
 """
 
 from __future__ import annotations
@@ -86,7 +87,7 @@ def coordinator(
     model: str | None = None,
     max_tokens: int | None = None,
 ) -> P:
-    """Return the plan of one agent that is asked for a plan of a goal, which may use the goal's variables."""
+    """Return the plan of one agent that is asked for a plan; that plan may use the goal's variables."""
     check_text("goal", goal)
     if not goal.strip():
         raise DeclarationError("The goal is empty.", hint="Say below the %%plan line what is to be done.")

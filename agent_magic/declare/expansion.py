@@ -51,6 +51,7 @@ def expand(agents: Sequence[Step], values: Mapping[str, Any]) -> tuple[tuple[Ste
 
     Raises:
         DeclarationError: A value has no items, or cannot be read twice in the same order.
+        UndefinedVariable: There is no such value.
         PlanError: A loop or a map is invalid.
     """
     if not any(_stands_for_several(one) for one in agents):

@@ -205,7 +205,7 @@ class _Settled:
         self._ask_next(some=len(self.kept) > before)
 
     def _ask_next(self, *, some: bool) -> None:
-        """Request all open items together while that settles some, then one by one."""
+        """Request all open items together, the first time and while that settles some; then one by one."""
         self._replies += 1
         if len(self.asked) == 1 and self._replies > 1 and not some:
             self._in_vain.update(self.asked)

@@ -49,7 +49,10 @@ def job_of(agent: Agent) -> str:
 
 
 def prompt_of(step: Step) -> str:
-    """Return the fingerprint of an agent's instructions without model, effort and row, for the length of answers."""
+    """Return the fingerprint of an agent's instructions without model, effort and row, for the length of answers.
+
+    It is empty for a task.
+    """
     return "" if step.is_task else _fingerprint(cast("Agent", step), None, "")
 
 

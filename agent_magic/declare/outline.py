@@ -25,7 +25,10 @@ TEXT: Final = "."
 
 
 def outline_of(plan: Plan, replaced: Callable[[str], str], prompts: Mapping[int, str] | None = None) -> dict[str, Any]:
-    """Return the outline of a plan as plain data for `plan_from_dict`; names stay, other prompts become `TEXT`."""
+    """Return the outline of a plan as plain data for `plan_from_dict`.
+
+    Names stay, and prompts not in `prompts` become `TEXT`. `replaced` returns the replacement of a context's text.
+    """
     prompts = prompts or {}
     conditions = [text for one in plan.agents for text in (one.when, one.until) if text is not None]
     values = {name: TEXT for text in conditions for name in condition_of(text).names if not _is_step(plan, name)}

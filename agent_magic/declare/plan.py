@@ -485,7 +485,7 @@ class Plan:
 
         Args:
             number: The agent's number in declared order.
-            text: The text of its answer; a placeholder if it was left out of a recording.
+            text: The text of its answer; for one that was left out of a recording, a placeholder is returned.
         """
         returns, part = self.agents[number].returns, self.agents[number].part
         if returns is None:

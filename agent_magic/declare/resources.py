@@ -33,7 +33,12 @@ _UNITS: Final[dict[str, str]] = {}
 
 
 class Held(NamedTuple):
-    """A resource held while a call or a step runs: at most 1 for a writer, any number of readers."""
+    """A resource or path held while a call or a step runs.
+
+    Attributes:
+        most: How much of it may be held at once; of a path, 1 for a writer and infinity for readers.
+        amount: How much of it is held.
+    """
 
     name: str
     most: float = 1.0

@@ -35,7 +35,7 @@ _REFUSED = {
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """One parameter of a function."""
+    """One parameter of a function; `kind` is its annotated type. `NOTHING` stands for a missing type or default."""
 
     name: str
     kind: Any

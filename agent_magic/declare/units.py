@@ -55,8 +55,8 @@ def count(value: float | None) -> str:
 def dollars(value: float | None, mark: str = "") -> str:
     """Write dollars: `$1.25`, below one dollar with four decimals, `$0.0021`; `<$0.0001`; `$0`.
 
-    After a mark such as `≥`, less than `$0.0001` is written with a digit, `≥$0.00003`, rounded down, so that the bound
-    is true.
+    After a mark, less than `$0.0001` is written with a digit, `≥$0.00003`. After `≥` the last digit is rounded down, so
+    that the bound is true.
     """
     value = known(value)
     if mark and value is not None and value > 0:

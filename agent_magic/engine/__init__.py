@@ -58,8 +58,8 @@ step may call a function (`Call`): until that ends it holds no slot and no room.
    same run to the last bit, so a forecast can be trusted.
 4. **A failure of a step is a result.** Only its descendants are skipped; a refused key or account ends the run, since
    no other step can fare better.
-5. **Asking again is free, waiting without an end is not allowed.** Each hold has an end; holds that only another step
-   can end say infinity, and end when that step is settled.
+5. **Asking again is free, waiting without an end is not allowed.** Each hold says when it ends; holds that only
+   another step can end say infinity, and end when that step is settled.
 6. **Time is monotonic and given.** Times are on a grid of 2**-20 s (`record/events.py`), so durations add up exactly.
 
 ## Tried and lost

@@ -16,6 +16,7 @@ class Send(NamedTuple):
     """Send the next request of a step now.
 
     Attributes:
+        number: 1 for the first attempt.
         held_by: The cause of its wait: `slot`, `barrier`, `backoff`, a limit, `paused`, `retry`, or empty.
     """
 
@@ -31,7 +32,10 @@ class Begin(NamedTuple):
 
 
 class Ask(NamedTuple):
-    """Ask a person for approval, and report the decision with `Engine.decided`."""
+    """Ask a person for approval, and report the decision with `Engine.decided`.
+
+    To approve an answer, `call` has no function.
+    """
 
     call: Call
 

@@ -29,6 +29,8 @@ LIVE_SHARE = 0.25
 class Batching:
     """Decides for each queued step whether its next request is batched.
 
+    `layers_left` is the number of requests one after another from each step to the end, itself included.
+
     Attributes:
         now: Steps with a batched next or current request.
     """

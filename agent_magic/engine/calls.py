@@ -46,6 +46,7 @@ class Call(NamedTuple):
     """A call of a step.
 
     Attributes:
+        number: 1 for the step's first call.
         turn: Number of the attempt that requested it; 0 for a task.
     """
 
@@ -180,7 +181,7 @@ class Calls:
         self._running: dict[int, dict[int, Call]] = {}
 
     def want(self, step: int, turn: int, first: int, wanted: Sequence[Wanted], held_by: str = "") -> None:
-        """Add the calls of a turn, which is 0 for a task."""
+        """Add the calls of a turn (0 for a task), numbered from `first`."""
         asked = {number: _Asked(Call(step, number, turn, one), held_by) for number, one in enumerate(wanted, first)}
         self._waiting.setdefault(step, {}).update(asked)
 

@@ -39,7 +39,7 @@ class Choices(Protocol):
         ...
 
     def choose(self, step: int, left: Mapping[int, Left]) -> Left | None:
-        """Return the reason to skip a step after its parents, or `None` to run it."""
+        """Return the reason to skip a step whose parents are done, or `None` to run it."""
         ...
 
 
@@ -71,7 +71,7 @@ class Requests(Protocol):
         ...
 
     def write(self, step: int) -> Request:
-        """Return the request of a step after its parents.
+        """Return the request of a step whose parents are done.
 
         Raises:
             DeclarationError: The prompt cannot be filled in.
@@ -147,7 +147,10 @@ class Requests(Protocol):
         ...
 
     def continue_turn(self, step: int, answer: Answer | None, reply: str = "") -> None:
-        """Record the turn that the step's next request continues, with its reply; `None` starts a new conversation."""
+        """Record the turn that the step's next request continues; `None` starts a new conversation.
+
+        `reply` is the user message that follows; empty to continue without one.
+        """
         ...
 
     def answered(self, step: int, text: str) -> None:

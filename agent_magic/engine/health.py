@@ -37,7 +37,15 @@ UNJUDGED: Final = frozenset({ESCALATED, BEATEN, InvalidAnswer.__name__, "cancell
 
 @dataclass(frozen=True, slots=True)
 class Thresholds:
-    """Thresholds of `warn` and `bad`; shares and refusals are of the last minute."""
+    """Thresholds of `warn` and `bad`; shares and refusals are of the last minute.
+
+    Attributes:
+        warn_share: Share of a limit; `bad_share` likewise.
+        warn_latency_s: Median seconds to the first token.
+        bad_refusals: Number of 429s; a single one is a warning.
+        warn_failed_share: Share of ended requests that failed otherwise.
+        bad_failed_share: The same, with at least two failures.
+    """
 
     warn_share: float = 0.6
     bad_share: float = 0.7

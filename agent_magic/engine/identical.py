@@ -93,7 +93,10 @@ class Identical:
         self.taken.add(step)
 
     def ended(self, step: int, *, passed_on: bool, failure: tuple[str, str] | None) -> tuple[list[int], bool]:
-        """Record the end of a step. Return the steps that waited for it, and whether its outcome counts for them."""
+        """Record the end of a step. Return the steps that waited for it, and whether its outcome counts for them.
+
+        If not, they ask themselves.
+        """
         self._waits.discard(step)
         key = self._keys.get(step)
         if key is None or self._leaders.get(key) != step:

@@ -195,7 +195,7 @@ class PlanChoices:
         self.decides, self.ahead_of = flow.decides, flow.ahead_of
 
     def choose(self, step: int, left: Mapping[int, Left]) -> Left | None:
-        """Return the reason to skip a step after its parents, or `None` to run it."""
+        """Return the reason to skip a step whose parents are done, or `None` to run it."""
         found = self._flow.choose(step, self._answers, left)
         if found is not None and step in self.ahead_of:  # its answer may be there, and is thrown away
             self._answers.pop(self._flow.names[step], None)
@@ -308,7 +308,7 @@ class PlanRequests:
         return self._plan.agents[step].max_turns or self._policy.max_turns
 
     def write(self, step: int) -> Request:
-        """Return the request of an agent after its parents.
+        """Return the request of an agent whose parents are done.
 
         Raises:
             DeclarationError: The prompt cannot be filled in.

@@ -14,7 +14,13 @@ if TYPE_CHECKING:
 
 
 class Verdict(NamedTuple):
-    """The reaction to a response; by default it is passed on. If `capped`, the partial answer is."""
+    """The reaction to a response; by default it is passed on.
+
+    Attributes:
+        failure: The reason not to pass it on.
+        continues: True if another request continues it.
+        capped: The reason why none may; the partial answer is passed on.
+    """
 
     failure: Failure | None = None
     continues: bool = False
@@ -31,7 +37,7 @@ KEPT = "the text so far is kept"
 
 
 def judge(answer: Answer, turns: int, policy: Policy, most: int, *, is_last: bool = False) -> Verdict:
-    """Return what follows a response."""
+    """Return what follows a response; `is_last` if its request allowed no more tool calls."""
     if answer.stop_reason == PAUSED:
         return _paused(answer, turns, policy, most)
     if answer.stop_reason == TOOL_USE and is_last:

@@ -183,7 +183,7 @@ class Engine:
     # called by the driver
 
     def start(self, now: float, *, began_s: float = 0.0, wake: Callable[[], bool] | None = None) -> list[Action]:
-        """Start the run, once, at `began_s` on the session's clock."""
+        """Start the run, once, at `began_s` on the session's clock; for `wake` see `Pool.join`."""
         if self._identical is not None and self._recorded:
             self._identical.recorded(self._recorded)
         if self.admission is not None:
@@ -214,7 +214,11 @@ class Engine:
         self._settlement.granted[step] = now, "ledger"
 
     def send(self, step: int, now: float, request: Request | None = None) -> Request:
-        """Record that a step's request is sent, and return it: `request` from `write`, or a new one."""
+        """Record that a step's request is sent, and return it: `request` from `write`, or a new one.
+
+        Raises:
+            DeclarationError: As for `write`.
+        """
         request, gate = request or self._requests.write(step), self.admission
         granted_s, held_by = self._settlement.granted.pop(step)
         number = len(self.record.results[step].attempts) + 1

@@ -28,7 +28,11 @@ FREE = frozenset({PAID_BEFORE, NOT_BILLED})
 
 
 class Settlement:
-    """Settles the requests of one run."""
+    """Settles the requests of one run; `learners` are called with the seconds that an answer took.
+
+    Attributes:
+        granted: Admitted steps that have not sent yet: time, and the cause of their wait.
+    """
 
     def __init__(
         self,

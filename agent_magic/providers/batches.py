@@ -25,6 +25,7 @@ class BatchState(NamedTuple):
     """The provider's state of a batch.
 
     Attributes:
+        created_at, ended_at: In seconds since the epoch; no end while under way.
         ask_again_s: Seconds until the provider wants to be asked again, if it says so.
     """
 
@@ -37,7 +38,7 @@ class BatchState(NamedTuple):
 
 
 class BatchItem(NamedTuple):
-    """The outcome of one request of a batch. Without answer and error it expired or was cancelled."""
+    """The outcome of one request, by its name in `create`. Without answer and error it expired or was cancelled."""
 
     id: str
     answer: Answer | None = None

@@ -123,7 +123,7 @@ def no_cheaper_model(plan: Plan, policy: Policy, provider: Provider) -> str:
 
 
 def check_request(request: Request, provider: Provider) -> None:
-    """Refuse a request that needs features its provider lacks."""
+    """Raise `Rejected`, with nothing sent, for a request that needs features its provider lacks."""
     can = provider.capabilities_of(request.model)
     if can != EVERYTHING and (lack := _lack(needed_by(request), can)):
         who = request.model if getattr(provider.capabilities, lack) else _name(provider)

@@ -1,7 +1,7 @@
 """Replay of a plan's run from a cassette. No network, no key, the recorded clock.
 
 Each agent's prompt is rendered from the recorded answers of its parents, and its request looked up. The events are the
-recorded ones, so frames, timeline and retries are the same.
+recorded ones, so frames, timeline and retries are the same. Nothing is run again.
 """
 
 from __future__ import annotations
@@ -300,7 +300,7 @@ class Deck:
         pace: Recorded seconds in a second of playing; `None` plays at once.
 
     Raises:
-        CassetteError: Answers are missing from the file, so nothing can be bought on top.
+        CassetteError: `fill`, but texts were left out of the file, so nothing can be bought on top.
         DeclarationError: The pace is no number above 0.
     """
 

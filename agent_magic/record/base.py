@@ -14,6 +14,8 @@ class Base(NamedTuple):
     """A measured run of the same job, or the mean of several.
 
     Attributes:
+        wall_s, cost_usd: The mean of `made`; the cost is `None` if one is unknown.
+        tokens: Input and output tokens of the last run.
         asked: Model and token cap of its single agent; only equal ones are averaged.
         made: Seconds and dollars of each run, by its `uid`. Empty in files of before repeated baselines.
     """

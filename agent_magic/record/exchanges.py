@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Exchange(NamedTuple):
-    """The timing of one request, in seconds of its run; `whole` if the answer is complete."""
+    """The timing of one request, in seconds of its run; unknown tokens are 0, `whole` if the answer is complete."""
 
     sent_s: float
     first_s: float | None

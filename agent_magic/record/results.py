@@ -407,7 +407,14 @@ class AgentResult(Shown):
 
 
 class ForecastNote(NamedTuple):
-    """The basis of a forecast, which makes a run record one; the weakest input counts."""
+    """The basis of a forecast, which makes a run record one.
+
+    Attributes:
+        basis: The weakest input: `measured`, `ledger` (earlier answers) or `assumed`.
+        assumed: Assumptions in words.
+        wall_range_s, cost_range_usd: Low and high; the cost is `None` if unknown.
+        limited_by: The server's limit that would hold it; empty if none.
+    """
 
     basis: str
     assumed: str

@@ -9,7 +9,7 @@ from agent_magic.declare.content import TokenRule
 
 
 class Ceiling(NamedTuple):
-    """One rate limit."""
+    """One rate limit; `capacity` may pass at once after a pause, as far as is known."""
 
     per_minute: float
     capacity: float
@@ -49,7 +49,7 @@ class Learned(NamedTuple):
 
 
 class ModelFacts(NamedTuple):
-    """A provider's facts about one model."""
+    """A provider's facts about one model; `min_cacheable_tokens`, the shortest cached prefix, is `None` if none."""
 
     limit_class: str
     min_cacheable_tokens: int | None = None
@@ -61,7 +61,7 @@ NOTHING: Final[Mapping[str, Any]] = {}
 
 
 class Endpoint(NamedTuple):
-    """One of several endpoints of a run."""
+    """One of several endpoints of a run, with its known limits at the start and at the end."""
 
     weight: float
     before: Ceilings
@@ -75,6 +75,8 @@ class Terms(NamedTuple):
     Attributes:
         policy: Fields of its policy, with the drawn seed.
         paced: True if a pacer kept its rate limits.
+        before, after: Known limits at the start and at the end, of all endpoints together.
+        work_s: Expected seconds of work per agent, for the order of agents; `None` if unknown.
         key_untried: True if its first request had to test the API key.
     """
 

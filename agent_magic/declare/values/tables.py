@@ -133,7 +133,11 @@ def is_array(value: object) -> bool:
 
 
 def read_array(value: Any) -> list[Any] | None:
-    """Return all items of an array, index or tensor of any library, unless too many; `None` for other values."""
+    """Return all items of an array, index or tensor of any library; `None` for other values.
+
+    Raises:
+        OverflowError: It has more items than a request has characters.
+    """
     if not is_array(value):
         return None
     kind = cast("type[Any]", type(value))

@@ -323,7 +323,7 @@ class Gate:
     def settle(
         self, agent: int, used: Usage, cost_usd: float | None, bad: Blame, now: float, *, is_final: bool
     ) -> None:
-        """Record the use of a request, and return its reserve, which the budget keeps unless the count is final."""
+        """Record the use of a request and release its reserve; without a final count its tokens count as spent."""
         ticket, was_quiet = self._tickets.pop(agent, None), False
         if self._pacer is not None and ticket is not None:
             was_quiet = ticket.pool.quiet

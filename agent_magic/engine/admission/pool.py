@@ -21,7 +21,10 @@ class Pool:
         self._offered: tuple[Seat, int] | None = None  # the run that is next, and how many it had then
 
     def join(self, most: int, wake: Callable[[], bool]) -> Seat:
-        """Add a run; `wake` is called when a slot is free, and returns False if the run asks again later."""
+        """Add a run; `wake` is called when a slot is free, and after news for all runs.
+
+        `wake` returns False if the run asks for the slot later.
+        """
         seat = Seat(self, most, wake)
         self._seats.append(seat)
         return seat

@@ -54,6 +54,7 @@ class Group:
         led_s: When it was sent.
         warm_until_s: Until when the entry can be read.
         useless: True if a follower read nothing: the provider does not cache this, so no agent waits.
+        ttl: Lifetime of the entry after each use.
     """
 
     leader: int | None = None
@@ -185,7 +186,7 @@ def shared_prefixes(
     work_s: Sequence[float] | None = None,
     without: Container[int] = (),
 ) -> Prefixes | None:
-    """Return the agents that share a context; `None` if none do or caching is off."""
+    """Return the agents that share a context, except `without`, batched ones; `None` if none do or caching is off."""
     if policy.cache == "off" or not plan.has_contexts:
         return None
     contexts = [None if number in without else prefix_of(plan, number) for number in range(len(plan))]
@@ -203,7 +204,8 @@ def with_lives(
 ) -> tuple[list[str | None], dict[str, Ttl]]:
     """Choose the lifetime of each group's cache, and drop groups for which no lifetime pays.
 
-    The policy's `cache_ttl` wins, and with `cache="on"` no group is dropped.
+    The policy's `cache_ttl` wins, and with `cache="on"` no group is dropped. If the work is unknown, the lifetime is
+    five minutes.
     """
     names = {name for name in groups if name is not None}
     if policy.cache_ttl != "auto":

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Tries:
-    """Counts the attempts of each agent."""
+    """Counts the attempts of each agent; of `own` ones, tasks, only the failures say how many they have."""
 
     def __init__(self, count: int, policy: Policy, seed: int | None, own: Container[int] = frozenset()) -> None:
         self._most, self._own = policy.max_attempts, own

@@ -110,7 +110,8 @@ class Ends:
         done: Steps that ended before the run, with their status; empty once it has started.
         lost: Steps without success, each with the step that caused it: itself or an ancestor.
         again: Steps to run again as soon as they are aborted.
-        late: Reason for starting nothing more after that deadline.
+        cut: True if the run was stopped or its deadline has passed.
+        late: Reason for starting nothing more after the run's deadline; empty before it.
     """
 
     __slots__ = ("again", "cut", "done", "late", "left", "lost", "stopping")
@@ -305,7 +306,7 @@ class Conductor:
                 self._make_ready(child, now)
 
     def _why_left_out(self, agent: int) -> Left | None:
-        """Return the reason to skip a step after its parents, or `None`."""
+        """Return the reason to skip a step whose parents have ended, or `None`."""
         flow = self._flow
         return None if flow is None or agent not in flow.decides else flow.choose(agent, self._ends.left)
 

@@ -1,8 +1,9 @@
 """A conductor for hedges (`agent_magic.declare.hedge`): a second request when an answer is overdue.
 
 The place of a second request has the parents of its step, and waits until the step's request is overdue. If the step
-ends earlier, the place is unused. Otherwise it queues like any step, and once sent, the two race. First requests go
-before second ones: a hedge shortens a run only if a slot is left for it.
+ends earlier, the place is unused. Otherwise it queues like any step, and an answer of the first request still makes it
+unused. Once sent, the two race. First requests go before second ones: a hedge shortens a run only if a slot is left for
+it.
 
 The delay is a number of seconds, or learned: with `p95`, longer than 95 of 100 requests take. Among requests that start
 together the quick ones end first, and would make all others look late. So requests under way or aborted count as

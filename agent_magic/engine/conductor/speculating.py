@@ -38,7 +38,7 @@ LEAST_KNOWN: Final = 5
 
 
 class SpeculatingConductor(HedgingConductor):
-    """Decides for one run of a plan with speculation."""
+    """Decides for one run of a plan with speculation; `ahead_of` are the parents that only a step's condition uses."""
 
     def __init__(self, dag: Dag, policy: Policy, *, ahead_of: Mapping[int, AbstractSet[int]], **more: Any) -> None:
         super().__init__(dag, policy, **more)

@@ -211,7 +211,10 @@ class Bucket:
             self._correct(min(1 - closed_s * self.rate, 0.0) - self.level)
 
     def free(self, now: float, counted: float = 0.0) -> None:
-        """Forget an inferred limit, since a rate does not explain the refusals; `counted` was inferred instead."""
+        """Forget an inferred limit, since a rate does not explain the refusals.
+
+        `counted` is the limit per minute that was inferred instead and is kept elsewhere; 0 without one.
+        """
         self._advance(now)
         self._own = self._given
         known: list[tuple[float, LimitSource]] = [(self.announced, "announced"), (self._given or 0.0, "given")]
@@ -247,7 +250,7 @@ class Bucket:
         return found
 
     def set_share(self, share: float, level_s: float | None = None, *, now: float) -> None:
-        """Keep to a share of the limit from now on, giving up that part of the saved tokens.
+        """Keep to a share of the limit from now on. A smaller share gives up its part of the saved tokens.
 
         `level_s` is the level that other kernels report, in seconds of refill by the whole limit.
         """

@@ -59,7 +59,7 @@ MOST: Final = 1e12
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The limits of one model class, per minute. unknown ones (`None`) are learned from responses.
+    """The limits of one model class, per minute; unknown ones (`None`) are learned from responses.
 
     Args:
         requests: Requests.

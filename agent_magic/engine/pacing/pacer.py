@@ -117,12 +117,15 @@ class Pacer:
         return {name: each.health(name, now) for name, each in self._classes.items()}
 
     def demands(self, limit_classes: Iterable[str], now: float) -> Demands:
-        """Return the demands to publish to others with the key (`agent_magic.engine.pacing.share`), by model class."""
+        """Return the demands to publish to others with the key (`agent_magic.engine.pacing.share`), by model class.
+
+        `limit_classes` are included even if nothing was asked of them yet.
+        """
         unasked: Demands = {name: dict.fromkeys(KINDS, Demand()) for name in limit_classes}
         return unasked | {name: each.demands(now) for name, each in self._classes.items()}
 
     def set_shares(self, shares: Mapping[str, Mapping[Dimension, Share]], now: float) -> bool:
-        """Keep to a share of the limits. Return True if it changed: held queues may then ask again."""
+        """Keep to these shares; other limits are not divided. Return True if changed: held queues may ask again."""
         self._shares = shares
         changed = [each.set_shares(shares.get(name, {}), now) for name, each in self._classes.items()]
         return any(changed)

@@ -2,7 +2,8 @@
 
 `messages.create` copies a body piece by piece and looks for tracers: together a sixth of the cost of a turn
 (2026-11-25). So if the client is ours and nothing watches that method, the body is written as text, with each message
-in its stored form, and sent through the client's `post`. A user's client, a replaced method, or OpenTelemetry see each
+in its stored form, and sent through the client's `post`, which authenticates, connects and raises like the method. A
+user's client, a replaced method, or OpenTelemetry see each
 request go through the method.
 """
 

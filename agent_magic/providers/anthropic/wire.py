@@ -81,7 +81,7 @@ def _fill(messages: list[dict[str, Any]], request: Request) -> None:
 
 
 def _sent(one: Attachment) -> str:
-    """Write the bytes of a picture or document for the API, unless they are of a recording without them."""
+    """Write the bytes of a picture or document for the API; a `DeclarationError` if a recording left them out."""
     if not one.data:
         hint = "Run the cell that reads it, and declare its agent again."
         raise DeclarationError(f"The bytes of {one.label} are not here.", hint=hint)

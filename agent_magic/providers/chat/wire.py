@@ -34,6 +34,11 @@ class Dialect(NamedTuple):
 
     Source: the vendors' pages on chat completions: `max_tokens` is refused by reasoning models in favour of
     `max_completion_tokens`, `stream_options` by servers without it, and `json_schema` by servers without grammars.
+
+    Attributes:
+        most: Name of the field that caps the answer.
+        counts: True to ask for token counts of a stream.
+        schemas: True to send the schema of an answer.
     """
 
     most: str = "max_tokens"

@@ -104,6 +104,8 @@ class RecordedRun:
     """One recorded run.
 
     Attributes:
+        recorded: Its start, in UTC, as ISO 8601.
+        ended_s: Its end; `None` if that line is damaged.
         cut: True if it was stopped.
         gaps: True if lines about agents are missing.
     """

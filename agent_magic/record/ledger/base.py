@@ -51,7 +51,10 @@ class Done(NamedTuple):
 
 
 class Doubt(NamedTuple):
-    """A call was begun and its end is unknown, because its kernel was killed or its end was not awaited."""
+    """A call was begun and its end is unknown, because its kernel was killed or its end was not awaited.
+
+    `began_at` is in seconds since the epoch; `arguments` are `None` in older ledgers.
+    """
 
     began_at: float
     arguments: str | None = None
@@ -79,7 +82,7 @@ class Journal(Protocol):
     """Records one run in a ledger. Every method is called on the event loop of the run, and none blocks it for long."""
 
     def ask(self, agent: int, number: int, key: str, ordinal: int, *, fresh: bool) -> Answer | Busy | None:
-        """Look up an answer, or record that the agent's request is sent now; `fresh` buys it again.
+        """Look up an answer, or record that the agent's request is sent now.
 
         Args:
             agent: The agent's number.
@@ -133,7 +136,7 @@ class Journal(Protocol):
         ...
 
     def end_late(self, key: CallKey, end: CallEnded) -> None:
-        """Store the late end of an aborted call in a thread, which resolves a doubt. Thread-safe."""
+        """Store the end of an aborted call whose thread went on, which resolves a doubt. Thread-safe."""
         ...
 
     def saved(self, place: str) -> str | None:

@@ -53,7 +53,10 @@ def place_of(name: str) -> tuple[str, int]:
 
 
 class KeptBatch(NamedTuple):
-    """A batch that may have answers to come; without an id if its process was killed before storing it."""
+    """A batch that may have answers to come; without an id if its process was killed before storing it.
+
+    `planned_at` is in seconds since the epoch; `home` is empty in older ledgers.
+    """
 
     row: int
     endpoint: str
@@ -87,7 +90,11 @@ class BatchBook:
         self._store = store
 
     def plan(self, endpoint: str, names: Sequence[str]) -> int:
-        """Record on disk that a batch is about to be created, and return its row."""
+        """Record on disk that a batch is about to be created, and return its row.
+
+        Raises:
+            LedgerError: It could not be written, so nothing may be sent.
+        """
         sql = "INSERT INTO batches (endpoint, owner, home, planned_at, state, names) VALUES (?, ?, ?, ?, 'planned', ?)"
         head = endpoint, self._store.owner, self._store.home, time.time()
         try:
@@ -103,7 +110,11 @@ class BatchBook:
         self._write("UPDATE batches SET batch = ?, state = 'sent' WHERE id = ?", batch, row)
 
     def over(self, row: int, state: str = "over", took_s: float | None = None) -> None:
-        """Record that a batch has no more answers to come: `over`, `lost` or (never created) `refused`."""
+        """Record that a batch has no more answers to come.
+
+        Its state is `over`, `lost` if the provider does not know it, or `refused` if it was never created; `took_s` is
+        `None` if it was cancelled.
+        """
         self._write("UPDATE batches SET state = ?, took_s = ? WHERE id = ?", state, took_s, row)
 
     def keep(self, answers: Iterable[tuple[str, Answer]], planned_at: float) -> None:
