@@ -32,7 +32,7 @@ AgentMagicError
 ├─ BudgetExceeded         the budget has no room for the next request; in `run.agents`, never raised
 ├─ CassetteError          a cassette cannot be read or written
 ├─ LedgerError            a ledger cannot be opened, read or written   .unwritable
-├─ SecretFound            a shared file seems to hold a key            .findings
+├─ SecretFound            a file to be shared seems to hold a key      .findings
 ├─ ReplayMiss             a request that was never recorded            .agent .nearest .differences .others
 └─ RunFailed              raised only by `run.raise_for_failures()`    .failures
 ```

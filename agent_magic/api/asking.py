@@ -91,6 +91,7 @@ async def _line(prompt: str) -> str | None:
     if os.name != "posix":  # no loop there watches a console
         return await asyncio.to_thread(input, prompt)
     _write(prompt)
+    # A blocking read in a thread would still take the next line after it is cancelled.
     loop = asyncio.get_running_loop()
     typed = loop.create_future()
     loop.add_reader(sys.stdin, lambda: typed.done() or typed.set_result(None))

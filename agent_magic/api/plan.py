@@ -249,13 +249,13 @@ class Plan(DeclaredPlan):
     def whatif(self, policy: Policy | None = None, *, session: Session | None = None, **given: Any) -> pd.DataFrame:
         """Forecast the plan's dollars and seconds: the frame of `run.whatif`, before a run. Nothing is sent.
 
-        A row per combination of values, by earlier answers, or assumptions without any: see `basis`, `wall_low_s`,
-        `wall_high_s`, `cost_low_usd` and `cost_high_usd`. `plan.estimate(...).whatif(...)` asks the same with a client,
-        a pilot or counted prompts.
+        A row per combination of values. `basis` says if by earlier answers or by assumptions; the range is
+        `wall_low_s` to `wall_high_s` and `cost_low_usd` to `cost_high_usd`. `plan.estimate(...).whatif(...)` asks the
+        same with a client, a pilot or counted prompts.
 
         Args:
             policy: How it would run; `Policy()` by default.
-            session: Its history, prices, limits and ledger count.
+            session: Whose history, prices, limits and ledger count.
             **given: The arguments of `run.whatif`, each a value or a list of values, such as
                 `model=["claude-haiku-5-5", "claude-opus-5-5"]` and `concurrency=[1, 4, 16]`.
 

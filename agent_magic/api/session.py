@@ -87,7 +87,8 @@ class Session:
         time_factor: Speed of a mock server relative to a model.
         is_applied: Returns True if the declarations have a change of a run's advice; set by a notebook.
         recent: The last run, and those that ended in the minute before it.
-        listeners: Called with each run of a session without a chosen provider; a connected notebook then chooses one.
+        listeners: Called before each run of a session whose provider nobody chose; a notebook that is connected
+            elsewhere then tells the user which provider answers.
 
     Raises:
         DeclarationError: `limits` is not a mapping of models to `Limits`, or `ledger` is not a ledger.
@@ -137,7 +138,7 @@ class Session:
         (self._tell or LOG.warning)(text)
 
     def say_whom(self) -> None:
-        """Report the provider if none was chosen."""
+        """Call the listeners, which tell the user who answers, if nobody chose the provider."""
         for tell in self.listeners if not self._is_chosen else ():
             tell(self)
 
@@ -363,7 +364,8 @@ def _pacer_of(client: Provider, limits: Mapping[str, Limits] | None = None) -> P
 
 
 def check_loop() -> None:
-    """Raise unless asyncio runs here, alone or below trio (`%autoawait trio`)."""
+    """Raise unless asyncio runs this code."""
+    # In a kernel with `%autoawait trio` a loop of asyncio runs below trio, which runs this code.
     if not _is_running(asyncio.get_running_loop) or ("trio" in sys.modules and _is_running(_trio_task)):
         raise AgentMagicError(
             "A plan runs on asyncio, and this is not an asyncio loop. Under trio run it in a thread: "

@@ -332,7 +332,7 @@ def trials_before(run: Run) -> list[Trial]:
 
 
 def _by_key(answers: Sequence[Answered], truth: Any) -> Any:
-    """Return the truths of these rows; a list is by the rows' keys."""
+    """Return truths that fit any part of the rows: a list becomes a mapping by the rows' keys."""
     if not isinstance(truth, list | tuple):
         return truth.to_dict() if hasattr(truth, "to_dict") else truth
     values: list[Any] = [*cast("Sequence[Any]", truth)]

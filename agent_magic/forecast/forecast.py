@@ -103,7 +103,10 @@ class Scenario:
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """A run's forecast in seconds, tokens and USD; `None` means unknown, or a record that was not kept."""
+    """A run's forecast in seconds, tokens and USD; `None` means unknown, or a record that was not kept.
+
+    `most_seen` is the highest concurrency seen at a server, if the forecast exceeds it.
+    """
 
     scenario: Scenario
     record: RunRecord | None
@@ -371,7 +374,7 @@ class Forecaster:
     def _alone_wall_s(
         self, at: At, model: Server, parents: Sequence[Sequence[int]], concurrency: int, of: Server
     ) -> float:
-        """Return the seconds of the run's requests at one server, with no other limit."""
+        """Return the seconds of the run's requests at one server under `model`, with their needs by model `of`."""
         key = at, model, id(parents), concurrency, of
         found = self._walls_s.get(key)
         if found is None:
@@ -460,7 +463,7 @@ class Forecaster:
         return played, record
 
     def _shared(self, scenario: Scenario, policy: Policy, *, limited: bool) -> tuple[Pacer | None, Key | None]:
-        """Return the pacer and the key of the session, as far as the run was paced, and an untried key."""
+        """Return the session's pacer if the run was paced, and an untried key if the run began with one."""
         terms = self.record.terms
         key = Key() if terms is not None and terms.key_untried else None
         if not scenario.paced or not (limited or (terms is not None and terms.paced)):

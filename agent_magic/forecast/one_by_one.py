@@ -23,7 +23,11 @@ MOST_AT_ONCE: Final = 1_000
 
 
 class OneByOne(NamedTuple):
-    """A run one step at a time; per step, its seconds to the end compared with the run's: `None` without work."""
+    """A run one step at a time.
+
+    Per step, the seconds to its end divided by the run's (`speedups`), and minus the run's (`saved_s`); `None` if it
+    did no work.
+    """
 
     wall_s: float
     speedups: tuple[float | None, ...]

@@ -37,7 +37,10 @@ LEAST_TOKENS: Final = 8
 
 
 class Timing(NamedTuple):
-    """The speed of a model, from a number of answers; `low` and `high` are ratios to the likely duration."""
+    """The speed of a model: seconds to the first token, and tokens per second after it.
+
+    It is from this number of `answers`, 0 for an assumption; `low` and `high` are ratios to the likely duration.
+    """
 
     ttft_s: float
     pace: float

@@ -62,6 +62,7 @@ class Played(NamedTuple):
     Attributes:
         peak: Maximum requests at once.
         most: The same by endpoint and model class.
+        limited_by: The server's limit, see `limit_of`; empty for none.
     """
 
     peak: int

@@ -121,7 +121,10 @@ class VirtualClock:
 
 
 class VirtualDriver(Generic[F]):
-    """Drives one engine on a virtual clock, possibly shared with other runs."""
+    """Drives one engine on a virtual clock, possibly shared with other runs.
+
+    The run starts at `starts_s` on that clock, and at `began_s` on the clock of shared parts, such as a pacer.
+    """
 
     def __init__(
         self,

@@ -123,7 +123,7 @@ def terms_ahead(plan: Plan, client: Provider, pacer: Pacer) -> Terms:
 def unbought(
     plan: Plan, endpoint: str, ledger: Ledger | None, earlier: Earlier | None, *, fresh: bool, timeout_s: float
 ) -> list[int]:
-    """Return the agents that will be asked: those without a stored answer, and those that use such an answer.
+    """Return the agents that will be asked: those without a stored answer, and those that use an answer of these.
 
     Raises:
         DeclarationError: A prompt cannot be filled in.
@@ -177,7 +177,10 @@ def is_rejected(result: AgentResult) -> bool:
 
 
 def rejected_again(plan: Plan, records: Sequence[RunRecord], client: Provider) -> list[str]:
-    """Return the agents with a newest request that was rejected as invalid and would be sent unchanged."""
+    """Return the agents with a newest request that was rejected as invalid and would be sent unchanged.
+
+    `records` are the plan's runs, newest first; the answers of the first fill the requests.
+    """
     # Another server may accept the request.
     wrong: dict[str, Request] = {}
     for name in plan.names:

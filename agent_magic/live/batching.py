@@ -103,7 +103,7 @@ class _Watched:
 
 
 class Waiting(NamedTuple):
-    """A batch that a run waits for."""
+    """A batch that a run waits for; `planned_at` is in seconds since the epoch, and `id` is `None` until known."""
 
     id: str | None
     requests: int
@@ -111,7 +111,7 @@ class Waiting(NamedTuple):
 
 
 class _Over(NamedTuple):
-    """A batch with delivered results."""
+    """A batch with delivered results; `took_s` from creation to end is `None` after a cancel."""
 
     row: int
     planned_at: float

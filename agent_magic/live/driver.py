@@ -341,7 +341,7 @@ class Driver:
     def _act(self, wanted: OnAlert | None) -> None:
         """Carry out the action of an alert."""
         if wanted == "pause" and not self.paused:
-            self.alerts.paused_by = [*self.alerts.open]
+            self.alerts.paused_by = [*self.alerts.open]  # a new list each time tells the notebook of a new pause
             self.pause()
         elif wanted == "stop":
             self.stop()

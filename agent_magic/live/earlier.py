@@ -33,9 +33,10 @@ UNFIT = frozenset({"InvalidAnswer", "UnexpectedToolUse"})
 class Earlier:
     """The answers that may be reused from a run. Answers of another server and refusals are never reused.
 
+    With the argument `again` only these agents rerun, with dependencies and dependents; None: all without success.
+
     Attributes:
-        again: Rerun only these agents, with their dependencies and dependents, even if some succeeded; None: rerun all
-            that did not succeed.
+        again: The agents that are asked again even if they succeeded.
         unfit: The agents with invalid answers that are still invalid: the same answers would not help.
         left_out: The agents without an answer that do not rerun.
         uid: The id of the earlier run.

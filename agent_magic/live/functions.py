@@ -209,7 +209,7 @@ async def _in_process(
 async def call_packed(packed: bytes, tell: Callable[[str], object], *, timeout_s: float | None = None) -> bytes:
     """Make a call from `pack_call` in a process of this machine, and return the result for `unpack_ran`.
 
-    Cancelling kills it.
+    Cancelling kills the process, and so does the timeout.
     """
     # It has a timeout since a remote caller may be gone.
     worker = _WORKERS.take()

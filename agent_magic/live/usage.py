@@ -1,7 +1,8 @@
 """The usage of a request, as far as it can be known: its last count, a marked estimate, or unknown.
 
 Only a final count settles a request. Without one the engine keeps its reservation against the budget, because all of it
-may be billed, and shows an estimate, at least the running count and at most the requested tokens.
+may be billed, and shows an estimate from what has arrived, at least the running count and at most the requested tokens.
+Without any count, nothing is shown.
 """
 
 from __future__ import annotations

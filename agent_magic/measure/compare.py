@@ -44,7 +44,7 @@ def compared(a: RunRecord, b: RunRecord) -> pd.DataFrame:
     One row per agent of either run, those of `a` first, then `(all)`. Columns are `COMPARISON`: `seconds` are an
     agent's `total_s`, and `wall_s` for all; `tokens` are input (including cached) and output; `prompt_changed` covers
     prompt, context and system prompt, `text_changed` the answer; `model` is the requested one, all models for a
-    cascade.
+    cascade. Values missing from a run are `NA`.
     """
     rows = differences(a, b)
     one, other = summarize(a), summarize(b)

@@ -110,7 +110,7 @@ def each_frame(record: RunRecord, *groups: str) -> pd.DataFrame:
 
 
 def answers_frame(record: RunRecord, group: str) -> pd.DataFrame:
-    """Return the answers of a group as passed to a task: as in `each_frame`, then `status` and `error`."""
+    """Return the answers of a group as passed to a task: `each_frame` with only `status` and `error` behind them."""
     # Measured seconds and dollars would change the prompt, and so its cost, with every run.
     frame = each_frame(record, group)
     return frame.drop(columns=[name for name in OF_EACH if name not in HANDED])

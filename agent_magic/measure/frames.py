@@ -1,7 +1,8 @@
 """A run as pandas frames.
 
 Unknown is `NA`, never 0. Seconds, dollars and shares are `Float64`, tokens and counts `Int64`, names and words
-`string`, flags `bool`, or `boolean` if they may be unknown. The most used columns come first.
+`string`, flags `bool`, or `boolean` if they may be unknown. The most used columns come first. `frame.attrs` has `run`
+(its id), `plan`, `source` and `simulated`; of a replay `provenance`, of a forecast `basis` and `assumed`.
 
 Frames have the class `RunFrame`, which notebooks show short; results derived from one (`df[...]`, `merge`, `groupby`, a
 copy, a pickle) are plain `DataFrame`s.

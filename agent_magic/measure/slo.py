@@ -45,8 +45,16 @@ def slo_frame(record: RunRecord, targets: Mapping[str, float | None]) -> pd.Data
     `why` explains a missed target. `met` is `NA` if the run cannot decide, and `why` has the reason: too few jobs for a
     percentile or a share (five of five do not show 99.5 %), fewer agents than should be concurrent, an unknown price,
     or reused answers, which take no time. The last row is derived: by Little's law `jobs_per_s * mean total_s` jobs are
-    in flight at the target rate, and `met` is whether `concurrent` is enough for them. Omitted targets are `DEFAULTS`;
-    `None` drops one.
+    in flight at the target rate, and `met` is whether `concurrent` is enough for them.
+
+    Args:
+        record: The run.
+        targets: Omitted ones are `DEFAULTS`; `None` drops one. At least: `concurrent` requests at once, `jobs_per_s`
+            agents that succeeded per second, the share `succeeded` of agents. Below: `p95_s`, the 95th percentile of
+            `total_s`, waiting included; `errors`, the share of failed requests (0: none); `usd_per_job` per agent.
+
+    Raises:
+        DeclarationError: A target is unknown, or not a number.
     """
     for name, value in targets.items():
         if name not in DEFAULTS:

@@ -73,7 +73,11 @@ def utilization_frame(record: RunRecord, slots: int | None = None) -> pd.DataFra
 
     Columns are `UTILIZATION`. `busy_s` is the total seconds of requests; `utilization` the share of the wall time with
     at least one request in flight; `peak` and `mean_concurrency` count requests in flight; `slot_utilization` is
-    `mean_concurrency / slots`, `NA` without `slots`; `mean_s` is per request. Reused answers are not requests.
+    `mean_concurrency / slots`, `NA` without `slots`; `mean_s` is per request. Reused answers are not requests. Times
+    are `NA` if nothing finished.
+
+    Raises:
+        DeclarationError: `slots` is not a number above 0.
     """
     if slots is not None and not (is_number(slots) and slots > 0):
         raise DeclarationError(f"slots must be a number above 0, got {shown_value(slots)}.")

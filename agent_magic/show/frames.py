@@ -146,7 +146,7 @@ def _ungraded(frame: pd.DataFrame) -> list[Line]:
 
 
 def _recorded(frame: pd.DataFrame) -> list[Line]:
-    """Return the deciding line: the reference of a what-if, how sure it is, and which forecast to take."""
+    """Return the line to decide by: the reference of a what-if, how sure it is, and which forecast to take."""
     recorded: Mapping[str, float | None] = frame.attrs.get("recorded", {})
     if not recorded:
         return []
@@ -235,7 +235,7 @@ def _columns(frame: pd.DataFrame, words: int, width: int) -> tuple[list[str], li
 
 
 def _said(name: str, word: str, before: list[str]) -> str:
-    """Return a column's common word as a phrase; of two equal runs, once for both."""
+    """Return a column's common word as a phrase; of two runs with the same word, once for both."""
     first = f"{name.removesuffix('_b')}_a {word}"
     if not name.endswith("_b") or first not in before:
         return f"{name} {word}"

@@ -24,7 +24,10 @@ def escape(text: str) -> str:
 
 
 def element(tag: str, content: str = "", /, **attributes: str | float | None) -> str:
-    """Return one element of escaped markup; attributes are escaped, `class_` is written `class`, `None` is omitted."""
+    """Return one element. `content` must be escaped already; attributes are escaped here.
+
+    `class_` is written `class`, `font_size` `font-size`, and `None` is omitted.
+    """
     words = [tag]
     for key, value in attributes.items():
         if value is not None:

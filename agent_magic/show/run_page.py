@@ -135,7 +135,10 @@ def run_page(
     asking: Asking | None = None,
     prices: Prices | None = None,
 ) -> str:
-    """Return a run, without parts that may not be shown, as one HTML file; without `asking` it has no script."""
+    """Return a run as one HTML file; without `asking` it has no script.
+
+    Parts of `record` and `cassette` that may not be shown must be removed already. `texts` adds prompts and answers.
+    """
     title = escape(heading_of(record))
     began = f"{record.began_at:%Y-%m-%d}"
     about = began + (" · simulated responses" if record.simulated else "")

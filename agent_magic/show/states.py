@@ -1,6 +1,7 @@
 """The states of an agent on the screen: one character each, with a shape and a colour.
 
 The same characters are class names in the picture (`s-r`), the synced string of the live view, and the keys here.
+Icons differ in shape, not by colour alone.
 """
 
 from __future__ import annotations

@@ -130,7 +130,7 @@ def _as_context(outlook: Outlook, numbers: Sequence[int], shared: Rewritten, mea
 
 
 def _shared_value(plan: Plan) -> tuple[str, str, list[int]] | None:
-    """Return the text, the name and the agents of the long value that is sent most often; `None` if there is none."""
+    """Return the text, name and agents of the value with the most text sent again; `None` if none is long."""
     # Agents that have a context are left out: they can have no other.
     best: tuple[int, str, str, list[int]] | None = None
     for name, value in plan.values.items():

@@ -115,6 +115,7 @@ def _declare(session: Session, cells: list[str], namespace: Mapping[str, Any], c
     look_up, find_tools = partial(session.look_up, namespace), partial(session.find_tools, namespace)
     parts = [text.partition("\n") for text in cells]
     heads = [(head.partition(" ")[0], head.partition(" ")[2], f"{body}\n") for head, _, body in parts]
+    # All agents are read before any is declared: a missing type or tool leaves the session as it was.
     agents = [read_agent(line, body, look_up, find_tools) for kind, line, body in heads if kind == "%%agent"]
     for kind, line, body in heads:
         if kind == "%%context":

@@ -164,7 +164,7 @@ def _gone(names: Sequence[str], plan: str) -> list[Line]:
 
 
 def _complete(agents: tuple[Step, ...]) -> tuple[Step, ...]:
-    """Return the agents without undeclared parents in `after`, each group as one agent."""
+    """Return the agents, undeclared parents removed from their `after`, each group as one agent."""
     known = {agent.name for agent in agents}
     found: list[Step] = []
     for agent in agents:

@@ -22,7 +22,10 @@ NOTHING: Final[Facts] = {}
 
 
 class Look(NamedTuple):
-    """How a mark is drawn: ink, opacity, size in px, and its word in legend and text; empty leaves it out."""
+    """How a mark is drawn, and its word in legend and text; empty leaves it out.
+
+    The size in px is the height of a bar, the width of a line, or the radius of a point.
+    """
 
     ink: str
     opacity: float = 1.0

@@ -60,7 +60,7 @@ def run_waterfall(record: RunRecord, *, theme: Theme = "auto") -> Chart:
 
 
 def second_steps(spans: Sequence[Span], wall_s: float) -> list[Step]:
-    """Add up the spans of a chain of agents, by phase and reason."""
+    """Add up the spans of a chain of agents, by phase and reason. The rest of `wall_s` is local work."""
     sums: dict[tuple[Kind, str], float] = {("local", ""): wall_s - sum(span.length_s for span in spans)}
     for span in spans:
         key = (span.phase, (span.reason or "a slot") if span.phase == "queued" else "")

@@ -46,7 +46,10 @@ _NUMBERED = re.compile(r"[\W_]*\d[\d_\-.]*$")
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Agents that are drawn as one node; `is_reserved` if their number is known only during a run."""
+    """Agents that are drawn as one node: rounds of a loop (0: no loop), or with `is_box` the steps of a nested plan.
+
+    `is_reserved` if their number is known only during a run.
+    """
 
     label: str
     place: str

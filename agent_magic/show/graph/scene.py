@@ -130,7 +130,7 @@ def scene_of(
     path: Sequence[str] = (),
     sheet: Sheet | None = None,
 ) -> Scene:
-    """Build the scene of a plan or of a run."""
+    """Build the scene of a plan or of a run; `now_s=None` is the end of the run, or its last event."""
     estimates = estimates or {}
     title = single_line(plan.name)
     if record is None:
