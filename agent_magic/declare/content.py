@@ -49,6 +49,8 @@ class Attachment:
 
     Attributes:
         media_type: Such as `image/png`, `application/pdf` or `text/plain`.
+        size: Number of bytes.
+        width, height: Pixels of a picture; 0 for a document.
         pages: Pages of a PDF; 0 if unknown.
         data: The bytes; empty if removed from a recording.
     """

@@ -98,6 +98,7 @@ def with_contexts(contexts: Sequence[Context], agents: Sequence[Step], values: M
     Raises:
         PlanError: Two contexts have one name, one has an agent's, or one uses an agent or another context.
         UndefinedVariable: One uses a name without a value.
+        DeclarationError: One of their expressions fails.
     """
     if not contexts:
         return values

@@ -228,8 +228,8 @@ class Flow:
         """Return the steps that most earlier runs did not need, and the number of steps with evidence.
 
         A place is needed if it was answered at least half as often as the first of its kind, and a condition holds if
-        its step was answered at least half as often as the steps it uses. If most loops reached their maximum of
-        rounds, later rounds count as needed, since nothing is known about them.
+        its step was answered at least half as often as the steps it uses. If most loops reached the maximum
+        in `rounds`, later rounds count as needed, since nothing is known about them.
         """
         agents, found, known = self._plan.agents, dict[int, Left](), 0
         firsts = {_kind(one.part): one.name for one in agents if one.part is not None and _is_first(one.part)}

@@ -97,7 +97,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
             comment_end_string=NO_COMMENT[1],
             finalize=as_text,
         )
-        self.made = 0
+        self.made = 0  # characters in the large texts of this rendering, see `take`
         filters = cast("dict[str, Any]", self.filters)  # pyright: ignore[reportUnknownMemberType]
         filters["tojson"] = as_json
         filters["join"] = _whole_first(filters["join"])

@@ -24,7 +24,11 @@ def group_of(step: Step) -> str:
 
 
 def steps_of(given: object) -> tuple[Any, ...]:
-    """Return agents and tasks as a tuple; a function that was declared by `am.task` is its task."""
+    """Return agents and tasks as a tuple; a function that was declared by `am.task` is its task.
+
+    Raises:
+        PlanError: It is something else.
+    """
     if not isinstance(given, Iterable) or isinstance(given, str | bytes):
         return instances_of("agents", given, Agent, Task)
     found = [Task.declared(one) or one for one in cast("Iterable[object]", given)]

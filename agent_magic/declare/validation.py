@@ -97,7 +97,7 @@ def check_mapping(option: str, value: object, hint: str = " Give {'name': value,
 
 
 def instances_of(option: str, given: object, kind: type[T], *others: type) -> tuple[T, ...]:
-    """Return a list of these kinds as a tuple."""
+    """Return a list of these kinds as a tuple; anything else is a `PlanError`."""
     what, hint = f"a list of {kind.__name__}", f" Give [{kind.__name__}('name', '...'), ...]."
     if not isinstance(given, Iterable) or isinstance(given, str | bytes):
         raise must_be(option, what, given, hint, error=PlanError)

@@ -105,6 +105,8 @@ class Episode:
     """A period in which a rule was broken.
 
     Attributes:
+        at_s: Its start, in seconds since the run began.
+        measured: The value at its start.
         worst: The highest value.
         ended_s: When the rule held again; `None` while it is broken.
     """

@@ -32,6 +32,7 @@ class Batching:
     `layers_left` is the number of requests one after another from each step to the end, itself included.
 
     Attributes:
+        steps: Steps with requests that may be batched.
         now: Steps with a batched next or current request.
     """
 

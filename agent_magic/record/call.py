@@ -139,6 +139,7 @@ class Stretch(NamedTuple):
 
     Attributes:
         reason: The reason to wait, or the names of the functions.
+        end_s: Its end; `None` while it lasts.
     """
 
     kind: Literal["tool", "queued"]

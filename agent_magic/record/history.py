@@ -30,11 +30,14 @@ class Past(NamedTuple):
     """One complete answer.
 
     Attributes:
+        input_tokens: All input, cached or not.
+        api_s: Seconds from the request to the end of the answer.
         calls: True if it calls tools, so that another turn followed.
         elsewhere: True if it was simulated by another mock server: its length counts, its seconds do not.
         prompt: Fingerprint of the agent's declaration, see `agent_magic.declare.models.prompt_of`; empty if unknown, as
             for answers of an earlier kernel.
         rounds: Rounds of its loop; 0 for no loop or unknown.
+        ended_s: When it was complete, in seconds of its run.
         shared: True if it was shared with an identical step: needed, but neither asked nor paid.
     """
 

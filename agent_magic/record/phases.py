@@ -45,6 +45,7 @@ class Phase(NamedTuple):
     Attributes:
         reason: The reason to wait while queued, see `agent_magic.record.reasons`; function names while in tools. Empty
             if unknown.
+        end_s: Its end; `None` while it lasts.
         attempt: The request it belongs to; `None` for tools, and for a wait without a request after it.
     """
 

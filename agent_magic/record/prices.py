@@ -130,7 +130,7 @@ class Prices:
         self._found: dict[str, tuple[TokenPrice | None, Tariff, str]] = {}
 
     def of(self, model: str, usage: Usage | None) -> Price:
-        """Return dollars and the source of the price; dollars are `None` if unknown.
+        """Return the cost of one attempt: dollars, `None` if unknown, and the source of the price.
 
         Warns once per model without a price.
         """

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 def capped_loops(record: RunRecord) -> list[tuple[str, str]]:
     """Return the loops that ended at their cap: the step that begins each, and its condition, which does not hold."""
-    # Read from the answers, so that recordings older than the status `capped` have it too. Without the texts of the
-    # answers nothing is known.
+    # No status says it, since every step of such a loop has answered: it is read from the answers, so that older
+    # recordings have it too. Without the texts of the answers nothing is known.
     flow = record.plan.flow
     if flow is None or record.redacted or record.forecast is not None:
         return []

@@ -104,7 +104,7 @@ def checked_terms(terms: Terms) -> Terms:
     """Return terms from a file, if a run can have had them.
 
     Raises:
-        ValueError: A limit or a time is negative, something is learned from no answers, or numbers are too large.
+        ValueError: A limit or weight is not above 0, a time is negative, or learned numbers are impossible.
     """
     apart = [each for one in terms.endpoints.values() for each in (one.before, one.after)]
     limits = [one for each in (terms.before, terms.after, *apart) for pool in each.values() for one in pool.values()]

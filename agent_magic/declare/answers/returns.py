@@ -87,7 +87,11 @@ class Returns:
 
     @classmethod
     def of(cls, kind: object, *, agent: str, written: str = "") -> Returns:
-        """Return the type of answers, of a type or a JSON schema, `written` in a cell."""
+        """Return the type of answers, of a type or a JSON schema, `written` in a cell.
+
+        Raises:
+            DeclarationError: It is no type, or has no schema.
+        """
         if isinstance(kind, Returns):
             return kind
         try:

@@ -22,7 +22,10 @@ NOTHING: Final[tuple[str, float, float]] = ("", 0.0, 0.0)
 
 
 class Lines:
-    """One queue per set of shared limits: a blocked queue does not block the others."""
+    """One queue per set of shared limits: a blocked queue does not block the others.
+
+    `name` returns the name of an agent's queue; `None` for a single queue.
+    """
 
     def __init__(
         self,

@@ -64,7 +64,7 @@ class Output:
         self.under_way += expected
 
     def ended(self, expected: float, used: float | None, sent_s: float, now: float) -> None:
-        """Record the end of a request."""
+        """Record the end of a request; `used` is `None` if its output is unknown or nothing."""
         self._advance(now)
         self.under_way -= expected
         if used is not None:

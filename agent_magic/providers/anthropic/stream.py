@@ -360,7 +360,7 @@ class _Message:
 
     @property
     def _goes_back(self) -> bool:
-        """True if the conversation may continue from its blocks, or from its text if it has no others.
+        """True if the conversation continues from its blocks; from a single plain text it continues by the text.
 
         Source: the vendor's page on thinking: blocks of it go back whole, or the next request is refused.
         """

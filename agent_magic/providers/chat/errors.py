@@ -67,6 +67,8 @@ class Told(NamedTuple):
     Attributes:
         words: Its code and type.
         status: Its own status, if any.
+        prompt: Tokens of the prompt, if given.
+        context: Tokens of the model's context window, if given.
     """
 
     message: str

@@ -78,7 +78,13 @@ class Call(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RecordedAgent:
-    """The recording of one agent; `None` marks a damaged line, `like` the first identical agent."""
+    """The recording of one agent; `None` marks a damaged line.
+
+    Attributes:
+        events: Its events before the first request.
+        expected: Number of requests it made.
+        like: First identical agent, itself or one before it; empty if it shared nothing.
+    """
 
     name: str
     calls: tuple[Call, ...]

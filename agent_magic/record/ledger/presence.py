@@ -26,7 +26,7 @@ OTHERS: Final = "SELECT session, owner, beat, data FROM presence WHERE client = 
 
 
 class Presence:
-    """One kernel's row among those with the same key."""
+    """One kernel's row among those with the same `client`, a salted hash of key and address."""
 
     def __init__(self, store: Store, client: str, name: str) -> None:
         self._store, self._client, self.name = store, client, name
