@@ -48,7 +48,7 @@ COLUMNS: Final[Mapping[str, str]] = {
     "left_out": "string",
 }
 OWN: Final = frozenset({"live", "simulated"})
-"""The sources of answers bought in a run itself: only those took the forecast time."""
+"""The sources of answers made in a run itself: only those took the forecast time."""
 CHANGED: Final = frozenset({"model", "cascade", "escalate", "effort"})
 """Options of a step that a forecast may change; they are compared by their requested values."""
 

@@ -13,9 +13,9 @@ T = TypeVar("T")
 BESIDE = -1
 """Replaces the agent in the key of a task without an agent."""
 Key = int | tuple[int, int]
-"""An agent, or an agent and a call's number, negative for the question about it.
+"""An agent, or an agent and a call's number, negative for the question whether to make it.
 
-A complement counts an agent's input.
+The complement `~agent` is the task that counts the agent's input.
 """
 
 

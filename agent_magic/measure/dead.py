@@ -17,7 +17,10 @@ if TYPE_CHECKING:
     from agent_magic.record.results import AgentResult, RunRecord
 
 DEAD = table("agent error_class error attempts transient request model http_status started_s finished_s")
-"""`run.dead`. `request` is the first line of the last prompt; `transient` means that a retry can help."""
+"""`run.dead`. `attempts` counts requests, `request` is the first line of the last prompt.
+
+`transient` means that a retry can help: the service, the network, a limit or a deadline failed, not the request.
+"""
 ALL_DEAD = {**table("run began_at plan"), **DEAD}
 """`ledger.dead()`."""
 TRANSIENT = frozenset(

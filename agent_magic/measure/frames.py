@@ -105,12 +105,15 @@ AGENTS = table(
 )
 """`run.agents`. pandas shows the first ten and the last ten columns.
 
-`model` is the requested one, `model_used` the answering one: another of its cascade, a fallback, or as named by the
-server. `context_tokens` is the input of an agent's largest turn, `round` the round of a loop, from 1. If durations were
-expected, `expected_s` has the seconds of an answer and `bias` the relative error: 0.5 took half as long again, -0.5
-half. `model_asked` is `auto` if a model was chosen. Unused reserved places have no row. `capped` is `True` in the last
-round of a loop that made all its rounds while its condition does not hold. `speedup` is the time to a step's end if all
-steps had run one at a time, divided by the time it took, `saved_s` the difference: both simulated from the run.
+`kind` is `agent` or `task`; a task has no model and no tokens. `model` is the requested one, `model_used` the answering
+one: another of its cascade, a fallback, or as named by the server. `context_tokens` is the input of an agent's largest
+turn, `round` the round of a loop, from 1. If durations were expected, from earlier answers or as declared, `expected_s`
+has the seconds of an answer and `bias` the relative error: 0.5 took half as long again, -0.5 half; `NA` if nothing was
+measured. If a model was chosen, `model_asked` is `auto`, and `model_reason` explains `model`. Unused reserved places
+have no row. `artifacts` names the files a step wrote, `worker` the last worker process of its requests or calls.
+`capped` is `True` in the last round of a loop that made all its rounds while its condition does not hold. `speedup` is
+the time to a step's end if all steps had run one at a time, divided by the time it took, `saved_s` the difference: both
+simulated from the run, `NA` where `run.summary` has no `speedup`.
 """
 ATTEMPTS = table(
     "agent attempt status api_s input_tokens output_tokens cost_usd model source http_status held_by queued_s "
@@ -119,15 +122,17 @@ ATTEMPTS = table(
 )
 """`run.attempts`. `error_class` is the category of a failure, such as `RateLimited` or `Overloaded`.
 
-`batch` is the provider's batch id of an answer; `price` is the source of the price, `turn` the number of the requested
-response; `endpoint` is set if there are several.
+`batch` is the provider's batch id of an answer, `NA` for a live request or without an answer; `price` is the source of
+the price, `turn` the number of the requested response. `worker` is the worker process of the request, if any, and
+`endpoint` the endpoint, if there are several.
 """
 TOOL_CALLS = table("agent turn tool arguments status result started_s duration_s result_chars error source held_by")
 """`run.tool_calls`.
 
 `turn` is the response in `run.attempts` that requested the call, `NA` for the call of a task.
 
-`arguments` is the model's JSON, `result` the result as text, `held_by` the reason of the wait before it.
+`arguments` is the model's JSON, `result` the result as text, `held_by` the reason of the wait before it. `worker` is
+the worker process of the call, if any, and `prints` the printed output of functions.
 """
 LAYERS = table(
     "layer agents succeeded wall_s input_tokens output_tokens cost_usd agent_s mean_concurrency slowest started_s "
@@ -148,7 +153,8 @@ KERNEL = table("at_s cpu_share rss_mb lag_s")
 ALERTS = table("rule at_s finished_s measured worst wanted")
 """`run.alerts`.
 
-`measured` broke the rule, `worst` is the maximum of the episode; `finished_s` is `NA` if still broken.
+`measured` is the value that broke the rule, `worst` the maximum of the episode, `wanted` the threshold; `finished_s` is
+`NA` if the rule was still broken at the end.
 """
 RUNS = table(
     "run began_at plan state agents succeeded wall_s tokens cost_usd saved_usd calls served unknown simulated notebook"

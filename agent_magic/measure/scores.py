@@ -45,7 +45,8 @@ Kind = Literal["choice", "number", "text"]
 SCORE = table("target grader metric n score low high errors no_label reads")
 """`run.score(...)`.
 
-`low` and `high` are a 95 % interval; `no_label` counts answers without a truth; `reads` is the score in words.
+`low` and `high` are a 95 % interval. `errors` counts answers that could not be graded, `no_label` those without a
+truth; `reads` is the score in words.
 """
 SCORES = {"agent": "string", "row": "object", **table("target grader score why n error")}
 """`run.scores`. `n` counts requests to the grader; `row` is the key of the answer's row."""
