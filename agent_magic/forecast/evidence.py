@@ -101,6 +101,7 @@ class Seen(NamedTuple):
     """Evidence about one agent.
 
     Attributes:
+        tries: Its attempts, without those stopped by a person.
         answered: True if the last one has an answer that was passed on.
         timed: True if their seconds are a model's work.
         size: Bytes sent, the upper bound of its tokens.

@@ -177,7 +177,10 @@ class Answering(Protocol):
 
 
 class Imagined(NamedTuple):
-    """The known parts of a simulated run: work alone on the server, available answers, the low and high end."""
+    """The known parts of a simulated run: work alone on its server, available answers, the low and high end.
+
+    `ends` is `None` for a run that is an end itself.
+    """
 
     works: Sequence[Work]
     servers: Mapping[At, Fit]

@@ -127,7 +127,10 @@ class Try(NamedTuple):
 
 
 class Rewritten(NamedTuple):
-    """A changed prompt with the same answer: characters saved, and the context that a part of it becomes."""
+    """A changed prompt with the same answer: characters saved, and the context that a part of it becomes.
+
+    `characters` and `size` (bytes, the upper bound of its tokens) are of that part, `tokens` of it as a file.
+    """
 
     spared: int = 0
     context: str | None = None

@@ -57,7 +57,7 @@ def _is_own(session: Session, home: str, name: str, plan_of: Callable[[], Plan])
 
 
 def newest_run(session: Session, ledger: Ledger) -> int | None:
-    """Return the number of this notebook's newest run; `None` if the ledger has no run at all."""
+    """Return the number of this notebook's newest run; `None` if the ledger has no run, an error if only others'."""
     runs = ledger.past()
     found = next((one for one in runs if is_own(session, ledger, one)), None)
     if found is None and runs:

@@ -81,7 +81,7 @@ class Answer(NamedTuple):
     """The forecast of a choice.
 
     Attributes:
-        facts: The same in parts: label, value, note.
+        facts: `line` in parts: label, value, note.
         bundle: The saved form: a standalone picture, and its text.
     """
 

@@ -190,7 +190,7 @@ def _costs(outlook: Outlook, without: Mapping[tuple[int, int], Forecast]) -> str
 
 
 def strategy(outlook: Outlook) -> Finding | None:
-    """Sequential below three independent tasks, hybrid below a half, else parallel: with the seconds of each."""
+    """Sequential below three independent tasks, hybrid below a half of all, else parallel: with the seconds of each."""
     dag = outlook.record.plan.dag
     count = len(dag.parents)
     if count > MOST_COUNTED:

@@ -563,8 +563,8 @@ ASSUMED: Final = "a batch assumed to take an hour, a quarter at least and a day 
 def batch_span(times_s: Sequence[float]) -> tuple[Span, str]:
     """Return the seconds of a batch, and their basis in words.
 
-    Five earlier batches give the 10th, 50th and 90th percentile. With fewer, an hour is assumed, at least a quarter of
-    it, and at most the day after which the vendor ends a batch.
+    From five earlier batches on it is their 10th, 50th and 90th percentile. With fewer, an hour is assumed, at least a
+    quarter of it, and at most the day after which the vendor ends a batch.
     """
     if len(times_s) >= ENOUGH:
         return Span.of(times_s), f"seconds of {len(times_s)} earlier batches"

@@ -1,7 +1,8 @@
 """Dollars against score: measurements with whiskers, and the settings that no other one beats on both.
 
-A filled point is a setting of a trial: its score and dollars per answer were measured. A ring is a scenario of a
-what-if: its dollars are forecast, its score is the trial's. Models without grades are counted in the caption.
+A filled point is a setting of a trial: its score and dollars per answer were measured, and its dollars are for the
+run's rows at that rate. A ring is a scenario of a what-if: its dollars are forecast, its score is the trial's.
+Scenarios of models without grades are counted in the caption only.
 """
 
 from __future__ import annotations
