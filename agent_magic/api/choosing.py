@@ -90,7 +90,7 @@ class Choice(NamedTuple):
 
 
 class Measured(NamedTuple):
-    """Grades of one model's answers."""
+    """Grades of one model's answers; mean dollars of an answer are `NaN` if unknown."""
 
     score: Interval
     cost_usd: float

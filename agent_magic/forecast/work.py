@@ -149,6 +149,7 @@ class Work(NamedTuple):
         shared: The part of `need` in its context, as reported to the pacer.
         time: Range of its durations, as factors.
         output: Range of its answer's length, as factors.
+        shares: Name of a context that replaces the plan's; `None` for the plan's.
     """
 
     name: str

@@ -269,7 +269,10 @@ _VIEW = "application/vnd.jupyter.widget-view+json"
 
 
 class Controls:
-    """The controls of a run as plain data for a page; a function makes the explorer at the first choice."""
+    """The controls of a run as plain data for a page; a function makes the explorer at the first choice.
+
+    `setup` is empty until then.
+    """
 
     def __init__(self, explorer: Explorer | Callable[[], Explorer]) -> None:
         self._explorer = explorer

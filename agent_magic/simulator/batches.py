@@ -68,6 +68,7 @@ class Batch:
 
     Attributes:
         done_s: When each request ends, in seconds after creation.
+        created_s: Creation time, in monotonic seconds.
         lines: Its results, once read.
     """
 

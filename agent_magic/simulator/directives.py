@@ -47,6 +47,7 @@ class Overrides:
         calls_given: True if directives or script set the calls of all turns of this prompt.
         broken: True if call arguments are invalid JSON; only if streamed eagerly.
         stop_reason: The stop reason; `max_tokens` cuts the last call inside its arguments.
+        pace: Exact tokens per second.
         fault: One of `FAULTS`.
         every_s: For `drip`: seconds between two bytes.
         status: An HTTP status; from 400 an error response; 200 goes with `fault: html`.

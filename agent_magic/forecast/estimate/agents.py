@@ -181,7 +181,10 @@ def guess_all(  # noqa: PLR0913 - all that a guess stands on
 
 
 class _Parent(NamedTuple):
-    """A parent with an answer that an agent reads, and at which ends; `by` is the ratio of the models' tokens."""
+    """A parent with an answer that an agent reads, and at which ends; `by` is the ratio of the models' tokens.
+
+    If its conversation is `continued`, the agent reads all of that.
+    """
 
     guess: Guess
     by: float

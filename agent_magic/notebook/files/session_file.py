@@ -31,7 +31,7 @@ NOTE = "session"
 
 
 class Kept(NamedTuple):
-    """The content of a session's file."""
+    """The content of a session's file: rate limits of `others`, another provider, are left aside."""
 
     steps: int
     runs: int

@@ -117,7 +117,7 @@ class Rows:
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """Marks on two scales; one with an offset (px) stands beside the panel before it."""
+    """Marks on two scales, with sizes in px; one with an offset stands beside the panel before it."""
 
     marks: Sequence[Mark]
     x: Scale

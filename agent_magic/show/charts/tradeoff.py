@@ -49,6 +49,7 @@ class Scenario(NamedTuple):
 
     Attributes:
         label: What differs from the other scenarios.
+        model: Its models; empty if all scenarios have the same.
     """
 
     label: str

@@ -358,7 +358,7 @@ class Band:
 
 @dataclass(frozen=True, slots=True)
 class CellGrid:
-    """The cells of a picture."""
+    """The cells of a picture: distance and side in px, and cells in a row."""
 
     pitch: float
     size: float
