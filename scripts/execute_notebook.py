@@ -49,6 +49,7 @@ def execute(source: Path, result: Path) -> int:
         client = NotebookClient(
             notebook,
             timeout=CELL_TIMEOUT_S,
+            iopub_timeout=CELL_TIMEOUT_S,
             resources={"metadata": {"path": folder}},
             extra_arguments=["--IPKernelApp.log_level=ERROR"],  # its warnings about transport are no part of the result
         )

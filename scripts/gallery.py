@@ -24,6 +24,7 @@ def run(path: Path) -> None:
     client = NotebookClient(
         notebook,
         timeout=CELL_TIMEOUT_S,
+        iopub_timeout=CELL_TIMEOUT_S,
         record_timing=False,
         store_widget_state=False,
         resources={"metadata": {"path": str(path.parent)}},

@@ -58,7 +58,11 @@ def test_a_notebook_says_the_same_again(path, tmp_path):
 def execute(notebook: Any, work: Path, home: Path) -> None:
     """Run a notebook in a kernel without a key, on the ledger of its home."""
     client = NotebookClient(
-        notebook, timeout=CELL_TIMEOUT_S, kernel_name="python3", resources={"metadata": {"path": str(work)}}
+        notebook,
+        timeout=CELL_TIMEOUT_S,
+        iopub_timeout=CELL_TIMEOUT_S,
+        kernel_name="python3",
+        resources={"metadata": {"path": str(work)}},
     )
     client.execute(env=Kernel.environment(home, AGENT_MAGIC_LEDGER=str(home / "ledger.sqlite")))
 

@@ -53,7 +53,12 @@ def manager_of(folder):
 async def run_and_save(notebook, path, folder, env):
     """Execute a notebook and save it again and again, widget state and all. Returns the sizes while cells ran."""
     client = nbclient.NotebookClient(
-        notebook, km=manager_of(folder), timeout=120, allow_errors=True, resources={"metadata": {"path": str(folder)}}
+        notebook,
+        km=manager_of(folder),
+        timeout=120,
+        iopub_timeout=120,
+        allow_errors=True,
+        resources={"metadata": {"path": str(folder)}},
     )
     running, sizes = asyncio.create_task(client.async_execute(env=env)), []
     while not running.done():
@@ -146,7 +151,7 @@ ASKING = [
 
 async def executed(notebook, folder, env):
     """Execute a notebook as a program does."""
-    client = nbclient.NotebookClient(notebook, km=manager_of(folder), timeout=120)
+    client = nbclient.NotebookClient(notebook, km=manager_of(folder), timeout=120, iopub_timeout=120)
     await client.async_execute(env=env)
 
 

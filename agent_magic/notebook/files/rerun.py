@@ -96,6 +96,7 @@ def rerun(
             fresh,
             km=_kernel(Path(folder)),
             timeout=CELL_TIMEOUT_S,
+            iopub_timeout=CELL_TIMEOUT_S,  # outputs that come later than 4 s behind the reply would be lost
             resources={"metadata": {"path": str(work)}},
             allow_errors=True,
         )
