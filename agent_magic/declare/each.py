@@ -250,6 +250,11 @@ class View(NamedTuple):
     kind: Literal["all", "same", "last"]
 
 
+def group_of(step: Step) -> str:
+    """Return the name of the group that a step belongs to: items of one value, rounds of a loop; else its own."""
+    return step.name if step.part is None else step.part.group
+
+
 def view_of(agents: Sequence[Step], group: Mapping[int, int], agent: Step) -> View:
     """Return the meaning of a group's name in an agent's prompt. A selected plan may have only some of a group."""
     # The first step of a loop's round, and each step itself, see the others as in the round before.

@@ -11,7 +11,7 @@ from agent_magic.declare.condition import condition_of
 from agent_magic.declare.dag import Dag, build_dag
 from agent_magic.declare.each import hint_at_item, view_of
 from agent_magic.declare.equal_steps import firsts
-from agent_magic.declare.step import group_of
+from agent_magic.declare.grouping import declared_name
 from agent_magic.declare.values import check_values
 from agent_magic.errors import UndefinedVariable, UnknownAgent
 
@@ -122,10 +122,10 @@ class Edges:
             return
         if name not in self.values:
             hint = "" if agent.part is None else hint_at_item(name, agent.part.item)
-            task = group_of(agent) if agent.is_task and not what else ""
-            raise UndefinedVariable(name, agent=group_of(agent), task=task, known=known, what=what, hint=hint)
+            task = declared_name(agent) if agent.is_task and not what else ""
+            raise UndefinedVariable(name, agent=declared_name(agent), task=task, known=known, what=what, hint=hint)
         if name not in self.used:
-            check_values([name], self.values, f"{'Task' if agent.is_task else 'Agent'} {group_of(agent)!r}")
+            check_values([name], self.values, f"{'Task' if agent.is_task else 'Agent'} {declared_name(agent)!r}")
             self.used[name] = self.values[name]
 
     def _is_parent(self, agent: Step, name: str) -> bool:

@@ -27,9 +27,9 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from agent_magic.declare.agent import DEFAULT_MAX_TOKENS, Agent
 from agent_magic.declare.condition import condition_of
 from agent_magic.declare.each import REPEATS, ROUNDS, Part, members_of, places_of, warn_of_labels
-from agent_magic.declare.grouping import REQUEST, check_names, declared_agent, item_steps, request_steps, size_of
+from agent_magic.declare.grouping import check_names, declared_agent, declared_name, item_steps, request_steps, size_of
 from agent_magic.declare.hedge import FIRST, HEDGE, declared_hedge, hedged_steps
-from agent_magic.declare.step import group_of, is_step
+from agent_magic.declare.step import is_step
 from agent_magic.declare.values import frozen, read_items
 from agent_magic.errors import PlanError, UndefinedVariable
 
@@ -217,10 +217,8 @@ def declared_names(plan: Plan) -> tuple[str, ...]:
     hedged = {one.hedges for one in plan.agents}
     found: list[str] = []
     for one in plan.agents:
-        name = group_of(one)
-        if one.part is not None and one.part.asks:
-            name = name.removesuffix(REQUEST)
-        elif one.hedges is not None:
+        name = declared_name(one)
+        if one.hedges is not None:
             name = name.removesuffix(HEDGE)
         elif one.name in hedged:
             name = name.removesuffix(FIRST)

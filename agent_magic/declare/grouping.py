@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from agent_magic.declare.answers.reading import Rows, numbered
 from agent_magic.declare.answers.returns import Returns
 from agent_magic.declare.answers.schema import of_item, schema_of, typical_chars
-from agent_magic.declare.each import OWN, REQUESTS, Part
+from agent_magic.declare.each import OWN, REQUESTS, Part, group_of
 from agent_magic.declare.options import beside
 from agent_magic.declare.signature import NOTHING, Parameter
 from agent_magic.declare.task import Task
@@ -133,6 +133,12 @@ def request_steps(agent: Agent, parts: Sequence[Part], size: int) -> list[Agent]
         expected = None if agent.expect_out is None else agent.expect_out * len(items)
         found.append(replace(agent, name=f"{group}_{number}", expect_out=expected, **options))
     return found
+
+
+def declared_name(step: Step) -> str:
+    """Return the name a step was declared by: for a request for several items, its agent's."""
+    name = group_of(step)
+    return name.removesuffix(REQUEST) if step.part is not None and step.part.asks else name
 
 
 def declared_agent(request: Agent, part: Part) -> Agent:

@@ -16,16 +16,16 @@ from agent_magic.declare.content import NO_PROMPT, Prompt
 from agent_magic.declare.context import Context, context_of, with_contexts
 from agent_magic.declare.conversation import conversation_notes, with_conversations
 from agent_magic.declare.dag import Dag, build_dag, without_laps
-from agent_magic.declare.each import OWN, Answers, groups_of, view_of
+from agent_magic.declare.each import OWN, Answers, group_of, groups_of, view_of
 from agent_magic.declare.edges import Edge, Edges
 from agent_magic.declare.equal_steps import firsts, for_all
 from agent_magic.declare.expansion import expand
 from agent_magic.declare.flow import MISSING, Flow, is_reserved
-from agent_magic.declare.grouping import REQUEST
+from agent_magic.declare.grouping import declared_name
 from agent_magic.declare.race import check_races
 from agent_magic.declare.resources import Held, conflicts, held_by, held_by_all
 from agent_magic.declare.saving import saved_paths
-from agent_magic.declare.step import group_of, steps_of
+from agent_magic.declare.step import steps_of
 from agent_magic.declare.subplan import join
 from agent_magic.declare.validation import check_mapping, check_text, check_word, instances_of, names_of
 from agent_magic.declare.values import same_name, value_notes, with_same_names
@@ -139,7 +139,7 @@ class Plan:
         except Cycle as error:
             if self.on_cycle == "error":
                 steps = (self.agents[index[name]] for name in error.cycle)
-                raise Cycle(without_laps([group_of(one) for one in steps])) from None
+                raise Cycle(without_laps([declared_name(one) for one in steps])) from None
             dag = edges.in_declared_order()
         check_races(self.agents, index, groups, dag)
         priorities = for_all([one.priority for one in firsts(self.agents, dag.alike)], dag.alike)
@@ -597,14 +597,14 @@ class Plan:
 
     def hints(self) -> list[str]:
         """Return a line for each chosen model, and each value that is sent in an unexpected form."""
-        told = {group_of(one): one for one in self.agents if one.chosen}
+        told = {declared_name(one): one for one in self.agents if one.chosen}
         found = [f"{name}: auto is {one.model}: {one.chosen}" for name, one in told.items()]
         found += conversation_notes(self)
-        worded = {group_of(one): one.returns for one in self.firsts if not one.is_task}
+        worded = {declared_name(one): one.returns for one in self.firsts if not one.is_task}
         for name, returns in worded.items():
             if returns is not None and returns.in_words:
                 why = f"is asked for in words, and checked when the answer is there. {returns.in_words}"
-                found += [f"{name.removesuffix(REQUEST)}: its type {why}"]
+                found += [f"{name}: its type {why}"]
         for agent, answers in zip(self.agents, self.inputs, strict=True):
             if agent.is_task:
                 continue

@@ -18,11 +18,6 @@ def is_step(value: object) -> bool:
     return isinstance(value, Agent | Task) or Task.declared(value) is not None
 
 
-def group_of(step: Step) -> str:
-    """Return the name of the group that a step belongs to: items of one value, rounds of a loop; else its own."""
-    return step.name if step.part is None else step.part.group
-
-
 def steps_of(given: object) -> tuple[Any, ...]:
     """Return agents and tasks as a tuple; a function that was declared by `am.task` is its task.
 

@@ -261,7 +261,7 @@ def _failed(error: BaseException, text: str, values: Mapping[str, Any]) -> Rende
         deep = [name for name, value in values.items() if is_too_deep(value)]
         why = f"{', '.join(deep) or 'a value'} {TOO_DEEP}"
     empty = [name for name, value in values.items() if value is None]
-    if empty and why.startswith("'None' has no "):
+    if empty and why.startswith(("'None' has no ", "'NoneType' object ")):
         why += (
             f"; {empty[0]} has no value here, as in the first round of a loop: put {{% if {empty[0]} %}} before it and "
             "{% endif %} behind it"

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from agent_magic.declare.each import group_of
 from agent_magic.declare.models import prompt_of
-from agent_magic.declare.step import group_of
 from agent_magic.record.answer import TOOL_USE
 from agent_magic.record.exchanges import seen_run
 

@@ -70,14 +70,22 @@ def test_what_the_first_round_lacks_is_told_before_it_is_paid():
     agents = [am.Agent("facts", "x"), draft, am.Agent("critic", "Rate {{ draft }}", returns=Review)]
     with pytest.raises(DeclarationError, match=r"put {% if critic %} before it and {% endif %} behind it"):
         am.Plan(agents).check_prompts()
+    agents[1] = am.Agent("draft", "{% for one in critic %}{{ one }}{% endfor %}", until="critic.score > 8", rounds=3)
+    with pytest.raises(DeclarationError, match=r"put {% if critic %} before it"):
+        am.Plan(agents).check_prompts()
     with pytest.raises(Cycle, match=r"other: facts -> draft -> critic -> facts[.]"):
-        am.Plan([am.Agent("facts", "x {{ critic }}"), *agents[1:]])
+        am.Plan([am.Agent("facts", "x {{ critic }}"), draft, agents[2]])
 
 
 def test_an_error_names_what_was_declared():
     """Not the item, or the round, that it was found at."""
     with pytest.raises(UndefinedVariable, match=r"Agent 'label' uses {{ rwo }}"):
         am.Plan([am.Agent("label", "{{ item }} {{ rwo }}", each="rows")], {"rows": [1, 2]})
+    grouped = am.Agent("label", "{{ item }} {{ sum }}", each="rows", group=2, returns=Review)
+    with pytest.raises(UndefinedVariable, match=r"Agent 'label' uses {{ sum }}"):
+        am.Plan([grouped], {"rows": [1, 2, 3]})
+    with pytest.raises(Cycle, match=r"other: label -> sum -> label[.]"):
+        am.Plan([grouped, am.Agent("sum", "{{ label }}")], {"rows": [1, 2, 3]})
 
 
 def test_places_are_reserved_for_items_of_an_answer():

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from agent_magic.declare.answers.returns import Returns
 from agent_magic.declare.answers.schema import alternatives_of, brief, fields_of, items_of, lacking, reached, schema_of
 from agent_magic.declare.condition import condition_of
-from agent_magic.declare.each import view_of
-from agent_magic.declare.step import group_of
+from agent_magic.declare.each import group_of, view_of
 from agent_magic.errors import DeclarationError, PlanError, UndefinedField
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from agent_magic.declare.each import group_of
 from agent_magic.declare.flow import CONDITION
-from agent_magic.declare.step import group_of
 from agent_magic.engine.actions import Abort
 from agent_magic.engine.conductor.conductor import AWAY, ENDED, PENDING, UNDER_WAY, Conductor
 from agent_magic.engine.conductor.hedging import HedgingConductor
