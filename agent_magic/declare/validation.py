@@ -1,13 +1,18 @@
-"""Checks of names, options and lists. A value of a wrong type or size is refused before it is used."""
+"""Checks of names, options and lists. A value of a wrong type or size is refused before it is used.
+
+Python normalises names to NFKC: `µ` typed by a keyboard and `μ` of a Greek text are one variable. Names in prompts,
+options and rows are compared in that form too.
+Source: https://docs.python.org/3/reference/lexical_analysis.html#identifiers.
+"""
 
 from __future__ import annotations
 
 import math
 import re
+import unicodedata
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar, cast
 
-from agent_magic.declare.names import same_name
 from agent_magic.errors import DeclarationError, PlanError, did_you_mean, shown_value
 
 T = TypeVar("T")
@@ -125,3 +130,33 @@ def listed(names: str | Iterable[object] | None) -> tuple[str, ...]:
     """Return the names in `a,b` or a list, each once, in order."""
     parts = names.split(",") if isinstance(names, str) else () if names is None else names
     return tuple(dict.fromkeys(str(part).strip() for part in parts if str(part).strip()))
+
+
+def same_name(name: str) -> str:
+    """Return a name in the form in which Python compares it."""
+    is_plain = not isinstance(name, str) or name.isascii()  # pyright: ignore[reportUnnecessaryIsInstance]
+    return name if is_plain else unicodedata.normalize("NFKC", name)
+
+
+def find_name(name: str, known: Iterable[str]) -> str | None:
+    """Return the known name equal to this one; `None` if there is none or several."""
+    if name in (names := list(known)):
+        return name
+    wanted = same_name(name)
+    found = [one for one in names if isinstance(one, str) and same_name(one) == wanted]  # pyright: ignore[reportUnnecessaryIsInstance]
+    return found[0] if len(found) == 1 else None
+
+
+def with_same_names(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return values by their names in the form in which Python compares them.
+
+    Raises:
+        PlanError: Two of them are one name.
+    """
+    found: dict[str, Any] = {}
+    for name, value in values.items():
+        same = same_name(name) if isinstance(name, str) else name  # pyright: ignore[reportUnnecessaryIsInstance]
+        if same in found:
+            raise PlanError(f"Two values have the name {same!r}, which Python compares as one. Rename one of them.")
+        found[same] = value
+    return found

@@ -13,9 +13,8 @@ from agent_magic.errors import AgentMagicError, DeclarationError, shown_value
 from agent_magic.measure.frames import make_frame, table
 from agent_magic.measure.metrics import summarize
 from agent_magic.measure.spread import ALL
-from agent_magic.record.base import Base
 from agent_magic.record.facts import Facts, overlap
-from agent_magic.record.results import RunRecord
+from agent_magic.record.results import Base, RunRecord
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -23,8 +22,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from agent_magic.declare.plan import Plan
-    from agent_magic.record.base import Kind
-    from agent_magic.record.results import AgentResult
+    from agent_magic.record.results import AgentResult, Kind
 
 COMPARISON = table(
     "agent status_a status_b seconds_a seconds_b diff_s tokens_a tokens_b diff_tokens cost_usd_a cost_usd_b diff_usd "

@@ -16,8 +16,7 @@ from agent_magic.record.phases import phases_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from agent_magic.record.base import Base
-    from agent_magic.record.results import AgentResult, RunRecord
+    from agent_magic.record.results import AgentResult, Base, RunRecord
 
 Verdict = Literal["CONCURRENT", "PARTIAL", "SEQUENTIAL"]
 SpeedupBasis = Literal["measured", "simulated"]

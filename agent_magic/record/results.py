@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
+from statistics import fmean
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, cast
 
 from agent_magic.declare.answers.schema import of_item, schema_of
 from agent_magic.declare.equal_steps import for_all
@@ -35,10 +37,40 @@ if TYPE_CHECKING:
     from agent_magic.declare.plan import Plan
     from agent_magic.declare.step import Step
     from agent_magic.record.answer import Answer, Citation, Source, Status
-    from agent_magic.record.base import Base, Kind
     from agent_magic.record.call import Stretch
     from agent_magic.record.events import Event
     from agent_magic.record.terms import Terms
+
+
+Kind = Literal["one agent", "one after another"]
+"""`one agent`: the whole job in one request. `one after another`: the same agents, never two at once."""
+
+
+class Base(NamedTuple):
+    """A measured run of the same job, or the mean of several.
+
+    Attributes:
+        wall_s, cost_usd: The mean of `made`; the cost is `None` if one is unknown.
+        tokens: Input and output tokens of the last run.
+        asked: Model and token cap of its single agent; only equal ones are averaged.
+        made: Seconds and dollars of each run, by its `uid`. Empty in files of before repeated baselines.
+    """
+
+    wall_s: float
+    cost_usd: float | None
+    tokens: int | None
+    simulated: bool
+    asked: str = ""
+    made: Mapping[str, tuple[float, float | None]] = {}
+
+    def repeated(self, before: Base | None) -> Base:
+        """Return the mean of this and of earlier ones that asked the same."""
+        if before is None or (before.asked, before.simulated) != (self.asked, self.simulated):
+            return self
+        made = {**before.made, **self.made}
+        costs = [cost for _, cost in made.values() if cost is not None]
+        mean = fmean(costs) if len(costs) == len(made) else None
+        return self._replace(wall_s=fmean(wall_s for wall_s, _ in made.values()), cost_usd=mean, made=made)
 
 
 CAPPED = frozenset({"max_tokens", "model_context_window_exceeded"})

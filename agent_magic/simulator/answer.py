@@ -11,13 +11,20 @@ from typing import TypeVar
 
 from agent_magic.simulator import tokens
 from agent_magic.simulator.blocks import Block, broken, call_block, cut, text_block, thinking_block
-from agent_magic.simulator.calls import Wanted, wanted_calls
+from agent_magic.simulator.calls import (
+    CODE_NAMES,
+    Wanted,
+    citations_of,
+    name_in_response,
+    result_of,
+    too_often,
+    wanted_calls,
+)
 from agent_magic.simulator.content import blocks_of, pdf_pages, pdf_text, source_of
 from agent_magic.simulator.directives import Overrides, without_directives
 from agent_magic.simulator.errors import invalid
 from agent_magic.simulator.json_types import Json
 from agent_magic.simulator.request import UNBOUND, Request, canonical
-from agent_magic.simulator.server_tools import CODE_NAMES, citations_of, name_in_response, result_of, too_often
 from agent_magic.simulator.structured import SLIPS, fill, schema_of, told_schema
 from agent_magic.simulator.thinking import Chain
 from agent_magic.simulator.tools import is_of_server

@@ -8,10 +8,9 @@ from itertools import cycle
 from random import Random
 from typing import TYPE_CHECKING, TypeAlias
 
-from agent_magic.simulator.choices import SENTIMENTS, options_of
 from agent_magic.simulator.json_types import Json, as_int, as_list, as_number, as_object
 from agent_magic.simulator.topic import Subject, subject_of
-from agent_magic.simulator.writer import SENTENCES, Pen, capital
+from agent_magic.simulator.writer import SENTENCES, SENTIMENTS, Pen, capital, options_of
 
 if TYPE_CHECKING:
     from random import Random

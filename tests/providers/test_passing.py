@@ -48,7 +48,7 @@ def over_http(plan: am.Plan, **more: Any) -> tuple[Any, list[dict[str, Any]]]:
 def test_they_reach_the_server_as_they_were_given(own: bool, monkeypatch):
     """By the bytes of ours and by the SDK's method; nothing else differs from a request without them."""
     if not own:
-        monkeypatch.setattr("agent_magic.providers.anthropic.sending._is_unwatched", lambda *_: False)
+        monkeypatch.setattr("agent_magic.providers.anthropic.wire._is_unwatched", lambda *_: False)
     _, (plain,) = over_http(am.Plan([am.Agent("a", "Hi.", model=OLDER)]))
     run, (asked,) = over_http(am.Plan([am.Agent("a", "Hi.", model=OLDER, **ALL)]))
     assert run.ok

@@ -15,7 +15,7 @@ being read, and two different values never become one.
 time. A refusal names the value, its type, and an alternative.
 """
 
-from agent_magic.declare.names import find_name, same_name, with_same_names
+from agent_magic.declare.validation import find_name, same_name, with_same_names
 from agent_magic.declare.values.inside import is_too_deep, single_use_in, text_size
 from agent_magic.declare.values.items import Row, as_item, count_items, first_item, read_items
 from agent_magic.declare.values.jsons import as_json, as_plain

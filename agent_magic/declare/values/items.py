@@ -6,8 +6,8 @@ from collections import UserString
 from collections.abc import Collection
 from typing import Any, NamedTuple, cast
 
-from agent_magic.declare.names import find_name
 from agent_magic.declare.user_code import run_user_code
+from agent_magic.declare.validation import find_name
 from agent_magic.declare.values.inside import is_mapping, pairs_of, single_use_in
 from agent_magic.declare.values.tables import is_lazy, is_table, read_array, read_table
 from agent_magic.declare.values.text import plain_reason, whole

@@ -23,7 +23,6 @@ from agent_magic.engine.calls import Holding, Resources
 from agent_magic.engine.conductor.attempts import Slots, Tries
 from agent_magic.engine.conductor.lines import Lines, barrier_of
 from agent_magic.engine.conductor.order import Order
-from agent_magic.engine.conductor.reopening import to_reopen
 from agent_magic.engine.contract import NO_STEPS
 from agent_magic.engine.identical import IDENTICAL
 from agent_magic.record.events import AgentEnded, AgentReady
@@ -701,3 +700,30 @@ class Conductor:
         for agent, cause in skipped.items():
             ends.lost[agent] = cause
             self._out += [Reopened(agent), Skipped(agent, cause)]
+
+
+def to_reopen(
+    dag: Dag, lost: Mapping[int, int], asked: Iterable[int], races: Container[int] = ()
+) -> tuple[list[int], dict[int, int]]:
+    """Return the agents to run again, parents before children, and the new cause of each that stays skipped.
+
+    A retried agent brings its unsuccessful ancestors, and the steps skipped because of them unless another cause
+    remains. Agents skipped or stopped by name come back only by name; successful and running ones are ignored.
+    """
+    wanted = {agent for agent in asked if agent in lost}
+    if not wanted:
+        return [], {}
+    wanted |= {agent for agent in dag.ancestors(wanted) if agent in lost}
+    below = dag.descendants(wanted)
+    found: dict[int, None] = {}
+    causes: dict[int, int] = {}
+    for agent in dag.order:
+        if agent in wanted or (agent in below and lost.get(agent, agent) != agent):
+            in_its_way = [parent for parent in dag.parents[agent] if parent in lost and parent not in found]
+            if agent in races and len(in_its_way) < len(dag.parents[agent]):
+                in_its_way = []
+            if not in_its_way:
+                found[agent] = None
+            elif lost[agent] in found:
+                causes[agent] = causes.get(in_its_way[0], lost[in_its_way[0]])
+    return list(found), causes

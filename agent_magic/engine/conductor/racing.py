@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 from agent_magic.declare.flow import Left
 from agent_magic.declare.race import BEATEN, NO_ANSWER
 from agent_magic.engine.actions import Abort, Send
-from agent_magic.engine.conductor.conductor import ENDED, PASSED_ON, PENDING, UNDER_WAY, Conductor
-from agent_magic.engine.conductor.reopening import to_reopen
+from agent_magic.engine.conductor.conductor import ENDED, PASSED_ON, PENDING, UNDER_WAY, Conductor, to_reopen
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence

@@ -10,6 +10,7 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
+from math import floor
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from agent_magic.engine.admission.key import Key
@@ -17,12 +18,13 @@ from agent_magic.engine.admission.prefix import context_tokens
 from agent_magic.engine.expected import expected_work_s
 from agent_magic.engine.identical import sharers_ahead
 from agent_magic.engine.pacing.pacer import Pacer
+from agent_magic.engine.retry import Failure
 from agent_magic.forecast.estimate.agents import Guess, Span, guess_all
-from agent_magic.forecast.estimate.cascades import ESCALATION, as_of, cascades_of
-from agent_magic.forecast.pace import RANK
+from agent_magic.forecast.pace import RANK, tokens_factor
 from agent_magic.forecast.service import Pricing, play
 from agent_magic.forecast.terms import facts_of
 from agent_magic.forecast.work import SAME, Try, Work
+from agent_magic.record.answer import ESCALATED
 from agent_magic.record.history import History
 from agent_magic.record.identical import rows_of
 from agent_magic.record.results import RunRecord
@@ -36,17 +38,19 @@ if TYPE_CHECKING:
     from agent_magic.declare.flow import Left
     from agent_magic.declare.plan import Plan
     from agent_magic.engine.policy import Policy
-    from agent_magic.forecast.estimate.agents import InputBasis
-    from agent_magic.forecast.estimate.cascades import NextModel
+    from agent_magic.forecast.estimate.agents import Guess, InputBasis
     from agent_magic.forecast.pace import Basis
     from agent_magic.forecast.servers import KnownServers
     from agent_magic.forecast.service import Played
     from agent_magic.measure.server import At, Server
     from agent_magic.record.answer import Answer
+    from agent_magic.record.history import History
     from agent_magic.record.prices import Prices
     from agent_magic.record.request import Request
     from agent_magic.record.terms import Ceilings, Terms
 
+ESCALATION = Failure(ESCALATED, kind=ESCALATED)
+"""The failure of an attempt after which the next model is asked."""
 PLENTY = 1e9
 """Limit of requests of a class with unknown limits, until its first reply."""
 HIGH_END = 2
@@ -150,14 +154,14 @@ class Drawing:
             for step, one in enumerate(self.requests)
         ]
         if counted is not None:
-            counted = [*map(as_of, counted, self.requests, requests)]
+            counted = [*map(_as_of, counted, self.requests, requests)]
         left = [{**one, **change.beyond} for one in self.unneeded]
         unread = [{*one, *change.without} for one in left]
         guesses = guess_all(
             plan, requests, held, counted, self.rows, self.pilot,
             terms=self.terms, max_turns=self.policy.max_turns, left=unread, there=self.held,
         )  # fmt: skip
-        cascades = cascades_of(plan, requests, held, counted, self.rows, self.pilot, terms=self.terms, there=self.held)
+        cascades = _cascades_of(plan, requests, held, counted, self.rows, self.pilot, terms=self.terms, there=self.held)
         cascades = {step: later for step, later in cascades.items() if step not in change.models}
         sure = sharers_ahead(plan, requests, held, identical=self.policy.identical)
         likely = sure if self.policy.identical == "each" else _shared_before(plan, self.rows, sure, left[1])
@@ -341,3 +345,65 @@ def _shared_before(
         elif part.group in firsts:
             found[step] = found[firsts[part.group]] = firsts[part.group]
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class NextModel:
+    """The next model of one agent; at the low end it is never asked, at the high end always, else if `likely`."""
+
+    request: Request
+    guess: Guess
+    likely: bool
+
+
+def _cascades_of(
+    plan: Plan,
+    requests: Sequence[Request],
+    held: Sequence[Answer | None],
+    counted: Sequence[int | None] | None,
+    history: History,
+    pilot: Collection[str],
+    *,
+    terms: Terms,
+    there: Sequence[Answer | None],
+) -> dict[int, list[NextModel]]:
+    """Return the further models of each agent that has a cascade, in order.
+
+    Earlier answers say how often one was asked after another: as many members of a group are taken to escalate.
+    Without any, all are.
+    """
+    found: dict[int, list[NextModel]] = {n: [] for n, one in enumerate(plan.agents) if one.cascade}
+    for rung in range(1, max((len(plan.agents[one].cascade) for one in found), default=1)):
+        asked = [
+            request._replace(model=plan.agents[n].cascade[rung]) if rung < len(plan.agents[n].cascade) else request
+            for n, request in enumerate(requests)
+        ]
+        sizes = None if counted is None else [*map(_as_of, counted, requests, asked)]
+        guesses = guess_all(plan, asked, held, sizes, history, pilot, terms=terms, there=there)
+        for agent, steps in found.items():
+            cascade = plan.agents[agent].cascade
+            if rung < len(cascade):
+                share = _share(plan, agent, history, cascade[0], cascade[rung])
+                steps.append(NextModel(asked[agent], guesses[agent], _is_likely(plan, agent, share)))
+    return found
+
+
+def _as_of(tokens: int | None, request: Request, other: Request) -> int | None:
+    """Return the counted tokens of a request, converted to another one's model."""
+    return None if tokens is None else round(tokens * tokens_factor(request.model, other.model))
+
+
+def _share(plan: Plan, agent: int, history: History, first: str, model: str) -> float:
+    """Return how often a model was asked after the first one, by the answers of an agent or its group."""
+    name = plan.agents[agent].name
+    for rows in (history.of_agent, history.of_kin):
+        if asked := len(rows(name, first)):
+            return min(1.0, len(rows(name, model)) / asked)
+    return 1.0
+
+
+def _is_likely(plan: Plan, agent: int, share: float) -> bool:
+    """Return whether an agent is among those that escalate: they are spread evenly over its group."""
+    part = plan.agents[agent].part
+    number = 0 if part is None else part.number
+    return share > 0.5 if part is None else floor((number + 1) * share) > floor(number * share)

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from agent_magic.declare.flow import Left
     from agent_magic.declare.plan import Plan
     from agent_magic.engine.policy import Policy
-    from agent_magic.forecast.estimate.cascades import NextModel
+    from agent_magic.forecast.estimate.drawing import NextModel
     from agent_magic.forecast.estimate.value import Reach
     from agent_magic.forecast.service import Played
     from agent_magic.record.answer import Answer

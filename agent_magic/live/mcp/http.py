@@ -26,21 +26,27 @@ import time
 from collections.abc import AsyncGenerator, Generator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 from urllib.parse import parse_qsl, urlsplit
 
 from agent_magic.declare.user_code import reason_of
 from agent_magic.errors import DeclarationError, shown_value
-from agent_magic.live.mcp.failures import CUT, LOST, REFUSED, UNSENT
 from agent_magic.providers.http.address import Hidden, checked_url
-from agent_magic.providers.http.excerpts import SHORTEST_SECRET, excerpt
-from agent_magic.providers.http.failures import root_of
+from agent_magic.providers.http.failures import SHORTEST_SECRET, excerpt, root_of
 from agent_magic.providers.http.transport import is_loopback
 from agent_magic.record.secret_scan import SHORTEST_RANDOM, is_random
 
 if TYPE_CHECKING:
     from httpx2 import AsyncClient, Request, Response
 
+UNSENT: Final = -39_001
+"""There was no connection."""
+LOST: Final = -39_002
+"""The server does not know the session, and has done nothing."""
+CUT: Final = -39_003
+"""It was sent, and its answer did not arrive whole."""
+REFUSED: Final = -39_004
+"""It was answered by an HTTP status such as 401, or by too much."""
 CONNECT_S = 10.0
 END_S = 2.0
 """Seconds for the request that ends a session; its answer is not awaited longer."""
@@ -230,3 +236,36 @@ def _failure(request: Request, code: int, message: str) -> Response:
 
     content = {"jsonrpc": "2.0", "id": None, "error": {"code": code, "message": message}}
     return httpx2.Response(HTTPStatus.BAD_GATEWAY, json=content, request=request)
+
+
+def code_of(error: BaseException) -> int:
+    """Return the code of an error of the protocol; 0 if it is another."""
+    from mcp import MCPError
+
+    return error.error.code if isinstance(error, MCPError) else 0
+
+
+def was_not_received(error: BaseException) -> bool:
+    """Return whether the server has done nothing, so that the request may be repeated."""
+    return code_of(error) in {UNSENT, LOST}
+
+
+def has_ended(error: BaseException) -> bool:
+    """Return whether the connection was closed during the request."""
+    from mcp.types import CONNECTION_CLOSED
+
+    return code_of(error) in {CONNECTION_CLOSED, CUT}
+
+
+def why(error: BaseException, name: str) -> str:
+    """Return the reason a request to a server failed."""
+    from mcp.types import PARSE_ERROR
+
+    code, server = code_of(error), f"MCP server {name!r}"
+    if has_ended(error):
+        return f"The connection to the {server} broke during the call, which may have happened."
+    if code == PARSE_ERROR:
+        return f"The {server} answered what is no message of the protocol. The call may have happened."
+    if code in {UNSENT, LOST, REFUSED}:
+        return f"The {server} did not take the call: {error}"
+    return str(error) if code else reason_of(error)

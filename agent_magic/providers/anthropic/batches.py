@@ -15,7 +15,7 @@ from agent_magic.errors import CallError, Overloaded, RateLimited, Rejected, Unr
 from agent_magic.providers.anthropic.errors import STATUS_OF_TYPE, AsCallErrors
 from agent_magic.providers.anthropic.stream import answer_of, fields_of
 from agent_magic.providers.batches import BatchItem, BatchState
-from agent_magic.providers.http.excerpts import excerpt
+from agent_magic.providers.http.failures import excerpt
 from agent_magic.providers.http.headers import SIMULATED_HEADER, is_worth_repeating, retry_after_s
 from agent_magic.providers.http.transport import bounding_errors
 

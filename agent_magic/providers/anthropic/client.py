@@ -25,12 +25,11 @@ from agent_magic.providers.anthropic import models
 from agent_magic.providers.anthropic.batches import MessageBatches
 from agent_magic.providers.anthropic.errors import AsCallErrors
 from agent_magic.providers.anthropic.models import DEFAULT_URL, MODELS
-from agent_magic.providers.anthropic.sending import begin
 from agent_magic.providers.anthropic.stream import collect, counted
-from agent_magic.providers.anthropic.wire import body
+from agent_magic.providers.anthropic.wire import begin, body
 from agent_magic.providers.base import EVERYTHING, Provider
 from agent_magic.providers.http.address import Hidden, check_key, checked_url, without_credentials
-from agent_magic.providers.http.excerpts import ENVIRONMENT_KEYS, excerpt
+from agent_magic.providers.http.failures import ENVIRONMENT_KEYS, excerpt
 from agent_magic.providers.http.transport import PerLoop, bounding_errors, http_client, timeout_of
 from agent_magic.providers.schemas import SchemaWatch
 

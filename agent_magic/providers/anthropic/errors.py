@@ -16,8 +16,15 @@ from typing import TYPE_CHECKING, Any, cast
 
 from agent_magic.errors import CallError, Overloaded, RateLimited, Rejected, Unreachable, Unreadable
 from agent_magic.providers.anthropic.limits import empty_limit, named_limit, read_headers, with_sentence
-from agent_magic.providers.http.excerpts import excerpt, hide
-from agent_magic.providers.http.failures import no_connection, of_aiohttp, root_of, says_too_long, was_sent
+from agent_magic.providers.http.failures import (
+    excerpt,
+    hide,
+    no_connection,
+    of_aiohttp,
+    root_of,
+    says_too_long,
+    was_sent,
+)
 from agent_magic.providers.http.headers import (
     SIMULATED_HEADER,
     headers_of,

@@ -27,7 +27,7 @@ from agent_magic.errors import Truncated, Unreadable
 from agent_magic.providers.anthropic.errors import note_response, raised_by_sdk
 from agent_magic.providers.base import Stream
 from agent_magic.providers.http.bodies import is_json
-from agent_magic.providers.http.excerpts import excerpt, word
+from agent_magic.providers.http.failures import excerpt, word
 from agent_magic.record.answer import PAUSED, TOOL_USE, TURNS, Answer, Citation, Usage
 from agent_magic.record.results import CAPPED, REFUSED
 

@@ -21,8 +21,7 @@ from agent_magic.providers.chat.limits import read_headers
 from agent_magic.providers.chat.stream import ErrorInside, collect
 from agent_magic.providers.chat.wire import USUAL, Dialect, body
 from agent_magic.providers.http.address import Hidden, check_key, checked_url, without_credentials
-from agent_magic.providers.http.excerpts import hide
-from agent_magic.providers.http.failures import no_connection
+from agent_magic.providers.http.failures import hide, no_connection
 from agent_magic.providers.http.headers import SIMULATED_HEADER, headers_of
 from agent_magic.providers.http.transport import PerLoop, http_client, timeout_of
 from agent_magic.providers.schemas import SchemaWatch

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from agent_magic.errors import CallError, Overloaded, RateLimited, Refused, Rejected, Unreachable, Unreadable
 from agent_magic.providers.chat.limits import named_limit, wait_said_s
-from agent_magic.providers.http.excerpts import excerpt
-from agent_magic.providers.http.failures import of_aiohttp, root_of, says_too_long
+from agent_magic.providers.http.failures import excerpt, of_aiohttp, root_of, says_too_long
 from agent_magic.providers.http.headers import is_worth_repeating, retry_after_s, should_retry
 from agent_magic.record.answer import CHARS_PER_TOKEN
 

@@ -4,35 +4,42 @@ The server is not trusted. A response with a `finish_reason` is an answer, compl
 even after `[DONE]`. Counts with or after the `finish_reason` are final, those before it are running. Thinking
 (`reasoning_content`, `reasoning`) is counted, and not part of the answer. A proxy that reconnects may begin again half
 way: earlier text is no part of the answer, and no count covers it.
+
+Server-sent events are read from any server: lines end with LF, CRLF or CR; comments keep a connection open; chunks may
+end anywhere, even within a character; the last event may lack its blank line. Only those three end a line: JSON may
+contain other separators. Source: the WHATWG's HTML standard, "Server-sent events".
 """
 
 from __future__ import annotations
 
 import asyncio
+import codecs
 import json
+import re
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from agent_magic.declare.answers.lenient import written
 from agent_magic.declare.arguments import as_input
 from agent_magic.declare.values import sendable
 from agent_magic.errors import Overloaded, Truncated, Unreadable
 from agent_magic.providers.chat.errors import raised_by_transport
-from agent_magic.providers.chat.events import DONE, events_of, json_of
 from agent_magic.providers.http.bodies import read_json
-from agent_magic.providers.http.excerpts import excerpt, word
+from agent_magic.providers.http.failures import excerpt, word
 from agent_magic.record.answer import TOOL_USE, Answer, Usage
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import AsyncIterable, AsyncIterator, Iterator
 
     from httpx2 import Response
 
     from agent_magic.providers.base import Stream
-    from agent_magic.providers.chat.events import Event
     from agent_magic.record.request import Request
 
+DONE = "[DONE]"
+_LINE_END = re.compile(r"\r\n|\n|\r(?=[^\n])")
+"""A CR at the end of a piece may be half of a line end, so it waits for the next piece."""
 Json = dict[str, Any]
 STOP_REASONS = {
     "stop": "end_turn",
@@ -137,7 +144,7 @@ async def _read_until_done(events: AsyncIterator[Event], completion: Completion,
 
 
 def _see(event: Event, completion: Completion, stream: Stream) -> None:
-    chunks = json_of(event.data)
+    chunks = _json_of(event.data)
     if not chunks:
         if event.name == "error":
             raise ErrorInside(event.data)
@@ -336,3 +343,59 @@ def _usage(told: Any, most_output: int) -> Usage:
     # More than the whole prompt is no count.
     read = _count(cached, taken) or _count(known.get("prompt_cache_hit_tokens"), taken) or 0
     return replace(Usage(taken - read, output_tokens=made), cache_read_tokens=read)
+
+
+class Event(NamedTuple):
+    """One event.
+
+    Attributes:
+        name: Its name; mostly empty.
+        data: Its text.
+    """
+
+    name: str
+    data: str
+
+
+async def events_of(pieces: AsyncIterable[bytes]) -> AsyncIterator[Event]:
+    """Yield the events of a body that have data.
+
+    Args:
+        pieces: The body, cut anywhere.
+    """
+    decode = codecs.getincrementaldecoder("utf-8-sig")("replace").decode
+    rest, name, data = "", "", list[str]()
+    async for piece in pieces:
+        *lines, rest = _LINE_END.split(rest + decode(piece))
+        for line in lines:
+            if line:
+                name, data = _field(line, name, data)
+            elif data:
+                yield Event(name, "\n".join(data))
+                name, data = "", []
+            else:
+                name = ""
+    name, data = _field(rest.rstrip("\r"), name, data)
+    if data and (text := "\n".join(data)) and (text == DONE or _json_of(text)):
+        yield Event(name, text)  # a cut event is none
+
+
+def _field(line: str, name: str, data: list[str]) -> tuple[str, list[str]]:
+    """Read one line of an event."""
+    field, _, value = line.partition(":")
+    value = value.removeprefix(" ")
+    if field == "data":
+        return name, [*data, value]
+    return (value, data) if field == "event" else (name, data)
+
+
+def _json_of(text: str) -> list[Any]:
+    """Return the values of an event: one, or one per line if blank lines are missing; empty if not JSON."""
+    try:
+        return [json.loads(text)]
+    except (ValueError, RecursionError):
+        pass
+    try:
+        return [json.loads(line) for line in text.splitlines() if line.strip() not in {"", DONE}]
+    except (ValueError, RecursionError):
+        return []

@@ -10,7 +10,6 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 from agent_magic.errors import CassetteError
-from agent_magic.record.base import Base, Kind
 from agent_magic.record.codec import data_of, event_from_json, from_json, line_of
 from agent_magic.record.events import (
     AgentEnded,
@@ -23,6 +22,7 @@ from agent_magic.record.events import (
     CallStarted,
 )
 from agent_magic.record.files import check_regular, given_path, real_path
+from agent_magic.record.results import Base, Kind
 from agent_magic.record.terms import Terms, checked_terms
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from agent_magic.record.answer import Answer
-    from agent_magic.record.base import Base, Kind
+    from agent_magic.record.results import Base, Kind
 
 T = TypeVar("T")
 PATIENCE_S = 5.0

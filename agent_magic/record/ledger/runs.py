@@ -15,7 +15,6 @@ from agent_magic.declare.plan_json import plan_from_dict
 from agent_magic.declare.units import dollars, plural
 from agent_magic.errors import LedgerError
 from agent_magic.record.answer import ESCALATED, NOTHING_USED, TOOL_USE, TURNS, Answer, Price, Usage
-from agent_magic.record.base import Base, Kind
 from agent_magic.record.codec import data_of, from_json
 from agent_magic.record.events import AgentEnded, AttemptEnded, CallEnded, RunEnded
 from agent_magic.record.exchanges import Exchange, SeenRun
@@ -25,7 +24,7 @@ from agent_magic.record.ledger.batches import name_of, open_batches
 from agent_magic.record.ledger.lease import Owner
 from agent_magic.record.ledger.rows import ANSWER_OF_ID, READ_FILE, answer_of, decode, events_of, file_in
 from agent_magic.record.prices import Prices, of_batch
-from agent_magic.record.results import RunRecord
+from agent_magic.record.results import Base, Kind, RunRecord
 from agent_magic.record.terms import Terms, checked_terms
 
 if TYPE_CHECKING:

@@ -15,8 +15,7 @@ from agent_magic.declare.units import dollars, plural
 from agent_magic.declare.validation import must_be
 from agent_magic.errors import DeclarationError
 from agent_magic.show.charts.chart import compose, provenance
-from agent_magic.show.charts.labels import around, place_label
-from agent_magic.show.charts.marks import Line, Look, Panel, Point, Scale, numbers
+from agent_magic.show.charts.marks import Line, Look, Panel, Point, Scale, around, numbers, place_label
 from agent_magic.show.charts.tradeoff import HEIGHT, dollar_tick, is_number, looks_of, pareto, rows_of, scenarios_of
 from agent_magic.show.markup import fit, width_px
 
@@ -25,8 +24,7 @@ if TYPE_CHECKING:
 
     from agent_magic.measure.trial import Setting, Trial
     from agent_magic.show.charts.chart import Chart
-    from agent_magic.show.charts.labels import Box
-    from agent_magic.show.charts.marks import Mark
+    from agent_magic.show.charts.marks import Box, Mark
     from agent_magic.show.theme import Theme
 
 STEP: Final = 0.1

@@ -14,8 +14,7 @@ from agent_magic.measure.frames import next_step
 from agent_magic.measure.metrics import summarize
 from agent_magic.record.plaintext import single_line
 from agent_magic.show.charts.chart import compose, provenance
-from agent_magic.show.charts.labels import around, place_label
-from agent_magic.show.charts.marks import Line, Look, Panel, Point, Scale, numbers
+from agent_magic.show.charts.marks import Line, Look, Panel, Point, Scale, around, numbers, place_label
 from agent_magic.show.markup import fit, width_px
 
 if TYPE_CHECKING:
@@ -23,8 +22,7 @@ if TYPE_CHECKING:
 
     from agent_magic.record.results import RunRecord
     from agent_magic.show.charts.chart import Chart
-    from agent_magic.show.charts.labels import Box
-    from agent_magic.show.charts.marks import Mark
+    from agent_magic.show.charts.marks import Box, Mark
     from agent_magic.show.theme import Theme
 
 HEIGHT: Final = 340.0
