@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+from zoneinfo import ZoneInfo
 
 import numpy as np
 import pandas as pd
@@ -45,10 +46,13 @@ PLAIN = st.recursive(
         FRAME.set_index(["text", "number"]),
         pd.DataFrame(),
         FRAME.groupby("kind", observed=True).agg({"number": ["sum", "mean"]}),
+        FRAME.pivot_table(index="text", columns="kind", values="number", observed=True),
+        pd.DataFrame({"a": [1, 2]}, index=pd.date_range("2026-03-29", periods=2, freq="h", tz="Europe/Paris")),
+        pd.DataFrame([[1]], columns=pd.MultiIndex.from_tuples([("a", 1)], names=["p", None])),
     ],
 )
 def test_frames_come_back_with_their_dtypes_and_indexes(frame):
-    """Missing values, categories, dates with and without a zone, several levels."""
+    """Missing values, categories, dates with and without a zone, several levels, names of levels, steps of dates."""
     pd.testing.assert_frame_equal(frame, unpack(pack(frame)))
 
 
@@ -67,6 +71,16 @@ def test_plain_values_come_back_as_they_were(value):
     """The same value of the same type."""
     found = unpack(pack(value))
     assert (value, type(value)) == (found, type(found))
+
+
+@pytest.mark.parametrize(
+    "value",
+    [dt.datetime(2026, 10, 25, 2, 30, tzinfo=ZoneInfo("Europe/Paris"), fold=fold) for fold in (0, 1)],
+)
+def test_a_moment_keeps_its_zone_and_which_of_two_hours_it_is(value):
+    """Two days later the clock may differ by another offset."""
+    found = unpack(pack(value))
+    assert (value, value.tzinfo, value.fold) == (found, found.tzinfo, found.fold)
 
 
 @pytest.mark.parametrize("value", [dt.datetime(2020, 1, 1, tzinfo=dt.UTC), b"\x00a", np.int64(3), {"$": 1}, {1: (2,)}])

@@ -176,7 +176,10 @@ class _Packer:
     def frame(self, value: Any) -> dict[str, Any]:
         """Write a frame of pandas'."""
         columns = [self._column(value.iloc[:, place]) for place in range(value.shape[1])]
-        return {KIND: "frame", "names": self._index(value.columns), "columns": columns, **self._indexed(value.index)}
+        names = value.columns.names
+        called = _given(column_names=any(name is not None for name in names) and self.every(names))
+        heads = {"names": self._index(value.columns), **called}
+        return {KIND: "frame", **heads, "columns": columns, **self._indexed(value.index)}
 
     def series(self, value: Any) -> dict[str, Any]:
         """Write a series of pandas'."""
@@ -187,7 +190,8 @@ class _Packer:
         names = self.every(index.names)
         if is_numbered(index):
             return {"range": [index.start, index.stop, index.step], "index_names": names}
-        return {"index": self._index(index), "index_names": names}
+        step = type(index).__name__ in {"DatetimeIndex", "TimedeltaIndex"} and index.freqstr
+        return {"index": self._index(index), "index_names": names, **_given(step=step)}
 
     def _index(self, index: Any) -> Any:
         if type(index).__name__ == "MultiIndex":
@@ -220,11 +224,20 @@ _WRITERS: Final[dict[Any, Callable[[_Packer, Any], dict[str, Any]]]] = {
     tuple: lambda packer, value: {"items": packer.every(value)},
     dict: lambda packer, value: {"items": [packer.every(pair) for pair in value.items()]},
     date: lambda _, value: {"text": value.isoformat()},
-    datetime: lambda _, value: {"text": value.isoformat()},
+    datetime: lambda _, value: {"text": value.isoformat(), **_given(zone=_zone_of(value), fold=value.fold)},
     bytes: lambda _, value: {"data": base64.b64encode(value).decode()},
     SimpleNamespace: lambda packer, value: {"items": packer.named(cast("dict[str, Any]", vars(value)))},
 }
 """Fields written beside the name of the type."""
+
+
+def _given(**fields: Any) -> dict[str, Any]:
+    """Return the fields that say something: without the others, older files read the same."""
+    return {name: one for name, one in fields.items() if one}
+
+
+def _zone_of(value: datetime) -> str | None:
+    return getattr(value.tzinfo, "key", None)  # of a `ZoneInfo`
 
 
 def _timestamp_of(_: _Packer, value: Any) -> dict[str, Any]:
@@ -260,27 +273,38 @@ def _known(packer: _Packer, value: Any) -> Any:
     if is_lazy(value):
         raise _NoFormError(kind)
     named = {KIND: f"{kind.__module__}.{kind.__qualname__}"}
-    if isinstance(value, Attachment | Enum):
-        return {**named, "text": value.sha256 if isinstance(value, Attachment) else value.name}
-    if isinstance(value, _BY_TEXT) or named[KIND] in _OF_NUMPY:
-        return {**named, "text": repr(value)}
+    if isinstance(value, Attachment):
+        return {**named, "text": value.sha256}
+    if isinstance(value, Enum):  # whose name may stand for another value today, or for none, as of a combined flag
+        return {**named, "text": value.name, "value": packer.packed(value.value)}
+    own: Any = kind if named[KIND] in _OF_NUMPY else next((one for one in _BY_TEXT if isinstance(value, one)), None)
+    if own is not None:  # the text of a subclass may leave something out
+        return {**named, "text": own.__repr__(value)}
     return {**named, "items": _parts(packer, value)}
 
 
 def _parts(packer: _Packer, value: Any) -> Any:
+    kind = cast("type[Any]", type(value))
     if (table := read_table(value)) is not None:
-        return packer.packed(table)
+        return [*_form(value), packer.packed(table)]
     if (items := read_array(value)) is not None:
-        return [str(getattr(value, "dtype", "")), packer.every(items)]
+        return [*_form(value), packer.every(items)]
     if isinstance(value, Mapping):
         return [packer.every(pair) for pair in cast("Mapping[Any, Any]", value).items()]
     if isinstance(value, set | frozenset):
         return sorted(map(_JSON.encode, packer.every(cast("set[Any]", value))))
+    if isinstance(value, tuple) and hasattr(kind, "_fields"):
+        return packer.named(kind._asdict(value))
     if isinstance(value, list | tuple | deque):
         return packer.every(cast("Iterable[Any]", value))
     if (fields := record_fields(value)) is not None:
         return packer.named(fields)
     raise _NoFormError(type(value).__name__)
+
+
+def _form(value: object) -> list[str]:
+    """Return what tells apart tables with the same cells, and arrays without any."""
+    return [str(getattr(value, name, "")) for name in ("dtype", "schema", "shape", "dims")]
 
 
 _OF_NUMPY: Final = {"numpy.datetime64", "numpy.timedelta64"}
@@ -306,8 +330,9 @@ def _frame(data: dict[str, Any]) -> Any:
 
     index = _index(data)
     columns = {place: _series_of(one, index) for place, one in enumerate(data["columns"])}
-    frame = pd.DataFrame(columns, index=index)
+    frame: Any = pd.DataFrame(columns, index=index)
     frame.columns = _plain_index(data["names"])
+    frame.columns.names = _unpacked(data.get("column_names", frame.columns.names))
     return frame
 
 
@@ -318,9 +343,9 @@ def _series(data: dict[str, Any]) -> Any:
 def _index(data: dict[str, Any]) -> Any:
     import pandas as pd
 
-    index = pd.RangeIndex(*data["range"]) if "range" in data else _plain_index(data["index"])
+    index: Any = pd.RangeIndex(*data["range"]) if "range" in data else _plain_index(data["index"])
     index.names = _unpacked(data["index_names"])
-    return index
+    return index if "step" not in data else type(index)(index, freq=data["step"])
 
 
 def _plain_index(data: dict[str, Any]) -> Any:
@@ -368,6 +393,16 @@ def _scalar(data: dict[str, Any]) -> Any:
     return np.dtype(data["dtype"]).type(_unpacked(data["value"]))
 
 
+def _datetime(data: dict[str, Any]) -> Any:
+    from zoneinfo import ZoneInfo  # noqa: PLC0415 - a load would wait 7 ms for it
+
+    found = datetime.fromisoformat(data["text"]).replace(fold=data.get("fold", 0))
+    try:
+        return found.replace(tzinfo=ZoneInfo(data["zone"])) if "zone" in data else found
+    except (KeyError, ValueError):  # a zone that is not known here; the offset is
+        return found
+
+
 def _timestamp(data: dict[str, Any]) -> Any:
     import pandas as pd
 
@@ -402,7 +437,7 @@ _READERS: Final[dict[str, Callable[[dict[str, Any]], Any]]] = {
     "tuple": lambda data: tuple(_unpacked(data["items"])),
     "dict": lambda data: {_unpacked(name): _unpacked(one) for name, one in data["items"]},
     "date": lambda data: date.fromisoformat(data["text"]),
-    "datetime": lambda data: datetime.fromisoformat(data["text"]),
+    "datetime": _datetime,
     "SimpleNamespace": lambda data: SimpleNamespace(**_unpacked(data["items"])),
     "bytes": lambda data: base64.b64decode(data["data"], validate=True),
     "frame": _frame,
