@@ -15,6 +15,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sized
 from functools import lru_cache, partial, wraps
+from itertools import islice
+from pprint import pformat
 from types import BuiltinMethodType
 from typing import Any, cast
 
@@ -30,8 +32,10 @@ from agent_magic.declare.values import (
     as_json,
     as_text,
     check_size,
+    column_names,
     find_name,
     is_table,
+    read_table,
     same_name,
     text_size,
     whole,
@@ -50,6 +54,8 @@ CALLED = "()"
 SELF = "self_"
 """Jinja2's name of a value named `self`, which is reserved."""
 MOST_NAMES = 12
+MOST_ITEMS = 1_000_000
+"""Maximum items of an iterator that an expression makes: it may never end."""
 TEXTUAL = (
     "capitalize center e escape forceescape format indent lower replace safe string striptags title trim truncate "
     "upper urlencode urlize wordcount wordwrap"
@@ -101,8 +107,10 @@ class Sandbox(ImmutableSandboxedEnvironment):
         filters = cast("dict[str, Any]", self.filters)  # pyright: ignore[reportUnknownMemberType]
         filters["tojson"] = as_json
         filters["join"] = _whole_first(filters["join"])
+        filters["pprint"] = _pprint
         filters.update({name: _of_text(filters[name]) for name in TEXTUAL})
         filters.update({name: self._measured(filters[name], partial(filter_size, name)) for name in MEASURED})
+        filters.update({name: _read_again(work) for name, work in filters.items()})
         known = cast("dict[str, Any]", self.globals)  # pyright: ignore[reportUnknownMemberType]
         for name in set(known) - GLOBALS:
             del known[name]
@@ -122,10 +130,12 @@ class Sandbox(ImmutableSandboxedEnvironment):
         if isinstance(obj, Mapping) and name == attribute and name in obj:
             return cast("Mapping[str, Any]", obj)[name]
         obj = cast("Any", obj)
-        is_missing = is_table(obj) and not hasattr(obj, name) and name not in getattr(obj, "columns", ())
+        is_missing = is_table(obj) and not hasattr(obj, name) and name not in column_names(obj)
         found = self.undefined(obj=obj, name=name) if is_missing else super().getattr(obj, name)
         if not isinstance(found, Undefined):
             return found
+        if _has_column(obj, name):
+            return read_table(obj)[name]
         if isinstance(obj, Mapping):
             known = find_name(name, cast("Mapping[str, Any]", obj))
             return found if known is None else cast("Mapping[str, Any]", obj)[known]
@@ -133,7 +143,10 @@ class Sandbox(ImmutableSandboxedEnvironment):
 
     def getitem(self, obj: Any, argument: Any) -> Any:
         """Return what stands in brackets behind a value."""
-        return obj if _is_missing(obj) else super().getitem(obj, argument)
+        if _is_missing(obj):
+            return obj
+        found = super().getitem(obj, argument)
+        return read_table(obj)[argument] if isinstance(found, Undefined) and _has_column(obj, argument) else found
 
     def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
         """Return the result of an operator."""
@@ -146,7 +159,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
         """Return the result of a function."""
         if isinstance(function, BuiltinMethodType):
             self.take(method_size(function.__self__, function.__name__, *args, **kwargs))
-        return super().call(context, function, *args, **kwargs)
+        return _kept(super().call(context, function, *args, **kwargs))
 
     def wrap_str_format(self, value: Any) -> Callable[..., str] | None:
         """Return the safe form of `str.format` and `str.format_map`; `None` for any other method."""
@@ -190,6 +203,35 @@ def _of_text(work: Callable[..., Any]) -> Callable[..., Any]:
     return filtered
 
 
+def _pprint(value: object) -> str:
+    return pformat(whole(value))
+
+
+def _read_again(work: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a filter with a result that can be read twice, as a name that is set to it may be."""
+
+    @wraps(work)
+    def listed(*args: Any, **named: Any) -> Any:
+        return _kept(work(*args, **named))
+
+    return listed
+
+
+def _kept(found: Any) -> Any:
+    """Return what an iterator of Python's gives; anything else as it is."""
+    kind = cast("type[Any]", type(found))
+    if not hasattr(kind, "__next__") or kind.__module__ not in {"builtins", "itertools"}:
+        return found
+    items: list[Any] = list(islice(found, MOST_ITEMS + 1))
+    if len(items) > MOST_ITEMS:
+        raise OverflowError(f"this {kind.__name__} gives more than {MOST_ITEMS:,} items; take the first ones in a cell")
+    return items
+
+
+def _has_column(value: Any, name: object) -> bool:
+    return is_table(value) and name in column_names(value)
+
+
 def _is_missing(value: object) -> bool:
     """Return whether a name has no value; then its fields, which a test may use, have none either."""
     return isinstance(value, _Undefined) and value.is_missing
@@ -208,7 +250,7 @@ class _Undefined(StrictUndefined):
     @property
     def _undefined_message(self) -> str:
         owner, name = self._undefined_obj, self._undefined_name
-        known: list[Any] = list(getattr(owner, "columns", ())) if is_table(owner) else []
+        known: list[Any] = column_names(owner) if is_table(owner) else []
         what = f"the {type(owner).__name__} has no column"
         if isinstance(owner, Mapping):
             what = "the row has no column" if isinstance(owner, Row) else "the dict has no key"

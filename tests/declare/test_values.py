@@ -36,6 +36,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+import scipy.sparse
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict
@@ -268,6 +269,82 @@ def test_a_row_of_sqlite_is_a_row():
     assert "x a: 1\nb: x" == plan.prompt("a_0", {})
 
 
+def test_a_structured_array_is_a_table():
+    """By the names of its columns, in text, JSON, `each` and the fields of a prompt; what is masked is missing."""
+    array = np.array([(1, "x"), (2, "y")], dtype=[("a", "i4"), ("b", "U1")])
+    for value in (array, array.view(np.recarray)):
+        assert "a,b\n1,x\n2,y\n" == prompt("{{ v }}", v=value)
+        assert '[{"a": 1, "b": "x"}, {"a": 2, "b": "y"}]' == prompt("{{ v | tojson }}", v=value)
+        assert "xy" == prompt("{{ v.b | join }}", v=value)
+        assert [{"a": 1, "b": "x"}, {"a": 2, "b": "y"}] == [one for _, one in read_items(value, "v", "a").found]
+    masked = np.ma.array(array, mask=[(False, True), (False, False)])[:1]
+    assert '[{"a": 1, "b": null}]' == prompt("{{ v | tojson }}", v=masked)
+
+
+class Lazy:
+    """Stands for a value, as lazy objects of web frameworks do."""
+
+    def __init__(self, value):
+        self.__dict__["_value"] = value
+
+    __class__ = property(lambda self: type(self._value))  # pyright: ignore[reportAssignmentType]
+
+    def __getattr__(self, name):
+        return getattr(self._value, name)
+
+    def __str__(self):
+        return str(self._value)
+
+    def __next__(self):
+        return next(self._value)
+
+
+def test_a_lazy_object_is_what_it_stands_for():
+    """A text, a table, an iterator."""
+    assert "hi HI" == prompt("{{ v }} {{ v | upper }}", v=Lazy("hi"))
+    assert "hi" == prompt("{{ v }}", v=Lazy("hi"))
+    assert "n\n7\n" == prompt("{{ v }}", v=Lazy(pd.DataFrame({"n": [7]})))
+    with pytest.raises(DeclarationError, match="read only once"):
+        prompt("{{ v }}", v=Lazy(iter("ab")))
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("{% set up = v | map('upper') %}{{ up | join }}{{ up | join }}", "ABAB"),
+        (
+            "{% set few = v | select('eq', 'a') %}{{ few | list | length }}{% for one in few %}{{ one }}{% endfor %}",
+            "1a",
+        ),
+        ("{% set rows = v.each() %}{{ rows | join }}{{ rows | join }}", "abab"),
+        ("{{ v | reverse }}", "['b', 'a']"),
+    ],
+)
+def test_what_an_expression_makes_can_be_read_twice(text, found):
+    """Filters and methods give iterators, and a name may be set to one."""
+
+    class Letters(UserList):
+        def each(self):
+            return iter(self.data)
+
+    assert found == prompt(text, v=Letters("ab"))
+
+
+def test_an_iterator_without_an_end_is_refused():
+    """It would fill the memory."""
+    with pytest.raises(DeclarationError, match="more than 1,000,000 items; take the first ones in a cell"):
+        prompt("{{ v.count() | first }}", v=types.SimpleNamespace(count=itertools.count))
+
+
+@pytest.mark.parametrize("text", ["{{ v.n }}", "{{ v['n'] }}"])
+@pytest.mark.parametrize("make", [lambda: pl.LazyFrame({"n": [7]}), lambda: pa.table({"n": [7]})])
+def test_a_column_is_read_by_its_name(make, text):
+    """Of tables too that have another way; and one that is not there is answered with those that are."""
+    assert prompt(text, v=make()).endswith("\n7\n")
+    with pytest.raises(DeclarationError, match="has no column 'm'; it has n"):
+        prompt(text.replace("n", "m"), v=make())
+
+
 class Owner:
     """Has a text of its own, and slots."""
 
@@ -308,13 +385,22 @@ SERIES = {
     "array": pa.array(range(200)),
     "numpy": np.arange(200),
     "index": pd.Index(range(200)),
+    "sparse": scipy.sparse.coo_array(np.arange(200)),
 }
 
 
 @pytest.mark.parametrize("value", SERIES.values(), ids=SERIES)
 @pytest.mark.parametrize(
     "text",
-    ["{{ v }}", "{{ v | upper }}", "{{ '%s' | format(v) }}", "{{ '%s' % v }}", "{{ [v] }}", "{{ '{}'.format(v) }}"],
+    [
+        "{{ v }}",
+        "{{ v | upper }}",
+        "{{ '%s' | format(v) }}",
+        "{{ '%s' % v }}",
+        "{{ [v] }}",
+        "{{ '{}'.format(v) }}",
+        "{{ v | pprint }}",
+    ],
 )
 def test_a_series_or_an_array_of_any_library_is_whole(value, text):
     """On every way into a prompt, filters and formats of texts among them; and it is an item each."""
@@ -706,6 +792,22 @@ def imported(word):
 am.task(imported)
 
 
+class Graph:
+    """Gives its nodes as items, and their neighbours by name."""
+
+    def __getitem__(self, node):
+        return {}
+
+    def __iter__(self):
+        return iter("ab")
+
+    def __len__(self):
+        return 2
+
+    def __contains__(self, node):
+        return node in "ab"
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -715,6 +817,7 @@ am.task(imported)
         ("{{ other.pric }}", "the DataFrame has no column 'pric'; it has price"),
         ("{{ shout }}", r'am.Task\("imported", imported\)'),
         ("{% macro m() %}{% endmacro %}{{ m }}", "a Macro has no text"),
+        ("{{ graph | tojson }}", r"a Graph cannot be written as JSON; of such an x use list\(x\)"),
         ("{{ z | tojson }}", r"a complex cannot be written as JSON; of such an x use \[x.real, x.imag\]"),
     ],
 )
@@ -722,7 +825,7 @@ def test_a_message_says_what_works(text, said):
     """With the name of the value, or the expression."""
     values = {"order": {"items": "tea"}, "table": pd.DataFrame({"price": [1]}), "other": pl.DataFrame({"price": [1]})}
     with pytest.raises(DeclarationError, match=said):
-        prompt(text, shout=imported, z=1j, **values)
+        prompt(text, shout=imported, z=1j, graph=Graph(), **values)
 
 
 def test_self_is_a_name_like_any_other():

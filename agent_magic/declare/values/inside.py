@@ -8,7 +8,6 @@ from collections.abc import Collection, Iterator, Mapping, ValuesView
 from collections.abc import Set as AbstractSet
 from types import SimpleNamespace
 from typing import Any, Final, cast
-from weakref import ProxyTypes
 
 from agent_magic.declare.values.tables import MOST_CHARS, cells_of, is_table
 
@@ -96,7 +95,7 @@ def text_size(value: object) -> int:
         part: Any
         for part in todo[-1] if sizes[-1] <= MOST_CHARS else ():
             key = id(part)
-            if isinstance(part, str | bytes | bytearray):
+            if issubclass(type(part), str | bytes | bytearray):
                 sizes[-1] += len(part)
             elif key in known:
                 sizes[-1] += known[key]
@@ -120,8 +119,7 @@ def is_single_use(value: object) -> bool:
     """Return whether reading a value uses it up: an iterator, an open file, a cursor, a reader."""
     # Files and cursors may have no `__next__`, and are known by other methods. A file that is open for writing only
     # has nothing to read.
-    is_proxy = type(value) in ProxyTypes  # their type has the methods of every type
-    kind = cast("type[Any]", value.__class__ if is_proxy else type(value))
+    kind = cast("type[Any]", value.__class__)  # the type of a proxy has the methods of every type
     if hasattr(kind, "__next__") or hasattr(kind, "__anext__"):
         return not _is_for_writing(value)
     if kind.__module__ == "builtins" or isinstance(value, Collection | type) or is_table(value):

@@ -93,7 +93,7 @@ def _read(value: Any, name: str, agent: str) -> Items:
 
 def _check_single_use(value: Any, name: str, agent: str) -> None:
     once = single_use_in(value)
-    if once is value:
+    if once is value and once is not None:
         message = f"Agent {agent!r} cannot be run for each of {name!r}, whose type is {type(once).__name__}."
         raise DeclarationError(message, agent=agent, hint=f"It can be read only once: {name} = list({name}) keeps it.")
     if once is not None:

@@ -11,7 +11,7 @@ import json
 import math
 import re
 from collections import UserString, deque
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
@@ -106,16 +106,23 @@ def _of_a_class(value: Any, inner: tuple[int, ...]) -> Any:
         return {name: _plain(one, inner) for name, one in fields.items()}
     if is_mapping(value):
         return _mapping(value, inner)
-    if isinstance(value, Collection) and not isinstance(value, bytes | bytearray | memoryview):
+    is_bytes = isinstance(value, bytes | bytearray | memoryview)
+    if isinstance(value, Collection) and not is_bytes and not _is_keyed(cast("object", value)):
         return [_plain(one, inner) for one in cast("Collection[Any]", value)]
     return _by_pydantic(value)
+
+
+def _is_keyed(value: object) -> bool:
+    """Return whether the items of a collection are not all it holds, such as the nodes of a graph."""
+    kind = cast("type[Any]", type(value))
+    return hasattr(kind, "__getitem__") and issubclass(kind, Collection) and not issubclass(kind, Sequence)
 
 
 def _by_pydantic(value: Any) -> Any:
     """Return a form that only pydantic knows, such as for an IP address; refuse other values."""
     from pydantic_core import PydanticSerializationError, to_jsonable_python
 
-    instead = "list(x)" if is_single_use(value) else ""
+    instead = "list(x)" if is_single_use(value) or _is_keyed(value) else ""
     instead = instead or next((words for kinds, words in _INSTEAD if isinstance(value, kinds)), "")
     if not instead:
         with suppress(PydanticSerializationError):

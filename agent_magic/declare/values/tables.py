@@ -17,7 +17,7 @@ MOST_CHARS: Final = 32_000_000
 TOO_LONG: Final = f"it has more than {MOST_CHARS:,} characters, and a request has 32 MB at most"
 _TABLES: Final = ("__arrow_c_stream__", "__dataframe__", "__narwhals_dataframe__", "__narwhals_series__")
 _LAZY: Final = ("collect", "compute", "execute", "__narwhals_lazyframe__")
-_ARRAYS: Final = ("__array__", "__arrow_c_array__")
+_ARRAYS: Final = ("__array__", "__arrow_c_array__", "toarray")
 _LISTED: Final = ("tolist", "to_pylist", "to_list")
 
 
@@ -44,6 +44,22 @@ def _of_pandas(value: object) -> str:
     return kinds[0] if kinds else ""
 
 
+def _fields_of(value: Any) -> tuple[str, ...]:
+    """Return the names of the columns of a structured array of numpy's."""
+    found = getattr(getattr(value, "dtype", None), "names", None) if _marks(value.__class__)[1] else None
+    return found or () if getattr(value, "ndim", 0) == 1 else ()
+
+
+def column_names(table: Any) -> list[Any]:
+    """Return the names of the columns of a frame; none of a series."""
+    if fields := _fields_of(table):
+        return [*fields]
+    if _of_pandas(table):
+        return [*getattr(table, "columns", ())]
+    found = _narwhals(table)
+    return found.collect_schema().names() if hasattr(found, "columns") else []
+
+
 def _narwhals(value: Any) -> Any:
     """Return a table as a narwhals object, if narwhals supports it."""
     import narwhals
@@ -68,8 +84,8 @@ def is_lazy(value: object) -> bool:
 
 def _shape_of(value: object) -> str:
     """Return `DataFrame`, `LazyFrame` or `Series` for a table; else nothing."""
-    if not _marks(type(value))[0]:
-        return ""
+    if not _marks(value.__class__)[0]:
+        return "DataFrame" if _fields_of(value) else ""
     if found := _of_pandas(value):
         return found
     try:
@@ -86,8 +102,9 @@ def read_table(value: Any) -> Any:
         OverflowError: It has more cells than a request has characters.
         BaseException: Any error of a query when it is computed.
     """
-    if not _marks(cast("type[Any]", type(value)))[0]:
-        return None
+    if not _marks(value.__class__)[0]:
+        names = _fields_of(value)
+        return _frame_of(names, [value[name].tolist() for name in names]) if names else None
     if kind := _of_pandas(value):
         exact = getattr(sys.modules["pandas"], kind)
         return value if type(value) is exact else exact(value)
@@ -108,9 +125,14 @@ def _as_pandas(found: Any) -> Any:
     if isinstance(found, narwhals.LazyFrame):
         found = _collected(found.head(MOST_CHARS + 1))
     check_size(math.prod(found.shape))
-    columns = [found[:, place].to_list() for place in range(found.shape[1])]
+    return _frame_of(found.columns, [found[:, place].to_list() for place in range(found.shape[1])])
+
+
+def _frame_of(names: Any, columns: list[list[Any]]) -> Any:
+    import pandas as pd
+
     made = pd.DataFrame({place: pd.Series(cells, dtype=object) for place, cells in enumerate(columns)})
-    return made.set_axis(pd.Index(found.columns, dtype=object), axis=1)
+    return made.set_axis(pd.Index([*names], dtype=object), axis=1)
 
 
 def _collected(query: Any) -> Any:
@@ -128,7 +150,7 @@ def count_cells(value: Any) -> int:
 
 def is_array(value: object) -> bool:
     """Return whether a value is an array, an index or a tensor of any library. A number of such a library is none."""
-    is_table, is_array = _marks(type(value))
+    is_table, is_array = _marks(value.__class__)
     return is_array and not is_table and getattr(value, "ndim", 1) != 0
 
 
@@ -142,6 +164,8 @@ def read_array(value: Any) -> list[Any] | None:
         return None
     kind = cast("type[Any]", type(value))
     check_size(count_cells(value))
+    if hasattr(kind, "toarray"):  # of a sparse matrix, whose text leaves its middle out
+        return value.toarray().tolist()
     if getattr(value, "ndim", 0) and getattr(value.dtype, "kind", "") in {"M", "m"}:
         return [read_array(one) if is_array(one) else plain_scalar(one) for one in value]
     name = next((name for name in _LISTED if hasattr(kind, name)), "")
@@ -166,7 +190,7 @@ def plain_scalar(value: Any) -> Any:
 
 def cells_of(value: Any) -> list[Any]:
     """Return the cells of a frame or a series of pandas' that are objects; nothing for other values."""
-    if not _marks(cast("type[Any]", type(value)))[0] or not (kind := _of_pandas(value)):
+    if not _marks(value.__class__)[0] or not (kind := _of_pandas(value)):
         return []
     columns = [value] if kind == "Series" else [value.iloc[:, place] for place in range(value.shape[1])]
     return [cell for column in columns if column.dtype == object for cell in column.array]

@@ -93,8 +93,8 @@ def value_text(name: str, value: object) -> str:
     Raises:
         RenderError: It has none; the message names it.
     """
-    if isinstance(value, str):
-        return value
+    if issubclass(type(value), str):  # a proxy of one is none
+        return cast("str", value)
     if type(value) in NUMBERS:
         return str(value)
     if is_one(value):
@@ -115,8 +115,8 @@ def as_text(value: object) -> str:
         OverflowError: It is too long for a request.
         BaseException: Any error of its methods: they are the user's own code.
     """
-    if isinstance(value, str):
-        return value
+    if issubclass(type(value), str):
+        return cast("str", value)
     if is_one(value):
         return str(as_attachment(value, type(value).__name__.lower()))
     check_size(text_size(value))
