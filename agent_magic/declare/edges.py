@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from agent_magic.declare.condition import condition_of
 from agent_magic.declare.dag import Dag, build_dag
-from agent_magic.declare.each import hint_at_item, view_of
+from agent_magic.declare.each import OWN, hint_at_item, view_of
 from agent_magic.declare.equal_steps import firsts
 from agent_magic.declare.grouping import declared_name
 from agent_magic.declare.values import check_values
@@ -122,6 +122,8 @@ class Edges:
             return
         if name not in self.values:
             hint = "" if agent.part is None else hint_at_item(name, agent.part.item)
+            if agent.part is not None and name in OWN:  # which a prompt may use
+                hint = "A condition is about answers; leave such items out of the list in a cell"
             task = declared_name(agent) if agent.is_task and not what else ""
             raise UndefinedVariable(name, agent=declared_name(agent), task=task, known=known, what=what, hint=hint)
         if name not in self.used:

@@ -253,6 +253,7 @@ REFUSED = [
     ([am.Agent("a", "x"), am.Agent("b", "{{ item }}", each="a", most=3)], "answers with text"),
     ([am.Agent("a", "x", returns=list[str]), am.Agent("b", "{{ item }}", each="a")], "how many items"),
     ([am.Agent("b", "{{ item }}", each="rows", most=3)], "Leave it out"),
+    ([am.Agent("b", "{{ item }}", each="rows", when="item > 1")], "leave such items out of the list"),
 ]
 
 

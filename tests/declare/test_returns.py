@@ -12,12 +12,12 @@ import sys
 import types
 from collections.abc import Callable
 from datetime import date, datetime
-from typing import Annotated, Any, Literal, NamedTuple, Optional, TypedDict, Union
+from typing import Annotated, Any, Literal, NamedTuple, NotRequired, Optional, Required, TypedDict, Union
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, create_model, field_validator
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, create_model, field_validator, with_config
 
 from agent_magic.api import Plan
 from agent_magic.declare.agent import Agent
@@ -64,6 +64,15 @@ class Point:
 class Pair(TypedDict):
     left: str
     right: bool
+
+
+@with_config(ConfigDict(extra="forbid"))
+class Only(TypedDict, total=False):
+    left: Required[str]
+
+
+class Pairs(Pair):
+    more: NotRequired[list[Only]]
 
 
 class Tree(BaseModel):
@@ -257,6 +266,10 @@ def test_values_are_of_the_class():
     assert Label(tone=Tone.BAD, topic="") == returns(Label).value('{"tone": "bad", "topic": ""}')
     assert Point(1, 2.0) == returns(Point).value('{"x": 1, "y": 2}')
     assert {"left": "a", "right": True} == returns(Pair).value('{"left": "a", "right": true}')
+    assert {"left": "a", "right": True} == returns(Pairs).value('{"left": "a", "right": true}')
+    for more in ({"left": "b", "top": 1}, {}):
+        with pytest.raises(InvalidAnswer, match=r"more\.0\.(top: Extra|left: Field required)"):
+            returns(Pairs).value(json.dumps({"left": "a", "right": True, "more": [more]}))
     assert Tone.BAD is returns(Tone).value('{"value": "bad"}')
     assert 3 == returns(int).value('{"value": 3}')
     assert returns(int | None).value('{"value": null}') is None

@@ -177,17 +177,23 @@ def modern(kind: Any) -> Any:
 
     if typing.is_typeddict(kind) and sys.version_info < (3, 12):
         hints = typing.get_type_hints(kind, include_extras=True)
-        optional = kind.__optional_keys__
+        by_total = kind.__optional_keys__  # which knows nothing of qualifiers in annotations that are texts
+        marks = {name: typing.get_origin(one) for name, one in hints.items()}
+        optional = {name for name, mark in marks.items() if mark is typing.NotRequired or name in by_total}
+        optional -= {name for name, mark in marks.items() if mark is typing.Required}
         fields = {
             name: typing.NotRequired[modern(one)] if name in optional else modern(one) for name, one in hints.items()
         }
         made: Any = cast("Any", TypedDict)(kind.__name__, fields)
         made.__doc__ = kind.__doc__
+        if hasattr(kind, "__pydantic_config__"):
+            made.__pydantic_config__ = kind.__pydantic_config__
         return made
-    inner = tuple(map(modern, typing.get_args(kind)))
-    if inner == typing.get_args(kind) or typing.get_origin(kind) is typing.Literal:
+    inner, origin = tuple(map(modern, typing.get_args(kind))), typing.get_origin(kind)
+    if origin is typing.Required or origin is typing.NotRequired:
+        return inner[0]
+    if inner == typing.get_args(kind) or origin is typing.Literal:
         return kind
-    origin = typing.get_origin(kind)
     return (typing.Union if origin is UnionType else origin)[inner]  # pyright: ignore[reportOptionalSubscript]
 
 
