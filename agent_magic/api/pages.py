@@ -6,11 +6,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from agent_magic.api.scanning import check_for_secrets
 from agent_magic.errors import AgentMagicError
 from agent_magic.providers.recorded import Deck
 from agent_magic.record.cassette.reading import ENDING, read_cassette
-from agent_magic.record.cassette.writing import only_hash, write_cassette
+from agent_magic.record.cassette.writing import check_for_secrets, only_hash, write_cassette
 from agent_magic.record.files import check_folder, check_regular, real_path, write_bytes
 from agent_magic.show.ask.packing import needs_templates, pack_engine, pack_run
 from agent_magic.show.run_page import Asking, python_place, run_page

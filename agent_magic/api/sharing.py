@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from agent_magic.api.clean import fingerprints
 from agent_magic.api.run import Run
-from agent_magic.api.scanning import check_for_secrets
 from agent_magic.errors import AgentMagicError, shown_value
 from agent_magic.measure.compare import record_of
 from agent_magic.measure.frames import fingerprint
 from agent_magic.record.cassette.reading import read_cassette
-from agent_magic.record.cassette.writing import files_of, made_with, only_hash, write_cassette
+from agent_magic.record.cassette.writing import check_for_secrets, files_of, made_with, only_hash, write_cassette
 from agent_magic.record.files import given_path
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from agent_magic.engine.admission.prefix import context_tokens, shared_prefixes
 from agent_magic.engine.admission.room import Need
 from agent_magic.engine.batching import batching_of
 from agent_magic.engine.calls import Wanted
-from agent_magic.engine.responses import CUT
+from agent_magic.engine.retry import CUT
 from agent_magic.errors import AgentMagicError, Capped, DeclarationError, Escalated, InvalidAnswer, Refused
 from agent_magic.record.answer import CHARS_PER_TOKEN, PAUSED, TOOL_USE, TURNS, Usage
 from agent_magic.record.identical import rows_of, same_of

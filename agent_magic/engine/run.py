@@ -31,8 +31,7 @@ from agent_magic.engine.conductor.speculating import conductor_for
 from agent_magic.engine.contract import NO_STEPS, UNSENT
 from agent_magic.engine.expected import kinds_of
 from agent_magic.engine.identical import Identical
-from agent_magic.engine.responses import judge
-from agent_magic.engine.retry import Failure, failure_of
+from agent_magic.engine.retry import Failure, failure_of, judge
 from agent_magic.engine.settlement import Settlement, skipped
 from agent_magic.errors import Escalated, InvalidAnswer, Late
 from agent_magic.record.answer import NOTHING_USED, PAUSED, SHARED, TOOL_USE, TURNS, Usage

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from agent_magic.engine.policy import Policy
-from agent_magic.engine.responses import PASSED_ON, judge
+from agent_magic.engine.retry import PASSED_ON, judge
 from agent_magic.record.answer import Answer, Usage
 from tests.live.virtual import Reply, drive
 

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from agent_magic.notebook.command import Verb
-    from agent_magic.notebook.goals import plan_goal
-    from agent_magic.notebook.verbs.edits import edit_cell
+    from agent_magic.notebook.verbs.plans import plan_goal
     from agent_magic.notebook.verbs.runs import ask_at_once
+    from agent_magic.notebook.verbs.steering import edit_cell
     from agent_magic.notebook.verbs.worth import is_applied
 
 __all__ = ["VERBS", "ask_at_once", "edit_cell", "is_applied", "plan_goal"]
@@ -25,9 +25,9 @@ __getattr__ = lazy_names(
     __name__,
     {
         "ask_at_once": "agent_magic.notebook.verbs.runs",
-        "edit_cell": "agent_magic.notebook.verbs.edits",
+        "edit_cell": "agent_magic.notebook.verbs.steering",
         "is_applied": "agent_magic.notebook.verbs.worth",
-        "plan_goal": "agent_magic.notebook.goals",
+        "plan_goal": "agent_magic.notebook.verbs.plans",
     },
 )
 
@@ -42,11 +42,11 @@ VERBS = Commands(
         "run": {"runs": "plan run start wait", "batches": "batches"},
         "read": {"results": "last show error"},
         "ask": {"whatifs": "whatif explore"},
-        "steer": {"steering": "stop skip pause resume retry", "edits": "edit", "people": "pending approve deny"},
+        "steer": {"steering": "stop skip pause resume retry edit", "people": "pending approve deny"},
         "improve": {"trials": "advise baseline sweep", "worth": "score apply undo trial"},
         "come back": {"ledger": "save load runs open ledger"},
         "share": {"cassettes": "record replay share"},
-        "connect": {"provider": "connect limits prices", "workers": "workers", "mcp": "mcp"},
+        "connect": {"provider": "connect limits prices workers", "mcp": "mcp"},
         "operate": {"operations": "telemetry dashboard alert dead"},
         "set up": {"doctor": "doctor", "help": "help"},
     },

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, cast
 
 from IPython.core.error import UsageError
 
-from agent_magic.api.scanning import check_for_secrets
 from agent_magic.api.sharing import share
 from agent_magic.declare.units import plural
 from agent_magic.notebook.command import CommandContext, Parser, Verb
@@ -18,7 +17,7 @@ from agent_magic.notebook.front_end import display_bundle, note, say
 from agent_magic.notebook.session import PINNED
 from agent_magic.providers.recorded import Deck
 from agent_magic.record.cassette.reading import read_cassette
-from agent_magic.record.cassette.writing import only_hash
+from agent_magic.record.cassette.writing import check_for_secrets, only_hash
 from agent_magic.record.files import inside
 from agent_magic.show.run_page import PYODIDE
 

@@ -1,36 +1,49 @@
-"""Plans written for you: presets, exports, the check of a plan, and its list of things to do."""
+"""Plans written for you: for a goal, as presets and exports; the check of a plan, and its list of things to do."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from IPython.core.error import UsageError
 
-from agent_magic.api import Run
-from agent_magic.declare.cells import to_cell
+from agent_magic.api import Plan, Run
+from agent_magic.declare.cells import to_cell, without_tool_lines
+from agent_magic.declare.coordinator import COORDINATOR, coordinator, read_plan
 from agent_magic.declare.presets import PRESETS
 from agent_magic.declare.units import plural
 from agent_magic.forecast.advice.advice import Advice, lint
 from agent_magic.forecast.loads import LOADS, loads_frame, places_words, under_load, verdict_on
 from agent_magic.measure.plans import todo_frame, todo_markdown
 from agent_magic.notebook.command import CommandContext, Parser, Verb, add_plan, one_of
+from agent_magic.notebook.declaring import PARSERS, tool_lines_note
 from agent_magic.notebook.files.cells import to_notebook
-from agent_magic.notebook.front_end import display_bundle, is_kernel, note, put_cell, say, show_page
-from agent_magic.notebook.planning import estimated
-from agent_magic.notebook.running import play_forecast
+from agent_magic.notebook.front_end import (
+    can_ask,
+    can_decide,
+    display_bundle,
+    is_kernel,
+    note,
+    put_cell,
+    say,
+    show_page,
+)
+from agent_magic.notebook.planning import estimated, show_plan
+from agent_magic.notebook.running import execute, play_forecast
 from agent_magic.notebook.session import DEFAULT_PLAN
 from agent_magic.notebook.verbs.cassettes import pace_of
 from agent_magic.notebook.verbs.runs import add_plan_options, add_run_options
 from agent_magic.record.files import inside
 from agent_magic.show.cards import todo_page
-from agent_magic.show.page import Column, Page, Table
+from agent_magic.show.page import Column, Fold, Line, Page, Table, Words
 
 if TYPE_CHECKING:
     from argparse import Namespace
 
     import pandas as pd
+
+    from agent_magic.notebook.command import CommandContext
 
 FORMS = ("cell", "cells", "json")
 """Formats of an exported plan."""
@@ -179,3 +192,41 @@ VERBS = {
         ),
     ),
 }
+
+
+async def plan_goal(ctx: CommandContext, line: str, goal: str) -> None:
+    """Ask for a plan of the goal in a `%%plan` cell, show it, and put its cells below. Nothing of it runs."""
+    given, session = PARSERS["plan"].read(line), ctx.session
+    for text in tool_lines_note(goal):
+        note(text)
+    goal = without_tool_lines(goal)[0]
+    options: Any = {"agents": given.agents, "strategy": given.strategy, "max_tokens": given.max_tokens}
+    asked = coordinator(goal, ctx.shell.user_ns, Plan, model=given.model or ctx.model, **options)
+    graphic, policy = is_kernel(ctx.shell), ctx.policy(given)
+    run = await execute(session, asked, policy, fresh=given.fresh, graphic=graphic, asks=can_ask(ctx.shell))
+    plan = _plan_of(run, given)
+    text = plan.to_cell()
+    defaults = ctx.defaults()
+    known = Plan(
+        [agent.with_defaults(**defaults) for agent in plan.agents if not agent.is_task],
+        plan.values,
+        name=plan.name,
+        description=plan.description,
+    )
+    await show_plan(known, session, policy, fresh=False, graphic=graphic, asks=can_decide(ctx.shell))
+    if run.record.served and not given.put:
+        show_page(Page([Fold("the cell", [Words(text)])]), graphic=graphic)
+        note("this plan was bought earlier, so its cell is not put below once more: --put does, --fresh asks again")
+        return
+    show_page(Page([Line("change this cell, run it, then %agents run.", head="next:")]), graphic=graphic)
+    put_cell(ctx.shell, text)
+
+
+def _plan_of(run: Run, given: Namespace) -> Plan:
+    result = run[COORDINATOR]
+    if result.status != "succeeded":
+        raise UsageError(
+            f"No plan came back: {result.error or result.status}. "
+            f"%agents show {COORDINATOR} has the answer, --fresh asks again."
+        )
+    return read_plan(result.value, Plan, run.plan.values, name=given.plan)

@@ -1,4 +1,4 @@
-"""Steer a run: stop, skip, pause, resume, retry."""
+"""Steer a run: stop, skip, pause, resume, retry; edit an answer, and go on from it."""
 
 from __future__ import annotations
 
@@ -14,19 +14,20 @@ from agent_magic.declare.units import plural
 from agent_magic.errors import UnknownAgent
 from agent_magic.live.ahead import ANY_TIMEOUT_S, is_rejected, unbought
 from agent_magic.live.earlier import Earlier
-from agent_magic.notebook.command import CommandContext, Parser, Verb, add_names, add_nothing
-from agent_magic.notebook.front_end import note, say
+from agent_magic.notebook.command import EDIT, CommandContext, Parser, Verb, add_name, add_names, add_nothing
+from agent_magic.notebook.editing import edit_answer, text_to_edit
+from agent_magic.notebook.front_end import note, put_cell, say
 from agent_magic.notebook.own_runs import CUT, cut_run, is_own, whose
 from agent_magic.notebook.planning import confirm, left_line, rejected_before
 from agent_magic.notebook.running import Resumed
 from agent_magic.notebook.session import DEFAULT_PLAN
-from agent_magic.notebook.verbs.edits import take_back
 from agent_magic.notebook.verbs.runs import add_run_options, run_and_tell, tell_end, until_over
 from agent_magic.show.notes import rejected_note
 from agent_magic.show.text import listed
 
 if TYPE_CHECKING:
     from argparse import Namespace
+    from collections.abc import Iterable
 
     from agent_magic.api import Plan, Run
 
@@ -179,7 +180,7 @@ async def run_again(
     plan = _plan_of(ctx, given, last)
     leave = [] if again is not None or given.fresh else _rejected(ctx, plan, last)
     resumed = Resumed(last, again, leave)
-    take_back(ctx, last, again or ())
+    _take_back(ctx, last, again or ())
     if (said := whose(ctx.session, last)) and not prices:
         note(said)
     if prices and (left := left_line(ctx.session, plan, ctx.policy(given), resumed, fresh=given.fresh)):
@@ -222,6 +223,45 @@ def _plan_of(ctx: CommandContext, given: Namespace, last: Run) -> Plan:
     return cast("Plan", last.plan)
 
 
+def _edit_options(parser: Parser) -> None:
+    add_name(parser)
+    parser.add_argument("--undo", action="store_true", help="Take the edit back: the model's answer counts again.")
+
+
+def _edit(ctx: CommandContext, given: Namespace) -> None:
+    """Put a cell with the answer below, to be changed and run; or undo an edit."""
+    run = ctx.session.last_run()
+    if given.undo:
+        run.unedit(given.name, session=ctx.session.shared)
+        say(f"Taken back: {given.name} has the model's answer again. %agents run goes on from it.")
+        return
+    text = text_to_edit(run, given.name)
+    put_cell(ctx.shell, f"%%agents {EDIT} {given.name}\n{text}")
+
+
+def edit_cell(ctx: CommandContext, line: str, text: str) -> None:
+    """Take a cell's text as the answer of an agent of the last run."""
+    parser = Parser(f"%%agents {EDIT}")
+    add_name(parser)
+    name = parser.read(line.split(maxsplit=1)[1] if line.split()[1:] else "").name
+    if not text.strip():
+        raise UsageError(f"%%agents {EDIT} {name}: the cell is empty. Write the answer below the first line.")
+    say(edit_answer(ctx.session, ctx.session.last_run(), name, text.removesuffix("\n")))
+
+
+def _take_back(ctx: CommandContext, run: Run, names: Iterable[str]) -> None:
+    """Take back the edits of agents that are to be asked again by name."""
+    asked = {
+        run.plan.names[one]
+        for one in run.plan.numbers(one for one in names if one in {*run.plan.index, *run.plan.groups})
+    }
+    edits = {name for name, _ in run.record.edits}
+    edits |= {one.name for one in run.record.results if one.original is not None}
+    for name in sorted(edits & asked):
+        run.unedit(name, session=ctx.session.shared)
+        note(f"{name} is asked again, so its edit is taken back")
+
+
 VERBS = {
     "stop": Verb(
         "Stop the run under way, or these agents of it. What has finished is kept.",
@@ -260,5 +300,16 @@ VERBS = {
         _retry,
         waits=True,
         examples=("run = %agents retry", "run = %agents retry draft --max-attempts 5"),
+    ),
+    EDIT: Verb(
+        "Edit an answer of the last run: a cell comes below with it. The next run asks again what depends on it.",
+        _edit_options,
+        _edit,
+        examples=(
+            "%agents edit writer",
+            "%%agents edit writer    # such a cell: your answer stands below its first line",
+            "%agents edit writer --undo",
+            'run.edit("writer", text)    # the same in Python',
+        ),
     ),
 }

@@ -1,25 +1,28 @@
-"""Writing a cassette: a run as lines."""
+"""Writing a cassette: a run as lines; and the scan of what is shared for secrets."""
 
 from __future__ import annotations
 
 import base64
 import hashlib
 import itertools
+import os
 import platform
+from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any, cast
 
 from agent_magic.declare.user_code import reason_of, run_user_code
-from agent_magic.errors import CassetteError, shown_value
+from agent_magic.errors import CassetteError, SecretFound, shown_value
 from agent_magic.record.cassette.reading import ANYWHERE, FORMAT, NO_AGENT, checked, is_cassette
 from agent_magic.record.codec import event_to_json, line_of, to_json
 from agent_magic.record.events import AttemptEnded, AttemptStarted, CallEnded, FirstToken, RunEnded
 from agent_magic.record.files import check_folder, check_regular, real_path, write_whole
 from agent_magic.record.identical import sharers_of
 from agent_magic.record.results import RunRecord
+from agent_magic.record.secret_scan import Finding, not_allowed, scan_data, scan_file, scan_text, secrets_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from pathlib import Path
 
     from agent_magic.declare.content import Attachment
@@ -245,3 +248,38 @@ def _plain(event: Any) -> dict[str, Any]:
     line = event_to_json(event._replace(agent=NO_AGENT))
     del line["agent"]
     return line
+
+
+def check_for_secrets(
+    records: Sequence[RunRecord],
+    name: str,
+    *,
+    notebook: Path | None = None,
+    cells: Iterable[str] = (),
+    allow: Iterable[str] = (),
+    redact: Callable[[str], str] | None = None,
+) -> None:
+    """Scan data for secrets before it is shared.
+
+    Raises:
+        SecretFound: A probable secret was found.
+    """
+    found = not_allowed(_look(lines_of(records, redact), name, notebook, cells), allow)
+    if found:
+        raise SecretFound([str(one) for one in found], what=name)
+
+
+def _look(lines: Iterable[dict[str, Any]], name: str, notebook: Path | None, cells: Iterable[str]) -> Iterator[Finding]:
+    secrets = secrets_of(os.environ)
+    for line in lines:
+        if "file" in line:  # bytes: only a text can hold a readable key
+            data = base64.b64decode(line["data"])
+            with suppress(UnicodeDecodeError):
+                yield from scan_text(data.decode(), f"{name}, a document", secrets)
+            continue
+        who = f", {line['agent']!r}" if "agent" in line else ""
+        yield from scan_data({k: v for k, v in line.items() if k != "key"}, f"{name}{who}", secrets)
+    for number, cell in enumerate(cells, 1):
+        yield from scan_text(cell, f"executed cell {number}", secrets)
+    if notebook is not None:
+        yield from scan_file(notebook.name, notebook.read_bytes(), secrets)
