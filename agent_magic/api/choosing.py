@@ -29,7 +29,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar, cast
 from agent_magic.declare.agent import DEFAULT_MAX_TOKENS, Agent
 from agent_magic.declare.answers.schema import fields_of, schema_of
 from agent_magic.declare.changes import with_options
-from agent_magic.declare.models import AUTO, candidates_of, job_of
+from agent_magic.declare.options import AUTO, candidates_of
+from agent_magic.declare.step import job_of
 from agent_magic.declare.units import dollars
 from agent_magic.errors import DeclarationError
 from agent_magic.live.ahead import foresee

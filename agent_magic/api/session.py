@@ -307,7 +307,7 @@ class Session:
         """Return grades of answers to a job, from earlier sessions too.
 
         Args:
-            job: Fingerprint of the job; see `agent_magic.declare.models.job_of`.
+            job: Fingerprint of the job; see `agent_magic.declare.step.job_of`.
         """
         ledger, where = self.ledger, self.client.endpoint
         return self.grades.of_job(job, where) if ledger is None else ledger.grades.of(job, where)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 from agent_magic.api.plan import Plan
 from agent_magic.declare.agent import Agent
 from agent_magic.declare.changes import with_options
-from agent_magic.declare.models import job_of
+from agent_magic.declare.step import job_of
 from agent_magic.declare.units import plural
 from agent_magic.declare.validation import check_integer, check_positive, is_word, must_be
 from agent_magic.engine.policy import Policy, as_policy

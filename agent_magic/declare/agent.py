@@ -1,18 +1,31 @@
-"""An agent: a named prompt with the options of its request."""
+"""An agent: a named prompt with the options of its request, and what these options need of each other.
+
+```
+%%agent label --cascade claude-haiku-5-5,claude-sonnet-5-5 --escalate "answer.confidence < 0.7" --returns Label
+%%agent report --model claude-sonnet-5-5 --fallback claude-opus-5-5
+```
+
+Fallbacks, if its model cannot answer, and cascades, if it is unsure, are rules of an agent's attempts, not separate
+steps: an agent keeps one row and one answer, and each attempt names its model.
+"""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import ClassVar
+from typing import Any, ClassVar, Final
 
 from agent_magic.declare.answers.returns import Check, Returns
-from agent_magic.declare.condition import check_flow, check_speculate, deciding_names, without_own
-from agent_magic.declare.grouping import asking, check_group
-from agent_magic.declare.hedge import check_hedge
-from agent_magic.declare.models import check_models, each_once
+from agent_magic.declare.answers.schema import lacking, schema_of
+from agent_magic.declare.condition import ANSWER, check_flow, condition_of, deciding_names, without_own
+from agent_magic.declare.each import OWN
 from agent_magic.declare.options import (
+    AUTO,
+    NEEDS,
     AgentOptions,
+    beside,
+    candidates_of,
     check_options,
     documented,
     known_keywords,
@@ -24,8 +37,16 @@ from agent_magic.declare.roles import ROLES
 from agent_magic.declare.saving import check_save
 from agent_magic.declare.template import Template
 from agent_magic.declare.tool import Tools, tools_of
-from agent_magic.declare.validation import check_name, compare_names
-from agent_magic.errors import DeclarationError
+from agent_magic.declare.validation import (
+    check_name,
+    check_positive,
+    check_text,
+    check_word,
+    compare_names,
+    listed,
+    must_be,
+)
+from agent_magic.errors import DeclarationError, UndefinedField
 
 DEFAULT_MODEL = "claude-haiku-5-5"
 """The model of an agent that names none: the cheapest current one."""
@@ -34,6 +55,14 @@ DEFAULT_TIMEOUT_S = 300.0
 NO_TOOLS = Tools()
 _OF_THE_FIRST = ("system", "role", "context", "cite", "group")
 """Options that belong to the first agent of a conversation."""
+FEWEST = 2
+"""Minimum models of a cascade, or a choice."""
+_HEDGE_SHARE: Final = re.compile(r"p([5-9]\d)")
+"""A share of answers, after which one is overdue: `p95`."""
+_HEAD: Final = (
+    "Do what each of these items says, apart from the others. Give exactly one answer for each item, with its number."
+)
+"""Begins the prompt of a request for several items; see `agent_magic.declare.grouping`."""
 
 
 @known_keywords
@@ -51,7 +80,6 @@ class Agent(AgentOptions):
         DeclarationError: The name, an option or the template cannot be read.
     """
 
-    name: str
     prompt: str = field(repr=False)
     role_text: str | None = field(init=False, repr=False)
     sent: str = field(init=False, repr=False, compare=False)
@@ -66,14 +94,14 @@ class Agent(AgentOptions):
             raise DeclarationError(f"The prompt of agent {self.name!r} is empty.", agent=self.name, hint=hint)
         check_options(self, f"agent {self.name!r}")
         check_flow(self)
-        check_group(self)
+        _check_group(self)
         role, text = (None, None) if self.role is None else ROLES.read(self.role, self.name)
         object.__setattr__(self, "role", role)
         object.__setattr__(self, "role_text", text)
         settle_options(self)
         object.__setattr__(self, "sent", sent_text(self))
         compare_names(self)
-        for option, models in each_once(self).items() if self.cascade or self.fallback else ():
+        for option, models in _each_once(self).items() if self.cascade or self.fallback else ():
             object.__setattr__(self, option, models)
         if self.returns is not None:
             object.__setattr__(self, "returns", Returns.of(self.returns, agent=self.name))
@@ -82,9 +110,9 @@ class Agent(AgentOptions):
         if not isinstance(self.tools, Tools):
             made = tools_of(self.tools, agent=self.name, schema=self.schema) if self.tools else NO_TOOLS
             object.__setattr__(self, "tools", made)
-        text = asking(self.prompt) if self.part is not None and self.part.asks else self.prompt
+        text = _asking(self.prompt) if self.part is not None and self.part.asks else self.prompt
         object.__setattr__(self, "template", Template.parse(text, agent=self.name))
-        for check in (_check_together, check_save, check_models, _check_continues, check_hedge, check_speculate):
+        for check in (_check_together, check_save, _check_models, _check_continues, _check_hedge, _check_speculate):
             check(self)
 
     def __repr__(self) -> str:
@@ -183,3 +211,132 @@ def _check_continues(agent: Agent) -> None:
         message = f"Agent {agent.name!r} continues {agent.continues!r} and has {own[0]}."
         hint = f"A conversation has that of its first agent. Give {own[0]} to it, or leave continues out."
         raise DeclarationError(message, agent=agent.name, hint=hint)
+
+
+def _asking(prompt: str) -> str:
+    """Return the template of a request for several items, by the prompt for one."""
+    inside = f'<item number="{{{{ number }}}}">\n{prompt}\n</item>'
+    return f"{_HEAD}\n{{% for number, key, item in item %}}\n{inside}\n{{% endfor %}}"
+
+
+def _check_group(agent: Agent) -> None:
+    """Raise `DeclarationError` if an agent with `group` cannot be asked for several items at once."""
+    if agent.group is None:
+        return
+    group: Any = agent.group
+    if group != AUTO and (not isinstance(group, int) or isinstance(group, bool) or group < 1):
+        error = partial(DeclarationError, agent=agent.name)
+        raise must_be(f"group of agent {agent.name!r}", "an integer >= 1, or 'auto'", group, error=error)
+    what = f"Agent {agent.name!r} has group={agent.group}"
+    if agent.each is None:
+        raise DeclarationError(f"{what} and no each.", agent=agent.name, hint="Say of what: --each reviews --group 5.")
+    if agent.returns is None:
+        hint = "Give the type of one answer, --returns str or a class of yours: texts could not be told apart."
+        raise DeclarationError(f"{what} and answers with text.", agent=agent.name, hint=hint)
+    other = beside(agent, "group")
+    other = other or next(("attach" for name in listed(agent.attach) if name in OWN), "")
+    if other:
+        hint = "It is for one answer, and a request has several: leave one of them out."
+        raise DeclarationError(f"{what} and {other}.", agent=agent.name, hint=hint)
+
+
+def _each_once(agent: Agent) -> dict[str, Any]:
+    """Return the options that name models, each model once."""
+    # A cascade begins with `model`; a fallback differs from those before it.
+    cascade = tuple(dict.fromkeys(agent.cascade))
+    model = agent.model if agent.model is not None or not cascade else cascade[0]
+    fallback = tuple(one for one in dict.fromkeys(agent.fallback) if one not in {model, *cascade})
+    return {"model": model, "cascade": cascade, "fallback": fallback}
+
+
+def _check_models(agent: Agent) -> None:
+    """Raise `DeclarationError` if a cascade or a choice is invalid, or a cascade has no condition to escalate."""
+    if agent.needs or agent.other_models or ":" in (agent.model or ""):
+        _check_choice(agent)
+    error = partial(DeclarationError, agent=agent.name)
+    if agent.cascade:
+        _check_cascade(agent, error)
+    elif agent.escalate is not None:
+        hint = "Say which models are asked, cheap first: --cascade CHEAP,DEAR."
+        raise error(f"Agent {agent.name!r} has escalate and no cascade.", hint=hint)
+
+
+def _check_choice(agent: Agent) -> None:
+    """Raise `DeclarationError` for a choice of models that is none."""
+    error = partial(DeclarationError, agent=agent.name)
+    for need in agent.needs:
+        check_word(f"needs of agent {agent.name!r}", need, NEEDS, error=error)
+    found = candidates_of(agent.model)
+    if found is not None and ":" in (agent.model or "") and len(found) < FEWEST:
+        raise error(f"Agent {agent.name!r} has model={agent.model!r}.", hint=f"Name two or more: {AUTO}:CHEAP,DEAR.")
+    if agent.needs and agent.model is not None and found is None and not agent.chosen:
+        message = f"Agent {agent.name!r} has needs, and model={agent.model!r} leaves nothing to choose."
+        raise error(message, hint=f"Have it chosen: --model {AUTO}, or leave needs out.")
+    if AUTO in {*agent.cascade, *agent.fallback}:
+        raise error(f"Agent {agent.name!r} has {AUTO!r} in a list of models.", hint=f"Only --model takes {AUTO}.")
+
+
+def _check_cascade(agent: Agent, error: partial[DeclarationError]) -> None:
+    if len(agent.cascade) < FEWEST:
+        raise error(f"The cascade of {agent.name!r} has one model.", hint="Name two or more, cheap first.")
+    if agent.model != agent.cascade[0]:
+        message = f"Agent {agent.name!r} has model={agent.model!r} beside a cascade."
+        raise error(message, hint="Leave the model out: the cascade begins with its first.")
+    if agent.tools.functions:
+        message = f"Agent {agent.name!r} has a cascade and tools: the next model would call them again."
+        raise error(message, hint="Let one agent work with the tools, and another with a cascade read its answer.")
+    if agent.escalate is None and agent.returns is None and agent.check is None:
+        hint = 'Say when: --escalate "answer.confidence < 0.7", or give it a check.'
+        raise error(f"The cascade of {agent.name!r} never escalates.", hint=hint)
+    if agent.escalate is not None:
+        check_text(f"escalate of {agent.name!r}", agent.escalate, error=error)
+        others = [one for one in condition_of(agent.escalate, agent.name, "escalate").names if one != ANSWER]
+        if others:
+            message = f"--escalate {agent.escalate!r} of agent {agent.name!r} is about {others[0]!r}."
+            raise error(message, hint=f'It can be about the answer only: --escalate "{ANSWER}.confidence < 0.7".')
+        _check_escalate_fields(agent, agent.escalate)
+
+
+def _check_escalate_fields(agent: Agent, escalate: str) -> None:
+    """Raise for a field that the answer lacks, before all answers are paid for."""
+    for path in condition_of(escalate, agent.name, "escalate").paths:
+        if agent.returns is None and len(path) > 1:
+            message = f"--escalate {escalate!r} of agent {agent.name!r}: a text has no field {path[1]!r}."
+            raise DeclarationError(message, hint="Give the agent a type: --returns Label.")
+        lacks = None if agent.returns is None else lacking(schema_of(agent.returns.schema), path[1:])
+        if lacks is not None:
+            raise UndefinedField(lacks[1], of=f"{ANSWER}{lacks[0]}", agent=agent.name, known=lacks[2])
+
+
+def _check_hedge(agent: Agent) -> None:
+    """Raise `DeclarationError` if the `hedge` of an agent is invalid, or conflicts with its other options."""
+    if agent.hedge is None:
+        return
+    hedge, error = agent.hedge, partial(DeclarationError, agent=agent.name)
+    of = f"hedge of agent {agent.name!r}"
+    if isinstance(hedge, str):
+        if _HEDGE_SHARE.fullmatch(hedge) is None:
+            raise must_be(of, "'p50' to 'p99', or seconds", hedge, error=error)
+    else:
+        check_positive(of, hedge, error=error)
+    other = beside(agent, "hedge")
+    other = other or ("batch" if agent.batch == "on" else "")
+    if other:
+        hint = "A second request would do it twice, or has no time to win: leave one of them out."
+        raise error(f"Agent {agent.name!r} has hedge={hedge!r} and {other}.", hint=hint)
+
+
+def _check_speculate(agent: Agent) -> None:
+    """Raise `DeclarationError` if an agent with `speculate` has no condition, or effects that cannot be undone."""
+    if not agent.speculate:
+        return
+    error = partial(DeclarationError, agent=agent.name)
+    if agent.when is None:
+        raise error(
+            f"{agent.name!r} has speculate and no when.", hint='Say what it need not wait for: --when "review.ok".'
+        )
+    other = beside(agent, "speculate")
+    other = other or ("batch" if agent.batch == "on" else "")
+    if other:
+        hint = "What it does may be thrown away: leave one of them out."
+        raise error(f"{agent.name!r} has speculate and {other}.", hint=hint)

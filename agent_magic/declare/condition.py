@@ -7,18 +7,18 @@ from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
 from agent_magic.declare.each import OWN
-from agent_magic.declare.options import beside
 from agent_magic.declare.template import Template
-from agent_magic.declare.units import seconds
 from agent_magic.errors import DeclarationError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from agent_magic.declare.each import Part
-    from agent_magic.declare.step import Step
+    from agent_magic.declare.options import StepOptions
 
 TRUE = "true"
+ANSWER = "answer"
+"""The name of the answer in the condition of `escalate`."""
 _SET = re.compile(r"(?<![=<>!])=(?!=)")
 """An assignment, never intended in a condition."""
 
@@ -43,7 +43,7 @@ def condition_of(text: str, agent: str = "", option: str = "when") -> Template:
     return found
 
 
-def check_flow(step: Step) -> None:
+def check_flow(step: StepOptions) -> None:
     """Raise `DeclarationError` for an unreadable condition, and for options that need or exclude each other."""
     error = partial(DeclarationError, agent=step.name)
     for option in ("when", "until"):
@@ -59,40 +59,7 @@ def check_flow(step: Step) -> None:
         raise error(f"{step.name!r} has most and no each.", hint="Say of what: --each planner.steps --most 40.")
 
 
-def check_speculate(step: Step) -> None:
-    """Raise `DeclarationError` if a step with `speculate` has no condition, or effects that cannot be undone."""
-    if not step.speculate:
-        return
-    error = partial(DeclarationError, agent=step.name)
-    if step.when is None:
-        raise error(
-            f"{step.name!r} has speculate and no when.", hint='Say what it need not wait for: --when "review.ok".'
-        )
-    other = beside(step, "speculate")
-    other = other or ("batch" if step.batch == "on" else "")
-    if other:
-        hint = "What it does may be thrown away: leave one of them out."
-        raise error(f"{step.name!r} has speculate and {other}.", hint=hint)
-
-
-def flow_notes(step: Step) -> list[str]:
-    """Return a line for each option that decides whether, how often, and in how many requests a step runs."""
-    found = [f"the first answer of {', '.join(step.parameters)}"] if step.race else []
-    ahead = ", begins before that is known" if step.speculate else ""
-    found += [f"runs only when {step.when}{ahead}"] if step.when else []
-    found += [f"asked {step.repeat} times"] if step.repeat else []
-    found += (
-        [f"runs again until {step.until}, at most {step.rounds} round{'s' * (step.rounds != 1)}"] if step.until else []
-    )
-    many = "as many of them as fit" if step.group == "auto" else f"at most {step.group} of them"
-    found += [f"{many} in a request"] if step.group else []
-    if step.hedge is not None and step.hedges is None:
-        overdue = step.hedge if isinstance(step.hedge, str) else seconds(step.hedge)
-        found.append(f"asked again when overdue ({overdue}): the first answer counts")
-    return found
-
-
-def deciding_names(step: Step) -> tuple[str, ...]:
+def deciding_names(step: StepOptions) -> tuple[str, ...]:
     """Return the names that decide whether and how often a step runs: in its conditions and `each`."""
     conditions = [(step.when, "when"), (step.until, "until")]
     names = [name for text, option in conditions if text for name in condition_of(text, step.name, option).names]

@@ -31,11 +31,9 @@ from agent_magic.declare.values import Row, find_name, is_lazy, read_table, whol
 from agent_magic.errors import DuplicateAgent, did_you_mean
 
 if TYPE_CHECKING:
-    from agent_magic.declare.agent import Agent
-    from agent_magic.declare.step import Step
-    from agent_magic.declare.task import Task
+    from agent_magic.declare.options import StepOptions
 
-T = TypeVar("T", "Agent", "Task", "Step")
+T = TypeVar("T", bound="StepOptions")
 ITEM, KEY = "item", "key"
 """Names in prompts of the item, and of its key: the row's label, the dict's key, or its number from 0."""
 OWN = frozenset({ITEM, KEY})
@@ -222,7 +220,7 @@ def notes_on_missing(name: str, value: object, paths: Iterable[Sequence[str | in
     return [f"no value, where the prompt says nan or None: {', '.join(missing)}. {fill} replaces that"]
 
 
-def groups_of(agents: Sequence[Step], places: Sequence[range] = ()) -> Mapping[str, Mapping[int, int]]:
+def groups_of(agents: Sequence[StepOptions], places: Sequence[range] = ()) -> Mapping[str, Mapping[int, int]]:
     """Return the numbers of the agents of each group, by its name and the numbers of the items."""
     found: dict[str, dict[int, int]] = {}
     many = {one.start: one for one in places}
@@ -250,12 +248,12 @@ class View(NamedTuple):
     kind: Literal["all", "same", "last"]
 
 
-def group_of(step: Step) -> str:
+def group_of(step: StepOptions) -> str:
     """Return the name of the group that a step belongs to: items of one value, rounds of a loop; else its own."""
     return step.name if step.part is None else step.part.group
 
 
-def view_of(agents: Sequence[Step], group: Mapping[int, int], agent: Step) -> View:
+def view_of(agents: Sequence[StepOptions], group: Mapping[int, int], agent: StepOptions) -> View:
     """Return the meaning of a group's name in an agent's prompt. A selected plan may have only some of a group."""
     # The first step of a loop's round, and each step itself, see the others as in the round before.
     other, part = agents[next(iter(group.values()))].part, agent.part

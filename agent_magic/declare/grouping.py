@@ -27,12 +27,10 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from agent_magic.declare.answers.reading import Rows, numbered
 from agent_magic.declare.answers.returns import Returns
 from agent_magic.declare.answers.schema import of_item, schema_of, typical_chars
-from agent_magic.declare.each import OWN, REQUESTS, Part, group_of
-from agent_magic.declare.options import beside
+from agent_magic.declare.each import REQUESTS, Part, group_of
 from agent_magic.declare.signature import NOTHING, Parameter
 from agent_magic.declare.task import Task
-from agent_magic.declare.validation import listed, must_be
-from agent_magic.errors import DeclarationError, InvalidAnswer, PlanError
+from agent_magic.errors import InvalidAnswer, PlanError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -42,9 +40,6 @@ if TYPE_CHECKING:
     from agent_magic.declare.step import Step
 
 REQUEST: Final = "_request"
-_HEAD: Final = (
-    "Do what each of these items says, apart from the others. Give exactly one answer for each item, with its number."
-)
 _AGAIN: Final = "Answer again for these items alone, in the same form and with the same numbers; the others are kept."
 _MISSING: Final = "the reply has no answer for this item"
 _TWO: Final = "the reply has two answers for this item"
@@ -84,33 +79,6 @@ def asks_for_length(agent: Agent) -> bool:
 def with_length(agent: Agent, tokens: int) -> Agent:
     """Return an agent with this expected length of one item's answer."""
     return replace(agent, expect_out=tokens)
-
-
-def asking(prompt: str) -> str:
-    """Return the template of a request for several items, by the prompt for one."""
-    inside = f'<item number="{{{{ number }}}}">\n{prompt}\n</item>'
-    return f"{_HEAD}\n{{% for number, key, item in item %}}\n{inside}\n{{% endfor %}}"
-
-
-def check_group(agent: Agent) -> None:
-    """Raise `DeclarationError` if an agent with `group` cannot be asked for several items at once."""
-    if agent.group is None:
-        return
-    group: Any = agent.group
-    if group != AUTO and (not isinstance(group, int) or isinstance(group, bool) or group < 1):
-        error = partial(DeclarationError, agent=agent.name)
-        raise must_be(f"group of agent {agent.name!r}", "an integer >= 1, or 'auto'", group, error=error)
-    what = f"Agent {agent.name!r} has group={agent.group}"
-    if agent.each is None:
-        raise DeclarationError(f"{what} and no each.", agent=agent.name, hint="Say of what: --each reviews --group 5.")
-    if agent.returns is None:
-        hint = "Give the type of one answer, --returns str or a class of yours: texts could not be told apart."
-        raise DeclarationError(f"{what} and answers with text.", agent=agent.name, hint=hint)
-    other = beside(agent, "group")
-    other = other or next(("attach" for name in listed(agent.attach) if name in OWN), "")
-    if other:
-        hint = "It is for one answer, and a request has several: leave one of them out."
-        raise DeclarationError(f"{what} and {other}.", agent=agent.name, hint=hint)
 
 
 def check_names(agent: Agent, declared: Mapping[str, Step]) -> None:

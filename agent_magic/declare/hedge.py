@@ -15,15 +15,10 @@ Source: J. Dean, L. A. Barroso, "The Tail at Scale", Communications of the ACM 5
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from agent_magic.declare.options import beside
 from agent_magic.declare.task import Task, first_of
-from agent_magic.declare.validation import check_positive, must_be
-from agent_magic.errors import DeclarationError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,30 +28,11 @@ if TYPE_CHECKING:
 
 FIRST: Final = "_first"
 HEDGE: Final = "_hedge"
-_SHARE: Final = re.compile(r"p([5-9]\d)")
 
 
 def share_of(hedge: str | float) -> float | None:
     """Return the share of answers within the time after which one is overdue; `None` for a number of seconds."""
     return int(hedge[1:]) / 100 if isinstance(hedge, str) else None
-
-
-def check_hedge(agent: Agent) -> None:
-    """Raise `DeclarationError` if the `hedge` of an agent is invalid, or conflicts with its other options."""
-    if agent.hedge is None:
-        return
-    hedge, error = agent.hedge, partial(DeclarationError, agent=agent.name)
-    of = f"hedge of agent {agent.name!r}"
-    if isinstance(hedge, str):
-        if _SHARE.fullmatch(hedge) is None:
-            raise must_be(of, "'p50' to 'p99', or seconds", hedge, error=error)
-    else:
-        check_positive(of, hedge, error=error)
-    other = beside(agent, "hedge")
-    other = other or ("batch" if agent.batch == "on" else "")
-    if other:
-        hint = "A second request would do it twice, or has no time to win: leave one of them out."
-        raise error(f"Agent {agent.name!r} has hedge={hedge!r} and {other}.", hint=hint)
 
 
 def hedged_steps(agent: Agent, steps: Sequence[Agent]) -> list[Step]:

@@ -201,8 +201,9 @@ def _check_fields(what: str, value: object, *, error: Callable[..., Exception] =
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepOptions(Copied):
-    """The options of agents and tasks."""
+    """The options of agents and tasks, and their name."""
 
+    name: str = field(kw_only=False)
     each: str | None = option(
         doc="The name of a list, dict, Series or DataFrame: a plan has one agent per item, whose prompt takes it as "
         "`{{ item }}`; see `agent_magic.declare.each`. Or a step that returns a list, or such a field of its answer, "
@@ -632,7 +633,7 @@ AFTER_WHEN: Final = "group"
 @cache
 def options_of(kind: type) -> Mapping[str, Option]:
     """Return the rows of a class of steps by name: model, then when and how often, then how."""
-    of_all = [one.name for one in fields(StepOptions)]
+    of_all = [one.name for one in fields(StepOptions) if ROW in one.metadata]
     rows = {one.name: replace(one.metadata[ROW], name=one.name) for one in fields(kind) if ROW in one.metadata}
     own = [name for name in rows if name not in of_all]
     place = own.index(AFTER_WHEN) if AFTER_WHEN in own else 0
@@ -650,6 +651,12 @@ OWN_FIELDS: Final[Mapping[str, str]] = {
     **dict.fromkeys(("messages", "stream"), "which agent_magic sets itself"),
 }
 """What `extra` cannot say, and why."""
+
+
+def candidates_of(model: str | None) -> tuple[str, ...] | None:
+    """Return the models to choose from, none for the provider's; `None` for no choice."""
+    word, _, names = (model or "").partition(":")
+    return listed(names) if word == AUTO else None
 
 
 def rows_of(step: Any) -> Iterable[Option]:

@@ -1,7 +1,9 @@
-"""The steps of a plan."""
+"""The steps of a plan, and fingerprints of what they ask."""
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Iterable
 from typing import Any, cast
 
@@ -28,3 +30,27 @@ def steps_of(given: object) -> tuple[Any, ...]:
         return instances_of("agents", given, Agent, Task)
     found = [Task.declared(one) or one for one in cast("Iterable[object]", given)]
     return instances_of("agents", found, Agent, Task)
+
+
+def models_text(step: Step, model: str) -> str:
+    """Return the model of a step in words: of a cascade all of them, `A → B`; else the model of its first request."""
+    return " → ".join(step.cascade) if step.cascade else model
+
+
+def job_of(agent: Agent) -> str:
+    """Return the fingerprint of a request without model and row: grades of one job can be compared."""
+    return _fingerprint(agent, agent.effort, agent.sent)
+
+
+def prompt_of(step: Step) -> str:
+    """Return the fingerprint of an agent's instructions without model, effort and row, for the length of answers.
+
+    It is empty for a task.
+    """
+    return "" if step.is_task else _fingerprint(cast("Agent", step), None, "")
+
+
+def _fingerprint(agent: Agent, effort: str | None, sent: str) -> str:
+    asked = [agent.prompt, agent.system_text, agent.context, effort, agent.schema, agent.tools_text]
+    asked += [agent.cite, agent.attach, *([sent] if sent else [])]
+    return hashlib.sha256(json.dumps(asked).encode()).hexdigest()

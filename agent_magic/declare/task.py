@@ -80,7 +80,6 @@ class Task(TaskOptions, NothingOfAgents):
         DeclarationError: The name, an option or a parameter is invalid.
     """
 
-    name: str
     function: Callable[..., Any] = field(compare=False, repr=False)
     returns: Any = field(default=None, kw_only=True, repr=False, compare=False)
     source_sha: str = field(default="", kw_only=True, repr=False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
-from agent_magic.declare.models import models_text
+from agent_magic.declare.step import models_text
 from agent_magic.engine.pacing.limits import KINDS, Limits
 from agent_magic.engine.policy import policy_from
 from agent_magic.forecast.forecast import Forecaster, Scenario

@@ -9,8 +9,8 @@ from itertools import product
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from agent_magic.declare.expansion import askers
-from agent_magic.declare.models import models_text
 from agent_magic.declare.options import AGENT, EFFORTS, SENT, check_option
+from agent_magic.declare.step import models_text
 from agent_magic.declare.validation import check_integer, is_number, must_be
 from agent_magic.engine.pacing.limits import KINDS, Limits
 from agent_magic.engine.pacing.routing import as_route

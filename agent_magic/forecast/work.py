@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from agent_magic.declare.content import tokens_of
 from agent_magic.declare.conversation import continued_by
-from agent_magic.declare.models import prompt_of
+from agent_magic.declare.step import prompt_of
 from agent_magic.declare.units import plural
 from agent_magic.forecast.evidence import (
     BEATEN_BY_OTHERS,

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from agent_magic.declare.agent import Agent
 from agent_magic.declare.baseline import BASELINE, TASKS, one_agent
-from agent_magic.declare.models import models_text
 from agent_magic.declare.plan_json import asks_the_same
+from agent_magic.declare.step import models_text
 from agent_magic.errors import AgentMagicError, DeclarationError, shown_value
 from agent_magic.measure.frames import make_frame, table
 from agent_magic.measure.metrics import summarize

@@ -18,8 +18,7 @@ import json
 import math
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
-from agent_magic.declare.models import AUTO
-from agent_magic.declare.options import AGENT, SENT
+from agent_magic.declare.options import AGENT, AUTO, SENT
 from agent_magic.declare.units import plural
 from agent_magic.errors import AgentMagicError
 from agent_magic.measure.metrics import (

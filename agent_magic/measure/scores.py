@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias, ca
 from agent_magic.declare.answers.reading import Fields, plain
 from agent_magic.declare.answers.schema import lacking, schema_of
 from agent_magic.declare.each import ITEM, KEY
-from agent_magic.declare.models import job_of
+from agent_magic.declare.step import job_of
 from agent_magic.declare.task import Task
 from agent_magic.declare.units import dollars, plural
 from agent_magic.declare.user_code import reason_of, run_user_code

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from IPython.core import completer
 
 from agent_magic.declare.coordinator import STRATEGIES
-from agent_magic.declare.models import AUTO
-from agent_magic.declare.options import AGENT
+from agent_magic.declare.options import AGENT, AUTO
 from agent_magic.declare.plan import PLAN_WORDS
 from agent_magic.declare.presets import PRESETS
 from agent_magic.declare.roles import ROLES

@@ -20,7 +20,7 @@ from agent_magic.declare.each import (
     hint_at_item,
     notes_on_missing,
 )
-from agent_magic.declare.models import candidates_of
+from agent_magic.declare.options import candidates_of
 from agent_magic.declare.roles import ROLES
 from agent_magic.declare.task import Task
 from agent_magic.declare.values import count_items, first_item, value_notes

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agent_magic.declare.each import group_of
-from agent_magic.declare.models import prompt_of
+from agent_magic.declare.step import prompt_of
 from agent_magic.record.answer import TOOL_USE
 from agent_magic.record.exchanges import seen_run
 
@@ -34,7 +34,7 @@ class Past(NamedTuple):
         api_s: Seconds from the request to the end of the answer.
         calls: True if it calls tools, so that another turn followed.
         elsewhere: True if it was simulated by another mock server: its length counts, its seconds do not.
-        prompt: Fingerprint of the agent's declaration, see `agent_magic.declare.models.prompt_of`; empty if unknown, as
+        prompt: Fingerprint of the agent's declaration, see `agent_magic.declare.step.prompt_of`; empty if unknown, as
             for answers of an earlier kernel.
         rounds: Rounds of its loop; 0 for no loop or unknown.
         ended_s: When it was complete, in seconds of its run.

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from agent_magic.declare.condition import flow_notes
 from agent_magic.declare.options import AGENT, note_of
-from agent_magic.declare.units import count, plural
+from agent_magic.declare.units import count, plural, seconds
 from agent_magic.measure.plans import needed_rows, todo_words
 from agent_magic.record.plaintext import single_line
 from agent_magic.show.graph import picture
@@ -137,7 +136,7 @@ def step_facts(agent: Step, edges: Sequence[str] = (), items: int | None = None)
         )
         if word
     ]
-    return [*facts, *map(single_line, flow_notes(agent))]
+    return [*facts, *map(single_line, _flow_notes(agent))]
 
 
 def _card(kind: str, name: str, facts: Sequence[str], warnings: Sequence[str]) -> dict[str, str]:
@@ -152,3 +151,20 @@ def _html(kind: str, name: str, facts: Sequence[str], warnings: Sequence[str]) -
         f'{box()}<span style="{SOFT}">{kind}</span> <b>{escape(single_line(name))}</b>'
         f'<span style="{SOFT}">{rest}</span>{second}</div>'
     )
+
+
+def _flow_notes(step: Step) -> list[str]:
+    """Return a line for each option that decides whether, how often, and in how many requests a step runs."""
+    found = [f"the first answer of {', '.join(step.parameters)}"] if step.race else []
+    ahead = ", begins before that is known" if step.speculate else ""
+    found += [f"runs only when {step.when}{ahead}"] if step.when else []
+    found += [f"asked {step.repeat} times"] if step.repeat else []
+    found += (
+        [f"runs again until {step.until}, at most {step.rounds} round{'s' * (step.rounds != 1)}"] if step.until else []
+    )
+    many = "as many of them as fit" if step.group == "auto" else f"at most {step.group} of them"
+    found += [f"{many} in a request"] if step.group else []
+    if step.hedge is not None and step.hedges is None:
+        overdue = step.hedge if isinstance(step.hedge, str) else seconds(step.hedge)
+        found.append(f"asked again when overdue ({overdue}): the first answer counts")
+    return found

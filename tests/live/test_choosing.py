@@ -11,7 +11,7 @@ from pydantic import create_model
 
 from agent_magic.api import Agent, Claude, Ledger, Plan, Session, TokenPrice
 from agent_magic.api.choosing import ENOUGH, choose, is_worse, with_models
-from agent_magic.declare.models import job_of
+from agent_magic.declare.step import job_of
 from agent_magic.declare.tool import Tool
 from agent_magic.errors import DeclarationError
 from agent_magic.measure.intervals import share_interval

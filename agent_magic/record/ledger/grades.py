@@ -26,7 +26,7 @@ class Graded(NamedTuple):
     """One grade of one answer.
 
     Attributes:
-        job: Fingerprint of the request without model and row; see `agent_magic.declare.models.job_of`.
+        job: Fingerprint of the request without model and row; see `agent_magic.declare.step.job_of`.
         answer: Fingerprint of the answer for its row.
         measure: Meaning of `score`: `share`, `mean`, or `error`, where less is better.
         cost_usd: Dollars of the answer; `None` if the graded run did not buy it.
