@@ -20,7 +20,7 @@ from agent_magic.declare.plan import Plan
 from agent_magic.engine.policy import Policy
 from agent_magic.errors import DeclarationError, Overloaded
 from agent_magic.measure.metrics import summarize
-from agent_magic.measure.spans import chain_of, spans_of
+from agent_magic.record.phases import chain_of, spans_of
 from agent_magic.record.results import RunRecord
 from agent_magic.show.charts.chart import MIME, compose
 from agent_magic.show.charts.limits import CONCURRENT, REQUESTS, WINDOW_S, Curve, curves_of, peaks

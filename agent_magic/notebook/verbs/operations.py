@@ -17,7 +17,7 @@ from agent_magic.notebook.front_end import is_kernel, note, say, show_page
 from agent_magic.notebook.own_runs import is_own
 from agent_magic.notebook.verbs.runs import add_run_options
 from agent_magic.notebook.verbs.steering import run_again
-from agent_magic.show.charts.following import following
+from agent_magic.show.charts.chart import following
 from agent_magic.show.page import Column, Line, Page, Table
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from agent_magic.declare.units import plural, seconds
 from agent_magic.measure.frames import next_step
 from agent_magic.measure.metrics import critical_path
-from agent_magic.measure.spans import spans_of
+from agent_magic.record.phases import spans_of
 from agent_magic.record.plaintext import single_line
 from agent_magic.show.charts.chart import ADVISE, compose, provenance
 from agent_magic.show.charts.marks import ROW_H, Area, Bar, Label, Line, Look, Panel, Rows, Scale, numbers, times
@@ -18,8 +18,7 @@ from agent_magic.show.theme import PHASES
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from agent_magic.measure.spans import Span
-    from agent_magic.record.phases import Kind
+    from agent_magic.record.phases import Kind, Span
     from agent_magic.record.results import RunRecord
     from agent_magic.show.charts.chart import Chart
     from agent_magic.show.charts.marks import Mark

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from agent_magic.declare.units import dollars, seconds
 from agent_magic.measure.frames import next_step
 from agent_magic.measure.metrics import summarize, total_cost
-from agent_magic.measure.spans import chain_of, spans_of
+from agent_magic.record.phases import chain_of, spans_of
 from agent_magic.record.plaintext import single_line
 from agent_magic.show.charts.chart import ADVISE, compose, provenance
 from agent_magic.show.charts.marks import ROW_H, Bar, Label, Line, Look, Panel, Rows, Scale
@@ -18,8 +18,7 @@ from agent_magic.show.theme import BAR_H, PHASES
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from agent_magic.measure.spans import Span
-    from agent_magic.record.phases import Kind
+    from agent_magic.record.phases import Kind, Span
     from agent_magic.record.results import RunRecord
     from agent_magic.show.charts.chart import Chart
     from agent_magic.show.charts.marks import Mark

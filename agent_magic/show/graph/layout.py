@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING
 
 from agent_magic.declare.dag import build_dag
 from agent_magic.machine import in_browser
-from agent_magic.show.graph.browser import place_in_browser
-from agent_magic.show.graph.wasi import place_with_wasi
+from agent_magic.show.graph.wasi import place_in_browser, place_with_wasi
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
