@@ -7,13 +7,13 @@ The live view and the static picture both use `Faces`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 from agent_magic.declare.subplan import BOX
 from agent_magic.declare.units import count, dollars
 from agent_magic.record.events import AgentEnded
 from agent_magic.record.returned import capped_steps
-from agent_magic.show.graph.groups import counted, group_texts, part_of, tone_of
+from agent_magic.show.graph.groups import Face, counted, group_texts, part_of, tone_of
 from agent_magic.show.states import OF_STATUS, STATES, unmet
 from agent_magic.show.text import answer_line, took
 
@@ -31,27 +31,6 @@ MOST_CHARS: Final = 80
 MOST_NAMED: Final = 2
 UNUSED: Final = OF_STATUS["unused"]
 CAPPED: Final = OF_STATUS["capped"]
-
-
-class Face(NamedTuple):
-    """The texts and the ring of a group's card.
-
-    Attributes:
-        share: Inside the ring: the finished share, or the sign of an agent's state.
-        done: Number of finished agents; empty for one agent.
-        rest: The other counts, or an agent's reason to wait.
-        tone: The state that colours the card.
-        who: The failed or else slowest agent; or an agent's numbers.
-        answer: An answer, under the name of its agent: for a plan and a loop the last, else the first.
-    """
-
-    counts: Sequence[int]
-    share: str
-    done: str
-    rest: str
-    tone: str
-    who: str = ""
-    answer: str = ""
 
 
 class Faces:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from math import pi
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from agent_magic.declare.dag import build_dag
 from agent_magic.declare.each import ROUNDS
@@ -27,9 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from agent_magic.declare.plan import Plan
-    from agent_magic.show.graph.card_texts import Face
     from agent_magic.show.graph.layout import Box, Layout
-    from agent_magic.show.graph.scene import Scene
 
 K = TypeVar("K")
 GROUP_H = 114.0
@@ -88,6 +86,27 @@ class Sheet:
             for agent in group.agents:
                 found[agent] = place_
         return found
+
+
+class Face(NamedTuple):
+    """The texts and the ring of a group's card.
+
+    Attributes:
+        share: Inside the ring: the finished share, or the sign of an agent's state.
+        done: Number of finished agents; empty for one agent.
+        rest: The other counts, or an agent's reason to wait.
+        tone: The state that colours the card.
+        who: The failed or else slowest agent; or an agent's numbers.
+        answer: An answer, under the name of its agent: for a plan and a loop the last, else the first.
+    """
+
+    counts: Sequence[int]
+    share: str
+    done: str
+    rest: str
+    tone: str
+    who: str = ""
+    answer: str = ""
 
 
 def sheet_of(plan: Plan) -> Sheet:
@@ -388,14 +407,13 @@ def cell_grid(plan: Plan, sheet: Sheet, width: float) -> CellGrid:
     return CellGrid(pitch, pitch * 0.78, columns, bands=tuple(bands))
 
 
-def draw_cells(plan: Plan, sheet: Sheet, scene: Scene, width: float) -> tuple[str, float]:
-    """Draw the agents as cells.
+def draw_cells(plan: Plan, sheet: Sheet, states: str, lost: Sequence[str], width: float) -> tuple[str, float]:
+    """Draw the agents as cells, by their states, and name the `lost` ones.
 
     Returns:
         The markup and its height.
     """
     grid = cell_grid(plan, sheet, width)
-    states = "".join(node.state for node in scene.nodes)
     parts: list[str] = []
     for band in grid.bands:
         inside = "".join(states[agent] for agent in band.agents)
@@ -407,8 +425,8 @@ def draw_cells(plan: Plan, sheet: Sheet, scene: Scene, width: float) -> tuple[st
         )
         cells = "".join(_layer_cells(inside, grid, band))
         parts.append(f'{ground}{label}{tally}<g class="cells">{cells}</g>')
-    lost = _lost_line(scene, width, grid.height + 20)
-    return "".join(parts) + lost, grid.height + (26 if lost else 0)
+    line = _lost_line(lost, width, grid.height + 20)
+    return "".join(parts) + line, grid.height + (26 if line else 0)
 
 
 def tally_of(states: str) -> tuple[str, str]:
@@ -463,9 +481,8 @@ def _groups(layers: Sequence[Sequence[int]]) -> Iterator[tuple[str, tuple[int, .
         yield label, tuple(agent for layer in group for agent in layer)
 
 
-def _lost_line(scene: Scene, width: float, y: float) -> str:
+def _lost_line(lost: Sequence[str], width: float, y: float) -> str:
     """Name the first agents that failed, since a cell has no name."""
-    lost = [node.title for node in scene.nodes if node.state == "f"]
     if not lost:
         return ""
     more = f" and {len(lost) - _MOST_NAMED:,} more" if len(lost) > _MOST_NAMED else ""

@@ -28,8 +28,7 @@ if TYPE_CHECKING:
     from agent_magic.declare.plan import Plan
     from agent_magic.measure.metrics import Summary
     from agent_magic.record.results import AgentResult, RunRecord
-    from agent_magic.show.graph.card_texts import Face
-    from agent_magic.show.graph.groups import Sheet
+    from agent_magic.show.graph.groups import Face, Sheet
     from agent_magic.show.graph.timeline import Timeline
 
     Estimates: TypeAlias = Mapping[str, tuple[int | None, float | None]]

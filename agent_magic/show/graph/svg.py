@@ -108,7 +108,9 @@ def draw(scene: Scene, plan: Plan, layout: Layout | None, *, theme: Theme | None
         body.append(_timeline(scene.timeline, plot, note, live=live))
         height = plot.bottom + (36 if note else 20)
     if sheet is not None and not live:  # a static group cannot be opened, so every agent has a cell
-        cells, cells_h = draw_cells(plan, sheet, scene, width - 2 * MARGIN)
+        states = "".join(node.state for node in scene.nodes)
+        lost = [node.title for node in scene.nodes if node.state == "f"]
+        cells, cells_h = draw_cells(plan, sheet, states, lost, width - 2 * MARGIN)
         body.append(_moved(cells, height))
         height += cells_h + MARGIN
     spoken = " · ".join([scene.title, scene.header.line, *scene.header.facts])
