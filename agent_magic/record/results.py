@@ -671,8 +671,8 @@ class RunRecord:
         return "ledger" in self.replayed.values() or any(one.is_served and not one.is_shared for one in self.results)
 
     def stopped_for(self, reason: str) -> tuple[str, ...]:
-        """Return the agents with an answer truncated for one of the reasons in `CAPPED`."""
-        return tuple([one.name for one in self._whose_answer({reason})])
+        """Return the agents whose answer was truncated for one of the reasons in `CAPPED`, and passed on."""
+        return tuple([one.name for one in self._whose_answer({reason}) if one.status != "failed"])
 
     @property
     def refused(self) -> tuple[str, ...]:

@@ -18,6 +18,7 @@ from agent_magic.api import Agent, Claude, Ledger, Plan, Policy, Run
 from agent_magic.engine.requests import ask
 from agent_magic.errors import NoValue, PlanError, ReplayMiss
 from agent_magic.providers.schemas import WORDS, SchemaWatch
+from agent_magic.show.notes import capped_note
 from agent_magic.simulator import Simulator, start
 from tests.live.virtual import Reply, drive
 from tests.providers.wire import CLOSE, OPEN, STOP, delta, event, reply, serving
@@ -181,6 +182,7 @@ def test_half_an_answer_is_no_value(reason, kind, said):
     assert ("failed", kind, 1) == (done["label"].status, done["label"].kind, len(sent))
     assert said in str(done["label"].error)
     assert GOOD == done["label"].text
+    assert "" == capped_note(done.record, Policy())
 
 
 def test_a_stop_sequence_ends_a_value():

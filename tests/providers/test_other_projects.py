@@ -8,15 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import shutil
-import socket
-import subprocess
-import time
-import urllib.error
-import urllib.request
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal
 
@@ -24,7 +16,7 @@ import pytest
 
 import agent_magic as am
 from agent_magic.simulator import start
-from tests.foreign import install, python_with, quiet
+from tests.foreign import free_port, install, python_with, quiet, serving
 
 pytestmark = pytest.mark.slow
 
@@ -295,41 +287,6 @@ def test_the_typescript_sdk_finds_the_api(node_with) -> None:
     with start(latency="x0.02", seed=1) as server:
         done = quiet(["node", "client.mjs", MODEL, WEATHER, server.url], folder)
     assert 0 == done.returncode, done.stderr[-3000:]
-
-
-@contextmanager
-def serving(command: list[str], folder: Path, port: int, path: str, **env: str) -> Iterator[str]:
-    """Run a server, wait until it answers, and end it."""
-    with (folder / "server.log").open("w") as log:
-        child = subprocess.Popen(command, cwd=folder, env=os.environ | env, stdout=log, stderr=subprocess.STDOUT)
-        try:
-            wait_for(f"http://127.0.0.1:{port}{path}", child, folder / "server.log")
-            yield f"http://127.0.0.1:{port}"
-        finally:
-            child.terminate()
-            child.wait(30)
-
-
-def wait_for(url: str, child: subprocess.Popen[bytes], log: Path) -> None:
-    """Wait until a server answers, with whatever status."""
-    until = time.monotonic() + 180
-    while time.monotonic() < until and child.poll() is None:
-        try:
-            urllib.request.urlopen(url, timeout=2).close()
-        except urllib.error.HTTPError:
-            return
-        except OSError:
-            time.sleep(0.2)
-        else:
-            return
-    raise AssertionError(f"the server did not start: {log.read_text()[-2000:]}")
-
-
-def free_port() -> int:
-    """Return a port that is free now."""
-    with socket.socket() as link:
-        link.bind(("127.0.0.1", 0))
-        return link.getsockname()[1]
 
 
 def asked(url: str, *agents: am.Agent, values: dict[str, object] | None = None) -> am.Run:
