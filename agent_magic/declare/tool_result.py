@@ -126,7 +126,8 @@ def _start_of(value: Any, most: int) -> tuple[str, Any]:
     if table is not None and len(table) > (rows := most // (2 * max((1, *table.shape[1:]))) + 1):
         return f" There are {len(table):,} rows.", table.iloc[:rows]
     if table is None and is_array(value) and (count := count_cells(value)) > most:
-        return f" There are {count:,} values.", value.reshape(-1)[:most] if hasattr(value, "reshape") else value[:most]
+        flat = value.toarray() if hasattr(value, "toarray") else value
+        return f" There are {count:,} values.", flat.reshape(-1)[:most] if hasattr(flat, "reshape") else flat[:most]
     return "", value
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import inspect
 import json
 import os
 import platform
@@ -22,7 +21,7 @@ from agent_magic.declare.user_code import reason_of, run_user_code
 from agent_magic.declare.values import RaisedError, as_json, pack, single_use_in, unpack, value_text
 from agent_magic.engine.calls import Result, Verdict
 from agent_magic.errors import AgentMagicError, LedgerError, Unreachable
-from agent_magic.live.functions import run_function, tool_result
+from agent_magic.live.functions import is_coroutine, run_function, tool_result
 from agent_magic.live.people import Question, ask
 from agent_magic.live.saving import write_answer
 from agent_magic.live.workers import Ran
@@ -181,7 +180,7 @@ class Caller:
 
     def _late(self, call: Call, key: CallKey | None, ran: Ran) -> None:
         """Record the result of an interrupted call that finished later, so that the next run need not repeat it."""
-        if self.journal is None or key is None or inspect.iscoroutine(ran.value):
+        if self.journal is None or key is None or is_coroutine(ran.value):
             return
         shown = self._record.results[call.step].call(call.number)
         secrets = self._named_secrets() if ran.error is None else secrets_of(os.environ)

@@ -19,13 +19,13 @@ process. Calls keep the caller's context, so that a kernel can attribute the out
 from __future__ import annotations
 
 import asyncio
-import inspect
 import signal
 import threading
 from contextlib import nullcontext, suppress
 from contextvars import copy_context
 from functools import partial
 from multiprocessing.reduction import ForkingPickler
+from types import CoroutineType
 from typing import TYPE_CHECKING, Any, Self, cast
 
 from agent_magic.declare.signature import is_async, name_of
@@ -145,9 +145,14 @@ async def _in_thread(
 ) -> Ran:
     """Call a function in a thread. A returned coroutine is awaited: the function may wrap an `async def`."""
     ran = await _threaded(lambda: called(function, arguments, prints), name_of(function), late)
-    if inspect.iscoroutine(ran.value):
+    if is_coroutine(ran.value):
         return await _on_loop(lambda: ran.value, {}, prints)
     return ran
+
+
+def is_coroutine(value: object) -> bool:
+    """Return whether a result is to be awaited. A lazy object may raise if asked for its class."""
+    return type(value) is CoroutineType
 
 
 async def _threaded(work: Callable[[], Ran], name: str, late: Callable[[Ran], object] | None = None) -> Ran:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+import scipy.sparse
 from pydantic import BaseModel
 
 from agent_magic.declare.tool_result import MOST_CHARS, result_text
@@ -96,6 +97,7 @@ def test_what_has_no_text_is_an_error_that_says_why(value, why):
         (pd.DataFrame({"a": range(1_000_000)}), "the rest left out. There are 1,000,000 rows."),
         (pd.Series(range(1_000_000)), "the rest left out. There are 1,000,000 rows."),
         (np.zeros((1000, 1000)), "the rest left out. There are 1,000,000 values."),
+        (scipy.sparse.eye(1000).tocsr(), "the rest left out. There are 1,000,000 values."),
     ],
     ids=lambda value: type(value).__name__,
 )

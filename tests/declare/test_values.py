@@ -843,6 +843,19 @@ def test_a_key_wins_over_a_method_that_is_not_called():
     )
 
 
+def test_a_value_is_asked_for_nothing_that_its_class_lacks():
+    """Its `__getattr__` may raise anything."""
+
+    class Guarded:
+        def __getattr__(self, name):
+            raise RuntimeError(name)
+
+        def __str__(self):
+            return "guarded"
+
+    assert "guarded yes" == prompt("{{ v }} {% if v %}yes{% endif %}", v=Guarded())
+
+
 class Raises:
     """A value whose text raises."""
 

@@ -9,6 +9,7 @@ import signal
 import sqlite3
 import sys
 import threading
+import weakref
 from contextvars import ContextVar
 from functools import partial
 from typing import Any
@@ -108,6 +109,20 @@ def test_a_wrapper_of_a_coroutine_is_awaited():
 # threads
 
 NAME: ContextVar[str] = ContextVar("NAME", default="")
+
+
+def test_a_lazy_object_that_raises_is_told_to_the_model():
+    """Whatever is asked of it; the run goes on."""
+
+    class Outside:
+        @property
+        def __class__(self):
+            raise RuntimeError("outside of a context")
+
+    for make in (Outside, lambda: weakref.proxy(type("Gone", (), {})())):
+        found = tool_result(run(make, {}), {})
+        assert found.is_error
+        assert "The tool ran, but what it returned cannot be sent: R" in found.content
 
 
 def test_threads_have_the_callers_context_and_hold_up_nothing():

@@ -46,8 +46,9 @@ def _of_pandas(value: object) -> str:
 
 def _fields_of(value: Any) -> tuple[str, ...]:
     """Return the names of the columns of a structured array of numpy's."""
-    found = getattr(getattr(value, "dtype", None), "names", None) if _marks(value.__class__)[1] else None
-    return found or () if getattr(value, "ndim", 0) == 1 else ()
+    if not _marks(value.__class__)[1] or getattr(value, "ndim", 0) != 1:
+        return ()
+    return getattr(getattr(value, "dtype", None), "names", None) or ()
 
 
 def column_names(table: Any) -> list[Any]:
