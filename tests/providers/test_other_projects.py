@@ -195,6 +195,44 @@ elsewhere = openai.OpenAI(api_key="test", base_url=f"{URL}/v2", max_retries=0)
 refused(openai.NotFoundError, lambda: elsewhere.chat.completions.create(model=MODEL, messages=said("x")))
 """
 
+CLAUDETTE = """
+import os
+
+os.environ |= {"ANTHROPIC_BASE_URL": URL, "ANTHROPIC_API_KEY": "test"}
+from claudette import Chat, Client, contents
+
+OLDER = "claude-haiku-4-5"
+chat = Chat(OLDER, sp="Be short.")
+first = chat("Say hi.")
+assert contents(first) and chat.use.output_tokens, first
+assert contents(chat("And now?")) and len(chat.h) == 4, chat.h
+assert len(list(chat("Say three words.", stream=True))) > 1 and contents(chat.h[-1]), chat.h
+called = []
+
+def weather(
+    city: str,  # where
+) -> str:
+    "Look the weather up."
+    called.append(city)
+    return "sunny"
+
+steps = list(Chat(OLDER, tools=[weather]).toolloop(WEATHER))
+assert called == ["Bonn"] and contents(steps[-1]), (called, steps)
+
+class Label:
+    "A label."
+    def __init__(
+        self,
+        mood: str,  # good or bad
+        score: float,  # from 0 to 1
+    ):
+        self.mood, self.score = mood, score
+
+client = Client(OLDER)
+assert isinstance(client.structured("Label: great.", tools=[Label])[0], Label)
+assert contents(client("Count.", prefill="One")).startswith("One")
+"""
+
 TYPESCRIPT = """
 import Anthropic from "@anthropic-ai/sdk";
 
@@ -237,8 +275,9 @@ CLIENTS = {
     "langchain-anthropic": [LANGCHAIN_MESSAGES + LANGCHAIN],
     "langchain-openai": [LANGCHAIN_CHAT + LANGCHAIN],
     "litellm[proxy]": [LITELLM_MESSAGES + LITELLM, LITELLM_CHAT + LITELLM],
+    "claudette anthropic<1": [CLAUDETTE],  # later SDKs have no argument for the temperature that it sends
 }
-"""What each package does: at the Messages API, at chat completions, or one after the other at both."""
+"""What packages do: at the Messages API, at chat completions, or one after the other at both."""
 
 
 @pytest.fixture(scope="module")
@@ -248,7 +287,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory):
 
     def python_of(package: str) -> Path:
         if package not in made:
-            made[package] = python_with(tmp_path_factory.mktemp("other"), package)
+            made[package] = python_with(tmp_path_factory.mktemp("other"), *package.split())
         return made[package]
 
     return python_of
