@@ -23,7 +23,7 @@ from collections.abc import Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from unittest.mock import Mock
 from zoneinfo import ZoneInfo
 
@@ -378,6 +378,13 @@ def test_an_address_in_memory_is_no_text(make):
     assert "['<f at 0x7f>']" == prompt("{{ v }}", v=["<f at 0x7f>"])
 
 
+class Tensor:
+    """Can be read by numpy, and nothing else."""
+
+    def __array__(self, *_: object, **__: object) -> Any:
+        return np.arange(200)
+
+
 SERIES = {
     "polars": pl.Series("n", range(200)),
     "pyarrow": pa.chunked_array([range(200)]),
@@ -386,6 +393,7 @@ SERIES = {
     "numpy": np.arange(200),
     "index": pd.Index(range(200)),
     "sparse": scipy.sparse.coo_array(np.arange(200)),
+    "protocol": Tensor(),
 }
 
 

@@ -164,17 +164,18 @@ def read_array(value: Any) -> list[Any] | None:
     if not is_array(value):
         return None
     kind = cast("type[Any]", type(value))
-    check_size(count_cells(value))
+    if hasattr(value, "shape") or hasattr(kind, "__len__"):
+        check_size(count_cells(value))
     if hasattr(kind, "toarray"):  # of a sparse matrix, whose text leaves its middle out
         return value.toarray().tolist()
-    if getattr(value, "ndim", 0) and getattr(value.dtype, "kind", "") in {"M", "m"}:
-        return [read_array(one) if is_array(one) else plain_scalar(one) for one in value]
     name = next((name for name in _LISTED if hasattr(kind, name)), "")
-    if name:
-        return list(getattr(value, name)())
-    import numpy as np
+    if not name:
+        import numpy as np
 
-    return np.asarray(value).tolist()
+        name, value = "tolist", np.asarray(value)
+    if getattr(value, "ndim", 0) and getattr(getattr(value, "dtype", None), "kind", "") in {"M", "m"}:
+        return [read_array(one) if is_array(one) else plain_scalar(one) for one in value]
+    return list(getattr(value, name)())
 
 
 def plain_scalar(value: Any) -> Any:
