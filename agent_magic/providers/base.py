@@ -335,6 +335,19 @@ class Provider(Protocol):
         del request
         return None
 
+    async def reach(self, request: Request) -> str:
+        """Try the server without asking a model; return what it did, or "" if all that it offers costs money.
+
+        Default: it counts the tokens of the request.
+
+        Args:
+            request: A short one, to the model that agents without one of their own ask.
+
+        Raises:
+            CallError: The server cannot be reached, or refuses the key.
+        """
+        return "" if await self.count_tokens(request) is None else "it counted tokens"
+
     def limit_class(self, model: str) -> str:
         """Return the class of models that share rate limits with this one; default each model is its own.
 

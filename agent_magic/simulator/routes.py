@@ -97,7 +97,7 @@ def decide(
     try:
         if len(asked.body) > (MOST_BYTES if (method, path) == ("POST", BATCHES) else MAX_BODY):
             raise ApiError(413, HTTP_MESSAGES[413])  # noqa: TRY301 - answered like the others
-        if path in MODEL_LISTS and "anthropic-version" not in headers and headers.get("authorization"):
+        if path in MODEL_LISTS and "anthropic-version" not in headers and "x-api-key" not in headers:
             return completions.models(asked.id)  # asked by a client of the other API
         if path != completions.PATH:  # a self-hosted server asks for no key
             check_credentials(headers)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
 
 import agent_magic as am
 from agent_magic.notebook.magics import AgentMagics
+from agent_magic.simulator import start
 
 
 @pytest.fixture
@@ -44,3 +47,17 @@ def test_where_all_is_well_it_says_what_to_do_next(magics: AgentMagics, capsys: 
     capsys.readouterr()
     magics.agents("doctor")
     assert "everything is set up. %agents plan shows" in " ".join(capsys.readouterr().out.split())
+
+
+def test_a_server_of_ones_own(magics: AgentMagics, capsys: pytest.CaptureFixture[str]) -> None:
+    """Its list of models costs nothing: it tells whether the server is there, and which names it knows."""
+    with start(latency="none") as server:
+        magics.agents(f"connect chat {server.url}/v1 --free")
+        capsys.readouterr()
+        magics.agents("doctor")
+        shown = " ".join(capsys.readouterr().out.split())
+        assert "doctor: everything is set up." in shown
+        assert "key none, so requests have none" in shown
+        assert re.search(r"ok reachable yes: it listed \d+ models ok", shown)
+    magics.agents("doctor")
+    assert "look at: reachable" in capsys.readouterr().out

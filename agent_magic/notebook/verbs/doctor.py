@@ -25,6 +25,7 @@ PACKAGES = ("agent-magic", "anthropic", "ipython", "ipykernel", "pandas")
 WIDGETS = ("anywidget", "ipywidgets")
 
 
+UNTRIED = "not tried: each of its endpoints costs money"
 OK, WRONG, TOLD = "ok", "!", ""
 
 
@@ -58,18 +59,21 @@ async def _provider(ctx: CommandContext) -> list[Check]:
     if not session.spends and not session.simulates:
         return [told, Check(OK, "key", "none needed: a recording answers")]
     client = session.shared.client
+    key = Check(OK, "key", "set")
+    if session.simulates:
+        key = Check(OK, "key", "none needed: the mock server answers")
+    elif client.credentials is None:
+        key = Check(TOLD, "key", "none, so requests have none")
     try:
         async with client.open(), asyncio.timeout(REACH_S):
-            counted = await client.count_tokens(Request(ctx.model, "x", 1))
+            tried = await client.reach(Request(ctx.model, "x", 1))
     except NotConnected:
         todo = "none: set ANTHROPIC_API_KEY and restart the kernel, or %agents connect simulator"
         return [told, Check(WRONG, "key", todo)]
     except (CallError, TimeoutError) as error:
-        why = str(error) or f"no answer in {REACH_S:g} s"
-        return [told, Check(OK, "key", "set"), Check(WRONG, "reachable", why)]
-    reached = "yes" if counted is not None else "not tried: each of its endpoints costs money"
-    key = "none needed: the mock server answers" if session.simulates else "set"
-    return [told, Check(OK, "key", key), Check(TOLD if counted is None else OK, "reachable", reached)]
+        return [told, key, Check(WRONG, "reachable", str(error) or f"no answer in {REACH_S:g} s")]
+    reached = Check(OK, "reachable", f"yes: {tried}") if tried else Check(TOLD, "reachable", UNTRIED)
+    return [told, key, reached]
 
 
 def _prices(ctx: CommandContext) -> Check:

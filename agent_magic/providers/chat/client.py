@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit
 
+from agent_magic.declare.units import plural
 from agent_magic.declare.validation import listed, must_be
 from agent_magic.engine.admission.key import Key
 from agent_magic.engine.pacing.limits import NO_READINGS
@@ -28,16 +29,21 @@ from agent_magic.providers.schemas import SchemaWatch
 from agent_magic.record.prices import NO_LIST, ModelPrice, checked_prices, seller_at
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Iterable, Sequence
+    from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 
     from httpx2 import AsyncClient, Response
+    from httpx2 import Request as Sent
 
     from agent_magic.providers.base import Stream
+    from agent_magic.providers.chat.errors import Told
     from agent_magic.record.answer import Answer
     from agent_magic.record.request import Request
 
 PATH = "/chat/completions"
 VERSION = "/v1"
+NO_ENTRY = frozenset({401, 403})
+FEW = 4
+"""So many models are named, more are counted."""
 HINT = "Give one such as http://127.0.0.1:8000/v1."
 _JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
@@ -126,6 +132,31 @@ class Chat(Provider):
         async with self._open.held():
             yield
 
+    async def reach(self, request: Request) -> str:
+        """Ask for the list of models, which costs nothing.
+
+        Args:
+            request: A request to the model that agents without one of their own ask.
+
+        Raises:
+            CallError: The server cannot be reached, or refuses the key.
+        """
+        headers = self._sent_headers()
+        response = await self._begin(self._open.here.build_request("GET", f"{self._base_url}/models", headers=headers))
+        try:
+            text = (await response.aread()).decode("utf-8", "replace")
+            if response.status_code in NO_ENTRY:
+                raise self._error(request, response)(read_body(text), response.status_code)
+        except raised_by_transport() as error:
+            raise broken(error, self._secrets) from None
+        finally:
+            await response.aclose()
+        names = _models_in(text) if response.is_success else []
+        if not names:
+            return ""
+        lacks = "" if request.model in names else f"; {request.model} is none of them"
+        return f"it listed {', '.join(names) if len(names) <= FEW else plural(len(names), 'model')}{lacks}"
+
     def settings(self) -> dict[str, Any]:
         """Return arguments that make the same provider in another process. Prices stay where costs are counted."""
         return {
@@ -170,11 +201,16 @@ class Chat(Provider):
 
     async def _sent(self, request: Request, stream: Stream) -> Answer | None:
         """Send a request in the known dialect; return `None` if a refusal has changed the dialect."""
-        response = await self._begin(request, self._dialects.get(request.model, USUAL))
-        headers = headers_of(response)
-        failed = functools.partial(
-            error_of, headers=headers, request=request, secrets=self._secrets, has_key=self.credentials is not None
+        content = _JSON.encode(body(self._schemas.in_words(request), self._dialects.get(request.model, USUAL)))
+        made = self._open.here.build_request(
+            "POST",
+            f"{self._base_url}{PATH}",
+            content=content.encode("utf-8", "replace"),
+            headers=self._sent_headers(),
+            timeout=timeout_of(request.timeout_s),
         )
+        response = await self._begin(made)
+        headers, failed = headers_of(response), self._error(request, response)
         try:
             if response.is_success:
                 stream.replied(response.status_code, read_headers(headers), simulated=SIMULATED_HEADER in headers)
@@ -191,25 +227,29 @@ class Chat(Provider):
         finally:
             await response.aclose()
 
-    async def _begin(self, request: Request, dialect: Dialect) -> Response:
+    async def _begin(self, made: Sent) -> Response:
         """Send a request, and return the response to read.
 
         Raises:
             Unreachable: There is no response.
         """
-        http = self._open.here
-        content = _JSON.encode(body(self._schemas.in_words(request), dialect)).encode("utf-8", "replace")
-        timeout = timeout_of(request.timeout_s)
-        made = http.build_request(
-            "POST", f"{self._base_url}{PATH}", content=content, headers=self._sent_headers(), timeout=timeout
-        )
         try:
-            return await http.send(made, stream=True)
+            return await self._open.here.send(made, stream=True)
         except raised_by_transport() as error:
             import httpx2
 
             is_late = isinstance(error, httpx2.TimeoutException | TimeoutError)
             raise no_connection(error, made, self._secrets, check=CHECK, is_late=is_late) from None
+
+    def _error(self, request: Request, response: Response) -> Callable[[Told, int], CallError]:
+        """Return how a refusal becomes an error."""
+        return functools.partial(
+            error_of,
+            headers=headers_of(response),
+            request=request,
+            secrets=self._secrets,
+            has_key=self.credentials is not None,
+        )
 
     def _learns(self, request: Request, status: int, refusal: str) -> bool:
         """Learn another dialect from a refusal; return whether there is one to try."""
@@ -245,6 +285,15 @@ class Chat(Provider):
     def _secrets(self) -> tuple[str, ...]:
         given = self._given_headers.values()
         return tuple(filter(None, (self._api_key.reveal(), *given, *(one.partition(" ")[2] for one in given))))
+
+
+def _models_in(text: str) -> list[str]:
+    """Return the names in a list of models; empty if it is none."""
+    try:
+        found: Any = json.loads(text)
+        return [str(one["id"]) for one in found["data"]]
+    except (ValueError, RecursionError, TypeError, LookupError):
+        return []
 
 
 async def _close(http: AsyncClient) -> None:
