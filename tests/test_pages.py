@@ -16,11 +16,12 @@ from urllib.parse import unquote
 
 import pytest
 
-from agent_magic.api import Agent, Plan, Policy, Run, pages
+from agent_magic.api import Agent, Plan, Policy, Run
 from agent_magic.declare.values import image, text_file
 from agent_magic.errors import AgentMagicError, DeclarationError, SecretFound
 from agent_magic.providers.recorded import Deck
 from agent_magic.record.cassette.reading import read_cassette
+from agent_magic.show import run_page
 from tests.declare.test_content import png
 from tests.house.source import ROOT
 from tests.live.virtual import Reply, drive
@@ -146,7 +147,7 @@ def test_a_page_goes_to_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, 
 def test_a_page_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A disk that refuses is an error of ours, with its reason; an older page is unchanged."""
     (tmp_path / "run.html").write_text("older")
-    monkeypatch.setattr(pages, "write_bytes", refused)
+    monkeypatch.setattr(run_page, "write_bytes", refused)
     with pytest.raises(AgentMagicError, match=r"'run.html' cannot be written: No space left on device"):
         answered("An answer.").to_page(tmp_path / "run.html")
     assert "older" == (tmp_path / "run.html").read_text()

@@ -6,7 +6,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast, overload
 
-from agent_magic.api.pages import write_page
 from agent_magic.api.reading import Reading
 from agent_magic.engine.health import record_health
 from agent_magic.errors import DeclarationError, PlanError
@@ -29,7 +28,7 @@ from agent_magic.show.charts.tradeoff import run_tradeoff
 from agent_magic.show.explore import Explorer, explore
 from agent_magic.show.frames import to_take
 from agent_magic.show.progress import Progress
-from agent_magic.show.run_page import PYODIDE
+from agent_magic.show.run_page import PYODIDE, write_page
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

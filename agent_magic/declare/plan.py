@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Literal, Self, get_args
 
 from agent_magic.declare.agent import DEFAULT_MODEL
-from agent_magic.declare.answers.fields import answers_of, check_plan
+from agent_magic.declare.answers.fields import Taken, answers_of, check_fields, check_items
 from agent_magic.declare.attaching import checked, documents_of, read_content, render, shows_content
 from agent_magic.declare.content import NO_PROMPT, Prompt
 from agent_magic.declare.context import Context, context_of, with_contexts
@@ -39,8 +39,9 @@ from agent_magic.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
+    from agent_magic.declare.answers.returns import Returns
     from agent_magic.declare.attaching import Parts
     from agent_magic.declare.step import Step
 
@@ -147,7 +148,7 @@ class Plan:
         self._put(dag=dag, inputs=tuple(edges.inputs), dropped=frozenset(edges.dropped), notes=tuple(self.notes))
         self._hold()
         if any(not (one.returns is one.when is one.until is None) for one in self.firsts):
-            check_plan(self, lambda one: one.returns)
+            _check_fields(self, lambda one: one.returns)
 
     def _hold(self) -> None:
         """Record the resources of each step, and resolve conflicts."""
@@ -515,7 +516,7 @@ class Plan:
             UndefinedField: One uses a field of an answer that is a text.
         """
         if self._has_conditions:
-            check_plan(self, answers_of)
+            _check_fields(self, answers_of)
         checked: set[str] = set()
         for number in self._to_check:
             agent, inputs = self.agents[number], self.inputs[number]
@@ -616,3 +617,24 @@ class Plan:
 
     def _names(self, numbers: Iterable[int]) -> tuple[str, ...]:
         return tuple(self.agents[number].name for number in numbers)
+
+
+def _check_fields(plan: Plan, answers: Callable[[Step], Returns | None]) -> None:
+    """Raise `UndefinedField` for a used field that an answer's type does not have."""
+    # Plans read from data use declared types only: an outline has no types, and a recorded run always opens.
+    for step in plan.firsts:
+        check_fields(step, partial(_taken, plan, answers, step))
+        if step.part is not None and step.part.source and step.part.place == 0:
+            found = _taken(plan, answers, step, step.part.source)
+            if found is not None and not found.several:
+                check_items(step, step.part.source, found.returns, step.part.path)
+
+
+def _taken(plan: Plan, answers: Callable[[Step], Returns | None], step: Step, name: str) -> Taken | None:
+    """Return the type of an answer's name in a step, if it has one."""
+    group = plan.groups.get(name)
+    member = plan.index.get(name) if group is None else next(iter(group.values()))
+    returns = None if member is None else answers(plan.agents[member])
+    if returns is None or name == step.name or (step.name, name) in plan.dropped:
+        return None
+    return Taken(returns, group is not None and view_of(plan.agents, group, step).kind == "all")

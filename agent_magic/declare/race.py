@@ -18,18 +18,12 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from agent_magic.declare.dag import Dag
-    from agent_magic.declare.plan import Plan
     from agent_magic.declare.step import Step
 
 BEATEN: Final = "Beaten"
 """The kind of an end because another one has answered first."""
 NO_ANSWER: Final = "NoAnswer"
 """Kind of a race without an answer."""
-
-
-def is_in_race(plan: Plan, agent: int) -> bool:
-    """Return whether an agent may lose a race."""
-    return any(plan.agents[child].race for child in plan.dag.children[agent])
 
 
 def check_races(

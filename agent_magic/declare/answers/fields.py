@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from agent_magic.declare.answers.returns import Returns
 from agent_magic.declare.answers.schema import alternatives_of, brief, fields_of, items_of, lacking, reached, schema_of
 from agent_magic.declare.condition import condition_of
-from agent_magic.declare.each import group_of, view_of
+from agent_magic.declare.each import group_of
 from agent_magic.errors import DeclarationError, PlanError, UndefinedField
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from agent_magic.declare.plan import Plan
     from agent_magic.declare.step import Step
 
 Path = tuple[str | int, ...]
@@ -52,27 +50,6 @@ def _compared(step: Step) -> Iterator[tuple[str, Path]]:
     for text, option in ((step.when, "when"), (step.until, "until")):
         if text is not None:
             yield from ((f"--{option} {text!r}", path) for path in condition_of(text, step.name, option).numbers)
-
-
-def check_plan(plan: Plan, answers: Callable[[Step], Returns | None]) -> None:
-    """Raise `UndefinedField` for a used field that an answer's type does not have."""
-    # Plans read from data use declared types only: an outline has no types, and a recorded run always opens.
-    for step in plan.firsts:
-        check_fields(step, partial(_taken, plan, answers, step))
-        if step.part is not None and step.part.source and step.part.place == 0:
-            found = _taken(plan, answers, step, step.part.source)
-            if found is not None and not found.several:
-                check_items(step, step.part.source, found.returns, step.part.path)
-
-
-def _taken(plan: Plan, answers: Callable[[Step], Returns | None], step: Step, name: str) -> Taken | None:
-    """Return the type of an answer's name in a step, if it has one."""
-    group = plan.groups.get(name)
-    member = plan.index.get(name) if group is None else next(iter(group.values()))
-    returns = None if member is None else answers(plan.agents[member])
-    if returns is None or name == step.name or (step.name, name) in plan.dropped:
-        return None
-    return Taken(returns, group is not None and view_of(plan.agents, group, step).kind == "all")
 
 
 def check_fields(step: Step, type_of: Callable[[str], Taken | None]) -> None:

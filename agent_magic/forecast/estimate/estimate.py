@@ -13,7 +13,6 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from agent_magic.declare.flow import is_reserved
-from agent_magic.declare.race import is_in_race
 from agent_magic.declare.units import dollars, seconds
 from agent_magic.engine.admission.breaker import MINUTE_S
 from agent_magic.engine.batching import batching_of
@@ -191,7 +190,8 @@ def _expect(
     known = [cost for cost in costs if cost is not None]
     cost = _span(known) if len(known) == len(ends) else None
     in_full = price(round(guess.input.high), round(guess.output.high), searches=round(guess.searches.high))
-    if cost is not None and in_full is not None and is_in_race(plan, agent):  # it may lose at its last word
+    may_lose = any(plan.agents[child].race for child in plan.dag.children[agent])
+    if cost is not None and in_full is not None and may_lose:  # a race, at its last word
         cost = cost._replace(high=max(cost.high, in_full))
     every = [(guess, request.model), *((one.guess, one.request.model) for one in later)]
     most = _total([price(one.most_input, one.most_output, model) for one, model in every])
