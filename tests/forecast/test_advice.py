@@ -21,9 +21,8 @@ import agent_magic as am
 from agent_magic.api import Run
 from agent_magic.errors import DeclarationError, Overloaded, RateLimited
 from agent_magic.forecast.advice import rules, structure
-from agent_magic.forecast.advice.advice import ADVICE
+from agent_magic.forecast.advice.advice import ADVICE, SITUATIONS, fitting, in_situation
 from agent_magic.forecast.advice.finding import PRACTICES, UNLIMITED, Finding, practices
-from agent_magic.forecast.advice.situations import SITUATIONS, fitting, in_situation
 from agent_magic.forecast.outlook import NEAR, Outlook
 from agent_magic.measure.metrics import summarize
 from agent_magic.record.history import History

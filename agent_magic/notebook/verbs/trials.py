@@ -9,7 +9,7 @@ from IPython.core.error import UsageError
 from agent_magic.declare.baseline import output_cap
 from agent_magic.declare.plan_json import asks_the_same
 from agent_magic.declare.units import times
-from agent_magic.forecast.advice.situations import SITUATIONS
+from agent_magic.forecast.advice.advice import SITUATIONS
 from agent_magic.forecast.pilot import pilot_agents
 from agent_magic.forecast.sweep import make_sweep
 from agent_magic.notebook.command import CommandContext, Parser, Verb
