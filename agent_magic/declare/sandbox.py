@@ -28,12 +28,15 @@ from jinja2.visitor import NodeTransformer
 
 from agent_magic.declare.values import (
     MOST_CHARS,
+    PLAIN,
+    NoTextError,
     Row,
     as_json,
     as_text,
     check_size,
     column_names,
     find_name,
+    is_single_use,
     is_table,
     read_table,
     same_name,
@@ -124,6 +127,9 @@ class Sandbox(ImmutableSandboxedEnvironment):
 
     def getattr(self, obj: Any, attribute: str) -> Any:
         """Return the value of an attribute: for a dict the value under that key, unless its method is called."""
+        return _reread(lambda: self._attribute(obj, attribute))
+
+    def _attribute(self, obj: Any, attribute: str) -> Any:
         name = attribute.removesuffix(CALLED)
         if _is_missing(obj):
             return obj
@@ -143,6 +149,9 @@ class Sandbox(ImmutableSandboxedEnvironment):
 
     def getitem(self, obj: Any, argument: Any) -> Any:
         """Return what stands in brackets behind a value."""
+        return _reread(lambda: self._item(obj, argument))
+
+    def _item(self, obj: Any, argument: Any) -> Any:
         if _is_missing(obj):
             return obj
         found = super().getitem(obj, argument)
@@ -215,6 +224,16 @@ def _read_again(work: Callable[..., Any]) -> Callable[..., Any]:
         return _kept(work(*args, **named))
 
     return listed
+
+
+def _reread(get: Callable[[], Any]) -> Any:
+    """Return a part of a value. An iterator that the value makes each time is kept; one that it holds is refused."""
+    found = get()
+    if type(found) in PLAIN or not is_single_use(found):
+        return found
+    if get() is found:  # the next rendering would find it empty
+        raise NoTextError(f"this {type(found).__name__} can be read only once; put list(...) of it there")
+    return _kept(found)
 
 
 def _kept(found: Any) -> Any:

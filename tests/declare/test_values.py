@@ -330,6 +330,20 @@ def test_what_an_expression_makes_can_be_read_twice(text, found):
     assert found == prompt(text, v=Letters("ab"))
 
 
+def test_an_iterator_that_an_object_holds_is_refused():
+    """The next rendering would find it empty. One that a property makes each time is read, twice too."""
+
+    class Holder:
+        made = property(lambda self: iter("ab"))
+
+        def __init__(self):
+            self.rows, self.name = iter("ab"), "n"
+
+    with pytest.raises(DeclarationError, match=r"v.rows .*: this str_ascii_iterator can be read only once; put list"):
+        prompt("{{ v.rows | join }}", v=Holder())
+    assert "n abab" == prompt("{{ v.name }} {% set made = v.made %}{{ made | join }}{{ made | join }}", v=Holder())
+
+
 def test_an_iterator_without_an_end_is_refused():
     """It would fill the memory."""
     with pytest.raises(DeclarationError, match="more than 1,000,000 items; take the first ones in a cell"):

@@ -16,7 +16,7 @@ time. A refusal names the value, its type, and an alternative.
 """
 
 from agent_magic.declare.validation import find_name, same_name, with_same_names
-from agent_magic.declare.values.inside import is_too_deep, single_use_in, text_size
+from agent_magic.declare.values.inside import PLAIN, is_single_use, is_too_deep, single_use_in, text_size
 from agent_magic.declare.values.items import Row, as_item, count_items, first_item, read_items
 from agent_magic.declare.values.jsons import as_json, as_plain
 from agent_magic.declare.values.packing import DIGITS, SCALARS, digest, fingerprint, pack, packed_key, unpack, unpacked
@@ -45,6 +45,7 @@ from agent_magic.declare.values.tables import (
 from agent_magic.declare.values.text import (
     HOLDS_ITSELF,
     TOO_DEEP,
+    NoTextError,
     RaisedError,
     RenderError,
     as_text,
@@ -65,9 +66,11 @@ __all__ = [
     "HOLDS_ITSELF",
     "MOST_CHARS",
     "PDF",
+    "PLAIN",
     "SCALARS",
     "TOO_DEEP",
     "TOO_LONG",
+    "NoTextError",
     "RaisedError",
     "RenderError",
     "Row",
@@ -93,6 +96,7 @@ __all__ = [
     "is_frozen",
     "is_lazy",
     "is_one",
+    "is_single_use",
     "is_table",
     "is_too_deep",
     "pack",
