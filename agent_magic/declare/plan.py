@@ -424,7 +424,11 @@ class Plan:
         try:
             found = self._render(number, answers)
         except DeclarationError:
-            if agent.template.takes_apart({*inputs, *filter(partial(self._has_view, agent), self.groups)}):
+            unknown = {*inputs, *filter(partial(self._has_view, agent), self.groups)}
+            source = None if agent.part is None else self.index.get(agent.part.source)
+            if source is not None and self.agents[source].returns is None:  # a task may return any items
+                unknown |= OWN
+            if agent.template.takes_apart(unknown):
                 return Prompt(agent.prompt)
             raise
         if inputs and not found.text.strip():

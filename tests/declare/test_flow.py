@@ -9,6 +9,7 @@ import asyncio
 import pickle
 from typing import TypedDict
 
+import pandas as pd
 import pytest
 
 import agent_magic as am
@@ -237,6 +238,13 @@ def test_a_plan_as_json_keeps_its_choices():
     assert plan.flow.optional == again.flow.optional
     assert edges(plan) == edges(again)
     assert plan.names == plan.select(plan.names).names
+
+
+def test_items_of_a_task_may_have_any_fields():
+    """What it returns is known when it has run; until then the prompt stands as it is written."""
+    plan = am.Plan([am.Task("rows", lambda: [{"n": 1}]), am.Agent("a", "Do {{ item.n + 1 }}", each="rows", most=2)])
+    assert "Do {{ item.n + 1 }}" == plan.prompt_ahead(plan.index["a_0"], {"rows": "(answer)"}).text
+    assert "Do 8" == plan.prompt("a_0", {"rows": pd.DataFrame({"n": [7]})})
 
 
 REFUSED = [
