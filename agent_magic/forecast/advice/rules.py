@@ -152,7 +152,7 @@ def longest(outlook: Outlook) -> Finding | None:
     best = min(halved, key=lambda one: halved[one].wall_s)
     name, changed = record.results[best].name, halved[best]
     share = work[best] / sum(work)
-    saves = seconds(outlook.saves_s(changed))
+    saves = seconds(max(0.0, outlook.saves_s(changed)))  # with a failed agent the forecast may be the longer one
     measured = f"{name} works {seconds(work[best])}, {share:.0%} of all work. In half the time it would save {saves}."
     advice = f"Shorten {name}, or split it into parts that do not wait for each other."
     alone = work[best] > UNEVEN * median(one for one in work if one > 0)  # equal ones are as balanced as can be
