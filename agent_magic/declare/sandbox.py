@@ -13,6 +13,7 @@ Importing Jinja2 takes longer than all the rest of a load: import this module la
 from __future__ import annotations
 
 import re
+from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sized
 from functools import lru_cache, partial, wraps
 from itertools import islice
@@ -56,6 +57,8 @@ CALLED = "()"
 """Behind the name of a method that is called."""
 SELF = "self_"
 """Jinja2's name of a value named `self`, which is reserved."""
+CHANGING = frozenset({"appendleft", "extendleft", "move_to_end", "popleft", "rotate", "subtract"})
+"""Methods of deques, counters and ordered dicts that Jinja2 does not know as changing them."""
 MOST_NAMES = 12
 MOST_ITEMS = 1_000_000
 """Maximum items of an iterator that an expression makes: it may never end."""
@@ -125,6 +128,11 @@ class Sandbox(ImmutableSandboxedEnvironment):
             self.made += int(size)
             check_size(self.made - MOST_MADE + MOST_CHARS)
 
+    def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:
+        """Return whether a prompt may use an attribute: Jinja2's rule, and no other method that changes a container."""
+        is_changing = isinstance(obj, deque | Counter | OrderedDict) and attr in CHANGING
+        return super().is_safe_attribute(obj, attr, value) and not is_changing
+
     def getattr(self, obj: Any, attribute: str) -> Any:
         """Return the value of an attribute: for a dict the value under that key, unless its method is called."""
         return _reread(lambda: self._attribute(obj, attribute))
@@ -133,6 +141,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
         name = attribute.removesuffix(CALLED)
         if _is_missing(obj):
             return obj
+        obj = _unchanged(obj, name)
         if isinstance(obj, Mapping) and name == attribute and name in obj:
             return cast("Mapping[str, Any]", obj)[name]
         obj = cast("Any", obj)
@@ -154,7 +163,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
     def _item(self, obj: Any, argument: Any) -> Any:
         if _is_missing(obj):
             return obj
-        found = super().getitem(obj, argument)
+        found = super().getitem(_unchanged(obj, argument), argument)
         return read_table(obj)[argument] if isinstance(found, Undefined) and _has_column(obj, argument) else found
 
     def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
@@ -245,6 +254,12 @@ def _kept(found: Any) -> Any:
     if len(items) > MOST_ITEMS:
         raise OverflowError(f"this {kind.__name__} gives more than {MOST_ITEMS:,} items; take the first ones in a cell")
     return items
+
+
+def _unchanged(obj: Any, name: object) -> Any:
+    """Return a copy of a `defaultdict` without this key: reading the key would add it."""
+    given: Any = obj
+    return given.copy() if isinstance(obj, defaultdict) and name not in obj else given
 
 
 def _has_column(value: Any, name: object) -> bool:

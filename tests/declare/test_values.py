@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import datetime as dt
 import decimal
@@ -18,7 +19,7 @@ import types
 import uuid
 import warnings
 import weakref
-from collections import ChainMap, OrderedDict, UserDict, UserList, UserString, defaultdict, deque
+from collections import ChainMap, Counter, OrderedDict, UserDict, UserList, UserString, defaultdict, deque
 from collections.abc import Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
@@ -342,6 +343,24 @@ def test_an_iterator_that_an_object_holds_is_refused():
     with pytest.raises(DeclarationError, match=r"v.rows .*: this str_ascii_iterator can be read only once; put list"):
         prompt("{{ v.rows | join }}", v=Holder())
     assert "n abab" == prompt("{{ v.name }} {% set made = v.made %}{{ made | join }}{{ made | join }}", v=Holder())
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (deque("ab"), "{{ v.popleft() }}"),
+        (Counter("ab"), "{{ v.subtract('a') }}"),
+        (OrderedDict(a=1, b=2), "{{ v.move_to_end('a') }}"),
+        (defaultdict(list, a=[1]), "{{ v.c }} {{ v['d'] }}"),
+    ],
+    ids=lambda one: type(one).__name__,
+)
+def test_a_prompt_changes_no_container(value, text):
+    """Each rendering would send another text. What a `defaultdict` has for a missing key is read, not kept."""
+    before = repr(value)
+    with contextlib.suppress(DeclarationError):
+        assert "[] []" == prompt(text, v=value)
+    assert before == repr(value)
 
 
 def test_an_iterator_without_an_end_is_refused():
