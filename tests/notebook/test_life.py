@@ -647,3 +647,12 @@ def test_a_plan_after_a_run_counts_the_conversation_it_goes_on_with(said):
     assert "2 agents" in told
     assert "tool_use" not in told
     assert "· $0 ·" in said("run = %agents run")
+
+
+def test_a_log_says_how_to_learn_why_a_run_failed(said):
+    """Where output is no terminal, what went well ends with a line, what failed also with the next step."""
+    said("%agents connect simulator --latency none")
+    said("%%agent a\nSay hi.")
+    assert "%agents error" not in said("run = %agents run")
+    said("%%agent a\nSay hi. [[status:400]]")
+    assert "%agents error a shows why" in said("run = %agents run")

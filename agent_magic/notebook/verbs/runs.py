@@ -98,7 +98,7 @@ def tell_end(
     ]
     for text in filter(None, notes):
         note(text)
-    if closes and (graphic or sys.stdout.isatty()):  # a log ends with a line
+    if closes and (graphic or sys.stdout.isatty() or not run.ok):  # a log of what went well ends with a line
         price = "" if run.ok else retry_price(session, run, policy)
         show_page(closing(run.record, price, before, run.prices), graphic=graphic)
 
