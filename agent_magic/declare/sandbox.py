@@ -135,7 +135,8 @@ class Sandbox(ImmutableSandboxedEnvironment):
 
     def getattr(self, obj: Any, attribute: str) -> Any:
         """Return the value of an attribute: for a dict the value under that key, unless its method is called."""
-        return _reread(lambda: self._attribute(obj, attribute))
+        found = self._attribute(obj, attribute)
+        return found if type(found) in PLAIN else _reread(found, lambda: self._attribute(obj, attribute))
 
     def _attribute(self, obj: Any, attribute: str) -> Any:
         name = attribute.removesuffix(CALLED)
@@ -158,7 +159,8 @@ class Sandbox(ImmutableSandboxedEnvironment):
 
     def getitem(self, obj: Any, argument: Any) -> Any:
         """Return what stands in brackets behind a value."""
-        return _reread(lambda: self._item(obj, argument))
+        found = self._item(obj, argument)
+        return found if type(found) in PLAIN else _reread(found, lambda: self._item(obj, argument))
 
     def _item(self, obj: Any, argument: Any) -> Any:
         if _is_missing(obj):
@@ -235,10 +237,9 @@ def _read_again(work: Callable[..., Any]) -> Callable[..., Any]:
     return listed
 
 
-def _reread(get: Callable[[], Any]) -> Any:
+def _reread(found: Any, get: Callable[[], Any]) -> Any:
     """Return a part of a value. An iterator that the value makes each time is kept; one that it holds is refused."""
-    found = get()
-    if type(found) in PLAIN or not is_single_use(found):
+    if not is_single_use(found):
         return found
     if get() is found:  # the next rendering would find it empty
         raise NoTextError(f"this {type(found).__name__} can be read only once; put list(...) of it there")
