@@ -41,9 +41,10 @@ if TYPE_CHECKING:
 
 PATH = "/chat/completions"
 VERSION = "/v1"
-NO_ENTRY = frozenset({401, 403})
-FEW = 4
-"""So many models are named, more are counted."""
+UNLISTED = frozenset({404, 405, 501})
+"""The statuses of a server that has no list of models."""
+MOST_NAMED = 4
+"""Maximum models that are named; of more, only their number."""
 HINT = "Give one such as http://127.0.0.1:8000/v1."
 _JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
@@ -145,17 +146,18 @@ class Chat(Provider):
         response = await self._begin(self._open.here.build_request("GET", f"{self._base_url}/models", headers=headers))
         try:
             text = (await response.aread()).decode("utf-8", "replace")
-            if response.status_code in NO_ENTRY:
-                raise self._error(request, response)(read_body(text), response.status_code)
         except raised_by_transport() as error:
             raise broken(error, self._secrets) from None
         finally:
             await response.aclose()
-        names = _models_in(text) if response.is_success else []
+        status = response.status_code
+        if not response.is_success and status not in UNLISTED:
+            raise self._error(request, response)(read_body(text), status)
+        names = _models_in(text)
         if not names:
-            return ""
+            return f"it answered ({status}), without a list of models"
         lacks = "" if request.model in names else f"; {request.model} is none of them"
-        return f"it listed {', '.join(names) if len(names) <= FEW else plural(len(names), 'model')}{lacks}"
+        return f"it listed {', '.join(names) if len(names) <= MOST_NAMED else plural(len(names), 'model')}{lacks}"
 
     def settings(self) -> dict[str, Any]:
         """Return arguments that make the same provider in another process. Prices stay where costs are counted."""
@@ -288,7 +290,7 @@ class Chat(Provider):
 
 
 def _models_in(text: str) -> list[str]:
-    """Return the names in a list of models; empty if it is none."""
+    """Return the names in a list of models; none if the text is something else."""
     try:
         found: Any = json.loads(text)
         return [str(one["id"]) for one in found["data"]]

@@ -28,7 +28,7 @@ from agent_magic.errors import (
 from agent_magic.providers.base import Stream
 from agent_magic.providers.chat.limits import duration_s, read_headers
 from agent_magic.providers.schemas import WORDS
-from agent_magic.record.request import Message
+from agent_magic.record.request import Message, Request
 from tests.providers.chat.speaking import (
     DONE,
     KEY,
@@ -541,3 +541,33 @@ def test_a_what_if_and_a_trial_reach_across_vendors():
     assert 1 == len(what)
     assert {"claude-haiku-5-5", MODEL} == {*tried.frame["model"]}
     assert tried.frame["cost_usd"].notna().all()
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "told"),
+    [
+        (200, {"data": [{"id": MODEL}, {"id": "other"}]}, f"it listed {MODEL}, other"),
+        (200, {"data": [{"id": "other"}]}, f"it listed other; {MODEL} is none of them"),
+        (200, {"data": [{"id": str(one)} for one in range(40)]}, f"it listed 40 models; {MODEL} is none of them"),
+        (200, "Hello", "it answered (200), without a list of models"),
+        (404, {"error": {"message": "not found"}}, "it answered (404), without a list of models"),
+        (401, {"error": {"message": f"wrong key {KEY}"}}, Rejected),
+        (503, {"error": {"message": "loading the model"}}, Overloaded),
+        (302, "", Rejected),
+    ],
+)
+def test_a_server_is_reached_by_its_list_of_models(status, body, told) -> None:
+    """No model is asked; a refusal is an error as of a request, and shows no key."""
+
+    async def reached() -> str:
+        async with serving(reply(json.dumps(body).encode(), status, "application/json")) as server:
+            client = am.Chat(f"{server.url}/v1", api_key=KEY)
+            async with client.open():
+                return await client.reach(Request(MODEL, "x", 1))
+
+    if isinstance(told, str):
+        assert told == asyncio.run(reached())
+        return
+    with pytest.raises(told) as error:
+        asyncio.run(reached())
+    assert KEY not in str(error.value)
