@@ -17,8 +17,9 @@ if TYPE_CHECKING:
     from agent_magic.api.comparison import compare
     from agent_magic.api.goals import plan_for
     from agent_magic.api.ledger import Ledger
-    from agent_magic.api.plan import Plan, start
+    from agent_magic.api.plan import Plan
     from agent_magic.api.run import Run
+    from agent_magic.api.running import start
     from agent_magic.api.session import Session
     from agent_magic.api.sharing import share
     from agent_magic.api.simulating import start as Simulator  # noqa: N812 - called like a class
@@ -159,7 +160,7 @@ _PLACES = {
     "tiers": "agent_magic.forecast.tiers",
     "speedup_bounds": "agent_magic.forecast.capacity",
     "share": "agent_magic.api.sharing",
-    "start": "agent_magic.api.plan",
+    "start": "agent_magic.api.running",
 }
 
 

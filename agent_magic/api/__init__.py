@@ -14,8 +14,9 @@ if TYPE_CHECKING:
     from agent_magic.api.choosing import choose, with_models
     from agent_magic.api.goals import plan_for
     from agent_magic.api.ledger import Ledger
-    from agent_magic.api.plan import Plan, start
+    from agent_magic.api.plan import Plan
     from agent_magic.api.run import Run
+    from agent_magic.api.running import start
     from agent_magic.api.session import Session
     from agent_magic.api.sharing import share
     from agent_magic.api.simulating import start as start_simulator
@@ -77,7 +78,7 @@ __getattr__ = lazy_names(
         "plan_for": "agent_magic.api.goals",
         "read_cassette": "agent_magic.record.cassette.reading",
         "share": "agent_magic.api.sharing",
-        "start": "agent_magic.api.plan",
+        "start": "agent_magic.api.running",
         "start_simulator": "agent_magic.api.simulating:start",
         "with_models": "agent_magic.api.choosing",
     },

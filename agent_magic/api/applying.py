@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from difflib import ndiff
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
 
-from agent_magic.api.plan import Plan
 from agent_magic.declare.agent import DEFAULT_MAX_TOKENS
 from agent_magic.declare.changes import ANEW, changed_options, declared_anew, with_options
 from agent_magic.declare.expansion import askers, declared
-from agent_magic.declare.units import plural
+from agent_magic.declare.plan import Plan
 from agent_magic.errors import DeclarationError, shown_value
 from agent_magic.forecast.advice.rules import Finding
 from agent_magic.forecast.whatif import ARGUMENTS, POLICY_WORDS, THE_REST, recorded_models, scenarios_of
@@ -20,11 +19,12 @@ from agent_magic.measure.scores import answers_of
 from agent_magic.measure.trial import Setting, Trial
 
 if TYPE_CHECKING:
-    from agent_magic.api.run import Run
-    from agent_magic.declare.plan import Plan as DeclaredPlan
     from agent_magic.engine.policy import Policy
     from agent_magic.forecast.advice.finding import Options
+    from agent_magic.forecast.forecast import Forecaster
+    from agent_magic.record.results import RunRecord
 
+P = TypeVar("P", bound=Plan)
 _SET = "%agents limits and %agents prices set them."
 _CONNECT = "am.Pool(..., route=...) and %agents connect NAME --route set it."
 _NOBODY: Final = "An outage is only forecast: it cannot be applied."
@@ -36,7 +36,7 @@ HINT: Final = "Give a row of run.whatif(...), one of run.advise().changes, or wh
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Applied:
+class Applied(Generic[P]):
     """A plan and a policy with applied changes. Nothing was sent: `await found.plan.run(found.policy)`.
 
     Attributes:
@@ -46,7 +46,7 @@ class Applied:
         defaults: Changed fields of the policy: before and after.
     """
 
-    plan: Plan
+    plan: P
     policy: Policy
     agents: Mapping[str, Mapping[str, tuple[Any, Any]]]
     defaults: Mapping[str, tuple[Any, Any]]
@@ -103,17 +103,19 @@ class Change(NamedTuple):
     options: Options = MappingProxyType({})
 
 
-def apply_to(run: Run, what: object) -> Applied:
-    """Return the run's plan with a change.
+def apply_to(kind: type[P], forecaster: Forecaster, what: object, trials: Sequence[Trial]) -> Applied[P]:
+    """Return a run's plan with a change.
 
     Args:
-        run: The run.
-        what: A row of a what-if, a finding of an advice or its number, a trial, or a setting of one.
+        kind: The class of the plan.
+        forecaster: The forecaster of the run.
+        what: A row of a what-if, a finding of an advice, a trial, or a setting of one.
+        trials: The run's trials, last one last.
 
     Raises:
         DeclarationError: It changes nothing that is declared, or cannot be read.
     """
-    plan, forecaster, asked = run.plan, run.forecaster(), _change_of(run, what)
+    plan, asked = forecaster.record.plan, _change_of(forecaster.record, what, trials)
     scenario = scenarios_of(forecaster, asked.whatif)[0].scenario
     changes: dict[int, dict[str, Any]] = {}
     for option, values in (("model", scenario.models), ("effort", scenario.efforts)):
@@ -125,19 +127,19 @@ def apply_to(run: Run, what: object) -> Applied:
     for name, options in asked.options.items():
         for number in askers(plan, plan.numbers([name])):
             changes.setdefault(number, {}).update({key: one for key, one in options.items() if key not in ANEW})
-    made = with_options(Plan, plan, {number: one for number, one in changes.items() if one}, without=scenario.dropped)
+    made = with_options(kind, plan, {number: one for number, one in changes.items() if one}, without=scenario.dropped)
     agents = changed_options(plan, made)
     for name, options in anew.items():
         agents.setdefault(name, {}).update(options)
     if anew:
         options = {name: {option: after for option, (_, after) in each.items()} for name, each in anew.items()}
-        made = declared_anew(Plan, made, options)
+        made = declared_anew(kind, made, options)
     policy, before = scenario.policy or forecaster.policy, forecaster.policy
     pairs = {name: (getattr(before, name), getattr(policy, name)) for name in POLICY_WORDS}
     return Applied(made, policy, agents, {k: pair for k, pair in pairs.items() if pair[0] != pair[1]})
 
 
-def _anew(plan: DeclaredPlan, asked: Change) -> dict[str, dict[str, tuple[Any, Any]]]:
+def _anew(plan: Plan, asked: Change) -> dict[str, dict[str, tuple[Any, Any]]]:
     """Return changed options that determine the steps, by declared name: before and after."""
     found: dict[str, dict[str, tuple[Any, Any]]] = {}
     for one in declared(plan):
@@ -151,23 +153,14 @@ def _anew(plan: DeclaredPlan, asked: Change) -> dict[str, dict[str, tuple[Any, A
     return found
 
 
-def _numbered(run: Run, number: int) -> Finding:
-    """Return a change of the run's advice, counted from 1."""
-    changes = run.advise(by=run.advised_by).changes
-    if not 0 < number <= len(changes):
-        raise DeclarationError(f"There is no change {number}: run.advise() has {plural(len(changes), 'change')}.")
-    return changes[number - 1]
-
-
-def _change_of(run: Run, what: object) -> Change:
+def _change_of(record: RunRecord, what: object, trials: Sequence[Trial]) -> Change:
     """Return the change that a value means."""
-    what = _numbered(run, what) if isinstance(what, int) and not isinstance(what, bool) else what
     if isinstance(what, Trial):
         if what.chosen is None:
             raise DeclarationError(f"The trial chose no setting: {what.headline()}.", hint="Look at trial.frame.")
-        return Change(_of_setting(run, what.chosen, what.target))
+        return Change(_of_setting(record, what.chosen, what.target))
     if isinstance(what, Setting):
-        return Change(_of_setting(run, what, run.trials[-1].target if run.trials else None))
+        return Change(_of_setting(record, what, trials[-1].target if trials else None))
     if isinstance(what, Finding):
         if not (what.apply or what.options):
             by_hand = f" Write: {what.edit} (where: {what.where})." if what.edit else ""
@@ -183,18 +176,18 @@ def _change_of(run: Run, what: object) -> Change:
     row: Any = given.to_dict() if hasattr(given, "to_dict") else given
     if not hasattr(row, "keys"):
         raise DeclarationError(f"{shown_value(what)} cannot be applied.", hint=HINT)
-    found = _of_row(row, run.plan)
-    if found.get("model") == recorded_models(run.record):
+    found = _of_row(row, record.plan)
+    if found.get("model") == recorded_models(record):
         found["model"] = None
     return Change(found)
 
 
-def _of_setting(run: Run, setting: Setting, target: str | None) -> dict[str, Any]:
-    names = [one.result.name for one in answers_of(run.record, target)] if target else list(run.plan.names)
+def _of_setting(record: RunRecord, setting: Setting, target: str | None) -> dict[str, Any]:
+    names = [one.result.name for one in answers_of(record, target)] if target else list(record.plan.names)
     return {option: dict.fromkeys(names, value) for option, value in setting._asdict().items() if value is not None}
 
 
-def _of_row(row: Mapping[str, Any], plan: DeclaredPlan) -> dict[str, Any]:
+def _of_row(row: Mapping[str, Any], plan: Plan) -> dict[str, Any]:
     """Return the arguments of a row: its columns of that name, except `NA`."""
     given = {name: row[name] for name in ARGUMENTS if name in row and _is_said(row[name])}
     for name, hint in OUTSIDE.items():
@@ -214,7 +207,7 @@ def _of_row(row: Mapping[str, Any], plan: DeclaredPlan) -> dict[str, Any]:
     return given
 
 
-def _of_words(option: str, text: str, plan: DeclaredPlan) -> dict[str, str]:
+def _of_words(option: str, text: str, plan: Plan) -> dict[str, str]:
     """Return the models by agent in a row's words: `claude-haiku-5-5 for facts; claude-opus-5-5 for the rest`."""
     found: dict[str, str] = {}
     for part in text.split("; "):

@@ -12,18 +12,16 @@ from agent_magic.record.answer import Answer, Usage
 from agent_magic.record.ledger.edits import edited
 
 if TYPE_CHECKING:
-    from agent_magic.api.run import Run
-    from agent_magic.api.session import Session
     from agent_magic.declare.step import Step
     from agent_magic.record.ledger.store import SqliteLedger
-    from agent_magic.record.results import AgentResult
+    from agent_magic.record.results import AgentResult, RunRecord
 
 
-def edit(run: Run, name: str, text: Any, session: Session | None = None) -> list[str]:
+def edit(record: RunRecord, name: str, text: Any, ledger: SqliteLedger | None) -> list[str]:
     """Put an answer in place of an agent's; see `Run.edit`."""
-    result = editable(run, name)
-    number = run.plan.index[result.name]
-    agent = run.plan.agents[number]
+    result = editable(record, name)
+    number = record.plan.index[result.name]
+    agent = record.plan.agents[number]
     said = text if isinstance(text, str) else as_json(text)
     try:
         check(agent, said)
@@ -31,31 +29,31 @@ def edit(run: Run, name: str, text: Any, session: Session | None = None) -> list
         raise DeclarationError(f"The edited answer of {name!r} does not fit: {error}", agent=name) from None
     first = result.attempts[0].request
     before = result.answer or Answer("", "end_turn", usage=Usage(), model=result.model)
-    answer, key = edited(before, said), first.key(run.record.origin)
-    run.record.edits[result.name, key] = answer
-    if (ledger := _ledger_of(run, session)) is not None:
+    answer, key = edited(before, said), first.key(record.origin)
+    record.edits[result.name, key] = answer
+    if ledger is not None:
         ledger.edits.keep(result.name, key, answer)
-    names = declared_names(run.plan)
-    return list(dict.fromkeys(names[one] for one in sorted(run.plan.dag.descendants([number]))))
+    names = declared_names(record.plan)
+    return list(dict.fromkeys(names[one] for one in sorted(record.plan.dag.descendants([number]))))
 
 
-def unedit(run: Run, name: str, session: Session | None = None) -> None:
+def unedit(record: RunRecord, name: str, ledger: SqliteLedger | None) -> None:
     """Take the edit of an agent's answer back; see `Run.unedit`."""
-    result = editable(run, name)
-    kept = {place: one for place, one in run.record.edits.items() if place[0] != result.name}
-    run.record.edits.clear()
-    run.record.edits.update(kept)
-    if (ledger := _ledger_of(run, session)) is not None:
-        ledger.edits.drop(result.name, result.attempts[0].request.key(run.record.origin))
+    result = editable(record, name)
+    kept = {place: one for place, one in record.edits.items() if place[0] != result.name}
+    record.edits.clear()
+    record.edits.update(kept)
+    if ledger is not None:
+        ledger.edits.drop(result.name, result.attempts[0].request.key(record.origin))
 
 
-def editable(run: Run, name: str) -> AgentResult:
+def editable(record: RunRecord, name: str) -> AgentResult:
     """Return the result with an editable answer."""
-    members = [run.plan.agents[one] for one in run.plan.groups.get(name, {}).values()]
+    members = [record.plan.agents[one] for one in record.plan.groups.get(name, {}).values()]
     if any(one.part is not None and not one.part.rounds for one in members):
         hint = f"Name one, such as {members[0].name}."
         raise DeclarationError(f"{name!r} is {len(members):,} answers.", agent=name, hint=hint)
-    result = run.record[name]
+    result = record[name]
     if result.is_task:
         hint = "Edit an agent before it, or change the function."
         raise DeclarationError(f"{name!r} is a function, and its result no answer of a model.", agent=name, hint=hint)
@@ -79,9 +77,3 @@ def check(agent: Step, text: str) -> None:
     value = text if agent.returns is None else agent.returns.value(text)
     if agent.check is not None:
         agent.check.run(value)
-
-
-def _ledger_of(run: Run, session: Session | None) -> SqliteLedger | None:
-    """Return the ledger in which the next run of the session looks."""
-    found = session or run.session
-    return None if found is None else found.ledger

@@ -1,15 +1,15 @@
-"""`Plan`: what users hold of a plan. Methods that call the rooms, and `start`."""
+"""`Plan`: what users hold of a plan. Methods that call the rooms."""
 
 from __future__ import annotations
 
 import json
-import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agent_magic.api.asking import asker_of
 from agent_magic.api.choosing import with_models
 from agent_magic.api.run import Run
+from agent_magic.api.running import drive, driver_of, run_plan
 from agent_magic.api.session import check_loop, session_of
 from agent_magic.declare.baseline import one_agent
 from agent_magic.declare.cells import to_cell, values_note
@@ -23,7 +23,6 @@ from agent_magic.declare.plan_json import (
     plan_to_dict,
 )
 from agent_magic.engine.policy import Policy, as_policy
-from agent_magic.errors import PlanError, shown_value
 from agent_magic.forecast.advice.advice import Advice, lint
 from agent_magic.forecast.estimate.estimate import estimate
 from agent_magic.forecast.estimate.value import Estimate
@@ -32,12 +31,8 @@ from agent_magic.forecast.pilot import pilot_agents
 from agent_magic.forecast.sweep import Sweep, make_sweep
 from agent_magic.forecast.whatif import whatif_frame
 from agent_magic.live.ahead import count_ahead, foresee, terms_ahead
-from agent_magic.live.driver import Driver
-from agent_magic.live.earlier import Earlier
 from agent_magic.live.playing import lay
-from agent_magic.live.vitals import Sampling
 from agent_magic.measure.compare import record_of
-from agent_magic.measure.each import answers_frame
 from agent_magic.measure.plans import diff_frame, todo_frame
 from agent_magic.providers.anthropic.models import max_output_tokens
 from agent_magic.providers.recorded import Deck
@@ -48,7 +43,6 @@ from agent_magic.record.results import RunRecord
 from agent_magic.show.explore import Explorer, explore
 from agent_magic.show.graph import static_bundle
 from agent_magic.show.graph.dot import digraph
-from agent_magic.show.notes import ending_notes, ledger_notes
 from agent_magic.show.progress import Progress
 
 if TYPE_CHECKING:
@@ -61,14 +55,13 @@ if TYPE_CHECKING:
     from agent_magic.api.session import Session
     from agent_magic.engine.pacing.limits import Limits
     from agent_magic.forecast.loads import Load, OnRateLimit
+    from agent_magic.live.driver import Driver
     from agent_magic.live.people import Asker
     from agent_magic.live.playing import Player
     from agent_magic.providers.base import Provider
     from agent_magic.providers.recorded import Match
     from agent_magic.record.ledger.store import SqliteLedger
     from agent_magic.record.terms import Ceilings
-
-LOG = logging.getLogger("agent_magic")
 
 
 class Plan(DeclaredPlan):
@@ -117,11 +110,10 @@ class Plan(DeclaredPlan):
             UnknownAgent: `again` names an agent that is not in the plan.
             PlanError: `again` without `resume`; nothing was sent.
         """
-        check_loop()
         shared = session_of(session, client=client, ledger=ledger, prices=prices, limits=limits)
-        more: Any = {"fresh": fresh, "resume": resume, "again": again, "asker": asker_of(ask) if self.special else ask}
-        driver = _driver(self, policy, shared, alone=session is None, **more)
-        return await _driven(driver, shared, alone=session is None)
+        alone, earlier = session is None, None if resume is None else record_of(resume, "resume")
+        driver = await run_plan(self, policy, shared, alone=alone, fresh=fresh, resume=earlier, again=again, ask=ask)
+        return _run_of(driver, shared, alone=alone)
 
     def replay(self, path: str | Path, policy: Policy | None = None) -> Run:
         """Return the run of this plan in a cassette: no key, no network, the recorded clock.
@@ -177,12 +169,13 @@ class Plan(DeclaredPlan):
         plan = with_models(self, shared, deck.models)
 
         def buy(match: Match) -> Driver:
-            return _driver(plan, policy, shared, alone=alone, fresh=fresh, recorded=match, asker=asker_of(None))
+            return driver_of(plan, policy, shared, alone=alone, fresh=fresh, recorded=match, asker=asker_of(None))
 
         playing = lay(deck, plan, policy, buy)
         if isinstance(playing, RunRecord):
             return Run(playing, session=session)
-        return await _driven(playing, shared, alone=alone)
+        await drive(playing, shared, alone=alone)
+        return _run_of(playing, shared, alone=alone)
 
     def baseline(self, *, model: str | None = None, max_tokens: int | None = None) -> Plan:
         """Return the same job as one agent; see `agent_magic.declare.baseline`.
@@ -523,104 +516,6 @@ class Plan(DeclaredPlan):
         return self._repr_mimebundle_()["image/svg+xml"]
 
 
-async def _driven(driver: Driver | Player, session: Session, *, alone: bool) -> Run:
-    """Drive a run to its end and log what its numbers do not say."""
-    with Sampling(driver.now, driver.samples):
-        await driver.drive()
-    if alone:
-        session.keep_limits()
-    else:
-        session.settle(driver.record)
-    record = driver.record
-    for note in (*ending_notes(record, driver.policy), *ledger_notes(session.ledger), *session.client.take_notes()):
-        if note:
-            LOG.warning(note)  # a Python warning could be made an error, and the paid run be lost with it
+def _run_of(driver: Driver | Player, session: Session, *, alone: bool) -> Run:
     history = None if alone else session.history
     return Run(driver.record, driver, history=history, prices=driver.prices, session=session)
-
-
-def start(  # noqa: PLR0913 - the options of `Plan.run`
-    plan: DeclaredPlan,
-    policy: Policy | None = None,
-    *,
-    client: Provider | AsyncAnthropic | None = None,
-    fresh: bool = False,
-    ledger: SqliteLedger | None = None,
-    prices: Mapping[str, ModelPrice] | None = None,
-    limits: Mapping[str, Limits] | None = None,
-    session: Session | None = None,
-    resume: Run | None = None,
-    again: Iterable[str] | None = None,
-    recorded: Match | None = None,
-    ask: Asker | None = None,
-) -> Driver:
-    """Prepare a run of a plan: `run = am.Run(await driver.drive())`. `driver.record` grows meanwhile.
-
-    Args:
-        plan: The plan.
-        policy: How to run; `Policy()` by default.
-        client: The provider, as in `Plan.run`.
-        fresh: Buy again, despite answers in the ledger.
-        ledger, prices, limits, session, resume, again: As in `Plan.run`.
-        recorded: Answers of the plan in a cassette; only the rest is bought, after it.
-        ask: Asks a person, as in `Plan.run`; `None` without one.
-
-    Raises:
-        DeclarationError: A prompt cannot be filled in, a model does not exist, or the provider lacks a feature an agent
-            needs; nothing was sent.
-        UnknownAgent: `again` names an agent that is not in the plan.
-        PlanError: It is not a plan, or `again` comes without `resume`; nothing was sent.
-    """
-    shared = session_of(session, client=client, ledger=ledger, prices=prices, limits=limits)
-    more: Any = {"fresh": fresh, "resume": resume, "again": again, "recorded": recorded, "asker": ask}
-    return _driver(plan, policy, shared, alone=session is None, **more)
-
-
-def _driver(  # noqa: PLR0913 - the options of `Plan.run`
-    plan: DeclaredPlan,
-    policy: Policy | None,
-    session: Session,
-    *,
-    alone: bool,
-    fresh: bool = False,
-    resume: Run | None = None,
-    again: Iterable[str] | None = None,
-    recorded: Match | None = None,
-    asker: Asker | None = None,
-) -> Driver:
-    """Return the driver of a run; `alone` in its session it shares no slots and no history."""
-    if not isinstance(plan, DeclaredPlan):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise PlanError(f"{shown_value(plan)} is not a Plan. Give Plan([Agent('name', '...'), ...]).")
-    client = session.client
-    policy = as_policy(policy, client.room)
-    plan.check_prompts()
-    plan = with_models(plan, session)
-    if recorded is None:
-        session.check_plan(plan, policy)
-        session.say_whom()
-    if again is not None and resume is None:
-        raise PlanError("again= says what of an earlier run is asked once more: give that run too, resume=RUN.")
-    earlier = None if resume is None else Earlier(record_of(resume, "resume"), client.endpoint, plan=plan, again=again)
-    session.recall_limits()
-    paced = client.is_limited or bool(session.pacer.given)
-    driver = Driver(
-        plan,
-        policy,
-        client,
-        ledger=session.ledger,
-        earlier=earlier,
-        recorded=recorded,
-        fresh=fresh,
-        prices=session.price_book(),
-        pacer=session.pacer if paced else None,
-        sharing=session.sharing() if paced and policy.shared == "on" else None,
-        pool=None if alone else session.pool,
-        history=None if alone else session.history,
-        frame_of=answers_frame,
-        alerts=session.alerts,
-        asker=asker,
-        say=session.say,
-    )
-    if earlier is not None:
-        driver.skip(earlier.left_out)
-    return driver

@@ -6,7 +6,12 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast, overload
 
+from agent_magic.api.applying import apply_to
+from agent_magic.api.editing import edit, unedit
+from agent_magic.api.judging import ask_judge, plan_of
 from agent_magic.api.reading import Reading
+from agent_magic.api.trial import TrialOptions, run_trial, trials_before, tried_job
+from agent_magic.declare.units import plural
 from agent_magic.engine.health import record_health
 from agent_magic.errors import DeclarationError, PlanError
 from agent_magic.forecast.advice.advice import Advice, advise
@@ -37,16 +42,18 @@ if TYPE_CHECKING:
 
     from agent_magic.api.applying import Applied
     from agent_magic.api.plan import Plan
-    from agent_magic.api.session import Session
+    from agent_magic.api.session import IsApplied, Session
     from agent_magic.api.trial import Until
     from agent_magic.engine.health import Health
     from agent_magic.engine.policy import Policy
+    from agent_magic.forecast.advice.finding import Finding
     from agent_magic.forecast.work import Fits
     from agent_magic.live.driver import Driver
     from agent_magic.live.playing import Player
     from agent_magic.measure.scores import Grader
     from agent_magic.measure.trial import Trial
     from agent_magic.record.history import History
+    from agent_magic.record.ledger.store import SqliteLedger
     from agent_magic.record.prices import ModelPrice
     from agent_magic.record.results import RunRecord
     from agent_magic.show.charts.chart import Chart
@@ -82,7 +89,9 @@ class Run(Reading):
         self.samples = [] if driver is None else driver.samples
         self.session, self.grades = session, GradeBook() if session is None else session.grades
         self.forecasts = Forecasts()
-        self.trials: list[Trial] = [] if record.forecast or not self.grades.trials else self._trials_before()
+        self.trials: list[Trial] = []
+        if self.grades.trials and not record.forecast:
+            self.trials += trials_before(record, self.grades, prices)
         self.advised_by, self.advised = "seconds", 0
         self.rules = () if driver is None else driver.alerts.rules
 
@@ -140,9 +149,9 @@ class Run(Reading):
         Raises:
             PlanError: There is no answer to judge.
         """
-        from agent_magic.api.judging import plan_of  # noqa: PLC0415  # lazy: plans make runs
+        from agent_magic.api.plan import Plan  # noqa: PLC0415  # lazy: plans make runs
 
-        return plan_of(self, target, judge, against)
+        return plan_of(Plan, self.record, target, judge, _other(against))
 
     async def judge(
         self,
@@ -170,9 +179,8 @@ class Run(Reading):
             UnknownAgent: There is no such agent.
             PlanError: There is no answer to judge, or no provider; nothing was sent.
         """
-        from agent_magic.api.judging import ask_judge  # noqa: PLC0415  # lazy: plans make runs
-
-        return await ask_judge(self, target, judge, against, policy, self.asking(session))
+        asked = (self.record, self.grades, target, judge, _other(against), policy, self.asking(session))
+        return await ask_judge(*asked)
 
     async def trial(  # noqa: PLR0913 - each by its name
         self,
@@ -218,19 +226,13 @@ class Run(Reading):
             DeclarationError: An option is invalid, or there is nothing to compare.
             PlanError: The target has no rows, or there is no provider; nothing was sent.
         """
-        from agent_magic.api.trial import TrialOptions, run_trial, tried_job  # noqa: PLC0415  # lazy: plans make runs
-
-        asked = (target, settings_of(model, effort), n, truth, grader, until, margin, error_rate, seed)
-        found = await run_trial(self, TrialOptions(*asked), policy, self.asking(session))
-        self.trials = [*self.trials, found]
-        self.grades.trials.append((tried_job(self, target), found))
+        options = TrialOptions(target, settings_of(model, effort), n, truth, grader, until, margin, error_rate, seed)
+        found = await run_trial(self.record, self.grades, options, policy, self.asking(session), self._keep_trial)
+        self.grades.trials.append((tried_job(self.record, target), found))
         return found
 
-    def _trials_before(self) -> list[Trial]:
-        """Return the trials of its session that asked the same."""
-        from agent_magic.api.trial import trials_before  # noqa: PLC0415  # lazy: plans make runs
-
-        return trials_before(self)
+    def _keep_trial(self, trial: Trial) -> None:
+        self.trials = [*self.trials, trial]
 
     async def requeue(
         self, names: str | Iterable[str] | None = None, *, policy: Policy | None = None, session: Session | None = None
@@ -288,9 +290,16 @@ class Run(Reading):
         by = by if situation is None else situation
         self.advised_by, self.advised = by, self.advised + 1
         found = advise(Outlook(self.forecaster(), self.trials), self.totals.wall_s, self.totals.cost_usd, by=by)
-        return found if self.session is None else found.marked(partial(self.session.is_applied, self))
+        is_applied = None if self.session is None else self.session.is_applied
+        return found if is_applied is None else found.marked(partial(self._has_change, is_applied))
 
-    def apply(self, what: object) -> Applied:
+    def _has_change(self, is_applied: IsApplied, change: Finding) -> bool:
+        try:
+            return is_applied(self.apply(change))
+        except DeclarationError:  # only a person can do it
+            return False
+
+    def apply(self, what: object) -> Applied[Plan]:
         """Return the plan and the policy with a change from `run.advise()`, a what-if or a trial.
 
         Nothing is sent and the run is unchanged; the result shows the differences. In a notebook `%agents apply`
@@ -304,9 +313,14 @@ class Run(Reading):
         Raises:
             DeclarationError: It changes no declaration, or cannot be read.
         """
-        from agent_magic.api.applying import apply_to  # noqa: PLC0415  # lazy: plans make runs
+        from agent_magic.api.plan import Plan  # noqa: PLC0415  # lazy: plans make runs
 
-        return apply_to(self, what)
+        if isinstance(what, int) and not isinstance(what, bool):
+            changes = self.advise(by=self.advised_by).changes
+            if not 0 < what <= len(changes):
+                raise DeclarationError(f"There is no change {what}: run.advise() has {plural(len(changes), 'change')}.")
+            what = changes[what - 1]
+        return apply_to(Plan, self.forecaster(), what, self.trials)
 
     def edit(self, name: str, text: Any, *, session: Session | None = None) -> list[str]:
         """Replace a model's answer with yours. Nothing is sent.
@@ -328,9 +342,7 @@ class Run(Reading):
             DeclarationError: It does not fit the agent's type or check, or the agent was not asked in this run.
             LedgerError: It could not be stored.
         """
-        from agent_magic.api.editing import edit  # noqa: PLC0415  # lazy: few runs are edited
-
-        return edit(self, name, text, session)
+        return edit(self.record, name, text, self._ledger(session))
 
     def unedit(self, name: str, *, session: Session | None = None) -> None:
         """Undo `edit`: the model's answer counts again. Nothing is sent.
@@ -343,9 +355,12 @@ class Run(Reading):
             UnknownAgent: There is no such agent.
             LedgerError: It could not be stored.
         """
-        from agent_magic.api.editing import unedit  # noqa: PLC0415  # lazy: few runs are edited
+        unedit(self.record, name, self._ledger(session))
 
-        unedit(self, name, session)
+    def _ledger(self, session: Session | None) -> SqliteLedger | None:
+        """Return the ledger in which the next run of the session looks."""
+        found = session or self.session
+        return None if found is None else found.ledger
 
     def to_page(
         self,
@@ -549,3 +564,8 @@ class Run(Reading):
         It needs a notebook; a script uses `whatif`.
         """
         explore(Explorer(self.forecaster(), last_compared(self.trials) if self.trials else None))
+
+
+def _other(run: Run | None) -> RunRecord | None:
+    """Return the record of the run that a judge compares with."""
+    return None if run is None else record_of(run, "judge")

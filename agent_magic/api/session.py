@@ -34,10 +34,9 @@ if TYPE_CHECKING:
 
     from anthropic import AsyncAnthropic
 
-    from agent_magic.api.run import Run
+    from agent_magic.api.applying import Applied
     from agent_magic.declare.plan import Plan
     from agent_magic.engine.policy import Policy
-    from agent_magic.forecast.advice.finding import Finding
     from agent_magic.live.batching import Collected
     from agent_magic.providers.base import Provider
     from agent_magic.record.ledger.batches import BatchBook
@@ -51,7 +50,7 @@ ACCEPTED = 200
 LATELY: Final = timedelta(minutes=1)
 """Time for which a request counts against rate limits."""
 Tell: TypeAlias = Callable[[str], None]
-IsApplied: TypeAlias = "Callable[[Run, Finding], bool]"
+IsApplied: TypeAlias = "Callable[[Applied[Any]], bool]"
 
 
 class Session:
@@ -85,7 +84,7 @@ class Session:
         alerts: Alerts of future runs.
         telemetry: Emits finished runs to OpenTelemetry; `None` emits nothing.
         time_factor: Speed of a mock server relative to a model.
-        is_applied: Returns True if the declarations have a change of a run's advice; set by a notebook.
+        is_applied: Returns True if the declarations have a change; set by a notebook, `None` in a script.
         recent: The last run, and those that ended in the minute before it.
         listeners: Called before each run of a session whose provider nobody chose; a notebook that is connected
             elsewhere then tells the user which provider answers.
@@ -122,7 +121,7 @@ class Session:
         self._account: str | None = None
         self.time_factor = 1.0
         self._shared: tuple[object, Sharing | None] | None = None
-        self.is_applied: IsApplied = lambda _run, _change: False
+        self.is_applied: IsApplied | None = None
         self.recent: list[RunRecord] = []
         self._said: set[str] = set()
 

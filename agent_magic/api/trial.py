@@ -6,11 +6,13 @@ import asyncio
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar, cast
 
-from agent_magic.api.plan import Plan
+from agent_magic.api.judging import ask_judge
+from agent_magic.api.running import run_plan
 from agent_magic.declare.agent import Agent
 from agent_magic.declare.changes import with_options
+from agent_magic.declare.plan import Plan
 from agent_magic.declare.step import job_of
 from agent_magic.declare.units import plural
 from agent_magic.declare.validation import check_integer, check_positive, is_word, must_be
@@ -26,12 +28,14 @@ from agent_magic.record.prices import Prices, asking_usd
 from agent_magic.show.progress import Progress
 
 if TYPE_CHECKING:
-    from agent_magic.api.run import Run
+    from collections.abc import Callable
+
     from agent_magic.api.session import Session
-    from agent_magic.measure.scores import Answered, Grade, Grader
+    from agent_magic.measure.scores import Answered, Grade, GradeBook, Grader
     from agent_magic.record.results import AgentResult, RunRecord
 
 Until = Literal["decided"]
+P = TypeVar("P", bound=Plan)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,18 +63,33 @@ class TrialOptions:
             raise must_be("until", "'decided' or None", self.until)
 
 
-async def run_trial(run: Run, options: TrialOptions, policy: Policy | None, session: Session) -> Trial:
-    """Run a trial; the policy's budget covers all of it.
+async def run_trial(
+    record: RunRecord,
+    grades: GradeBook,
+    options: TrialOptions,
+    policy: Policy | None,
+    session: Session,
+    keep: Callable[[Trial], None],
+) -> Trial:
+    """Run a trial and keep it, also if it is stopped; the policy's budget covers all of it.
 
     Rows answered by the run under a setting are not asked again.
     """
     options.check()
     session.check_models(one.model for one in options.settings)
-    rows = rows_to_try(run, options.target, truth=options.truth, grader=options.grader)
+    rows = rows_to_try(record, options.target, truth=options.truth, grader=options.grader)
     policy = as_policy(policy)
     for setting in options.settings:  # the later ones too, before the first is paid for
-        session.check_plan(_plan_of(run, setting, rows.all[:1]), policy)
-    return await _Trial(run, options, policy, session, rows).run()
+        session.check_plan(_plan_of(Plan, record, setting, rows.all[:1]), policy)
+    trial = _Trial(record, grades, options, policy, session, rows)
+    try:
+        found = await trial.run()
+    except asyncio.CancelledError:
+        if trial.has_answers:
+            keep(trial.found("stopped"))
+        raise
+    keep(found)
+    return found
 
 
 class Rows(NamedTuple):
@@ -87,11 +106,11 @@ class Rows(NamedTuple):
         return f"{len(self.gradable):,} of {plural(len(self.all), 'row')} have a truth: only those are asked."
 
 
-def rows_to_try(run: Run, target: str, *, truth: Any = None, grader: Grader | Judge | None = None) -> Rows:
+def rows_to_try(record: RunRecord, target: str, *, truth: Any = None, grader: Grader | Judge | None = None) -> Rows:
     """Return the rows of a trial, after trying its grader on existing answers, so that all paid ones can be graded."""
-    answers = answers_of(run.record, target)
+    answers = answers_of(record, target)
     first, name = answers[0], target.partition(".")[0]
-    part = run.plan[first.result.name].part
+    part = record.plan[first.result.name].part
     if part is None:
         raise PlanError(f"A trial needs rows: {target!r} is one agent. Declare it with --each.")
     if part.rounds:
@@ -115,25 +134,34 @@ def rows_to_try(run: Run, target: str, *, truth: Any = None, grader: Grader | Ju
 class _Trial:
     """A trial under way."""
 
-    def __init__(self, run: Run, options: TrialOptions, policy: Policy, session: Session, rows: Rows) -> None:
-        self._run, self._options, self._policy, self._session = run, options, policy, session
+    def __init__(
+        self,
+        record: RunRecord,
+        grades: GradeBook,
+        options: TrialOptions,
+        policy: Policy,
+        session: Session,
+        rows: Rows,
+    ) -> None:
+        self._record, self._book = record, grades
+        self._options, self._policy, self._session = options, policy, session
         self._answers, self._gradable = rows
         self._prices = session.price_book(_untold)
-        self._bought = _bought(run.record, [one.result for one in self._answers])
+        self._bought = _bought(record, [one.result for one in self._answers])
         self._tried: list[list[Tried]] = [[] for _ in options.settings]
         self._priced: list[set[str]] = [set() for _ in options.settings]
         self._spent: float | None = 0.0
         self._committed_usd = 0.0
         self._simulated = self._is_capped = False
 
+    @property
+    def has_answers(self) -> bool:
+        """Whether any answer was graded."""
+        return any(self._tried)
+
     async def run(self) -> Trial:
-        """Ask batch by batch, until it is decided or complete. If stopped, the run keeps the grades so far."""
-        try:
-            return self._found(await self._ask_all())
-        except asyncio.CancelledError:
-            if any(self._tried):
-                self._run.trials = [*self._run.trials, self._found("stopped")]
-            raise
+        """Ask batch by batch, until it is decided or complete."""
+        return self.found(await self._ask_all())
 
     async def _ask_all(self) -> Stopped:
         options, racing = self._options, list(range(len(self._options.settings)))
@@ -144,7 +172,7 @@ class _Trial:
                 for place in racing:
                     await self._ask(place, batch)
                     progress.tell(sum(map(len, self._tried)), total)
-                found = self._found("rows")
+                found = self.found("rows")
                 if options.until is not None:
                     if not found.bounded:
                         hint = "Give a grader that returns a bool, or a number from 0 to 1; or leave until out."
@@ -156,7 +184,8 @@ class _Trial:
                     return "budget"
         return "sample" if options.until is None else "rows"
 
-    def _found(self, stopped: Stopped) -> Trial:
+    def found(self, stopped: Stopped) -> Trial:
+        """Return what is known so far, and why it goes no further."""
         options = self._options
         return Trial(
             options.target,
@@ -166,7 +195,7 @@ class _Trial:
             asked=_asked(self._answers),
             gradable=len(self._gradable),
             by_truth=options.truth is not None,
-            others_usd=_others_usd(self._run, self._answers, self._prices),
+            others_usd=_others_usd(self._record, self._answers, self._prices),
             margin=options.margin,
             error_rate=options.error_rate,
             sequential=options.until is not None,
@@ -177,37 +206,34 @@ class _Trial:
 
     async def _ask(self, place: int, batch: Sequence[Answered]) -> None:
         """Answer a batch of rows under a setting, and grade the answers."""
-        base = self._run
-        plan = _plan_of(base, self._options.settings[place], batch)
-        done = await plan.run(self._capped(), session=self._session, resume=base)
-        self._pay(total_cost(done.record.results) if done.record.attempts else 0.0, done.record.committed_usd)
-        self._is_capped = self._is_capped or any(one.kind == "BudgetExceeded" for one in done.record.results)
-        self._simulated = self._simulated or done.record.simulated
-        done.grades = base.grades
+        plan = _plan_of(Plan, self._record, self._options.settings[place], batch)
+        done = (await run_plan(plan, self._capped(), self._session, resume=self._record)).record
+        self._pay(total_cost(done.results) if done.attempts else 0.0, done.committed_usd)
+        self._is_capped = self._is_capped or any(one.kind == "BudgetExceeded" for one in done.results)
+        self._simulated = self._simulated or done.simulated
         grades = await self._grades(done)
-        bought = _bought(done.record, [result for result, _ in grades]) | self._bought
+        bought = _bought(done, [result for result, _ in grades]) | self._bought
         self._tried[place] += [
-            self._tried_one(answer_key(done.record, result), bought, self._priced[place], result, grade)
+            self._tried_one(answer_key(done, result), bought, self._priced[place], result, grade)
             for result, grade in grades
         ]
 
-    async def _grades(self, done: Run) -> list[tuple[AgentResult, Grade]]:
-        options, answers = self._options, answers_of(done.record, self._options.target)
+    async def _grades(self, done: RunRecord) -> list[tuple[AgentResult, Grade]]:
+        options, answers = self._options, answers_of(done, self._options.target)
         if isinstance(options.grader, Judge):
             if all(one.result.status != "succeeded" for one in answers):  # no answers: there is nothing to judge
                 none = judged(options.grader, options.target, answers, {})
                 return [(one.result, grade) for one, grade in zip(answers, none, strict=True)]
-            frame = await done.judge(options.target, options.grader, policy=self._capped(), session=self._session)
+            asked = (done, self._book, options.target, options.grader, None, self._capped(), self._session)
+            frame = await ask_judge(*asked)
             self._pay(frame.attrs["cost_usd"], frame.attrs["committed_usd"])
             name = options.grader.name
         else:
             how: Any = {"truth": _by_key(self._answers, options.truth), "grader": options.grader, "part": True}
-            name = str(score_answers(done.record, done.grades, options.target, **how).loc[0, "grader"])
+            name = str(score_answers(done, self._book, options.target, **how).loc[0, "grader"])
         answered = [one.result for one in answers]
         grades = [
-            next(
-                one for one in done.grades.of(done.record, result) if (one.target, one.grader) == (options.target, name)
-            )
+            next(one for one in self._book.of(done, result) if (one.target, one.grader) == (options.target, name))
             for result in answered
         ]
         return list(zip(answered, grades, strict=True))
@@ -239,23 +265,23 @@ class _Trial:
         return self._policy if left is None else replace(self._policy, budget_usd=max(left, 1e-9))
 
 
-def trial_plans(run: Run, options: TrialOptions) -> tuple[list[Plan], str]:
+def trial_plans(kind: type[P], record: RunRecord, options: TrialOptions) -> tuple[list[P], str]:
     """Return the plans of a trial, one per setting, with its sampled rows; with `until`, all rows.
 
     Also return the number of rows with a truth in words; empty if all can be graded.
     """
     check_integer("n", options.n)
-    found = rows_to_try(run, options.target, truth=options.truth, grader=options.grader)
+    found = rows_to_try(record, options.target, truth=options.truth, grader=options.grader)
     batches = _batches(found.gradable, _with_keys(options, found.all))
     rows = [one for batch in batches for one in batch]
-    return [_plan_of(run, setting, rows) for setting in options.settings], found.words
+    return [_plan_of(kind, record, setting, rows) for setting in options.settings], found.words
 
 
-def _plan_of(run: Run, setting: Setting, rows: Sequence[Answered]) -> Plan:
+def _plan_of(kind: type[P], record: RunRecord, setting: Setting, rows: Sequence[Answered]) -> P:
     """Return the plan of a run with these rows alone, under a setting."""
-    few = run.plan.select([one.result.name for one in rows])
+    few = record.plan.select([one.result.name for one in rows])
     given = {name: value for name, value in setting._asdict().items() if value is not None}
-    return with_options(Plan, few, {few.number(one.result.name): given for one in rows})
+    return with_options(kind, few, {few.number(one.result.name): given for one in rows})
 
 
 def _batches(answers: Sequence[Answered], options: TrialOptions) -> list[list[Answered]]:
@@ -298,36 +324,31 @@ def _asked(answers: Sequence[Answered]) -> int:
     return sum(not one.result.is_shared for one in answers)
 
 
-def _others_usd(run: Run, answers: Sequence[Answered], prices: Prices) -> float | None:
+def _others_usd(record: RunRecord, answers: Sequence[Answered], prices: Prices) -> float | None:
     """Return the cost of a run's agents without tried answers; `None` if unknown."""
     tried = {one.result.name for one in answers}
-    others = [one for one in run.record.results if one.name not in tried and one.attempts and not one.is_shared]
+    others = [one for one in record.results if one.name not in tried and one.attempts and not one.is_shared]
     costs = [asking_usd(one, prices) for one in others]
     known = [cost for cost in costs if cost is not None]
     return sum(known) if len(known) == len(costs) else None
 
 
-def tried_job(run: Run, target: str) -> str:
+def tried_job(record: RunRecord, target: str) -> str:
     """Return the fingerprint of a trial's requests without model, effort and row."""
-    agent = run.plan.agents[run.plan.numbers([target.partition(".")[0]])[0]]
+    agent = record.plan.agents[record.plan.numbers([target.partition(".")[0]])[0]]
     return "" if not isinstance(agent, Agent) else job_of(replace(agent, effort=None))
 
 
-def trials_before(run: Run) -> list[Trial]:
-    """Return the session's trials with the same requests, which count for this run's rows.
-
-    Args:
-        run: The run.
-    """
+def trials_before(record: RunRecord, grades: GradeBook, prices: Prices | None) -> list[Trial]:
+    """Return the session's trials with the same requests, which count for this run's rows."""
     found: list[Trial] = []
-    prices = run.prices or Prices(tell=_untold)
-    for job, trial in run.grades.trials:
+    prices, plan = prices or Prices(tell=_untold), record.plan
+    for job, trial in grades.trials:
         name = trial.target.partition(".")[0]
-        if (name in run.plan.groups or name in run.plan.index) and tried_job(run, trial.target) == job:
-            answers = answers_of(run.record, trial.target)
-            found.append(
-                replace(trial, rows=len(answers), asked=_asked(answers), others_usd=_others_usd(run, answers, prices))
-            )
+        if (name in plan.groups or name in plan.index) and tried_job(record, trial.target) == job:
+            answers = answers_of(record, trial.target)
+            others_usd = _others_usd(record, answers, prices)
+            found.append(replace(trial, rows=len(answers), asked=_asked(answers), others_usd=others_usd))
     return found
 
 

@@ -20,7 +20,7 @@ _MOST_NAMED = 5
 
 def text_to_edit(run: Run, name: str) -> str:
     """Return the text to start from: an edit that no run has taken yet, or the answer."""
-    result = editable(run, name)
+    result = editable(run.record, name)
     edits = reversed(run.record.edits.items())
     return next((one.text for (agent, _), one in edits if agent == result.name), result.text)
 

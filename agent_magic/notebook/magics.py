@@ -70,7 +70,7 @@ class AgentMagics(Magics, Settings):
     def __init__(self, shell: Any, session: Session | None = None) -> None:
         super().__init__(shell)
         self.session = session or Session()
-        self.session.is_applied = lambda run, change: verbs.is_applied(self, run, change)
+        self.session.is_applied = lambda change: verbs.is_applied(self, change)
         self._choose_ledger()
         self.undo: list[Callable[[], object]] = []
 

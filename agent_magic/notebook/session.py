@@ -141,7 +141,7 @@ class Session:
     Attributes:
         warm_up: Loads the modules of a run, after the first declaration.
         runs: Finished runs, oldest first, at most `MOST_RUNS`.
-        is_applied: Returns True if the declarations have a change of a run's advice.
+        is_applied: Returns True if the declarations have a change.
         last: The last run, even if stopped; `None` before the first.
         pilot: The last run of `%agents plan --pilot`, which the next run of its plan reuses.
         just_shown: Values the cell has shown, so that they are not displayed again as its result.
@@ -165,7 +165,7 @@ class Session:
         self._pinned: Deck | None = None
         self.runs: list[Run] = []
         self.keeping = Keeping()
-        self.is_applied: IsApplied = lambda _run, _change: False
+        self.is_applied: IsApplied = lambda _change: False
         self.last: Run | None = None
         self.pilot: Run | None = None
         self.running: list[Driver] = []
@@ -189,7 +189,7 @@ class Session:
         """What its runs share: who answers, rate limits, slots, prices, the ledger."""
         shared = api.Session(client=api.Claude(), ledger=lambda: self.keeping.ledger, prices={}, tell=note)
         shared.listeners.append(self.say_whom)
-        shared.is_applied = lambda run, change: self.is_applied(run, change)  # noqa: PLW0108 - the magics set it later
+        shared.is_applied = lambda change: self.is_applied(change)  # noqa: PLW0108 - the magics set it later
         return shared
 
     @cached_property

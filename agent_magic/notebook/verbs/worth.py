@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from IPython.core.error import UsageError
 
+from agent_magic.api import Plan
 from agent_magic.api.applying import DROPPED
 from agent_magic.api.trial import TrialOptions, trial_plans
 from agent_magic.declare.units import plural
-from agent_magic.errors import DeclarationError, did_you_mean
+from agent_magic.errors import did_you_mean
 from agent_magic.measure.judge import Judge, judge
 from agent_magic.measure.trial import settings_of
 from agent_magic.notebook.command import CommandContext, Parser, Verb, add_nothing
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from agent_magic.api import Run
-    from agent_magic.forecast.advice.finding import Finding
+    from agent_magic.api.applying import Applied
     from agent_magic.measure.trial import Trial
 
 
@@ -86,7 +87,7 @@ async def _trial(ctx: CommandContext, given: Namespace) -> Trial | None:
     more: Any = {"n": given.rows, "until": given.until, "margin": given.margin}
     options = TrialOptions(given.target, settings_of(model, effort), **more, **how)
     most = "at most " if given.until else ""
-    few, truths = trial_plans(run, options)
+    few, truths = trial_plans(Plan, run.record, options)
     plans = [
         (f"{setting.label}, {most}{plural(len(plan), 'row')}", plan)
         for setting, plan in zip(options.settings, few, strict=True)
@@ -132,20 +133,16 @@ def _apply(ctx: CommandContext, given: Namespace) -> None:
     show_page(diff_page(found.rows, found.prompts, note), graphic=is_kernel(ctx.shell))
 
 
-def is_applied(ctx: CommandContext, run: Run, change: Finding) -> bool:
-    """Return whether the declarations have all changes of a run's advice, however made."""
-    try:
-        found = run.apply(change)
-    except DeclarationError:  # only a person can do it
-        return False
-    declared = {one.name: one for one in ctx.session.registry(run.plan.name).agents}
-    for name, options in found.agents.items():
+def is_applied(ctx: CommandContext, change: Applied[Any]) -> bool:
+    """Return whether the declarations have all of a change, however made."""
+    declared = {one.name: one for one in ctx.session.registry(change.plan.name).agents}
+    for name, options in change.agents.items():
         one = declared.get(name)
         if (one is None) is not (DROPPED in options):
             return False
         if one is not None and any(getattr(one, option) != after for option, (_, after) in options.items()):
             return False
-    return bool(found.lines) and all(getattr(ctx, name) == after for name, (_, after) in found.defaults.items())
+    return bool(change.lines) and all(getattr(ctx, name) == after for name, (_, after) in change.defaults.items())
 
 
 def _wanted(ctx: CommandContext, what: str | None) -> tuple[Run, object]:

@@ -1,0 +1,161 @@
+"""How a plan runs in a session: the driver it gets, and what is said and learned at the end."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from agent_magic.api.asking import asker_of
+from agent_magic.api.choosing import with_models
+from agent_magic.api.session import check_loop, session_of
+from agent_magic.declare.plan import Plan
+from agent_magic.engine.policy import as_policy
+from agent_magic.errors import PlanError, shown_value
+from agent_magic.live.driver import Driver
+from agent_magic.live.earlier import Earlier
+from agent_magic.live.vitals import Sampling
+from agent_magic.measure.compare import record_of
+from agent_magic.measure.each import answers_frame
+from agent_magic.show.notes import ending_notes, ledger_notes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from anthropic import AsyncAnthropic
+
+    from agent_magic.api.session import Session
+    from agent_magic.engine.pacing.limits import Limits
+    from agent_magic.engine.policy import Policy
+    from agent_magic.live.people import Asker
+    from agent_magic.live.playing import Player
+    from agent_magic.measure.compare import Recorded
+    from agent_magic.providers.base import Provider
+    from agent_magic.providers.recorded import Match
+    from agent_magic.record.ledger.store import SqliteLedger
+    from agent_magic.record.prices import ModelPrice
+    from agent_magic.record.results import RunRecord
+
+LOG = logging.getLogger("agent_magic")
+
+
+async def run_plan(
+    plan: Plan,
+    policy: Policy | None,
+    session: Session,
+    *,
+    alone: bool = False,
+    fresh: bool = False,
+    resume: RunRecord | None = None,
+    again: Iterable[str] | None = None,
+    ask: Asker | None = None,
+) -> Driver:
+    """Run a plan to its end; the driver that comes back has the record."""
+    check_loop()
+    asker = asker_of(ask) if plan.special else ask
+    driver = driver_of(plan, policy, session, alone=alone, fresh=fresh, resume=resume, again=again, asker=asker)
+    await drive(driver, session, alone=alone)
+    return driver
+
+
+async def drive(driver: Driver | Player, session: Session, *, alone: bool) -> None:
+    """Drive a run to its end and log what its numbers do not say."""
+    with Sampling(driver.now, driver.samples):
+        await driver.drive()
+    record = driver.record
+    if alone:
+        session.keep_limits()
+    else:
+        session.settle(record)
+    for note in (*ending_notes(record, driver.policy), *ledger_notes(session.ledger), *session.client.take_notes()):
+        if note:
+            LOG.warning(note)  # a Python warning could be made an error, and the paid run be lost with it
+
+
+def start(  # noqa: PLR0913 - the options of `Plan.run`
+    plan: Plan,
+    policy: Policy | None = None,
+    *,
+    client: Provider | AsyncAnthropic | None = None,
+    fresh: bool = False,
+    ledger: SqliteLedger | None = None,
+    prices: Mapping[str, ModelPrice] | None = None,
+    limits: Mapping[str, Limits] | None = None,
+    session: Session | None = None,
+    resume: Recorded | None = None,
+    again: Iterable[str] | None = None,
+    recorded: Match | None = None,
+    ask: Asker | None = None,
+) -> Driver:
+    """Prepare a run of a plan: `run = am.Run(await driver.drive())`. `driver.record` grows meanwhile.
+
+    Args:
+        plan: The plan.
+        policy: How to run; `Policy()` by default.
+        client: The provider, as in `Plan.run`.
+        fresh: Buy again, despite answers in the ledger.
+        ledger, prices, limits, session, resume, again: As in `Plan.run`.
+        recorded: Answers of the plan in a cassette; only the rest is bought, after it.
+        ask: Asks a person, as in `Plan.run`; `None` without one.
+
+    Raises:
+        DeclarationError: A prompt cannot be filled in, a model does not exist, or the provider lacks a feature an agent
+            needs; nothing was sent.
+        UnknownAgent: `again` names an agent that is not in the plan.
+        PlanError: It is not a plan, or `again` comes without `resume`; nothing was sent.
+    """
+    shared = session_of(session, client=client, ledger=ledger, prices=prices, limits=limits)
+    earlier = None if resume is None else record_of(resume, "resume")
+    return driver_of(
+        plan, policy, shared,
+        alone=session is None, fresh=fresh, resume=earlier, again=again, recorded=recorded, asker=ask,
+    )  # fmt: skip
+
+
+def driver_of(  # noqa: PLR0913 - the options of `Plan.run`
+    plan: Plan,
+    policy: Policy | None,
+    session: Session,
+    *,
+    alone: bool,
+    fresh: bool = False,
+    resume: RunRecord | None = None,
+    again: Iterable[str] | None = None,
+    recorded: Match | None = None,
+    asker: Asker | None = None,
+) -> Driver:
+    """Return the driver of a run; `alone` in its session it shares no slots and no history."""
+    if not isinstance(plan, Plan):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise PlanError(f"{shown_value(plan)} is not a Plan. Give Plan([Agent('name', '...'), ...]).")
+    client = session.client
+    policy = as_policy(policy, client.room)
+    plan.check_prompts()
+    plan = with_models(plan, session)
+    if recorded is None:
+        session.check_plan(plan, policy)
+        session.say_whom()
+    if again is not None and resume is None:
+        raise PlanError("again= says what of an earlier run is asked once more: give that run too, resume=RUN.")
+    earlier = None if resume is None else Earlier(resume, client.endpoint, plan=plan, again=again)
+    session.recall_limits()
+    paced = client.is_limited or bool(session.pacer.given)
+    driver = Driver(
+        plan,
+        policy,
+        client,
+        ledger=session.ledger,
+        earlier=earlier,
+        recorded=recorded,
+        fresh=fresh,
+        prices=session.price_book(),
+        pacer=session.pacer if paced else None,
+        sharing=session.sharing() if paced and policy.shared == "on" else None,
+        pool=None if alone else session.pool,
+        history=None if alone else session.history,
+        frame_of=answers_frame,
+        alerts=session.alerts,
+        asker=asker,
+        say=session.say,
+    )
+    if earlier is not None:
+        driver.skip(earlier.left_out)
+    return driver
