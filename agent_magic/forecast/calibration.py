@@ -1,4 +1,4 @@
-"""Accuracy of forecasts: each beside the measurement of a later run."""
+"""Accuracy of forecasts, each compared with the measurement of a later run."""
 
 from __future__ import annotations
 
@@ -54,11 +54,7 @@ CHANGED: Final = frozenset({"model", "cascade", "escalate", "effort"})
 
 
 class Prediction(NamedTuple):
-    """One forecast.
-
-    Attributes:
-        made: `before` the compared run, or `afterwards`.
-    """
+    """One forecast, made `before` the compared run, or `afterwards`."""
 
     record: RunRecord
     forecast: Forecast
@@ -66,11 +62,7 @@ class Prediction(NamedTuple):
 
 
 class Forecasts:
-    """The forecasts that were made, and the runs that came after them.
-
-    Attributes:
-        made: The forecasts, oldest first.
-    """
+    """Forecasts, and the runs that came after them; `made` has the oldest first."""
 
     def __init__(self) -> None:
         self.made: list[Prediction] = []
@@ -163,7 +155,6 @@ def _scenario_of(base: RunRecord, record: RunRecord) -> Scenario | None:
 
 
 def _limits_of(ceilings: Ceilings) -> dict[str, Limits]:
-    """Return limits per minute that a run has found."""
 
     def rates(known: dict[str, Ceiling]) -> dict[str, Any]:
         return {kind.field: round(known[name].per_minute) or None for name, kind in KINDS.items() if name in known}
@@ -205,7 +196,6 @@ def _row(prediction: Prediction, record: RunRecord) -> dict[str, Any]:
 
 
 def _left_out(record: RunRecord) -> str | None:
-    """Return why a run measures nothing; `None` if it does."""
     if record.cut:
         return "it was stopped"
     others = [one for one in record.results if not one.is_shared and (one.is_served or one.source not in {*OWN, None})]
@@ -214,7 +204,6 @@ def _left_out(record: RunRecord) -> str | None:
 
 
 def _is_of(base: RunRecord, scenario: Scenario, record: RunRecord) -> bool:
-    """Return whether a run has the settings of a forecast from `base`, and came later."""
     if record is base or record.began_at < base.began_at or record.terms is None or scenario.policy is None:
         return False
     ran = policy_from(record.terms.policy)
@@ -240,12 +229,11 @@ def _same(base: RunRecord, scenario: Scenario, number: int, agent: Step, model: 
 
 
 def _models_of(agent: Step, model: str) -> tuple[Sequence[str], str | None]:
-    """Return the models that a step was to ask, and when the next one. With a cascade, chance decides which answers."""
+    """Return a step's models and when it escalates. With a cascade, chance decides which one answers."""
     return (agent.cascade, agent.escalate) if agent.cascade else ((model,), None)
 
 
 def _same_but_for_model(one: Step, other: Step) -> bool:
-    """Return whether two steps are equal except for options a forecast may change."""
     # Compared field by field, since a copy with another model may be an invalid step beside a cascade.
     if one.is_task != other.is_task:
         return False
@@ -254,7 +242,6 @@ def _same_but_for_model(one: Step, other: Step) -> bool:
 
 
 def _keeps(after: Ceilings, asked: Mapping[str, Limits]) -> bool:
-    """Return whether a run had the requested limits."""
     if not asked:
         return not after
     for pool, found in _limits_of(after).items():

@@ -27,11 +27,10 @@ if TYPE_CHECKING:
     from agent_magic.measure.server import Fit, Needs
 
 MOST = 1e100
-"""A number above this is a mistake."""
+"""Larger numbers are a mistake."""
 MINUTE_S, HOUR_S = 60.0, 3600.0
 DAYS_A_MONTH = 30
 BUSY = 100
-"""The number of requests in a row that show a busy server's rate."""
 FORMULAS: Mapping[str, str] = {"slots": "concurrent_requests / latency_s / requests"}
 CAPACITY: Mapping[str, str] = {
     "limit": "string",
@@ -177,7 +176,6 @@ def _job_of(forecaster: Forecaster) -> _Job:
 
 
 def _jobs_per_s(needs: Sequence[Needs], known: Fit) -> float:
-    """Return the jobs a second of a server at its highest observed load."""
     few, many = (math.ceil(times * max(BUSY, 4 * known.most) / len(needs)) for times in (1, 2))
     walls_s = [
         shortest_s([*needs] * jobs, [()] * (jobs * len(needs)), known.most, known.likely) for jobs in (few, many)
@@ -186,11 +184,7 @@ def _jobs_per_s(needs: Sequence[Needs], known: Fit) -> float:
 
 
 def read_limits(limits: object) -> Limits:
-    """Read limits.
-
-    Raises:
-        DeclarationError: They are none.
-    """
+    """Read limits; raise `DeclarationError` if they are none."""
     if limits is None or isinstance(limits, Limits):
         return limits or Limits()
     if is_number(limits):

@@ -34,9 +34,8 @@ if TYPE_CHECKING:
     from agent_magic.record.results import AgentResult, Attempt, RunRecord
 
 MANY: Final = 1_000_000
-"""A failure that was repeated is worth as many attempts as the policy allows."""
+"""A repeated failure uses up the policy's attempts."""
 NO_REQUEST: Final = (False, False, None, None, None)
-"""Fields of an attempt that a task's call does not have."""
 NOTHING_SENT: Final[dict[str, Any]] = {
     "output_tokens": None,
     "input_tokens": None,
@@ -51,17 +50,13 @@ NOTHING_SENT: Final[dict[str, Any]] = {
     "context_size": 0,
     "warm": False,
 }
-"""The request fields of a task."""
 NOTHING_ALONE: Final = MappingProxyType[int, "Needs"]({})
 CONTINUES: Final = Failure("the answer was paused, and goes on", MANY)
-"""Stands for the turn of an answer that went on."""
 BEATEN_BY_OTHERS: Final = Failure("others of its race answered first", kind=BEATEN)
-"""Stands for the end of a request that was aborted when another agent of its race had answered."""
 
 NOT_IN_BATCH: Final = "NotInBatch"
-"""The failure of a request without an answer in its ended batch."""
 FAULTS: Final = frozenset({"Overloaded", "Truncated", "Unreachable", "Unreadable"})
-"""The failures that are the fault of the service or the network, as a live run's circuit breaker counts them."""
+"""The failures caused by the service or the network, as a live run's circuit breaker counts them."""
 REFUSAL_S: Final = 0.05
 """Seconds until a 429 arrives, if the run has seen none."""
 LOCAL_REFUSAL_S: Final = 0.01
@@ -79,7 +74,7 @@ class Tried(NamedTuple):
         late: True if it was aborted at its deadline.
         tools: Functions called after it, in words; empty for none.
         tools_s: Seconds in which any of them ran.
-        model: The requested model, if it differs between the agent's attempts or from its own; else empty.
+        model: The requested model, if it differs between attempts or from the agent's; else empty.
     """
 
     local_s: float
@@ -106,7 +101,7 @@ class Seen(NamedTuple):
         timed: True if their seconds are a model's work.
         size: Bytes sent, the upper bound of its tokens.
         prefix: Tokens of its context.
-        shared: Tokens of its context, as estimated before asking.
+        shared: The same as estimated before asking.
         context_size: Upper bound of these.
         warm: True if its context was in the cache when the run began.
         attached_tokens: Tokens of attachments other than text, likely and at most.
@@ -138,7 +133,7 @@ class Seen(NamedTuple):
 
     @property
     def moved(self) -> bool:
-        """True if it asked several models, or another one than its own."""
+        """True if it asked several models, or another than its own."""
         return bool(self.tries) and bool(self.tries[-1].model)
 
 
@@ -237,7 +232,6 @@ def _seen(record: RunRecord, number: int, may_batch: bool, *, falls_back: bool) 
 
 
 def _task(result: AgentResult) -> Seen:
-    """Read a task: its calls take the place of attempts."""
     ended = [one for one in result.calls if one.ended is not None and one.status != "cancelled"]
     tries = tuple(
         Tried(0.0, None, one.duration_s or 0.0, _call_failure(one, result, last=one is ended[-1]), *NO_REQUEST)
@@ -258,7 +252,6 @@ def _seconds(one: Stretch) -> float:
 
 
 def _size(text: str) -> int:
-    """Count bytes."""
     return len(text) if text.isascii() else len(text.encode(errors="replace"))
 
 
@@ -290,7 +283,7 @@ def sent_ahead(plan: Plan, record: RunRecord, number: int) -> tuple[str, tuple[A
 
 
 def _tries(result: AgentResult, alone: Mapping[int, Needs], *, may_batch: bool, falls_back: bool) -> Iterator[Tried]:
-    """Read the attempts of an agent; `may_batch` and `falls_back` say which way those without an answer went."""
+    """Read the attempts of an agent; `may_batch` and `falls_back` decide for those without an answer."""
     attempts = result.attempts
     moved = bool(Facts(attempts).models - {result.model})
     for place, attempt in enumerate(attempts):
@@ -334,7 +327,7 @@ def _tries(result: AgentResult, alone: Mapping[int, Needs], *, may_batch: bool, 
 
 
 def _went_by_batch(attempt: Attempt, *, may_batch: bool) -> bool:
-    """Return whether an attempt was batched. An answer says so; for a failure it follows from the policy."""
+    """Return whether an attempt was batched: its answer tells, for a failure the policy does."""
     if attempt.answer is not None:
         return bool(attempt.answer.batch) and attempt.source in TIMED and not attempt.is_served
     return may_batch or attempt.kind == NOT_IN_BATCH

@@ -1,7 +1,7 @@
 """Forecasts of a run under another policy: the live engine on virtual time.
 
-Nothing is sent and no new random numbers are drawn: the same question has the same answer. The result is a run record
-with its basis in `forecast`.
+Nothing is sent and no random numbers are drawn: the same question has the same answer. The result is a run record with
+its basis in `forecast`.
 """
 
 from __future__ import annotations
@@ -52,15 +52,16 @@ if TYPE_CHECKING:
     from agent_magic.record.terms import Ceilings
 
 UNSURE: Final = 0.3
-"""Plausible models of a server that differ by this share of the wall time leave a forecast assumed, not measured."""
+"""If plausible models of a server differ by this share of the wall time, a forecast is assumed, not measured."""
 UNSURE_WORDS: Final = "how the server shares its speed cannot be told from this load"
 MEASURED_RANGE: Final = 0.05
-"""How far a forecast from measured durations may be off: what `benchmarks/forecast.py` finds is less."""
+"""Error of a forecast from measured durations; `benchmarks/forecast.py` finds less."""
 SHARED_RANGE: Final = 0.1
 """The same for shared servers, beside the uncertainty of their model."""
 REFUSED_RANGE: Final = 0.2
 """The same if 429s are forecast: milliseconds decide which request is refused, and retries are jittered.
-Runs of one policy that were refused differ by up to 16 % among themselves (29 scenarios on the virtual clock of
+
+Refused runs of one policy differ by up to 16 % among themselves (29 scenarios on the virtual clock of
 `tests/forecast/standin.py`, random delays of up to 6 ms).
 """
 FIRST_REPLY: Final = frozenset({"key", "limits"})
@@ -148,27 +149,27 @@ class Answering(Protocol):
 
     @property
     def evidence(self) -> Evidence:
-        """The knowledge of its agents."""
+        """Evidence about its agents."""
         ...
 
     @property
     def policy(self) -> Policy:
-        """How it runs."""
+        """The policy of the run."""
         ...
 
     @property
     def prices(self) -> Prices:
-        """What tokens cost."""
+        """Token prices."""
         ...
 
     @property
     def route(self) -> str:
-        """How requests are divided among several endpoints; empty for one."""
+        """Routing between several endpoints; empty for one."""
         ...
 
     @property
     def endpoints(self) -> tuple[str, ...]:
-        """The endpoints; none for a single one, which has no name."""
+        """Names of the endpoints; empty for one."""
         ...
 
     def forecast(self, scenario: Scenario, *, ranges: bool = True) -> Forecast:
@@ -177,7 +178,7 @@ class Answering(Protocol):
 
 
 class Imagined(NamedTuple):
-    """The known parts of a simulated run: work alone on its server, available answers, the low and high end.
+    """The known parts of an imagined run: work alone on its server, available answers, the low and high end.
 
     `ends` is `None` for a run that is an end itself.
     """
@@ -204,7 +205,7 @@ class Forecaster:
         prices: Token prices, unless a scenario names others.
         base: Basis of a record that is no run, with words; default its own note.
         fits: Cache of server models, shared by forecasters of the same run.
-        imagined: The other known parts of a simulated run.
+        imagined: The other known parts of an imagined run.
     """
 
     subject = "the run"
@@ -296,7 +297,6 @@ class Forecaster:
         return found
 
     def _setting(self, scenario: Scenario, policy: Policy) -> tuple[_Setting, list[str], Basis]:
-        """Return the setting of a scenario, its assumptions, and the weakest basis."""
         words = list(self._policy_words)
         ceilings, limit_words = ceilings_for(self.record, scenario.limits, self._pools(scenario))
         limited = frozenset(ceilings) if scenario.limits != {} else self._pools(scenario)  # no limits refuse nothing
@@ -343,7 +343,6 @@ class Forecaster:
         return policy != self.policy or scenario != as_recorded
 
     def _changed(self, works: Works, scenario: Scenario) -> Works:
-        """Return the work of agents that answer faster, or are asked otherwise for the same answer."""
         agents = list(works.agents)
         for one, factor in scenario.faster.items():
             agents[one] = (work := agents[one]) and work.paced(factor)
@@ -355,17 +354,14 @@ class Forecaster:
         return works._replace(agents=tuple(agents))
 
     def _by_batch(self, policy: Policy) -> frozenset[int]:
-        """Return the agents that are expected to go by batch."""
         batching = batching_of(self.record.plan, policy)
         return frozenset(() if batching is None else batching.ahead(self.record.plan.dag.layer))
 
     def _loads(self, played: Played) -> dict[At, int]:
-        """Return the servers with more requests at once than ever seen, and the number seen."""
         known = self.evidence.servers
         return {at: known[at].most for at, count in played.most.items() if at in known and count > known[at].most}
 
     def _open_s(self, setting: _Setting, played: Played) -> tuple[float, float]:
-        """Return how much faster and slower the run may be under the plausible models of its servers, in seconds."""
         concurrency = 1 if setting.policy.schedule == "sequential" else setting.policy.concurrency
         parents = self._dag(setting.scenario.dropped, setting.scenario.cut).parents
 
@@ -386,7 +382,6 @@ class Forecaster:
         return found
 
     def _ranges(self, setting: _Setting, likely: Summary, later_s: float) -> tuple[Range, Range | None, int]:
-        """Return the low and high end of wall time and cost, and the maximum requests at once in them."""
         wall, cost, peak = likely.wall_s or 0.0, likely.cost_usd, 0
         if self._imagined is not None:
             return self._between(self._imagined, setting, likely)
@@ -423,7 +418,6 @@ class Forecaster:
         return self._play(self._setting(scenario, policy)[0], end)
 
     def _play(self, setting: _Setting, end: End) -> tuple[Played, RunRecord]:
-        """Turn the engine through one scenario."""
         scenario, policy = setting.scenario, setting.policy
         works = [None if work is None else work.scaled(end) for work in setting.works.agents]
         held = frozenset[int]() if self._imagined is None else self._imagined.held
@@ -466,7 +460,6 @@ class Forecaster:
         return played, record
 
     def _shared(self, scenario: Scenario, policy: Policy, *, limited: bool) -> tuple[Pacer | None, Key | None]:
-        """Return the session's pacer if the run was paced, and an untried key if the run began with one."""
         terms = self.record.terms
         key = Key() if terms is not None and terms.key_untried else None
         if not scenario.paced or not (limited or (terms is not None and terms.paced)):
@@ -482,23 +475,19 @@ class Forecaster:
         return pacer, key
 
     def _beyond(self, scenario: Scenario) -> Mapping[int, Left]:
-        """Return the rounds and places that a scenario leaves out."""
         flow = self.record.plan.flow
         return {} if flow is None else flow.at_most(scenario.rounds, scenario.most)
 
     def _decided(self, scenario: Scenario) -> Decided:
-        """Return steps left out by conditions: the recorded ones and the scenario's."""
         key = scenario.rounds, scenario.most
         if key not in self._decisions:
             self._decisions[key] = decide(self.record, self._beyond(scenario))
         return self._decisions[key]
 
     def _left(self, scenario: Scenario) -> dict[int, Left]:
-        """Return steps left out by a decision, as opposed to dropped ones."""
         return {step: why for step, why in self._decided(scenario).left.items() if step not in scenario.dropped}
 
     def _asked(self, works: Sequence[Work | None], efforts: Mapping[int, str | None]) -> list[Request]:
-        """Return each agent's request as recorded, with the scenario's model and effort."""
         found: list[Request] = []
         for agent, (work, base) in enumerate(zip(works, self._requests, strict=True)):
             model = self.evidence.seen[agent].model if work is None else work.model
@@ -510,7 +499,6 @@ class Forecaster:
         return Pricing(scenario.prices or self.prices, self._costs, recorded=scenario.prices is None)
 
     def _dag(self, dropped: frozenset[int], cut: frozenset[tuple[int, int]]) -> Dag:
-        """Return the graph without the edges of dropped agents, and without those that are cut."""
         dag = self.record.plan.dag
         if not dropped and not cut:
             return dag
@@ -535,7 +523,7 @@ class Forecaster:
 
 @dataclass(frozen=True, slots=True)
 class _Setting:
-    """A scenario with all that follows from it; `batch_unknown`: whether nothing was recorded of a batch in it."""
+    """A scenario and all that follows from it; `batch_unknown` if no time of a batch in it was recorded."""
 
     scenario: Scenario
     policy: Policy
@@ -547,7 +535,6 @@ class _Setting:
 
 
 def _apart_from_concurrency(scenario: Scenario, policy: Policy) -> tuple[object, ...]:
-    """Return a key of a scenario without its concurrency."""
     return (
         replace(policy, concurrency=1),
         tuple(scenario.models.items()),
@@ -609,11 +596,7 @@ def _request_of(record: RunRecord, agent: int) -> Request:
 
 
 class Decided(NamedTuple):
-    """Steps left out of a forecast.
-
-    Attributes:
-        left: The steps with reasons, those of the scenario included.
-    """
+    """Steps left out of a forecast, with reasons, including the scenario's."""
 
     left: Mapping[int, Left]
     words: tuple[str, ...] = ()
@@ -621,8 +604,6 @@ class Decided(NamedTuple):
 
 
 class _Without(Mapping[str, Any]):
-    """Results of a run's steps, without some of them."""
-
     def __init__(self, record: RunRecord, without: Mapping[int, Left]) -> None:
         self._all, self._without = Returned(record), {record.plan.names[one] for one in without}
 
@@ -651,8 +632,6 @@ def decide(record: RunRecord, beyond: Mapping[int, Left]) -> Decided:
 
 
 class _Deciding:
-    """Walks the steps of one run in the order in which they are decided."""
-
     def __init__(self, record: RunRecord, flow: Flow, beyond: Mapping[int, Left], cut: set[int]) -> None:
         self._plan: Plan = record.plan
         self._flow, self._beyond, self._before = flow, beyond, record.decisions
@@ -672,7 +651,6 @@ class _Deciding:
         return Decided(self._left, tuple(self._words), self._assumed)
 
     def _one(self, step: int) -> Left | None:
-        """Return why a step does not run; `None` if it does."""
         agent, before, parents = self._plan.agents[step], self._before.get(step), set(self._plan.dag.parents[step])
         if parents & (self._after | self._changed):
             self._after.add(step)

@@ -94,7 +94,7 @@ def under_load(
 
 
 def places_words(estimate: Estimate) -> str:
-    """Return in words which reserved places of a plan count under a load; empty without any."""
+    """Describe the reserved places of a plan that count under a load; empty without any."""
     likely = estimate.likely
     reserved = [step for step, one in enumerate(likely.plan.agents) if is_reserved(one) and one.hedges is None]
     if not reserved:
@@ -105,7 +105,7 @@ def places_words(estimate: Estimate) -> str:
 
 
 def _holding(limits: Limits, amount: float) -> Limits:
-    """Return limits with a bucket that starts with an amount, and never holds more."""
+    """Return limits whose bucket starts with an amount, and never holds more."""
     per_minute = limits.requests or limits.input_tokens or 1.0
     return replace(limits, burst_s=max(1.0, amount) * MINUTE_S / per_minute)
 

@@ -1,7 +1,7 @@
 """A finished run simulated one step at a time: the baseline of `speedup` of a run and of its steps.
 
-The same engine runs the recorded work again under `schedule="sequential"`, with the server's speed as fitted to the
-run. Only the record counts, so a run, its replay and the run read from a ledger give equal numbers.
+The same engine runs the recorded work under `schedule="sequential"`, with the server's fitted speed. Only the record
+counts, so a run, its replay and the run read from a ledger give equal numbers.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ class OneByOne(NamedTuple):
 def one_by_one(record: RunRecord) -> OneByOne | None:
     """Simulate a run one step at a time, computed once per set of events.
 
-    Returns `None` if nothing can be compared: the run is active, was stopped, lacks answers or reused some, waited for
-    a person, used batches, or is itself a forecast.
+    `None` if nothing can be compared: the run is active, was stopped, lacks answers or reused some, waited for a
+    person, used batches, or is itself a forecast.
     """
     known = record.sequential
     if known is None or known[0] != len(record.events):
@@ -47,7 +47,7 @@ def one_by_one(record: RunRecord) -> OneByOne | None:
 
 
 def totals_of(record: RunRecord, now_s: float | None = None, *, most: int | None = None) -> Summary:
-    """Return the numbers of a run with its speedup; runs of more than `most` steps are not simulated again."""
+    """Return the numbers of a run with its speedup, which only runs of at most `most` steps have."""
     found = summarize(record, now_s)
     if found.speedup is not None or (most is not None and len(record.plan) > most and record.sequential is None):
         return found
@@ -84,7 +84,6 @@ def _simulated(record: RunRecord) -> OneByOne | None:
 
 
 def _ends_s(record: RunRecord) -> Sequence[float | None]:
-    """Return when each step that worked finished, in seconds since the first one was ready."""
     begun_s = min((one.ready_s for one in record.results if one.ready_s is not None), default=0.0)
     return [
         None if one.finished_s is None or one.ready_s is None or one.is_left_out else one.finished_s - begun_s

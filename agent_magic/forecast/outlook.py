@@ -1,4 +1,4 @@
-"""Forecasts of a finished run under one change each, beside the forecast of the run as it was."""
+"""Forecasts of a finished run with one change each, and of the run as it was."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from agent_magic.measure.trial import Trial
 
 NEAR = 1.02
-"""Within this factor two forecasts count as the same: it is how well a forecast repeats a recorded run."""
+"""Two forecasts within this factor count as the same: they repeat a recorded run no better."""
 
 
 class Outlook:
@@ -32,7 +32,7 @@ class Outlook:
 
     @cached_property
     def names(self) -> Sequence[str]:
-        """Per agent, the name it was declared by."""
+        """Declared name per agent."""
         return declared_names(self.record.plan)
 
     @cached_property
@@ -56,7 +56,7 @@ class Outlook:
         return self._forecaster.evidence.seen
 
     def ask(self, *, ranges: bool = False, **changes: Any) -> Forecast:
-        """Forecast one scenario; `ranges` asks for its low and its high end too."""
+        """Forecast one scenario, with its low and high end if `ranges`."""
         return self._forecaster.forecast(Scenario(**changes), ranges=ranges)
 
     def under(self, **policy: Any) -> Forecast:
@@ -64,7 +64,7 @@ class Outlook:
         return self.ask(policy=replace(self.policy, **policy))
 
     def saves_s(self, changed: Forecast) -> float:
-        """Return by how many seconds a change makes the run shorter."""
+        """Return the seconds a change saves."""
         return self.as_it_was.wall_s - changed.wall_s
 
     def saves_usd(self, changed: Forecast) -> float | None:
@@ -73,7 +73,7 @@ class Outlook:
         return None if before is None or after is None else before - after
 
     def barrier_cost_s(self) -> float:
-        """Return the cost of layers in seconds: the difference of forecasts with and without barriers."""
+        """Return the seconds that barriers between layers cost."""
         return self.under(schedule="layers").wall_s - self.under(schedule="ready").wall_s
 
     @cached_property

@@ -1,4 +1,4 @@
-"""How fast a model answers and how it counts: from earlier answers, or else from dated assumptions."""
+"""Speed of models, from earlier answers or dated assumptions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SURE_BY: Final = {
     "pilot": "from a pilot",
     "assumed": "partly assumed",
 }
-"""What numbers are based on at least, in words."""
+"""The least basis of numbers, in words."""
 """Basis of a number: this run, earlier answers, other agents' answers in a pilot, or an assumption."""
 RANK: Final[dict[Basis, int]] = {"measured": 0, "ledger": 1, "pilot": 2, "assumed": 3}
 
@@ -27,19 +27,19 @@ ENOUGH: Final = 5
 """Minimum answers to use their own spread as the range; with fewer, a range is assumed."""
 LOW, HIGH = 0.1, 0.9
 UNSURE: Final = (0.5, 2.0)
-"""The range of a duration that is assumed: half to twice."""
+"""Assumed range of a duration: half to twice."""
 UNSURE_EFFORT: Final = (0.25, 4.0)
 """Range of an answer's length at an untried effort."""
 UNSURE_SERVER: Final = (0.04, 4.0)
 """Range of a duration at an unknown address that has not answered yet, such as a gateway or a local model."""
 LEAST_TOKENS: Final = 8
-"""The pace of a shorter answer says nothing."""
+"""Shorter answers tell nothing about pace."""
 
 
 class Timing(NamedTuple):
     """The speed of a model: seconds to the first token, and tokens per second after it.
 
-    It is from this number of `answers`, 0 for an assumption; `low` and `high` are ratios to the likely duration.
+    It is based on `answers`, 0 for an assumption; `low` and `high` are ratios to the likely duration.
     """
 
     ttft_s: float
@@ -50,12 +50,12 @@ class Timing(NamedTuple):
 
 
 def tokens_factor(old: str, new: str) -> float:
-    """Return how many tokens the new model makes of a text for each one of the old model."""
+    """Return the ratio of the new model's tokens to the old model's for one text."""
     return token_density(new) / token_density(old)
 
 
 def timing_of(rows: Sequence[Past]) -> Timing | None:
-    """Return the speed of these answers, if they tell it.
+    """Return the speed of these answers; `None` if they do not tell it.
 
     From five answers on, the range is the 10th to the 90th percentile of the pace.
     """
@@ -117,7 +117,7 @@ class Speeds:
         return timing, "assumed", words + times
 
     def change(self, old: str, new: str) -> tuple[float, float, Timing, Basis, str]:
-        """Return how a model change scales the first token's time and the pace; and the new speed, basis and words."""
+        """Return factors of a model change on first-token time and pace; and the new speed, basis and words."""
         before, after = self._known.get(old), self._known.get(new)
         if before is not None and after is not None:
             answers = "1 earlier answer" if after.answers == 1 else f"{after.answers} earlier answers"

@@ -34,20 +34,20 @@ class Pilot(NamedTuple):
 
     @classmethod
     def of(cls, record: RunRecord) -> Pilot:
-        """Read it from its record."""
+        """Return the result of a pilot's record."""
         good = tuple(one.name for one in record.results if one.status == "succeeded")
         bad = tuple(one.name for one in record.results if one.status != "succeeded")
         return cls(good, bad, total_cost(record.results), record.simulated)
 
 
 def with_pilot(rows: Sequence[Past], record: RunRecord | None) -> list[Past]:
-    """Return earlier answers and those of a pilot, which may be among them."""
+    """Return earlier answers and a pilot's, each once."""
     known = set(rows)
     return [*rows, *(row for row in (answers_of(record) if record else ()) if row not in known)]
 
 
 def pilot_agents(plan: Plan, held: Sequence[bool], count: int) -> list[str]:
-    """Choose at most `count` agents of a pilot: the most representative ones with parents that are known or chosen too.
+    """Choose at most `count` agents of a pilot: the most representative ones with known or chosen parents.
 
     Agents of one group represent each other, others represent those of their model. Within a group the choice is spread
     over its items.

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Input(NamedTuple):
-    """How the input of a request is billed, in tokens; `written_1h` is a part of `written`."""
+    """Billed input of a request, in tokens; `written_1h` is a part of `written`."""
 
     uncached: int
     read: int = 0
@@ -32,12 +32,7 @@ class Input(NamedTuple):
 
 
 class Refusal(NamedTuple):
-    """A 429.
-
-    Attributes:
-        retry_after_s: The header, in whole seconds.
-        limit: The exceeded limit.
-    """
+    """A 429: its header in whole seconds, and the exceeded limit."""
 
     retry_after_s: float
     limit: str
@@ -55,7 +50,7 @@ class Outage(NamedTuple):
         return self.from_s <= now < self.until_s
 
     def cut_s(self, began_s: float) -> float:
-        """Return when a connection made at a time breaks; infinite if it began after the start."""
+        """Return when a connection that began at a time breaks; infinite if it began after the outage."""
         return self.from_s if began_s < self.from_s else math.inf
 
 
@@ -92,7 +87,7 @@ class Provider:
         read: int = 0,
         written: int = 0,
     ) -> Input | Refusal:
-        """Let a request in and take its share, or refuse it."""
+        """Admit a request and take its share, or refuse it."""
         read, written = (min(read, tokens), min(written, tokens - read)) if self._caches else (0, 0)
         billed = Input(tokens - read - written, read, written)
         prefix = min(prefix, billed.uncached + billed.written)
@@ -144,7 +139,7 @@ class _Bucket:
         self.at_s = max(self.at_s, now)
 
     def wait_s(self, amount: float, now: float) -> float:
-        """Return how long an amount has to wait. More than the capacity passes when it is full, the rest is owed."""
+        """Return the wait of an amount; one above the capacity passes when it is full, and owes the rest."""
         return (min(amount, self.capacity) - self.level_at(now)) / self.rate
 
 
@@ -161,7 +156,7 @@ class _Output:
         self._ends: list[tuple[float, float]] = []
 
     def produce(self, begins_s: float, ends_s: float, tokens: int) -> None:
-        """Take in that an answer begins now."""
+        """Start an answer."""
         self.turn(begins_s)
         if ends_s <= begins_s:
             self.bucket.level -= tokens

@@ -1,6 +1,6 @@
 """The remaining time of a run, as an interval, from the durations of earlier answers.
 
-Without earlier answers and declared durations there is no estimate: a number from nowhere would be believed.
+Without earlier answers and declared durations there is no estimate: an unfounded number would be believed.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ LEAST_ROWS = 3
 """With fewer answers of an agent, the answers of its model count too."""
 MOST_ROWS = 50
 MOST_FITTED = 512
-"""The number of answers after which servers are not fitted again, since a fit takes time during the run."""
+"""With more answers, servers are not fitted again, since a fit takes time during the run."""
 MOST_SERVED = 300
-"""With more steps left, only the most likely model of a server is used: the others cost time during the run."""
+"""With more steps left, only a server's most likely model is used: the others cost time during the run."""
 
 Span = tuple[float, float]
 
@@ -50,14 +50,16 @@ def remaining(
 ) -> Span | None:
     """Estimate the fewest and most remaining seconds of a run; `None` if it is over, or if an agent is unknown.
 
-    An agent's answer is expected between the lower and upper quartile of complete answers of its declaration's other
-    items in this run, or of its own last answers; or at half to twice its `expect`, corrected by its kind in this run;
-    or like answers of its model. The rest of the run takes at least its longest path, and at least all its work divided
-    by the concurrency; the upper end adds both, which no order of starts exceeds. Over many answers fast ones
-    compensate slow ones: their work is the sum of means, plus or minus the root of the summed squares of half the
-    quartile ranges. The sum of quartiles was tried and lost: for 300 labels, the ends differed by a factor of three. If
-    a server's speed depends on its load, each plausible model of it serves the rest; refits stop after `most_s`, and
-    the next call goes on. Source of that bound: R. L. Graham, Bounds on Multiprocessing Timing Anomalies, 1969.
+    An agent's answer is expected between the quartiles of complete answers of its declaration's other items in this
+    run, or of its own last answers; or at half to twice its `expect`, corrected by its kind in this run; or like
+    answers of its model. The rest takes at least its longest path, and at least its work divided by the concurrency;
+    the upper end adds both, which no order of starts exceeds. Source: R. L. Graham, Bounds on Multiprocessing Timing
+    Anomalies, 1969.
+
+    Over many answers fast ones compensate slow ones: their work is the sum of means, plus or minus the root of the
+    summed squares of half the quartile ranges. The sum of quartiles was tried and lost: for 300 labels, the ends
+    differed by a factor of three. If a server's speed depends on its load, each plausible model of it serves the rest;
+    refits stop after `most_s`, and the next call resumes them.
     """
     if record.ended_s is not None:
         return None
@@ -88,7 +90,6 @@ def remaining(
 
 
 def _longest(record: RunRecord, left: Mapping[int, float]) -> float:
-    """Return the length of the longest remaining path."""
     return max(record.plan.dag.remaining([left.get(agent, 0.0) for agent in range(len(record.results))]), default=0.0)
 
 
@@ -98,8 +99,6 @@ def _group(record: RunRecord, agent: int) -> str:
 
 
 class _Refits:
-    """The fitted servers of a run, and their refits."""
-
     def __init__(self, known: KnownServers) -> None:
         self.known = known
         self.stands_on: tuple[object, ...] = ()
@@ -122,7 +121,6 @@ class _Refits:
 
 
 def _servers(record: RunRecord, now_s: float, history: History, most_s: float) -> KnownServers:
-    """Return the servers as fitted to earlier runs, and to this one when it has enough answers."""
     # They are refitted whenever the number of ended requests has doubled.
     runs = history.runs_at(record.origin)
     earlier = tuple(one.uid for one in runs)
@@ -154,7 +152,6 @@ def _seen_so_far(record: RunRecord, now_s: float) -> SeenRun:
 
 
 def _at(record: RunRecord, result: AgentResult, servers: KnownServers) -> At | None:
-    """Return the server of a step, if its speed depends on its load."""
     if result.is_task or not servers.models:
         return None
     at = at_of(record, result.attempts[-1].endpoint if result.attempts else "", result.model)
@@ -163,7 +160,6 @@ def _at(record: RunRecord, result: AgentResult, servers: KnownServers) -> At | N
 
 
 def _served_s(record: RunRecord, left: Mapping[int, Usual], servers: KnownServers, concurrency: int) -> Span:
-    """Return the seconds for the remaining steps, by the quickest and the slowest plausible model of each server."""
     running = [agent for agent in left if record.results[agent].status == "running"]
     place = {agent: number for number, agent in enumerate(dict.fromkeys([*running, *record.dag.order]))}
     agents = sorted(left, key=place.__getitem__)
@@ -189,7 +185,6 @@ def _served_s(record: RunRecord, left: Mapping[int, Usual], servers: KnownServer
 
 
 def _gone_s(record: RunRecord, result: AgentResult, servers: KnownServers, now_s: float) -> float:
-    """Return the finished part of a step's work."""
     if result.status != "running":
         return 0.0
     latest = (result.calls if result.is_task else result.attempts)[-1]
@@ -218,7 +213,6 @@ def _own_seconds(record: RunRecord, servers: KnownServers) -> dict[tuple[str, st
 
 
 def _alone(record: RunRecord, result: AgentResult, servers: KnownServers) -> Needs | None:
-    """Return the work of a step's answer, in seconds alone."""
     ended_s, usage = result.attempts[-1].ended_s, result.attempts[-1].usage
     return servers.alone(record.uid, ended_s or 0.0, (usage and usage.output_tokens) or 0)
 
@@ -246,7 +240,6 @@ def _usual(
     group: str,
     declared: Usual | None,
 ) -> Usual | None:
-    """Return the usual duration of an agent's answers; `None` if too few are known."""
     alike = own.get((group, result.model), []) if group else []
     if len(alike) >= LEAST_ROWS:
         return _spread(alike)
@@ -263,8 +256,6 @@ def _usual(
 
 
 class _Earlier(NamedTuple):
-    """Earlier answers of the same kind, by their work if the load matters."""
-
     history: History
     servers: KnownServers
     simulated: bool

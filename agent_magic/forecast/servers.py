@@ -1,6 +1,6 @@
 """Server models from earlier runs, for plans that have not run.
 
-Earlier answers give the needs of agents alone on their server; on virtual time the model then serves them together.
+Earlier answers give the needs of agents alone on their server; on virtual time the model serves them together.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ CROWDED: Final = 1.15
 def open_s(
     servers: Mapping[At, Fit], most: Mapping[At, int], wall_s: Callable[[At, Server, Server], float]
 ) -> tuple[float, float]:
-    """Return how much faster and slower a run may be under the plausible models of its servers, in seconds."""
+    """Return the seconds that plausible models of the servers may take off or add."""
     low = high = 0.0
     for at, known in servers.items():
         if at not in most:  # all goes by batch, or to another server
@@ -43,7 +43,7 @@ def open_s(
 
 
 def server_words(servers: Mapping[At, Fit], most: Mapping[At, int]) -> list[str]:
-    """Return in words how servers behave under load, and if the forecast exceeds the load seen."""
+    """Describe how servers behave under load, and whether the forecast exceeds the load seen."""
     known = {at: one for at, one in servers.items() if at in most}
     found = list(dict.fromkeys(words_of(one.likely) for one in known.values() if not one.likely.is_constant))
     for at, one in known.items():
@@ -61,7 +61,7 @@ class Asked(NamedTuple):
 
 
 class KnownServers:
-    """What runs at an origin saw of its servers; `fitting` makes it."""
+    """Observations of the servers at an origin; made by `fitting`."""
 
     def __init__(self, runs: Sequence[SeenRun], class_of: Callable[[str], str]) -> None:
         self._seen: dict[At, list[tuple[str, Observed]]] = {}
@@ -125,7 +125,6 @@ class KnownServers:
 
     @cached_property
     def _alone(self) -> Mapping[tuple[str, float, int | None], Needs]:
-        """Needs of each answer alone, by run, end and length."""
         found: dict[tuple[str, float, int | None], Needs] = {}
         for at, model in self.models.items():
             for uid, run in self._seen[at] if not model.is_constant else ():
@@ -138,7 +137,7 @@ class KnownServers:
         return self._alone.get((run, ended_s, output_tokens))
 
     def stretch(self, at: At, model: Server) -> tuple[float, float]:
-        """Return how many times the likely needs a model has, before and after the first token."""
+        """Return a model's needs relative to the likely ones, before and after the first token."""
         sums: list[tuple[float, float]] = []
         for each in (model, self.fits[at].likely):
             needs = [one for _, run in self._seen[at] for one in run.needs(each)]
@@ -169,7 +168,7 @@ class KnownServers:
         concurrency: int,
         most: Mapping[At, int],
     ) -> tuple[float, float]:
-        """Return how much faster and slower a plan may be, in seconds, as `open_s` does."""
+        """Return the seconds that a plan may be faster or slower; see `open_s`."""
 
         def wall_s(at: At, model: Server, of: Server) -> float:
             before, after = self.stretch(at, of)

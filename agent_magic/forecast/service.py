@@ -1,4 +1,4 @@
-"""The provider in a forecast: the modelled work of each agent, behind the modelled provider's limits and cache."""
+"""The provider in a forecast: each agent's modelled work, behind modelled limits and cache."""
 
 from __future__ import annotations
 
@@ -53,14 +53,13 @@ NOTHING: Final = Worst(0.0, 0)
 CALLED: Final = Result("succeeded", source="forecast")
 LEFT_OUT: Final = "left out of this forecast"
 NO_CONNECTION, BROKEN = "There is no connection.", "The connection broke."
-"""Errors of requests in an outage."""
 
 
 class Played(NamedTuple):
     """Result of a run on virtual time, beside its record.
 
     Attributes:
-        peak: Maximum requests at once.
+        peak: Maximum concurrent requests.
         most: The same by endpoint and model class.
         limited_by: The server's limit, see `limit_of`; empty for none.
     """
@@ -124,8 +123,6 @@ class RecordedChoices:
 
 
 class _Flight(Flight):
-    """A modelled request under way."""
-
     __slots__ = ("at", "attempt", "billed", "by_batch", "lost", "provider", "readings", "refusal")
 
     def __init__(self, step: int, started_s: float, attempt: Try, *, by_batch: bool) -> None:
@@ -140,24 +137,24 @@ class _Flight(Flight):
         self.at: At | None = None
 
     def lose(self, at_s: float, why: str, *, sent: bool) -> None:
-        """Have the connection break at a time, or not come about."""
+        """Break the connection at a time, or refuse it."""
         self.lost, self.until_s = Unreachable(why, sent=sent), at_s
         if self.server is None and self.first_s is not None and self.first_s >= at_s:
             self.first_s = None
 
     def serve(self, server: Served) -> None:
-        """Have it served beside others, which decide when it begins and ends."""
+        """Serve the request beside others, which decide when it begins and ends."""
         before_s = self.attempt.first_s or 0.0
         self.server, self.needs = server, Needs(before_s, max(0.0, self.attempt.takes_s - before_s))
         self.first_s = None if self.first_s is None else NEVER
         self.until_s = NEVER
 
     def completed(self, now: float) -> None:
-        """Record that it came to its end before the connection would have broken."""
+        """Record that it ended before the connection would have broken."""
         self.until_s, self.lost = now, None
 
     def share(self, now: float) -> float:
-        """Return how much of the answer has come."""
+        """Return the share of the answer that has come."""
         if self.server is not None:
             return 1.0 - self.server.left(self, now)
         if (ends_s := self.started_s + self.attempt.takes_s) == NEVER:
@@ -168,8 +165,6 @@ class _Flight(Flight):
 
 
 class _ByBatch(NamedTuple):
-    """Decides which requests are batched, and the seconds of a batch that was not recorded."""
-
     batching: Batching | None
     batch_s: float
 
@@ -209,7 +204,7 @@ class ModelledService:
         return None
 
     def send(self, step: int, request: Request, now: float) -> _Flight:
-        """Let a request in, or refuse it."""
+        """Admit a request, or refuse it."""
         del request
         scripts = self._scripts
         batching, batch_s = self._by_batch
@@ -282,7 +277,7 @@ class ModelledService:
         return Outcome(None, failure, status, usage, None, "", readings, price)
 
     def call(self, call: Call) -> tuple[float, Result]:
-        """Take the calls of one turn; return how long they take, and their results."""
+        """Take the calls of one turn; return their duration and results."""
         step = call.step
         if not self._scripts.work(step).is_task:
             return self._scripts.last(step).tools_s, CALLED
@@ -315,7 +310,6 @@ class ModelledService:
             provider.began(self._scripts.pool(flight.step), (now, until_s, made), entry, flight.started_s)
 
     def _lost(self, flight: _Flight, error: Unreachable, now: float) -> Outcome:
-        """Break a connection, or say that there was none."""
         failure = failure_of(error, self._max_attempts)
         if not error.sent:
             return Outcome(None, failure, None, NOTHING_USED, None, "", None, NOT_BILLED)
@@ -324,7 +318,6 @@ class ModelledService:
         return Outcome(None, failure, OK if flight.begun else None, usage, None, "", None, None)
 
     def _refused(self, flight: _Flight, refusal: Refusal) -> Outcome:
-        """Answer 429."""
         failure = Failure(
             f"RateLimited: {refusal.limit} (429)",
             self._max_attempts,
@@ -336,7 +329,6 @@ class ModelledService:
         return Outcome(None, failure, TOO_MANY_REQUESTS, NOTHING_USED, None, "", flight.readings, NOT_BILLED)
 
     def _price_of(self, attempt: Try, usage: Usage) -> Price | None:
-        """Return the price of a recorded attempt; the engine prices others."""
         return attempt.price if self._price.recorded and usage is attempt.usage else None
 
 
@@ -384,27 +376,26 @@ class ModelledRequests(WithoutCalls):
         return request if request.model == self.models[step] else request._replace(model=self.models[step])
 
     def identity(self, step: int) -> Hashable:
-        """Return a key of the agent's first request, or `None` if its answer is available or not shared."""
+        """Return a key of the agent's first request; `None` if its answer is available or not shared."""
         if not self._same or self._same[step] is None or step in self._held:
             return None
         work, request = self._scripts.work(step), self._requests[step]
         return self._same[step], work.model, request.effort, work.max_tokens, work.need
 
     def _ask_now(self, step: int) -> None:
-        """Switch to the model of the next attempts."""
         self.models[step], self.limit_classes[step] = self._scripts.model(step), self._scripts.pool(step)
         for by_batch in (False, True):
             self._needs.pop((step, by_batch), None)
 
     def fall_back(self, step: int) -> bool:
-        """Go on to the attempts by the next model, if there were any."""
+        """Move to the attempts by the next model, if there are any."""
         if not self._scripts.may_move(step):
             return False
         self.escalate(step)
         return True
 
     def escalate(self, step: int) -> None:
-        """Go on to the attempts by the next model."""
+        """Move to the attempts by the next model."""
         self._scripts.move(step)
         self._ask_now(step)
 
@@ -535,7 +526,7 @@ def play(  # noqa: PLR0913 - all that a run stands on
     """Run the engine on modelled work in virtual time.
 
     `works` are recorded times per agent, or with `servers` the needs of each request alone; `None` leaves an agent out.
-    `price=None` means that nothing counts dollars or tokens.
+    With `price=None` nothing counts dollars or tokens.
     """
     batching = batching_of(record.plan, policy)
     alone = held.union(() if batching is None else batching.steps)
@@ -574,7 +565,6 @@ def _groups_of(
     work_s: Sequence[float] | None,
     terms: Terms,
 ) -> tuple[list[str | None] | None, dict[str, Ttl]]:
-    """Return the cached context of each agent, and the lifetime of each; `None` without any."""
     contexts = [None if one in alone else prefix_of(record.plan, one) for one in range(len(record.plan))]
     used = [
         None if work is None else work.shares if work.shares and one not in alone else name
@@ -612,24 +602,24 @@ class Scripts:
         return work
 
     def tries(self, step: int) -> tuple[Try, ...]:
-        """Return the attempts by the model that an agent asks now."""
+        """Return the attempts by an agent's current model."""
         stages = self._stages.get(step)
         return self.work(step).tries if stages is None else stages[self._stage[step]]
 
     def next(self, step: int) -> Try:
-        """Return the attempt that comes next; the last one comes for ever."""
+        """Return the next attempt; the last one repeats for ever."""
         tries = self.tries(step)
         return tries[min(self._place[step], len(tries) - 1)]
 
     def leave_out(self, step: int, *, by_batch: bool) -> None:
-        """Drop the attempts that cannot come for this request, while others by the same model follow."""
+        """Drop the attempts that this request cannot have, while others by the same model follow."""
         left = len(self.tries(step)) - 1 - self._place[step]
         while left > 0 and not self.next(step).fits(by_batch=by_batch):
             self._place[step] += 1
             left -= 1
 
     def last(self, step: int) -> Try:
-        """Return the attempt that has ended last."""
+        """Return the most recently finished attempt."""
         return self.tries(step)[self._place[step] - 1]
 
     def done(self, step: int) -> None:
@@ -637,7 +627,7 @@ class Scripts:
         self._place[step] += 1
 
     def model(self, step: int) -> str:
-        """Return the model that an agent asks now."""
+        """Return an agent's current model."""
         return self.tries(step)[0].model or self.work(step).model
 
     def pool(self, step: int) -> str:
@@ -653,5 +643,5 @@ class Scripts:
         return self._stage[step] + 1 < len(self._stages.get(step, ()))
 
     def move(self, step: int) -> None:
-        """Go on to the attempts by the next model."""
+        """Move to the attempts by the next model."""
         self._stage[step], self._place[step] = self._stage[step] + 1, 0

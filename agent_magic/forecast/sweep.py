@@ -42,7 +42,7 @@ class Forecastable(Protocol):
 
     @property
     def record(self) -> RunRecord:
-        """What happened."""
+        """Its record."""
         ...
 
     def forecast(self, policy: Policy | None = None) -> Forecastable:
@@ -94,7 +94,6 @@ def sweep_frame(
 
 
 def _verdict(summaries: Sequence[Summary], concurrency: Sequence[int]) -> str:
-    """Return a line about the runs and the fastest of them."""
     known = [(one.wall_s, place) for place, one in enumerate(summaries) if one.wall_s is not None]
     if not known:
         return f"{plural(len(summaries), 'run')}, none finished"
@@ -108,7 +107,7 @@ async def make_sweep(
     concurrency: Iterable[int],
     policy: Policy,
 ) -> Sweep[R]:
-    """Run once at each concurrency, and put each run beside its forecast from the first."""
+    """Run once at each concurrency, and compare each run with its forecast from the first."""
     if not isinstance(concurrency, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise DeclarationError(f"concurrency must be a list such as [1, 2, 4], got {shown_value(concurrency)}.")
     slots = list(concurrency)

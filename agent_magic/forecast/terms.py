@@ -31,11 +31,10 @@ def facts_of(terms: Terms | None, model: str) -> ModelFacts:
 
 
 _SCHEDULES: Final[dict[str, Schedule]] = {"schedule": "sequential", "barrier": "layers", "group": "groups"}
-"""The schedule that makes agents wait for such a reason."""
 
 
 def policy_of(record: RunRecord) -> tuple[Policy, tuple[str, ...]]:
-    """Return the policy of a recorded run, and inferred parts in words."""
+    """Return the policy of a recorded run, and its inferred parts in words."""
     # A record without a readable policy still shows the concurrency, and waits for barriers and slots.
     if record.terms is not None:
         with suppress(DeclarationError):  # a file from a stranger may say anything
@@ -57,7 +56,7 @@ def policy_of(record: RunRecord) -> tuple[Policy, tuple[str, ...]]:
 def ceilings_for(
     record: RunRecord, asked: Mapping[str, Limits] | None, pools: Iterable[str]
 ) -> tuple[Ceilings, tuple[str, ...]]:
-    """Return the provider's limits in a forecast, and the assumptions about them; `None` is as recorded."""
+    """Return the provider's limits in a forecast, and assumptions about them; `None` is as recorded."""
     learned: Ceilings = record.terms.after if record.terms is not None else {}
     if asked is None:
         return {pool: learned[pool] for pool in pools if pool in learned}, _unknown(learned, pools)
@@ -85,6 +84,6 @@ def _ceilings(limits: Limits) -> dict[str, Ceiling]:
 
 
 def known_to(pacer: Pacer, record: RunRecord) -> None:
-    """Initialise a pacer with the knowledge of the run's pacer at its start."""
+    """Give a pacer the knowledge that the run's pacer had at its start."""
     if record.terms is not None:
         pacer.recall(record.terms.before, record.terms.learned)

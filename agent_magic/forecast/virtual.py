@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 
 NEVER: Final = math.inf
 EVENT, ALARM = 0, 1
-"""What happens at one time happens before an alarm of that time rings."""
+"""Events come before an alarm of the same time."""
 
 
 class Flight:
-    """A request under way.
+    """An active request.
 
     Attributes:
         first_s: When its reply begins; `None` if it begins and ends at once, or never; infinite if its server decides.
@@ -62,7 +62,7 @@ class Service(Protocol[F]):
 
     @property
     def abort_s(self) -> float:
-        """Return how long it takes until a request that was aborted is over."""
+        """Seconds until an aborted request is over."""
         ...
 
     def delay_s(self, step: int) -> float:
@@ -70,7 +70,7 @@ class Service(Protocol[F]):
         ...
 
     def send(self, step: int, request: Request, now: float) -> F:
-        """Take a request, and say when its reply begins and ends."""
+        """Take a request: return the flight with its start and end."""
         ...
 
     def begin(self, flight: F, now: float) -> tuple[int, Readings]:
@@ -86,7 +86,7 @@ class Service(Protocol[F]):
         ...
 
     def call(self, call: Call) -> tuple[float, Result]:
-        """Take a call of a function: return its seconds, and its result."""
+        """Call a function: return its seconds and its result."""
         ...
 
     def count(self, request: Request) -> int | None:
@@ -95,7 +95,7 @@ class Service(Protocol[F]):
 
 
 class VirtualClock:
-    """Lets what will happen happen, in order of time.
+    """Runs events in order of time.
 
     Attributes:
         now: The time.
@@ -107,7 +107,7 @@ class VirtualClock:
         self._serial = 0
 
     def at(self, at_s: float, what: Callable[..., None], *args: object, rank: int = EVENT) -> None:
-        """Have something happen at a time."""
+        """Schedule a call."""
         self._serial += 1
         heapq.heappush(self._heap, (at_s, rank, self._serial, what, args))
 
@@ -158,7 +158,7 @@ class VirtualDriver(Generic[F]):
                 raise RuntimeError("nothing will ever happen again, and the run is not over")
 
     def start(self) -> None:
-        """Begin."""
+        """Start the engine."""
         self.do(self.engine.start(self.now, began_s=self._began_s, wake=self.room_changed))
 
     def room_changed(self) -> bool:
@@ -211,13 +211,13 @@ class VirtualDriver(Generic[F]):
         self.clock.at(self._starts_s + self._alarm_s, self.wake, self._alarm_s, rank=ALARM)
 
     def wake(self, alarm_s: float) -> None:
-        """Ring an alarm, unless another has taken its place."""
+        """Ring an alarm, unless another has replaced it."""
         if alarm_s == self._alarm_s:
             self._alarm_s = NEVER
             self.do(self.engine.wake(self.now))
 
     def leave(self, step: int, serial: int) -> None:
-        """Let a request leave, unless it was aborted before."""
+        """Send a request, unless it was aborted before."""
         if self._leaving.get(step) != serial:
             return
         del self._leaving[step]
@@ -232,7 +232,6 @@ class VirtualDriver(Generic[F]):
             self._later(on_grid(flight.until_s), self.end, flight)
 
     def _expect(self, server: Served) -> None:
-        """Set the server's next event: the requests beside one have changed."""
         next_s = server.next_s()
         if next_s == NEVER:
             self._next_s.pop(server, None)
@@ -241,7 +240,7 @@ class VirtualDriver(Generic[F]):
             self._later(next_s, self.served, server, next_s)
 
     def served(self, server: Served, next_s: float) -> None:
-        """Have a server begin or end a reply, unless its requests have changed since."""
+        """Begin or end a reply, unless the server's requests have changed since."""
         if self._next_s.get(server) != next_s:
             return
         del self._next_s[server]
@@ -258,7 +257,7 @@ class VirtualDriver(Generic[F]):
             self.begin(flight)
 
     def begin(self, flight: F) -> None:
-        """Let a reply begin."""
+        """Begin a reply."""
         if self.flights.get(flight.step) is not flight:
             return
         now, flight.begun = self.now, True
@@ -268,7 +267,7 @@ class VirtualDriver(Generic[F]):
             self.do(self.engine.began(flight.step, now))
 
     def end(self, flight: F) -> None:
-        """Let a request end."""
+        """End a request."""
         if self.flights.get(flight.step) is not flight:
             return
         now = self.now
@@ -280,7 +279,7 @@ class VirtualDriver(Generic[F]):
         self.do(self.engine.ended(flight.step, outcome, now))
 
     def aborted(self, flight: F) -> None:
-        """Let a request that was aborted be over."""
+        """End an aborted request."""
         if self.flights.get(flight.step) is flight:
             del self.flights[flight.step]
             outcome = self.service.abort(flight, self.now)
@@ -288,16 +287,15 @@ class VirtualDriver(Generic[F]):
             self.do(self.engine.ended(flight.step, outcome, self.now))
 
     def _let_go(self, flight: F, now: float) -> None:
-        """Free the place of a request at its server."""
         if flight.server is not None:
             flight.server.leave(flight, now)
             self._expect(flight.server)
 
     def called(self, call: Call, result: Result) -> None:
-        """Let a call end, unless it was cut before."""
+        """End a call, unless it was cut before."""
         if call in self.engine.calls.running(call.step):
             self.do(self.engine.call_ended(call, result, self.now))
 
     def unsent(self, step: int) -> None:
-        """Report a request that was aborted before it left."""
+        """Report a request that was aborted before it was sent."""
         self.do(self.engine.ended(step, UNSENT, self.now))

@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 
 _MOST_COMPARED: Final = 300
 THE_REST: Final = "the rest"
-"""The agents that a mapping leaves out, in words."""
 ASKED: Final[Mapping[str, str]] = {
     "concurrency": "Int64",
     "schedule": "string",
@@ -66,11 +65,9 @@ NUMBERS: Final[Mapping[str, str]] = {
     "basis": "string",
     "assumed": "string",
 }
-"""The columns after those of the arguments, and their dtypes."""
+"""The columns after the arguments, and their dtypes."""
 ANSWERS: Final = "answers"
-"""The column that names the basis of a row, if the run took answers from the ledger."""
 AS_IF: Final = "as if all were bought"
-"""Its value in a forecast: reused answers are asked again."""
 
 
 def whatif_frame(
@@ -83,9 +80,9 @@ def whatif_frame(
     """Forecast every combination: one row each, in the order of the arguments, the last one changing fastest.
 
     First a column per given argument, then `NUMBERS`. Unknown is `NA`, never 0. Omitted arguments stay as recorded, and
-    stand in `attrs["unchanged"]`; `attrs["recorded"]` has seconds and dollars of the run or the plan,
-    `attrs["planned"]` how sure those of a plan are, `attrs["lacking"]` how many answers a run lacks that a forecast
-    has. `cost_multiple` is over the dollars of one agent that did the whole job; `NA` until that was measured.
+    are in `attrs["unchanged"]`; `attrs["recorded"]` has seconds and dollars of the run or the plan, `attrs["planned"]`
+    how sure those of a plan are, `attrs["lacking"]` the number of answers that a forecast has and the run lacks.
+    `cost_multiple` is over the dollars of one agent that did the whole job; `NA` until that was measured.
 
     A run with answers from the ledger has a column `answers`, since a forecast asks for all of them: the last row is
     the run as it was, the row before it the same with all answers bought, as in `attrs["recorded"]`.
@@ -102,7 +99,6 @@ def whatif_frame(
 
 
 def _compared_rows(forecaster: Answering) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the row of a run as it was, and of the same run if all of its answers were bought."""
     asked = scenarios_of(forecaster, {})[0]
     bought = {**_policy_row(forecaster, asked), **_number_row(forecaster.forecast(asked.scenario), forecaster)}
     totals = summarize(forecaster.record)
@@ -114,7 +110,7 @@ def _compared_rows(forecaster: Answering) -> tuple[dict[str, Any], dict[str, Any
 
 
 def reused(record: RunRecord) -> str:
-    """Return a note on the answers of a run that were bought before it; empty if none was."""
+    """Return a note on a run's reused answers; empty if there are none."""
     if not record.served:
         return ""
     return f"{sum(one.is_served and not one.is_shared for one in record.results):,} of {len(record.rows):,} reused"
@@ -168,7 +164,7 @@ def whatif_rows(
 
 
 def forecast_one(forecaster: Answering, policy: Policy | None, changes: Mapping[str, Any]) -> Forecast:
-    """Forecast one combination, as a value; `changes` are applied on top of `policy`.
+    """Forecast one combination; `changes` are applied on top of `policy`.
 
     Raises:
         DeclarationError: An argument or a value is not known, or there are several.
@@ -202,7 +198,6 @@ def rows_frame(found: Rows, forecaster: Answering) -> pd.DataFrame:
 
 
 def _planned(forecaster: Answering) -> dict[str, Any]:
-    """Return how sure the numbers of a plan are; nothing for a run, with its measured numbers."""
     if isinstance(forecaster, Forecaster):
         return {}
     note = forecaster.forecast(Scenario()).note
@@ -217,7 +212,6 @@ def _dtype(values: list[Any]) -> str:
 
 
 def _policy_row(forecaster: Answering, asked: Asked) -> dict[str, Any]:
-    """Return the arguments in words; those not given are as recorded."""
     given, policy = asked.given, asked.scenario.policy or forecaster.policy
     return {
         "model": _models_text(forecaster, given["model"]),
@@ -239,7 +233,6 @@ def _policy_row(forecaster: Answering, asked: Asked) -> dict[str, Any]:
 
 
 def _models_text(forecaster: Answering, given: Any) -> Any:
-    """Return the models in words, those of agents that a mapping leaves out too."""
     value: object = given
     named = set(cast("Mapping[str, object]", value)) if isinstance(value, Mapping) else set[str]()
     rest = recorded_models(forecaster.record, named)
@@ -299,11 +292,9 @@ ARGUMENTS: Final = (
     "outage",
     *PASSING,
 )
-"""All arguments, in the order of the frame's columns."""
 POLICY_WORDS: Final = ("concurrency", "schedule", "cache", "cache_ttl", "batch")
-"""Those that are fields of the policy."""
 MOST: Final = 100_000
-"""More scenarios than this are a mistake."""
+"""More scenarios are a mistake."""
 LIMIT_WORDS: Final = (*(kind.field for kind in KINDS.values()), "burst_s")
 ROUTED: Final = "Endpoints are forecast with the limits of each; limits=... are those of all together."
 NO_LIMITS: Final = ("off", "none")
@@ -343,7 +334,6 @@ def scenarios_of(forecaster: Answering, given: Mapping[str, Any], policy: Policy
 
 
 def _pick(names: Sequence[str], values: Sequence[Sequence[Any]], places: Sequence[int]) -> dict[str, Any]:
-    """Return one value of each argument."""
     return {name: each[place] for name, each, place in zip(names, values, places, strict=True)}
 
 
@@ -361,7 +351,7 @@ def _several(name: str, value: object) -> Sequence[Any]:
 
 
 def _by_agent(options: Mapping[str, Mapping[int, Any]]) -> dict[int, dict[str, Any]]:
-    """Return options by agent that are given by option."""
+    """Regroup options from by option to by agent."""
     found: dict[int, dict[str, Any]] = {}
     for name, values in options.items():
         for agent, value in values.items():
@@ -370,8 +360,6 @@ def _by_agent(options: Mapping[str, Mapping[int, Any]]) -> dict[int, dict[str, A
 
 
 class _Reader:
-    """Reads values of one run's what-ifs."""
-
     def __init__(self, forecaster: Answering, policy: Policy, prices: object) -> None:
         self.plan, self.forecaster, self.policy = forecaster.record.plan, forecaster, policy
         tables = cast("list[object]", prices) if isinstance(prices, list) else [prices]
@@ -411,7 +399,7 @@ class _Reader:
         return value
 
     def scenario(self, meant: Mapping[str, Any]) -> Scenario:
-        """Put one combination together."""
+        """Return the scenario of one combination."""
         words = {name: meant[name] for name in POLICY_WORDS if meant[name] is not None}
         key = tuple(sorted(words.items()))
         policy = self._policies.get(key)
@@ -454,7 +442,6 @@ class _Reader:
         return {agent: effort for agent, effort in found.items() if seen[agent].effort != effort}
 
     def _passing(self, name: str, value: object) -> dict[int, Any]:
-        """Read a pass-through option, for all agents or by agent, without those that have it already."""
         asked: Any = cast("Any", value) if isinstance(value, Mapping) else dict.fromkeys(self.plan.names, value)
         named: dict[str, Any] = {one: check_option(name, each) for one, each in asked.items()}
         found = {number: each for one, each in named.items() for number in askers(self.plan, self.plan.numbers([one]))}
@@ -466,7 +453,6 @@ class _Reader:
         }
 
     def _per_agent(self, name: str, value: object) -> dict[int, Any]:
-        """Read a value for all agents, or a mapping from agents to values."""
         if isinstance(value, Mapping):
             named = cast("Mapping[str, Any]", value).items()
             return {number: each for name, each in named for number in askers(self.plan, self.plan.numbers([name]))}
@@ -534,7 +520,6 @@ class _Reader:
         raise must_be("limits", "requests per minute, Limits(...), a mapping of models to them, or 'off'", value)
 
     def _class(self, name: object) -> str:
-        """Return the class of a model that limits are given for."""
         if isinstance(name, str) and (name in self.known or self.forecaster.prices.has(name)):
             return facts_of(self.forecaster.record.terms, name).limit_class
         near = did_you_mean(name, [*LIMIT_WORDS, *self.known, *listed_models()])
@@ -543,7 +528,6 @@ class _Reader:
 
 
 def _reserved(name: str, value: Any, reserved: int, declared: str) -> int:
-    """Check a number of rounds or items against the plan's places."""
     check_integer(name, value)
     if not reserved:
         raise DeclarationError(f"{name}={value} changes nothing: the plan has not {declared}.")

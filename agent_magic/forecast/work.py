@@ -51,11 +51,9 @@ if TYPE_CHECKING:
     from agent_magic.record.results import Attempt, RunRecord
 
 PRIOR_OUTPUT_TOKENS: Final = 500
-"""The length of an answer when nothing at all is known."""
 SAME: Final = (1.0, 1.0)
 OK: Final = 200
 LIVE_ONLY: Final = FAULTS | {"RateLimited", "Late"}
-"""Failures of a single live request: of its connection, moment or deadline."""
 End = Literal["low", "likely", "high"]
 
 
@@ -69,8 +67,7 @@ class Try(NamedTuple):
         usage: Usage of the recorded attempt; `None` if something changed.
         tools: Functions called after it, in words; empty for none.
         model: The requested model, if it differs between the agent's attempts; else empty.
-        batch_s: Seconds of its recorded batch; `None` if it was live, and takes a usual batch's time. Other seconds are
-            those of a live request.
+        batch_s: Seconds of its recorded batch; `None` if it was live. Other seconds are those of a live request.
         cut_s: From sending to a recorded abort, if any, to which `usage` belongs.
         read, written: Input read from and written to the cache of its conversation.
     """
@@ -121,7 +118,7 @@ class Try(NamedTuple):
         return kind != NOT_IN_BATCH
 
     def longer(self, factor: float) -> Try:
-        """Return the attempt with seconds that are longer by a factor."""
+        """Return the attempt with its seconds multiplied by a factor."""
         first_s = None if self.first_s is None else self.first_s * factor
         return self._replace(first_s=first_s, takes_s=self.takes_s * factor)
 
@@ -146,7 +143,7 @@ class Work(NamedTuple):
         tries: Its attempts, without those the modelled provider refuses itself.
         need: Input reported to the pacer.
         size: Upper bound of its input tokens.
-        shared: The part of `need` in its context, as reported to the pacer.
+        shared: The part of `need` in its context.
         time: Range of its durations, as factors.
         output: Range of its answer's length, as factors.
         shares: Name of a context that replaces the plan's; `None` for the plan's.
@@ -185,7 +182,7 @@ class Work(NamedTuple):
         return self._replace(tries=(only,), need=0, size=0, prefix=0, shared=0, context_size=0, pool="", time=SAME)
 
     def scaled(self, end: End) -> Work:
-        """Return the work at the low or the high end of its range."""
+        """Return the work at one end of its range."""
         if end == "likely" or self.is_sure:
             return self
         side = 0 if end == "low" else 1
@@ -202,16 +199,11 @@ class Work(NamedTuple):
         return self._replace(tries=(*self.tries[:-1], changed))
 
     def paced(self, factor: float) -> Work:
-        """Return the work with requests that take longer by a factor; their tokens stay."""
+        """Return the work with its requests' seconds multiplied by a factor."""
         return self._replace(tries=tuple(one.longer(factor) for one in self.tries))
 
     def rewritten(self, change: Rewritten, per_character: float) -> Work:
-        """Return the work with another prompt.
-
-        Args:
-            change: The change.
-            per_character: Tokens per character of the prompt.
-        """
+        """Return a copy of this work for a different prompt, given the prompt's tokens per character."""
         less = round(change.spared * per_character)
         tries = tuple(
             one if not one.input_tokens else one._replace(input_tokens=max(1, one.input_tokens - less), usage=None)
@@ -232,7 +224,6 @@ class Work(NamedTuple):
 
 
 Fits = dict[tuple[object, ...], "Mapping[At, Fit]"]
-"""Fits of a run's servers, by the runs they are from."""
 
 
 class Works(NamedTuple):
@@ -306,7 +297,7 @@ class Evidence:
 
     @cached_property
     def caught(self) -> int:
-        """Number of answers that were under way while the client stood still."""
+        """Number of answers in flight while the client stood still."""
         return sum(len(one.caught) for _, one in self._own.values())
 
     @cached_property
@@ -323,7 +314,7 @@ class Evidence:
         return found
 
     def needs_of(self, at: At, model: Server) -> list[Needs]:
-        """Return per agent what its requests at one server need alone together, by a model of it."""
+        """Return the needs of each agent's requests at one server alone, by a model of it."""
         found = self._needs.get((at, model))
         if found is None:
             attempts, observed = self._own[at]
@@ -338,7 +329,7 @@ class Evidence:
 
     @property
     def models(self) -> set[str]:
-        """Every model something is known of."""
+        """Every model with evidence."""
         return {row.model for row in self.history} | {one.model for one in self.seen}
 
     def works(
@@ -364,8 +355,6 @@ class Evidence:
 
 
 class _Modelling:
-    """Writes the work of a plan for one set of changes."""
-
     def __init__(
         self,
         evidence: Evidence,
@@ -402,12 +391,11 @@ class _Modelling:
         return Works(tuple(works), self.basis, tuple(self.words))
 
     def _was_begun(self, agent: int) -> bool:
-        """Return whether a left-out agent had been asked before its decision."""
         flow = self.evidence.record.plan.flow
         return flow is not None and agent in flow.ahead_of and bool(self.seen[agent].tries)
 
     def say(self, words: str, basis: Basis) -> None:
-        """Note what something stands on."""
+        """Note an assumption and its basis."""
         self.words[words] = None
         if RANK[basis] > RANK[self.basis]:
             self.basis = basis
@@ -458,14 +446,13 @@ class _Modelling:
         )
 
     def _continues_another(self, agent: int, model: str) -> bool:
-        """Return whether an agent continues a conversation of another model, of which its own finds nothing cached."""
+        """Return whether an agent continues a conversation of another model, so its own finds nothing cached."""
         plan = self.evidence.record.plan
         name = continued_by(plan, agent, {})
         parent = None if name is None else plan.index[name]
         return parent is not None and self.models.get(parent, self.seen[parent].model) != model
 
     def _task(self, seen: Seen) -> Work:
-        """Return the work of a task; its calls keep their durations."""
         tries = tuple(Try(0.0, None, one.takes_s, one.failure, 0, 0) for one in seen.tries)
         if not tries:
             self.say(f"{seen.name}: a task that never ran, forecast as if it took no time", "assumed")
@@ -473,7 +460,7 @@ class _Modelling:
         return Work(seen.name, "", "", tries, 0, 0, 0, 0, 0, 0, warm=False, time=SAME, output=SAME, is_task=True)
 
     def _text_change(self, agent: int) -> int:
-        """Return by how many characters the agent's prompt changes because its parents' answers do."""
+        """Return the change of the agent's prompt in characters, from changes of its parents' answers."""
         change = 0.0
         plan = self.evidence.record.plan
         for name in plan.inputs[agent]:
@@ -488,7 +475,7 @@ class _Modelling:
         return round(change)
 
     def _has_stand_in(self, step: int) -> bool:
-        """Return whether an earlier round's answer, taken to be as long, replaces a step's."""
+        """Return whether an earlier round's answer, assumed equally long, replaces a step's."""
         part = self.evidence.record.plan.agents[step].part
         if part is None or not part.rounds:
             return False
@@ -533,7 +520,6 @@ class _Modelling:
         return (*failed, answer), SAME if again else (timing.low, timing.high), spread
 
     def _input(self, seen: Seen, tokens: int, model: str, factor: float, change: int) -> int:
-        """Return the input of an agent by another model, with other answers in its prompt."""
         before = seen.attached_tokens[0]
         after = tokens_of(seen.attached, facts_of(self.evidence.record.terms, model).token_rule)[0]
         own = min(before, tokens)  # a page has as many tokens as its text needs: the rule says how many are usual
@@ -568,7 +554,6 @@ class _Modelling:
     def _output(
         self, agent: int, model: str, effort: str | None, factor: float
     ) -> tuple[int | None, tuple[float, float]]:
-        """Return the length of an agent's answer, and its range as factors."""
         seen = self.seen[agent]
         same = model == seen.model and effort == seen.effort
         if same and seen.answered:
@@ -592,7 +577,6 @@ class _Modelling:
     def _changed(
         self, seen: Seen, last: Tried, model: str, output: int | None, factor: float
     ) -> tuple[Try, tuple[float, float]]:
-        """Return the answering attempt of an agent with another model, effort or prompt."""
         first_by, pace_by, time = 1.0, 1.0, SAME
         if model != seen.model:
             first_by, pace_by, timing, basis, words = self.evidence.speeds.change(seen.model, model)
@@ -622,7 +606,6 @@ def of_one_model(seen: Seen, model: str) -> Seen:
 
 
 def _in_batch(answer: Try, one: Tried, *, as_it_was: bool) -> Try:
-    """Return an answer with the known facts of its batch."""
     known = (one.usage, one.price) if as_it_was else (None, None)
     return answer._replace(batch_s=one.takes_s, usage=known[0], price=known[1], status=one.status)
 
@@ -663,7 +646,6 @@ def _failing(one: Tried, factor: float, *, same: bool) -> Try:
 
 
 def _cached(one: Tried, factor: float) -> dict[str, int]:
-    """Return the cache reads and writes of a recorded attempt."""
     if one.usage is None:
         return {}
     read, written = one.usage.cache_read_tokens or 0, one.usage.cache_write_tokens or 0

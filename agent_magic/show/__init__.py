@@ -1,11 +1,10 @@
-"""The views. Every view is a function of a plan or a run record, which do not draw themselves.
+"""Views: functions of a plan or a run record, which do not draw themselves.
 
-* `graph`: the picture of a plan or a run, as SVG.
-* `live`: the same picture while the run goes on, as a widget; its docstring is the theory of operation.
-* `charts`: timeline, waterfall, limits, trade-off; each as SVG, Vega-Lite and text. `explore` adds controls.
-* `terminal`: the same run as a table in a terminal.
+* `graph`: the picture of a plan or a run, as SVG; `live`: the same as a widget during a run.
+* `charts`: timeline, waterfall, limits, tradeoff; each as SVG, Vega-Lite and text. `explore` adds controls.
+* `terminal`: a run as a table.
 * `text`, `cards`, `values`, `estimates`, `notes`: text and small HTML.
-* `units`, `markup`, `states`, `theme`: numbers, escaping, states and colours, used by everything above.
+* `units`, `markup`, `states`, `theme`: what all others use.
 """
 
 from __future__ import annotations

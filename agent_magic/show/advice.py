@@ -29,7 +29,7 @@ DIFF: Final = (Column("changed"), Column("option"), Column("before", "prose"), C
 
 
 def advice_page(advice: Advice) -> Page:
-    """Return advice as a page: a row per change, the largest saving first."""
+    """Return a row per change, the largest saving first."""
     changes = [
         (f"{number}.", _change(one), _gain(one), seconds(one.forecast_s) if known(one.forecast_s) is not None else "")
         for number, one in enumerate(advice.changes, 1)
@@ -61,12 +61,10 @@ def _headline(advice: Advice) -> str:
 
 
 def _change(one: Finding) -> str:
-    """Return the words of a change, with a mark if it is applied."""
     return one.change + (APPLIED if one.applied else "")
 
 
 def _gain(one: Finding) -> str:
-    """Return the savings or costs of a change in words."""
     told = [
         (value, write(abs(value)))
         for value, least, write in ((one.saves_s, LEAST_S, seconds), (one.saves_usd, LEAST_USD, dollars))
@@ -77,13 +75,12 @@ def _gain(one: Finding) -> str:
 
 
 def _trust(one: Finding) -> str:
-    """Return the basis of a forecast in words, unless it is the run alone."""
     told = ": ".join(filter(None, [one.basis.capitalize(), one.assumed]))
     return "" if told == "Measured" else f" {told}."
 
 
 def diff_page(rows: Sequence[tuple[str, str, str, str]], prompts: Mapping[str, str], note: str) -> Page:
-    """Return applied changes as a page: a row per changed option, then changed lines of prompts."""
+    """Return a row per changed option, then the changed lines of prompts."""
     tables: list[Block] = [Table(DIFF, rows, strong=True)] if rows else []
     for name, lines in prompts.items():
         tables += [Line("", head=f"The prompt of {name}:"), Words(lines)]

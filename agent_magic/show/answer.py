@@ -1,7 +1,4 @@
-"""The answer of one agent below its cell, as it arrives: `%%agent NAME --run`.
-
-One output, replaced a few times a second, and at the end by the form kept in a saved notebook.
-"""
+"""The answer of one agent below its cell, replaced a few times a second as it arrives: `%%agent NAME --run`."""
 
 from __future__ import annotations
 
@@ -25,7 +22,7 @@ if TYPE_CHECKING:
     from agent_magic.show.page import Block
 
 EVERY_S: Final = 0.25
-"""Seconds between replacements of the output, for up to `LONG` characters; for longer ones in proportion."""
+"""Seconds between replacements, up to `LONG` characters; in proportion for longer answers."""
 LONG: Final = 5_000
 # The handler is the same for all: no text of a model is in it. A viewer without scripts leaves the fold to copy from.
 COPY: Final = (
@@ -40,7 +37,7 @@ BUTTON: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Rendered:
-    """An answer as Markdown, which can be copied as it came."""
+    """An answer as Markdown, with a button to copy its source."""
 
     answer: str
     is_over: bool = True
@@ -58,7 +55,6 @@ class Rendered:
 
 
 def _source(shown: str) -> str:
-    """Return the Markdown itself, folded, with a button that copies it."""
     button = f'<button type="button" style="{BUTTON}" onclick="{escape(COPY)}">copy</button>'
     summary = f'<summary style="cursor:pointer;{SOFT}">Markdown {button}</summary>'
     return f'<details>{summary}<pre style="{PRE}">{escape(shown)}</pre></details>'
@@ -81,7 +77,7 @@ class AnswerView:
         self._handle.display(self._page(0.0, {}).bundle(), raw=True)
 
     def tick(self, now_s: float, said: Mapping[int, str]) -> None:
-        """Show the received part."""
+        """Show the part that has arrived."""
         if now_s < self._next_s:
             return
         text, line = self._arriving(self._agent), self._line(now_s, said)
@@ -101,7 +97,6 @@ class AnswerView:
         return Page([*words, Line(self._line(now_s, said), "soft")])
 
     def _line(self, now_s: float, said: Mapping[int, str]) -> str:
-        """Return the current activity: the agents it waits for, or its own work."""
         results = self._record.results
         others = [one.name for one in results if one.status == "running" and one is not results[self._agent]]
         does = f"first {listed(others, 4)}" if others else single_line(said.get(self._agent, ""))[:80]
@@ -110,7 +105,7 @@ class AnswerView:
 
 
 def answer_page(record: RunRecord, agent: int) -> Page:
-    """Return the answer of an agent, and one line of what its run took."""
+    """Return the answer of an agent and one line about its run."""
     result, numbers = record.results[agent], summarize(record)
     text, is_value = result.text, result.returns is not None
     if is_value and result.status == "succeeded":

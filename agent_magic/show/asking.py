@@ -1,4 +1,4 @@
-"""A question to a person, as a page and a terminal show it: what exactly would happen, and the ways on."""
+"""A question to a person, for a page and a terminal: what would happen, and the choices."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ DOUBT = Ways("Call again", "Give a result", "It failed")
 
 
 def ways_of(question: Question) -> Ways:
-    """Return the ways on from a question."""
+    """Return the buttons of a question."""
     return DOUBT if question.kind == "doubt" else USUAL
 
 
@@ -44,12 +44,12 @@ def heading_of(question: Question) -> str:
 
 
 def text_of(question: Question) -> str:
-    """Return the complete arguments or answer, with characters that hide or reverse text written out."""
+    """Return the complete arguments or answer, with hidden and text-reversing characters made visible."""
     return visible(question.text if question.kind == "answer" else _pretty(question.text))
 
 
 def rows_of(question: Question) -> list[list[str]]:
-    """Return the arguments as rows of name and value; empty for an answer, or other JSON than an object."""
+    """Return the arguments as rows of name and value; empty for an answer, or JSON that is not an object."""
     if question.kind == "answer":
         return []
     try:
@@ -62,7 +62,7 @@ def rows_of(question: Question) -> list[list[str]]:
 
 
 def limit_of(question: Question) -> str:
-    """Return in words the outcome without an answer."""
+    """Return the sentence about what happens without an answer."""
     return f"Without an answer within {seconds(question.seconds)} it is denied."
 
 
@@ -83,10 +83,7 @@ def asked(questions: Mapping[int, Question]) -> list[dict[str, Any]]:
 
 
 def verdict_of(way: str, text: str) -> Verdict:
-    """Return the decision for a button: `approve`, `edit` with the new text, `deny` with the reason.
-
-    Anything else denies.
-    """
+    """Return the decision for a button: `approve`, `edit` with the new text; anything else denies, with a reason."""
     if way == "approve":
         return Verdict(approved=True)
     return Verdict(approved=True, text=text) if way == "edit" else Verdict(approved=False, why=text.strip())

@@ -1,4 +1,4 @@
-"""Pictures and documents as people see them: a thumbnail, or a line: `[image fig: 640x480, about 414 tokens]`."""
+"""Pictures and documents as thumbnails, or as a line: `[image fig: 640x480, about 414 tokens]`."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
     from agent_magic.declare.content import Attachment, Prompt, TokenRule
 
 MOST_BYTES = 24_000
-"""The largest thumbnail. A small picture is its own."""
+"""Maximum bytes of a thumbnail. A smaller picture is shown itself."""
 MOST_PX = (240, 160)
 MOST_SHOWN = 6
 _SHOWN = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 
 
 def words(one: Attachment, rule: TokenRule | None) -> str:
-    """Return the placeholder of an attachment in a printed prompt: its kind, title, size and tokens."""
+    """Return the placeholder of an attachment in a printed prompt: kind, title, size and tokens."""
     if one.media_type == PLAIN_TEXT:
         tokens = f", about {one.size // CHARS_PER_TOKEN + 1:,} tokens"
     else:
@@ -39,7 +39,7 @@ def words(one: Attachment, rule: TokenRule | None) -> str:
 
 
 def prompt_words(prompt: Prompt, rule: TokenRule | None) -> str:
-    """Return a prompt as printed, with sizes and tokens of its attachments."""
+    """Return a prompt as printed, with a placeholder for each attachment."""
     text, end = "", 0
     for at, one in prompt.attachments:
         text += prompt.text[end:at] + words(one, rule)
@@ -48,7 +48,7 @@ def prompt_words(prompt: Prompt, rule: TokenRule | None) -> str:
 
 
 def thumbnail(one: Attachment) -> str:
-    """Return a thumbnail of an attachment as a data URI; empty for a document, or if it cannot be made."""
+    """Return a thumbnail as a data URI; empty for a document, or if none can be made."""
     return _uri(one, one.data) if one.kind == "image" and one.data and one.media_type in _SHOWN else ""
 
 
@@ -61,7 +61,7 @@ def _uri(one: Attachment, data: bytes) -> str:
 
 
 def _smaller(data: bytes) -> bytes:
-    """Return a smaller picture, or nothing: only if PIL is already loaded, since the data is not trusted."""
+    """Return a smaller picture; empty unless PIL is already loaded, since the data is not trusted."""
     if "PIL" not in sys.modules:
         return b""
     try:
@@ -78,13 +78,13 @@ def _smaller(data: bytes) -> bytes:
 
 
 def thumbnails(attachments: Iterable[Attachment]) -> list[dict[str, str]]:
-    """Return the pictures among attachments for the panel of an agent: `src` and `label` of each, a few at most."""
+    """Return the first pictures for an agent's panel, as `src` and `label`."""
     shown = [{"src": src, "label": f"{one.label} {one.facts}"} for one in attachments if (src := thumbnail(one))]
     return shown[:MOST_SHOWN]
 
 
 def attachments_card(attachments: Iterable[Attachment], rule: TokenRule | None) -> dict[str, str]:
-    """Return the attachments of a plan, each once: thumbnails with captions, and the captions as text."""
+    """Return each attachment of a plan once: thumbnails with captions, and the captions as text."""
     once = list({one.sha256: one for one in attachments}.values())
     more = f"and {plural(len(once) - MOST_SHOWN, 'more attachment')}" if len(once) > MOST_SHOWN else ""
     lines = [words(one, rule) for one in once[:MOST_SHOWN]]

@@ -1,4 +1,4 @@
-"""Cards of declared agents and contexts, and the picture of a plan before it is run."""
+"""Cards of declared agents and contexts, and the picture of a plan."""
 
 from __future__ import annotations
 
@@ -27,11 +27,9 @@ if TYPE_CHECKING:
 
 
 LONGEST_PART = 40
-"""Maximum characters of a text part of a context on its card."""
 
 
 def _many(items: int | None, most: int | None) -> str:
-    """Return the number of items, or its maximum, in words."""
     if most is not None:
         return f" (at most {most:,})"
     return "" if items is None else f" ({items:,})"
@@ -46,7 +44,7 @@ def declaration_card(
     stale: Sequence[str] = (),
     items: int | None = None,
 ) -> dict[str, str]:
-    """Return the card of a declared agent: a line of facts, and a line of warnings if there are any."""
+    """Return the card of a declared agent: a line of facts, and a line of warnings if any."""
     facts = step_facts(agent, edges, items)
     facts += [f"at most {agent.max_tokens:,} tokens"] if agent.max_tokens else []
     warnings = [f"not defined yet: {listed(undefined)}"] if undefined else []
@@ -56,7 +54,7 @@ def declaration_card(
 
 
 def declarations_card(told: Sequence[Mapping[str, Any]], notes: Sequence[str] = ()) -> dict[str, str]:
-    """Return one card of the agents of a cell: a row of facts each, and the warnings below."""
+    """Return one card for the agents of a cell: a row of facts each, then warnings."""
     rows = [
         (one["agent"].name, listed([*one["edges"]]), " · ".join(step_facts(one["agent"], (), one["items"])))
         for one in told
@@ -109,14 +107,14 @@ def todo_page(frame: pd.DataFrame) -> Page:
 
 
 def model_facts(agent: Step) -> list[str]:
-    """Return what decides, beside its model, which model an agent asks."""
+    """Return an agent's cascade and fallback models as phrases."""
     when = f"escalates if {single_line(agent.escalate)}" if agent.escalate else "escalates if the answer does not fit"
     cascade = [f"cascade {' → '.join(map(single_line, agent.cascade))}", when] if agent.cascade else []
     return [*cascade, *([f"falls back to {listed([*map(single_line, agent.fallback)])}"] if agent.fallback else [])]
 
 
 def step_facts(agent: Step, edges: Sequence[str] = (), items: int | None = None) -> list[str]:
-    """Return the facts about an agent for a card and the listing: its model, and each setting that is not a default."""
+    """Return an agent's model and its settings that are not defaults."""
     facts = [f"after {listed(edges)}"] if edges else []
     own = {} if agent.is_task else {name: single_line(note_of(agent, name)) for name in AGENT}
     facts += [
@@ -154,7 +152,6 @@ def _html(kind: str, name: str, facts: Sequence[str], warnings: Sequence[str]) -
 
 
 def _flow_notes(step: Step) -> list[str]:
-    """Return a line for each option that decides whether, how often, and in how many requests a step runs."""
     found = [f"the first answer of {', '.join(step.parameters)}"] if step.race else []
     ahead = ", begins before that is known" if step.speculate else ""
     found += [f"runs only when {step.when}{ahead}"] if step.when else []

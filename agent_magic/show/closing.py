@@ -1,6 +1,6 @@
 """The line below a run: outcome, cost, next step; and the answers, folded.
 
-The answers open by a plain `<details>`, so they can be read in a saved notebook and in a page made of one.
+Answers open by a plain `<details>`, which works in saved notebooks and exported pages.
 """
 
 from __future__ import annotations
@@ -26,23 +26,19 @@ if TYPE_CHECKING:
     from agent_magic.show.theme import Tone
 
 MOST_ANSWERS: Final = 40
-"""Maximum answers shown; larger runs show the first `FEW_ANSWERS`, and `run.texts` has the others."""
 FEW_ANSWERS: Final = 5
 MOST_CHARS: Final = 4_000
-"""The characters of a folded answer."""
 MOST_KINDS: Final = 3
 
 
 class _Next(NamedTuple):
-    """What happened in a word or two, and what to do next."""
-
     happened: str
     step: str
     tone: Tone = ""
 
 
 def closing(record: RunRecord, price: str = "", before: RunRecord | None = None, prices: Prices | None = None) -> Page:
-    """Return the line below a run; `before` is the last run of its plan, to say why its answers were bought again."""
+    """Return the line below a run; `before` is the plan's last run, to explain why answers were bought again."""
     numbers = summarize(record)
     told = _failed(record, price) or _cut(numbers) or _reused(record, prices) or _fine(record, numbers, prices)
     by = "" if numbers.failed else held(numbers)  # what failed matters more
@@ -52,7 +48,6 @@ def closing(record: RunRecord, price: str = "", before: RunRecord | None = None,
 
 
 def _again(before: RunRecord | None, record: RunRecord) -> str:
-    """Return why agents with an answer were asked again; empty if none was, or if unknown."""
     if before is None or before.plan.name != record.plan.name:
         return ""
     parts = [f"{number:,} with {reason}" for reason, number in bought_again(before, record).items()]
@@ -60,7 +55,6 @@ def _again(before: RunRecord | None, record: RunRecord) -> str:
 
 
 def _cost(record: RunRecord, numbers: Summary) -> str:
-    """Return the dollars of a run, with a mark if simulated."""
     label = " (simulated)" if record.simulated else ""
     return f"{'cost unknown' if known(numbers.cost_usd) is None else cost(numbers)}{label}"
 
@@ -119,7 +113,6 @@ def _reused(record: RunRecord, prices: Prices | None) -> _Next | None:
 
 
 def _saved(record: RunRecord, prices: Prices | None) -> str:
-    """Return the savings by answers bought before or shared; empty if unknown."""
     prices = prices or Prices(tell=lambda _: None)
     saved = [saved_usd(record, prices)]
     for result, first in zip(record.results, sharers_of(record), strict=True):
@@ -145,7 +138,6 @@ def _fine(record: RunRecord, numbers: Summary, prices: Prices | None) -> _Next:
 
 
 def _answers(record: RunRecord) -> list[Fold]:
-    """Fold the answers in, each under the name of its agent."""
     found = [one for one in record.results if one.text]
     if not found:
         return []

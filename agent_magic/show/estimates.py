@@ -23,12 +23,10 @@ if TYPE_CHECKING:
 
 MOST_ROWS = 40
 MOST_NAME = 20
-"""Characters of a name."""
 RATES = ("input", "output", "cache read", "cache write", "1 h write")
 MOST_STEPS = 8
 MOST_REASONS = 6
 MARKS = {"counted": "", "estimated": "≈", "ledger": "", "pilot": "≈", "assumed": "?"}
-"""The mark before a number, by its basis."""
 COLUMNS = (
     Column("agent", most=MOST_NAME),
     *(Column(title, "number") for title in ("input", "output", "low–high", "seconds", "expected", "at most")),
@@ -37,9 +35,9 @@ FACTS = (Column(""), Column("", "prose"))
 
 
 def estimate_page(estimate: Estimate, prompts: str = "", worth: str = "", *, head: bool = True) -> Page:
-    """Return an estimate as a page: the total in a line, a row per agent, the basis of the numbers.
+    """Return the total in a line, a row per agent, and the basis of the numbers.
 
-    The agents of a declaration with many items are one row, as they are one card of the picture.
+    A declaration with many items is one row, as it is one card of the picture.
     """
     expected = estimate.expected
     lines = _lines(expected)
@@ -70,7 +68,6 @@ def headline(estimate: Estimate) -> Line:
 
 
 def _headline(estimate: Estimate) -> str:
-    """Return the expected cost and time in words."""
     label = " (simulated)" if estimate.simulated else ""
     cost = dollars(None if estimate.cost is None else estimate.cost.likely)
     many, wall_s = steps(len(estimate.expected), estimate.tasks), estimate.wall_s
@@ -80,14 +77,14 @@ def _headline(estimate: Estimate) -> str:
 
 
 def pilot_line(pilot: Pilot) -> str:
-    """Name the agents that were run as a pilot, and what that cost."""
+    """Return the line about a pilot: its agents and cost."""
     label = " (simulated)" if pilot.simulated else ""
     failed = f", {listed(pilot.failed)} failed" if pilot.failed else ""
     return f"ran {listed(pilot.agents) or 'no agent'} for {dollars(pilot.cost_usd)}{label}{failed}"
 
 
 def price_line(expected: Sequence[Expected], times: int = 1) -> str:
-    """Return the price of this many runs in a line."""
+    """Return the price of `times` runs in a line."""
     low, high = _sum(one.cost_usd for one in expected), _sum(one.most_usd for one in expected)
     likely, most = (None if one is None else one * times for one in (low, high))
     runs = f"{plural(times, 'run')} of " if times > 1 else ""
@@ -118,7 +115,6 @@ def _cells(one: Expected) -> tuple[str, ...]:
 
 
 def _lines(expected: Sequence[Expected]) -> list[list[Expected]]:
-    """Group the agents into rows: one agent, or all of a declaration with many items."""
     found: dict[tuple[str, int], list[Expected]] = {}
     sizes = Counter(one.group for one in expected)
     for number, one in enumerate(expected):
@@ -129,7 +125,6 @@ def _lines(expected: Sequence[Expected]) -> list[list[Expected]]:
 
 
 def _group_cells(group: Sequence[Expected]) -> tuple[str, ...]:
-    """Return the row of a group: sums, and the median seconds."""
     many = len(group)
     name, each = group[0].group, sorted(one.seconds.likely for one in group)[len(group) // 2]
     group = [one for one in group if not one.shares] or group
@@ -152,7 +147,6 @@ def _group_cells(group: Sequence[Expected]) -> tuple[str, ...]:
 
 
 def _facts(estimate: Estimate) -> list[tuple[str, str]]:
-    """Return the totals: names and values."""
     cost, wall_s, path = estimate.cost or (None, None, None), estimate.wall_s, estimate.critical_path
     facts = {
         "dollars": f"{dollars(cost[0])} low, {dollars(cost[1])} expected, {dollars(cost[2])} high; "
@@ -187,7 +181,7 @@ def _reach(estimate: Estimate) -> str:
 
 
 def _reasons(expected: Sequence[Expected]) -> list[str]:
-    """Return the assumptions, each once, with its agents unless it applies to all."""
+    """Return each assumption once, with its agents unless it applies to all."""
     parts: dict[str, list[str]] = {}
     for one in expected:
         for part in one.stands_on.split("; "):
@@ -216,7 +210,7 @@ def outlay_line(what: Outlay, budget_usd: float | None) -> str:
 
 
 def prices_page(tariffs: Mapping[str, tuple[Tariff, str]]) -> Page:
-    """Return prices per million tokens as a page: a row per model and prompt length, and sources."""
+    """Return a row per model and prompt length: prices per million tokens, and their source."""
     rows = [
         (
             "" if above > 0 else single_line(model),

@@ -1,4 +1,4 @@
-"""`run.explore()`: controls for a what-if, and the forecast they ask for."""
+"""`run.explore()`: controls for a what-if, and its forecast."""
 
 from __future__ import annotations
 
@@ -37,9 +37,8 @@ if TYPE_CHECKING:
 
 RECORDED, PLANNED = "as recorded", "as planned"
 OTHERS = MODELS[:3]
-"""The models of the scenarios around the chosen one."""
 HEAD_H = 32.0
-"""The room of the line above a picture, in px."""
+"""Height of the line above a picture, in px."""
 _OPENING = re.compile(r'<svg [^>]*?viewBox="0 0 (\S+) (\S+)"[^>]*>')
 
 
@@ -56,7 +55,7 @@ class Choice:
 
     @property
     def changes(self) -> dict[str, Any]:
-        """The same as arguments of `run.whatif`."""
+        """The choice as arguments of `run.whatif`."""
         limits = None if self.rpm is None else "off" if self.rpm == 0 else self.rpm
         given = {
             "concurrency": self.concurrency, "schedule": self.schedule, "model": dict(self.models) or None,
@@ -103,7 +102,7 @@ class Explorer:
 
     @property
     def used_models(self) -> tuple[str, ...]:
-        """The models of the run, and the current ones."""
+        """The models of the run, then the current ones."""
         return tuple(dict.fromkeys([*sorted({one.model for one in self._forecaster.evidence.seen}), *OTHERS]))
 
     @property
@@ -142,11 +141,10 @@ class Explorer:
 
     @functools.cached_property
     def _base(self) -> Summary | Forecast:
-        """The reference of forecasts: the run, or the same with all answers bought, if it reused some."""
+        """The reference of forecasts: the run, or a forecast with all answers bought if some were reused."""
         return forecast_one(self._forecaster, None, {}) if self._served else self._run
 
     def _setting(self, choice: Choice) -> Setting | None:
-        """Return the trial's setting for a choice; `None` if it was not tried."""
         if self.trial is None:
             return None
         from agent_magic.measure.scores import answers_of  # noqa: PLC0415  # lazy: pages have no trials
@@ -160,7 +158,6 @@ class Explorer:
         return next((one for one in self.trial.settings if one in asked), None) if len(models) == 1 else None
 
     def _score(self, choice: Choice) -> list[tuple[str, str, str]]:
-        """Return the measured scores of the chosen models."""
         if self.trial is None:
             return []
         setting = self._setting(choice)
@@ -180,7 +177,7 @@ class Explorer:
         return [front_chart(self.trial, scored, chosen=self._setting(choice))]
 
     def goal(self, under_usd: float, least: float) -> str:
-        """Return the setting with the best score under a budget, and the cheapest with a score."""
+        """Return the best setting under a budget, and the cheapest that reaches a score."""
         if self.trial is None:
             return ""
         best, cheap = self.trial.best(under_usd), self.trial.cheapest(least)
@@ -190,7 +187,6 @@ class Explorer:
         )
 
     def _timeline(self, found: Forecast, choice: Choice) -> list[Chart]:
-        """Draw the timeline of the forecast; a batch has none."""
         if found.record is None:
             return []
         title = f"{single_line(self.record.plan.name)}: {choice.words or self.unchanged}"
@@ -199,7 +195,6 @@ class Explorer:
 
     @functools.cached_property
     def _around(self) -> Rows:
-        """The scenarios around the chosen one."""
         return whatif_rows(self._forecaster, nearby(self.record, OTHERS))
 
     def _tradeoff(self, found: Forecast) -> Chart:
@@ -216,7 +211,7 @@ class Explorer:
 
 
 def stacked(charts: Sequence[Chart], label: str, *, head: str = "") -> str:
-    """Put pictures one under the other, as one."""
+    """Stack pictures as one."""
     parts: list[str] = []
     y = 0.0
     if head:
@@ -246,7 +241,6 @@ def stacked(charts: Sequence[Chart], label: str, *, head: str = "") -> str:
 
 
 def _against(value: float | None, base: float | None, write: Any, subject: str, words: str = "") -> str:
-    """Compare a value with the run's, the plan's, or a named row's; empty if it has none."""
     if value is None or not base:
         return ""
     change, of_run = (value / base - 1) * 100, f"{write(base)}, {words}" if words else f"{subject}'s {write(base)}"
@@ -260,9 +254,8 @@ def _against(value: float | None, base: float | None, write: Any, subject: str, 
 LIMITS: dict[str, float | None] = {
     "no limits": 0.0, "10": 10.0, "50": 50.0, "200": 200.0, "1,000": 1000.0, "4,000": 4000.0,
 }  # fmt: skip
-"""Requests per minute, by how a page writes them."""
 AGAIN = "Run this cell again to change concurrency, schedule, limits and models."
-"""The text without controls: in a saved notebook, and in front ends without widgets."""
+"""The text in saved notebooks and front ends without widgets."""
 OPENS = "%agents explore opens controls for this plan: concurrency, schedule, limits and models."
 """The same under a planned picture."""
 _VIEW = "application/vnd.jupyter.widget-view+json"
@@ -282,7 +275,7 @@ class Controls:
             self._answer(explorer, {})
 
     def choose(self, asked: Mapping[str, Any]) -> dict[str, Any]:
-        """Answer a choice of the page; an impossible forecast leaves the picture as it is."""
+        """Answer a choice of the page; an impossible forecast leaves the picture unchanged."""
         try:
             if not isinstance(self._explorer, Explorer):
                 self._explorer = self._explorer()
@@ -328,7 +321,7 @@ def _setup(explorer: Explorer) -> dict[str, Any]:
 
 
 class Panel:
-    """The controls as a widget. The page sends a choice, and is sent numbers and a picture."""
+    """The controls as a widget. The page sends a choice, and gets numbers and a picture."""
 
     def __init__(self, explorer: Explorer | Callable[[], Explorer]) -> None:
         self._controls = Controls(explorer)
@@ -344,7 +337,7 @@ class Panel:
         screen.display({_VIEW: view, **(data or {}), **self.widget.shown["still"]}, raw=True, metadata=metadata)
 
     def _changed(self, change: Any) -> None:
-        """Answer the page. The numbers are sent before the setup, which builds the controls."""
+        """Answer the page: the numbers before the setup, which builds the controls."""
         self.widget.shown = self._controls.choose(change["new"])
         self.widget.setup = self._controls.setup
 
@@ -395,7 +388,7 @@ NEEDS_A_NOTEBOOK = (
 
 
 def explore(explorer: Explorer) -> None:
-    """Show the panel of a run; outside IPython, print its requirements."""
+    """Show the panel of a run; outside IPython, print what it needs."""
     if importlib.import_module("IPython").get_ipython() is None:
         sys.stdout.write(f"{NEEDS_A_NOTEBOOK}\n")
     else:

@@ -1,7 +1,6 @@
-"""Compact frames of a run: one line with the facts common to all rows, then the columns that vary and matter.
+"""Compact frames of a run: one line with the facts common to all rows, then the columns that vary.
 
-A frame keeps all columns, only its display is short: columns that are unknown or 0 everywhere are left out. All columns
-are behind a fold.
+Only the display is short: columns that are unknown or 0 everywhere are left out, and all columns are behind a fold.
 """
 
 from __future__ import annotations
@@ -32,28 +31,26 @@ MOST_COLUMNS: Final = 10
 MOST_ROWS: Final = 60
 MOST_LINES: Final = 3
 END_ROWS: Final = 10
-"""Rows shown from the beginning and from the end if there are more than `MOST_ROWS`."""
+"""Rows shown from each end if there are more than `MOST_ROWS`."""
 LEAST_S: Final = 0.05
 MOST_CELL: Final = 48
 MOST_SAID: Final = 96
-"""Maximum characters of the line above a frame."""
 LEAST_WORDS: Final = 16
 HTML_WORDS: Final = 48
 """Minimum width of errors and reasons: in text, with lines of 80 columns, and in a notebook."""
 ALWAYS: Final = ("arguments", "result", "error", "why")
-"""Text columns that are shown unless empty, and share the room left by the others."""
+"""Text columns shown unless empty; they share the remaining width."""
 MEASURES: Final = (
     *("total_s", "wall_s", "api_s", "seconds_a", "seconds_b", "diff_s", "cost_usd", "diff_usd", "cost_usd_a"),
     *("cost_usd_b", "time change", "low–high s", "cost change", "low–high $", "score"),
 )
-"""Columns that are shown even if all rows agree. They are placed first, in this order."""
+"""Columns shown first, in this order, even if all rows agree."""
 RANKED: Final = (*MEASURES, "basis", "input_tokens", "output_tokens", "held_by", "limited_by")
 RANKS: Final = {name: rank for rank, name in enumerate(RANKED, 1)}
-"""Columns placed first. The others follow, except those that identify a row."""
+"""Columns placed first, after those that identify a row."""
 SILENT: Final = ("stop_reason", "price", "request_id", "plan", "kind")
-"""Columns that are not mentioned if all rows agree."""
+"""Columns not mentioned if all rows agree."""
 COMPARED: Final = ("wall_s", "cost_usd")
-"""Time and cost, which every frame shows, with the change against the run."""
 KEPT: Final = (*COMPARED, "answers", "basis")
 """Columns placed before all others, including the basis of a forecast."""
 TOLD_APART: Final = ("answers", "basis")
@@ -61,29 +58,22 @@ TOLD_APART: Final = ("answers", "basis")
 LEAST_GAIN: Final = 0.1
 """Minimum relative gain of a recommended forecast; less is chance."""
 CHANGES: Final = {"wall_s": "time change", "cost_usd": "cost change"}
-"""The headings of the changes against the run."""
 RANGES: Final = {
     "wall_s": ("low–high s", "wall_low_s", "wall_high_s"),
     "cost_usd": ("low–high $", "cost_low_usd", "cost_high_usd"),
 }
-"""Headings of the ranges of forecasts before a run, and their columns."""
 REASONS: Final[dict[str, Callable[[str], str]]] = {
     "held_by": lambda word: wording(word).phrase,
     "limited_by": limit,
     "answers": lambda word: word.removeprefix("as if "),  # as is said above
 }
-"""How columns of the words of `agent_magic.record.reasons` read."""
 OUTSIDE: Final = frozenset({"limits", "prices", "route", "outage"})
-"""What-if arguments that no declaration has, so that they cannot be applied."""
+"""What-if arguments that no declaration has, so they cannot be applied."""
 MANIFOLD: Final = 10.0
-"""An increase beyond this factor is written as a multiple."""
 LONG_S: Final = 120.0
-"""Longer durations are written in minutes and hours."""
 
 
 class _Shown(NamedTuple):
-    """A displayed column: heading, alignment, cells."""
-
     title: str
     kind: Kind
     cells: list[str]
@@ -125,7 +115,6 @@ def _page(frame: pd.DataFrame, words: int, width: int) -> Page:
 
 
 def _totals(frame: pd.DataFrame) -> list[Line]:
-    """Return the time and cost of the whole run, the cost of grading, and the next step."""
     totals: Mapping[str, Any] = frame.attrs.get("totals", {})
     if not totals:
         return []
@@ -139,14 +128,13 @@ def _with_next(words: str, step: str) -> str:
 
 
 def _ungraded(frame: pd.DataFrame) -> list[Line]:
-    """Return how to get scores of ungraded scenarios: scores are not forecast."""
+    """Return how to get the missing scores: scores are not forecast."""
     missing = [] if "to_score" not in frame else [*dict.fromkeys(frame["to_score"].dropna())]
     more = f" ({len(missing) - 1} more in to_score)" if missing[1:] else ""
     return [Line(f"{missing[0]}{more}", "soft", head="a score that is empty")] if missing else []
 
 
 def _recorded(frame: pd.DataFrame) -> list[Line]:
-    """Return the line to decide by: the reference of a what-if, how sure it is, and which forecast to take."""
     recorded: Mapping[str, float | None] = frame.attrs.get("recorded", {})
     if not recorded:
         return []
@@ -156,7 +144,7 @@ def _recorded(frame: pd.DataFrame) -> list[Line]:
 
 
 def _how_sure(frame: pd.DataFrame) -> str:
-    """Return the range of a plan's own numbers and their basis; empty for a run, which is measured."""
+    """Return the range and basis of a plan's own numbers; empty for a run, which is measured."""
     planned: Mapping[str, Any] = frame.attrs.get("planned", {})
     if not planned:
         return ""
@@ -166,7 +154,6 @@ def _how_sure(frame: pd.DataFrame) -> str:
 
 
 def _unchanged(frame: pd.DataFrame) -> list[str]:
-    """Return the settings that all forecasts of a what-if share with its reference."""
     unchanged: Mapping[str, Any] = frame.attrs.get("unchanged", {})
     silent = (False, "", "auto", "off") if "as_it_was" in frame.attrs else (False, "")
     return [f"{name} {single_line(str(value))}" for name, value in unchanged.items() if value not in silent]
@@ -202,7 +189,6 @@ def to_take(frame: pd.DataFrame, asked: Sequence[str] = ()) -> str:
 
 
 def _row_words(frame: pd.DataFrame, place: int, asked: Sequence[str]) -> str:
-    """Return a row's name for `run.apply`: its place, or its arguments."""
     if not asked:
         return f"frame.iloc[{place}]"
     cells = [(name, frame[name].iloc[place]) for name in asked]
@@ -211,7 +197,6 @@ def _row_words(frame: pd.DataFrame, place: int, asked: Sequence[str]) -> str:
 
 
 def _columns(frame: pd.DataFrame, words: int, width: int) -> tuple[list[str], list[_Shown]]:
-    """Return the lines above the table, and the displayed columns."""
     said: list[str] = []
     wanted: list[_Shown] = []
     said_elsewhere = {*_said_elsewhere(frame), "to_score"}
@@ -235,7 +220,7 @@ def _columns(frame: pd.DataFrame, words: int, width: int) -> tuple[list[str], li
 
 
 def _said(name: str, word: str, before: list[str]) -> str:
-    """Return a column's common word as a phrase; of two runs with the same word, once for both."""
+    """Return a column's common word as a phrase; if two runs agree, once for both."""
     first = f"{name.removesuffix('_b')}_a {word}"
     if not name.endswith("_b") or first not in before:
         return f"{name} {word}"
@@ -244,7 +229,7 @@ def _said(name: str, word: str, before: list[str]) -> str:
 
 
 def _said_elsewhere(frame: pd.DataFrame) -> set[str]:
-    """Return redundant columns: a model equal to the requested one, a score that is written in words."""
+    """Return redundant columns: a model equal to the requested one, a score written in words."""
     found: set[str] = set()
     if {"model", "model_used"} <= {*frame} and frame["model_used"].equals(frame["model"]):
         found.add("model_used")
@@ -254,7 +239,6 @@ def _said_elsewhere(frame: pd.DataFrame) -> set[str]:
 
 
 def _is_next_to_nothing(name: str, values: pd.Series[Any]) -> bool:
-    """Return whether a column is 0 everywhere, or its seconds round to 0."""
     return float(values.abs().max()) < (LEAST_S if name.endswith("_s") else 1e-12)
 
 
@@ -288,7 +272,6 @@ def _fitting(columns: list[_Shown], wide: int, width: int) -> list[_Shown]:
 
 
 def _shortened(column: _Shown, most: int) -> _Shown:
-    """Cut words that are too long. A reason may take several lines."""
     if column.title == "why" and column.width > most:
         return column._replace(kind="prose", cells=[cut(cell, MOST_LINES * most) for cell in column.cells])
     return column._replace(cells=[cut(cell, most) for cell in column.cells])
@@ -303,7 +286,7 @@ def _table(columns: Sequence[_Shown], *, wide: bool = False) -> Table:
 
 
 def _index(frame: pd.DataFrame) -> Iterator[_Shown]:
-    """Return the index, unless it is only the row number."""
+    """Yield the index, unless it is only the row number."""
     index = frame.index
     if index.nlevels == 1 and index.name is None and type(index).__name__ == "RangeIndex":
         return
@@ -321,12 +304,11 @@ def _shown(frame: pd.DataFrame, place: int) -> _Shown:
 
 
 def _is_of_plan(frame: pd.DataFrame) -> bool:
-    """Return True for forecasts of a plan that has not run."""
     return frame.attrs.get("subject") == "the plan"
 
 
 def _range(frame: pd.DataFrame, place: int) -> list[_Shown]:
-    """Return the low and the high end of a forecast before a run as one column."""
+    """Return both ends of a forecast before a run as one column."""
     title, *ends = RANGES.get(str(frame.columns[place]), ("",))
     if not _is_of_plan(frame) or not {*ends} or not {*ends} <= {*frame}:
         return []
@@ -336,7 +318,6 @@ def _range(frame: pd.DataFrame, place: int) -> list[_Shown]:
 
 
 def _changes(frame: pd.DataFrame, place: int) -> list[_Shown]:
-    """Return a column's change against the recorded run, in percent."""
     name = str(frame.columns[place])
     was: float | None = frame.attrs.get("recorded", {}).get(name)
     if name not in COMPARED or not was or _is_of_plan(frame):
@@ -353,14 +334,12 @@ def _percent(share: float) -> str:
 
 
 def _first(values: Any) -> Any:
-    """Return the values of the displayed rows."""
     if len(values) <= MOST_ROWS:
         return values
     return values.take([*range(END_ROWS), *range(len(values) - END_ROWS, len(values))])
 
 
 def _ends(cells: list[str], rows: int) -> list[str]:
-    """Mark where rows are left out."""
     return cells if rows <= MOST_ROWS else [*cells[:END_ROWS], "…", *cells[END_ROWS:]]
 
 
@@ -369,7 +348,7 @@ def _kind_of(values: pd.Series[Any]) -> Kind:
 
 
 def _the_same(values: pd.Series[Any]) -> tuple[str] | None:
-    """Return the common value of all rows as a word in a tuple; None if they differ or one is unknown."""
+    """Return the common value of all rows in a tuple; `None` if they differ or one is unknown."""
     words = {_word(one) for one in values.head(2)}
     if len(words) > 1 or values.isna().any():
         return None
@@ -382,7 +361,6 @@ def _known(values: Any) -> list[Any]:
 
 
 def _cells(name: str, values: Any, kind: Kind) -> list[str]:
-    """Format the cells of a column, with the same decimals in all rows."""
     if kind == "text":
         return [cut(_read(name, _word(one)), MOST_CELL) for one in _known(values)]
     numbers: list[Any] = _known(values)
@@ -434,12 +412,10 @@ def _decimals(name: str, numbers: list[float], kind: str) -> int | None:
 
 
 def _read(name: str, word: str) -> str:
-    """Return the display form of a word in a column."""
     return REASONS[name](word) if name in REASONS and word != UNKNOWN else word
 
 
 def _word(value: Any) -> str:
-    """Format a value that is not a number in a column of numbers."""
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return UNKNOWN
     if isinstance(value, bool) or type(value).__name__ == "bool":

@@ -1,4 +1,4 @@
-"""Text made safe for markup: escaped, and cut to a width. Everything that becomes markup goes through here."""
+"""Safe text for markup: escaped, and cut to a width. Everything that becomes markup passes here."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def escape(text: str) -> str:
 
 
 def element(tag: str, content: str = "", /, **attributes: str | float | None) -> str:
-    """Return one element. `content` must be escaped already; attributes are escaped here.
+    """Return one element with escaped `content`; attributes are escaped here.
 
     `class_` is written `class`, `font_size` `font-size`, and `None` is omitted.
     """
@@ -43,7 +43,7 @@ def number(value: float) -> str:
 
 
 def path_data(points: Iterable[tuple[float, float]]) -> str:
-    """Write a start and triples of control points as the `d` of a path of cubic curves."""
+    """Write a start and triples of control points as the `d` of a cubic path."""
     words = [f"{number(x)} {number(y)}" for x, y in points]
     return f"M{words[0]}C{' '.join(words[1:])}"
 
@@ -64,12 +64,12 @@ def _width_em(char: str) -> float:
 
 
 def width_px(text: str, size_px: float, *, bold: bool = False) -> float:
-    """Estimate how wide a line is, a little too wide rather than too narrow: no font is at hand to ask."""
+    """Estimate the width of a line without its font, too wide rather than too narrow."""
     return sum(map(_width_em, text)) * size_px * (1.07 if bold else 1.0)
 
 
 def fit(text: str, most_px: float, size_px: float, *, bold: bool = False) -> str:
-    """Return `text` on one line, its end replaced by an ellipsis if it is wider than `most_px`."""
+    """Return `text` on one line, its end replaced by an ellipsis if it is too wide."""
     text = single_line(text[:400])
     if width_px(text, size_px, bold=bold) <= most_px:
         return text

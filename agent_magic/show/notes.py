@@ -1,4 +1,4 @@
-"""Notes under a run, one line each: cut, refused, reused or stopped answers, and savings by caching."""
+"""Notes under a run, one line each: cut, refused, reused or stopped answers, savings by caching."""
 
 from __future__ import annotations
 
@@ -32,12 +32,11 @@ if TYPE_CHECKING:
 
 NO_PRICE = "has no known price"
 REJECTED = "not asked again, since the same request was rejected as wrong"
-"""Why a retry leaves an agent out."""
 _MOST_NAMED = 5
 
 
 def ending_notes(record: RunRecord, policy: Policy) -> list[str]:
-    """Return the notes of a finished run, wherever it ran, with empty ones."""
+    """Return the notes of a finished run, empty ones included."""
     plan, notes = record.plan, [capped_note(record, policy)]
     if plan.flow is not None:
         notes += [rounds_note(record), races_note(record)]
@@ -54,7 +53,7 @@ def ending_notes(record: RunRecord, policy: Policy) -> list[str]:
 
 
 def capped_note(record: RunRecord, policy: Policy) -> str:
-    """Name the answers that were cut, refused or empty, and were passed on; empty if the policy wants no note."""
+    """Name the cut, refused or empty answers that were passed on; empty if the policy wants no note."""
     results = record.results
     if all(map(_ended_plainly, results)):
         return ""
@@ -77,7 +76,7 @@ def capped_note(record: RunRecord, policy: Policy) -> str:
 
 
 def rounds_note(record: RunRecord) -> str:
-    """Name the loops that ended because they had no more rounds; empty if there are none."""
+    """Name the loops that used all their rounds; empty if there are none."""
     return " ".join(
         f"{name} capped: it ran all its rounds and {until} does not hold. The last was passed on; --rounds allows more."
         for name, until in capped_loops(record)
@@ -85,7 +84,7 @@ def rounds_note(record: RunRecord) -> str:
 
 
 def no_items_note(record: RunRecord) -> str:
-    """Name the agents that were asked about the answers of a group for which there was no item; empty without one."""
+    """Name the agents that were asked about a group without items; empty if there are none."""
     plan, told = record.plan, list[str]()
     for group, members in plan.groups.items():
         first = plan.agents[next(iter(members.values()))].part
@@ -101,7 +100,7 @@ def no_items_note(record: RunRecord) -> str:
 
 
 def closed_note(record: RunRecord, policy: Policy) -> str:
-    """Name the agents that were told to ask for no more tools before their turns were used up: by the budget."""
+    """Name the agents that stopped calling tools early because of the budget."""
     most = {number: record.plan.agents[number].max_turns or policy.max_turns for number in record.plan.special}
     closed = [
         one.name
@@ -113,7 +112,7 @@ def closed_note(record: RunRecord, policy: Policy) -> str:
 
 
 def races_note(record: RunRecord) -> str:
-    """Return a note of agents with unneeded answers, and their cost; empty without any."""
+    """Return a note of agents with unneeded answers, and their cost; empty if there are none."""
     twice = _asked_twice(record)
     lost = [one for one in record.results if one.kind == BEATEN and one.attempts]
     others = [one for one in lost if all(one not in pair for pair in twice)]
@@ -136,7 +135,7 @@ def races_note(record: RunRecord) -> str:
 
 
 def degraded_note(record: RunRecord) -> str:
-    """Return a note of agents with requests made cheaper by the policy; empty without any."""
+    """Return a note of requests that the policy made cheaper; empty if there are none."""
     if not (found := record.degraded):
         return ""
     models = sorted({one.attempts[-1].model for one in found if one.moved_by == "degraded"})
@@ -148,7 +147,7 @@ def degraded_note(record: RunRecord) -> str:
 
 
 def _asked_twice(record: RunRecord) -> list[tuple[AgentResult, AgentResult]]:
-    """Return the steps that were asked a second time beside the first, each with that."""
+    """Return the steps that were hedged, each with its second request."""
     steps = [(one.hedges, record[one.name]) for one in record.plan.firsts if one.hedges]  # places have none
     return [(record[first], place) for first, place in steps if place.attempts]
 
@@ -159,14 +158,13 @@ def _told_cost(lost: Sequence[AgentResult], record: RunRecord) -> str:
 
 
 def _ended_plainly(result: AgentResult) -> bool:
-    """Return whether an agent ended as most do: with a text that is whole."""
     end = result.attempts[-1].ended if result.attempts else None
     text = end.answer.text if end and end.answer else ""
     return bool(end and end.answer and end.answer.stop_reason == "end_turn" and text and not text.isspace())
 
 
 def context_notes(record: RunRecord, prices: Prices | Mapping[str, TokenPrice] | None) -> list[str]:
-    """Return what caching saved or lost, a line per shared context that was cached."""
+    """Return a line per cached context: what caching saved or lost."""
     label = " (simulated)" if record.simulated else ""
     return [
         f"{_context_note(one)}{label}. See run.contexts."
@@ -188,7 +186,7 @@ def _context_note(one: Shared) -> str:
 
 
 def budget_note(record: RunRecord, policy: Policy) -> str:
-    """Name the agents that the budget kept from being sent, and how to continue; empty if there are none."""
+    """Name the agents that the budget stopped, and how to continue; empty if there are none."""
     stopped = [(one.name, one.error or "") for one in record.results if one.kind == "BudgetExceeded"]
     unpriced = [name for name, error in stopped if NO_PRICE in error]
     tokens = [name for name, error in stopped if "tokens are used" in error]
@@ -205,7 +203,7 @@ def budget_note(record: RunRecord, policy: Policy) -> str:
 
 
 def rejected_note(names: Sequence[str]) -> str:
-    """Return a note of agents that are not asked again after a rejection, with advice."""
+    """Return a note of rejected agents that are not asked again, with advice."""
     are, it = ("is", "it") if len(names) == 1 else ("are", "them")
     return f"{listed(names, _MOST_NAMED)} {are} {REJECTED}. Mend {it}; %agents retry {names[0]} sends it all the same."
 
@@ -214,7 +212,7 @@ DESK = "desk = am.Desk(plan), plan.run(ask=desk.ask), desk.approve(...)."
 
 
 def unasked_note(record: RunRecord) -> str:
-    """Return a note of denials because no person answered, with advice; empty without any."""
+    """Return a note of denials because no person answered, with advice; empty if there are none."""
     asked = [(_asked(one.name, call.tool), call.error or "") for one in record.results for call in one.calls]
     absent = list(dict.fromkeys(name for name, error in asked if error.endswith(NOBODY.why)))
     late = list(dict.fromkeys(name for name, error in asked if LATE in error))
@@ -230,7 +228,7 @@ def unasked_note(record: RunRecord) -> str:
 
 
 def failed_tools_note(record: RunRecord) -> str:
-    """Name the tools without a successful call, with the last error; empty if there are none."""
+    """Name the tools whose calls all failed, with the last error; empty if there are none."""
     # The model goes on without them, so the run looks well.
     ends: dict[str, list[ToolCall]] = {}
     for call in (one for result in record.results for one in result.calls if not one.is_own and one.ended is not None):
@@ -249,7 +247,7 @@ _MOST_TOOLS = 3
 
 
 def called_again_note(record: RunRecord) -> str:
-    """Return a note of tools that were called again for stored answers; empty without any."""
+    """Return a note of tools called again for stored answers; empty if there are none."""
     # The result of a tool may have changed, so only a pure tool's results are kept after a conversation. Its
     # effects, such as a sent letter, happen again.
     found = Counter(
@@ -272,14 +270,14 @@ def _asked(agent: str, tool: str) -> str:
 
 
 def edited_note(record: RunRecord) -> str:
-    """Return a note of answer files edited by hand, and their handling; empty without any."""
+    """Return a note of answer files edited by hand; empty if there are none."""
     told = [one.prints for result in record.results for one in result.calls if one.tool == SAVE and one.prints]
     more = f" So were {len(told) - _MOST_TOOLS:,} more: run.tool_calls has them." if len(told) > _MOST_TOOLS else ""
     return " ".join(told[:_MOST_TOOLS]) + more
 
 
 def replayed_files_note(record: RunRecord) -> str:
-    """Name the files that a replayed run had written, which a replay does not write; empty if there are none."""
+    """Name the files that the recorded run wrote and its replay does not; empty if there are none."""
     names = [name for result in record.results if result.source == "replay" for name in result.artifacts]
     wrote = listed([*dict.fromkeys(names)], _MOST_NAMED)
     return f"a replay writes no files; the recorded run wrote {wrote}" if names else ""
@@ -300,7 +298,7 @@ def filled_note(record: RunRecord) -> str:
 
 
 def ledger_notes(ledger: Ledger | None) -> list[str]:
-    """Return the notes of a ledger and clear them: a damaged file, a full disk, calls interrupted by a kill."""
+    """Return the notes of a ledger and clear them: a damaged file, a full disk, interrupted calls."""
     if ledger is None:
         return []
     notes = list(ledger.notes)

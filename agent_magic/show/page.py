@@ -1,7 +1,7 @@
 """Composed outputs: lines, tables and folded parts, as HTML and as the same words in plain text.
 
-A view is built of blocks once, and both forms follow from them. Text fits `WIDTH` columns. HTML has no scripts and
-loads nothing; a folded part is a plain `<details>`, so it opens in any page, with or without a kernel.
+Text fits `WIDTH` columns. HTML has no scripts and loads nothing; a folded part is a plain `<details>`, so it opens in
+any page, without a kernel.
 """
 
 from __future__ import annotations
@@ -38,13 +38,7 @@ class Block(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A line of text that wraps.
-
-    Attributes:
-        words: Its text.
-        tone: Its colour.
-        head: Bold text before it.
-    """
+    """A line of text that wraps; `head` is bold text before it."""
 
     words: str
     tone: Tone = ""
@@ -86,7 +80,7 @@ class Column:
 
     Attributes:
         kind: `text` is on the left and stays on its line, `number` is on the right, `prose` wraps.
-        most: The most characters of a cell; a longer one ends with an ellipsis. 0 is no limit.
+        most: Maximum characters of a cell; longer ones end with an ellipsis. 0 is no limit.
     """
 
     title: str
@@ -156,7 +150,6 @@ class Table:
 
 
 LEAST_PROSE = 20
-"""Prose is not set narrower than this many columns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,11 +173,7 @@ class Fold:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Page:
-    """An output made of blocks, which notebooks show as HTML and everything else as text.
-
-    Attributes:
-        blocks: Its parts, from the top.
-    """
+    """An output made of blocks, from the top: HTML in notebooks, text elsewhere."""
 
     blocks: Sequence[Block]
 
@@ -208,25 +197,25 @@ class Page:
 
 
 def columns_of(text: str) -> int:
-    """Return how many columns a line takes in a terminal: East Asian letters take two, accents none."""
+    """Return the columns of a line in a terminal: East Asian letters take two, accents none."""
     return sum(
         0 if unicodedata.combining(char) else 2 if unicodedata.east_asian_width(char) in "WF" else 1 for char in text
     )
 
 
 def cut(text: str, most: int) -> str:
-    """Return a line, its end replaced by an ellipsis if it is longer than `most` characters; 0 is no limit."""
+    """Cut a line to `most` characters, with an ellipsis; 0 is no limit."""
     return text if not most or len(text) <= most else text[: most - 1].rstrip() + "…"
 
 
 def padded(text: str, width: int, *, right: bool = False) -> str:
-    """Fill a line up with spaces."""
+    """Fill a line with spaces."""
     blank = " " * max(0, width - columns_of(text))
     return blank + text if right else text + blank
 
 
 def wrapped(text: str, width: int, indent: str = "") -> str:
-    """Break a line between words. All lines but the first begin with the indent."""
+    """Break a line between words; all lines but the first are indented."""
     broken = textwrap.TextWrapper(
         max(width, 1), subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
     )

@@ -1,4 +1,4 @@
-"""A progress line. It appears only after a second, and only if someone can see it."""
+"""A progress line that appears after a second, if someone can see it."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """A run as one HTML file: pictures, numbers, prompts and answers, what-ifs, and the recording itself.
 
-Only the button "Ask this run" loads Python; see `agent_magic.show.ask`. Texts by people and models are escaped or safe
-Markdown, and the page's policy forbids all scripts but that one, and all requests but to the place of Python: two
-independent protections.
+Only the button "Ask this run" loads Python; see `agent_magic.show.ask`. Two independent protections: texts by people
+and models are escaped or safe Markdown, and the page's policy forbids all other scripts and requests.
 """
 
 from __future__ import annotations
@@ -51,14 +50,11 @@ if TYPE_CHECKING:
 LONGEST_S = 1e9
 """A deadline is not part of a request, so a replay needs none."""
 POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
-"""The page's permissions: display itself."""
 PYODIDE_VERSION: Final = "314.0.7"
-"""The version that is tested."""
 PYODIDE: Final = f"https://cdn.jsdelivr.net/pyodide/v{PYODIDE_VERSION}/full/"
 """Pyodide's own distribution. Source: pyodide.org, "Downloading and deploying"."""
 _PLACE: Final = re.compile(r"(https?://[\w.-]+(:\d+)?/)?[\w./@~%+-]+")
 MOST_LAST: Final = 3
-"""Maximum last steps in the heading of a page."""
 HARMLESS: Final = " /=:;,()"
 """Characters that need no escape in an address within an attribute."""
 CSS: Final = (
@@ -85,11 +81,7 @@ CSS: Final = (
 
 
 class Asking(NamedTuple):
-    """The parts of a page that answer what-ifs.
-
-    Attributes:
-        python: Address of Pyodide, or a folder beside the page.
-    """
+    """The parts of a page that answer what-ifs; `python` is Pyodide's address, or a folder beside the page."""
 
     python: str
     run: str
@@ -97,7 +89,7 @@ class Asking(NamedTuple):
 
     @property
     def policy(self) -> str:
-        """Further permissions: run its own script, and load from that place."""
+        """Further permissions: run its own script, and load from that address."""
         place = self.python if urlsplit(self.python).scheme else "'self'"
         return f"; script-src '{_fingerprint()}' 'wasm-unsafe-eval' {place}; worker-src blob:; connect-src {place}"
 
@@ -117,7 +109,7 @@ class Asking(NamedTuple):
 
 
 def python_place(given: str) -> str:
-    """Return where Pyodide is, as a page writes it.
+    """Return the place of Pyodide as a page writes it.
 
     Raises:
         DeclarationError: It is no address and no folder.
@@ -147,9 +139,9 @@ def run_page(
     asking: Asking | None = None,
     prices: Prices | None = None,
 ) -> str:
-    """Return a run as one HTML file; without `asking` it has no script.
+    """Return a run as one HTML file; without `asking` it has no script. `texts` adds prompts and answers.
 
-    Parts of `record` and `cassette` that may not be shown must be removed already. `texts` adds prompts and answers.
+    Redact `record` and `cassette` first.
     """
     title = escape(heading_of(record))
     began = f"{record.began_at:%Y-%m-%d}"
@@ -191,7 +183,7 @@ def run_page(
 
 
 def heading_of(record: RunRecord) -> str:
-    """Return the subject of a run: its plan's purpose, or else its last steps."""
+    """Return a plan's name with its description, or else with its last steps."""
     plan = record.plan
     if plan.description:
         return single_line(f"{plan.name}: {plan.description}")
@@ -209,7 +201,6 @@ def _figure(bundle: dict[str, str]) -> str:
 
 
 def _agent(record: RunRecord, result: AgentResult, word: str) -> str:
-    """Return one agent's request and answer, folded."""
     facts = " · ".join([word, *result_facts(result, record.source_at(record.plan.index[result.name]))])
     step = record.plan[result.name]
     asked = step.prompt if isinstance(step, Agent) and not record.redacted else ""
@@ -222,7 +213,6 @@ def _agent(record: RunRecord, result: AgentResult, word: str) -> str:
 
 
 def _recording(name: str, cassette: bytes) -> str:
-    """Offer the recording as a file, and say what to do with it."""
     data = f"data:application/octet-stream;base64,{base64.b64encode(cassette).decode()}"
     link = element("a", escape(name), download=name, href=data)
     size = f"{len(cassette) / 1e3:,.0f} KB"
@@ -245,8 +235,8 @@ def write_page(
 ) -> Path:
     """Write a run as one HTML file atomically, and return the file.
 
-    The page shows the played-back recording, so texts replaced there cannot be in it. The data of what-ifs has no texts
-    at all.
+    The page shows the redacted recording played back, so replaced texts cannot be in it. The data of what-ifs has no
+    texts.
 
     Raises:
         DeclarationError: `python` is no address and no folder.

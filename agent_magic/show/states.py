@@ -1,7 +1,7 @@
 """The states of an agent on the screen: one character each, with a shape and a colour.
 
-The same characters are class names in the picture (`s-r`), the synced string of the live view, and the keys here.
-Icons differ in shape, not by colour alone.
+The characters are class names in the picture (`s-r`), the synced string of the live view, and the keys here. Icons
+differ in shape, not by colour alone.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ STATES = {
     "c": State("cancelled", "M2.6 2.6h6.8v6.8H2.6z", "idle", "■#", "dim"),
     "m": State("capped", "M2 2h8M2.4 7.4l2.5 2.4 4.6-4.9", "wait", "≡~", "yellow"),
 }
-"""Per character. `l` and `y` are answers that were not bought now: from the ledger, from a cassette."""
+"""By character. `l` and `y` are reused answers: from the ledger, from a cassette."""
 
 DONE = frozenset("slym")
 LOST = frozenset("fkc")
@@ -55,7 +55,6 @@ OF_STATUS = {
     "capped": "m",
     "escalated": "m",
 }
-"""The state of each status of an agent or an attempt."""
 SOURCES = {
     "live": "s",
     "simulated": "s",
@@ -65,13 +64,12 @@ SOURCES = {
     "edited": "l",
     "replay": "y",
 }
-"""The state of an answer that succeeded, by its source. Its word is the badge, unless it was bought now (`s`)."""
+"""The state of a succeeded answer by source. Its word is the badge, unless it was bought now (`s`)."""
 MEANINGS = {
     "l": "not paid again: from the ledger, shared with an equal row, or edited",
     "y": "from a recording",
     "k": "skipped: an input is missing, or its condition is false",
 }
-"""Legend of states that need more than their word."""
 
 
 def _of_source(source: str | None) -> str:
@@ -89,13 +87,13 @@ def state_of(result: AgentResult, source: str | None = None) -> str:
 
 
 def states_of(record: RunRecord) -> str:
-    """Return the characters of all agents. The last round of a loop that ended at its cap is capped."""
+    """Return the characters of all agents; a loop that ended at its cap is capped in its last round."""
     capped = capped_steps(record)
     return "".join(state_at(record, number, capped=number in capped) for number in range(len(record.results)))
 
 
 def unmet(until: str | None) -> str:
-    """Return why a loop is capped: the condition that does not hold after its last round; empty for no loop."""
+    """Return a loop's condition that its last round did not meet; empty for no loop."""
     return f"not met: {single_line(until)}" if until else ""
 
 
@@ -118,10 +116,10 @@ def tone_of(attempt: Attempt) -> str:
 
 
 def badge_of(source: str | None) -> str:
-    """Return the badge of a reused answer: `ledger`, `replay`, `shared` or `edited`; empty for any other source."""
+    """Return the badge of a reused answer: `ledger`, `replay`, `shared` or `edited`; else empty."""
     return source if source and _of_source(source) != "s" else ""
 
 
 def source_word(source: str | None) -> str:
-    """Return the source of an answer; empty for the live API, which is the usual one."""
+    """Return the source of an answer; empty for the live API."""
     return "" if source is None or source == "live" else source

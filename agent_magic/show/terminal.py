@@ -28,25 +28,22 @@ if TYPE_CHECKING:
 LEAST_STEP_S = 0.1
 LINE_EVERY_S = 10.0
 LATER = 0.25
-"""A log has a line every ten seconds, later one after a quarter of the time that has passed: 30 in three hours."""
+"""A log has a line every ten seconds, later one after a quarter of the elapsed time: 30 in three hours."""
 MOST_SHARE = 0.05
-"""Drawing takes at most this share of the time: a slow terminal is redrawn less often."""
+"""Maximum share of the time for drawing: a slow terminal is redrawn less often."""
 MOST_ROWS = 60
-"""The final table has at most this many agents."""
 _FRAME_H = 4  # the header, its bar, and room for the prompt
 _NAME_W = 32
 _WIDE, _MIDDLE = 72, 50
 
 _URGENCY = "frqcmpksly"
-"""The order in which states are shown where not all agents fit."""
 
 
 _PLAIN = DONE | {"r"}
-"""States with names in the terminal's own colour."""
 
 
 class Row(NamedTuple):
-    """A row of the table: the cells of one agent."""
+    """A row of the table: one agent."""
 
     state: str
     name: str
@@ -107,17 +104,13 @@ def _row(record: RunRecord, agent: int, now_s: float, capped: Mapping[int, str],
 
 
 class Lines:
-    """Reports the progress of a run in lines, where no picture of it is shown.
-
-    Args:
-        record: The run, which grows.
-    """
+    """Reports the progress of a run in lines, without a picture."""
 
     def __init__(self, record: RunRecord) -> None:
         self._record, self._next_s = record, LINE_EVERY_S
 
     def due(self, now_s: float, tails: Tails) -> str:
-        """Return a line if it is time for one: progress, seconds, dollars, and the reasons to wait; else empty."""
+        """Return progress, seconds, dollars and reasons to wait if a line is due; else empty."""
         if now_s < self._next_s:
             return ""
         self._next_s = now_s + max(LINE_EVERY_S, now_s * LATER)
@@ -129,7 +122,7 @@ class Lines:
 
 
 class LineView:
-    """Shows a run in a log: a line when it begins, some in between if it takes long, a line when it has ended."""
+    """Shows a run in a log: a first and a last line, and some in between in a long run."""
 
     def __init__(self, record: RunRecord, stream: TextIO) -> None:
         self._record, self._stream, self._lines = record, stream, Lines(record)
@@ -140,7 +133,7 @@ class LineView:
         self._write(f"{single_line(plan.name)}: {steps_of(plan)}, running")
 
     def tick(self, now_s: float, tails: Tails | None = None) -> None:
-        """Write how far the run is, if it is time for a line."""
+        """Write the progress of the run if a line is due."""
         if line := self._lines.due(now_s, tails or {}):
             self._write(line)
 
@@ -155,7 +148,7 @@ class LineView:
 
 
 class StillView(LineView):
-    """Shows a run to a program that runs the cells, inside an `Output` widget: lines, and its picture at the end."""
+    """Shows a run inside an `Output` widget to a program that runs the cells: lines, and its picture at the end."""
 
     # That widget keeps its first display, and no page will ask a live view for its picture.
 
@@ -206,7 +199,7 @@ class TableView:
         self._next_s = now_s + max(LEAST_STEP_S * 0.9, took / MOST_SHARE)
 
     def finish(self) -> None:
-        """Draw the final table, with the summary line under it."""
+        """Draw the final table and the summary line."""
         if self._live is None:
             return
         ended_s = self._record.ended_s
@@ -217,7 +210,6 @@ class TableView:
         self._live = None
 
     def _drawn(self, now_s: float, most: int, *, line: str = "") -> Any:
-        """Draw the header and the table, or the table and the summary line."""
         Group_: Any = importlib.import_module("rich.console").Group  # noqa: N806 - a class of another's
         table = self._table(groups_of(self._record, now_s, self._tails, most=max(3, most)))
         if line:
@@ -238,7 +230,6 @@ class TableView:
         return [self._text(" ".join(words), "bold"), bar]
 
     def _table(self, groups: Sequence[Group]) -> list[Any]:
-        """Write a line per layer and per agent, in columns as wide as their cells."""
         rows = [row for group in groups for row in group.rows]
         shown = (True, self._console.width >= _WIDE, self._console.width >= _MIDDLE)
         widths = [max((len(row[place]) for row in rows), default=0) if one else 0 for place, one in enumerate(shown, 2)]
@@ -267,7 +258,7 @@ class TableView:
 
 
 def _bar_sign(state: str, *, is_unicode: bool) -> str:
-    """Return the character of a part of the bar. Running agents are dashed, since they are not done."""
+    """Return the character of a part of the bar; running agents are dashed, since they are not done."""
     if state == "r":
         return "╌" if is_unicode else "~"
     return "━" if is_unicode else "="

@@ -1,4 +1,4 @@
-"""A plan and a run as plain text: what `text/plain` shows, and the line under every graph."""
+"""A plan and a run as plain text: for `text/plain`, and the line under every graph."""
 
 from __future__ import annotations
 
@@ -29,18 +29,17 @@ if TYPE_CHECKING:
 
 _MOST_LINES = 60
 LEAST_STACK = 10
-"""Minimum items of a declaration for one card, and one line, of all its agents."""
+"""Minimum items of a declaration for one card and one line of all its agents."""
 UNSAID = frozenset({"dependencies", "longest", "key", "limits"})
-"""Limits of a run that are no news: its own edges, and the first reply of a session."""
+"""Limits that are no news: a run's own edges, and the first reply of a session."""
 LEAST_WAIT_S = 0.1
-"""A shorter wait is not worth a word."""
 
 
 def one_line(numbers: Summary) -> str:
     """Return the line under a graph.
 
     `5 agents in 3 layers · 5.1 s, 9.0 s one by one: 1.8x · 1.8x concurrent (2.3x possible) · 5,366 tokens · $0.0114`.
-    Failures follow the layers; then the reason, if it is the same for all, else the run's limit unless it is its edges.
+    Failures follow the layers; last comes the reason if all share it, else the run's limit unless it is its edges.
     """
     head = f"{steps(numbers.steps, numbers.tasks)} in {plural(numbers.layers, 'layer')}"
     time = ", ".join([seconds(numbers.wall_s), *sped(numbers)])
@@ -49,7 +48,7 @@ def one_line(numbers: Summary) -> str:
 
 
 def run_line(record: RunRecord, now_s: float | None = None) -> str:
-    """Write the line under the graph of a run; see `one_line`. It has no speedup if there are very many steps."""
+    """Return the line under the graph of a run; see `one_line`. Very large runs have no speedup."""
     return one_line(totals_of(record, now_s, most=MOST_AT_ONCE))
 
 
@@ -67,13 +66,13 @@ def held(numbers: Summary) -> str:
 
 
 def steps_of(plan: Plan) -> str:
-    """Count the agents and tasks of a plan, and its layers: `2 agents and 1 task in 2 layers`."""
+    """Count the agents, tasks and layers of a plan: `2 agents and 1 task in 2 layers`."""
     most = "at most " if any(map(is_reserved, plan.agents)) else ""
     return f"{most}{steps(len(plan), sum(one.is_task for one in plan.agents))} in {plural(plan.depth, 'layer')}"
 
 
 def choices(numbers: Summary) -> list[str]:
-    """Return what conditions and models decided: `of at most 23`, `1 left out`, `12 escalated`, `1 fell back`."""
+    """Return decisions of conditions and models: `of at most 23`, `1 left out`, `12 escalated`, `1 fell back`."""
     most = [f"of at most {numbers.steps + numbers.unused:,}"] if numbers.unused else []
     counts = {"left out": numbers.left_out, "escalated": numbers.escalated, "fell back": numbers.fell_back}
     counts["degraded"] = numbers.degraded
@@ -81,7 +80,7 @@ def choices(numbers: Summary) -> list[str]:
 
 
 def troubles(numbers: Summary) -> list[str]:
-    """Return the counts of what did not succeed: `2 failed`."""
+    """Return the counts of failures: `2 failed`."""
     counts = {
         "failed": numbers.failed,
         "skipped": numbers.skipped,
@@ -108,7 +107,6 @@ def cost(numbers: Summary) -> str:
 
 
 def _concurrency(mean: float | None, bound: float | None, slots: int | None) -> str:
-    """Return the mean and possible concurrency: work divided by the longest chain, or the slots."""
     mean, bound = known(mean), known(bound)
     if mean is None or bound is None:
         return f"{times(mean)} concurrent"
@@ -119,7 +117,7 @@ def _concurrency(mean: float | None, bound: float | None, slots: int | None) -> 
 
 
 def counts_line(states: str, asked: int = 0) -> str:
-    """Count states, one character per agent: `5 of 9 done · 3 running`; `asked` of those queued wait for a person."""
+    """Count states, one character per agent: `5 of 9 done · 3 running`; `asked` of the queued wait for a person."""
     counts = {STATES[state].word: states.count(state) for state in "mrqfkc"}
     counts["queued"] -= asked
     words = [f"{number:,} {word}" for word, number in counts.items() if number]
@@ -149,7 +147,6 @@ def plan_text(plan: Plan) -> str:
 
 
 def _group_of(plan: Plan, agent: int) -> str:
-    """Return the name of the group of many items that an agent is in; empty if it is in none."""
     part = plan.agents[agent].part
     return part.group if part is not None and len(plan.groups.get(part.group, ())) >= LEAST_STACK else ""
 
@@ -179,7 +176,7 @@ def run_text(record: RunRecord, *, timings: bool = True) -> str:
 
 
 def answer_line(result: AgentResult, most: int) -> str:
-    """Return the start of an answer on one line; of a typed one its values, without the object it was sent in."""
+    """Return the start of an answer on one line; for a typed answer, its values without the enclosing object."""
     text = result.text
     if result.returns is not None:
         with contextlib.suppress(ValueError):  # an answer that is cut, or still arrives, is shown as it is
@@ -198,12 +195,11 @@ def _plain(value: Any) -> str:
 
 
 def why_not(result: AgentResult) -> str:
-    """Return the reason an agent did not succeed, on one line; empty if there is none."""
+    """Return why an agent did not succeed, on one line; empty if there is no reason."""
     return single_line(result.error or result.waits_why)
 
 
 def _stable_head(record: RunRecord) -> str:
-    """Count agents, layers and states, without anything that depends on the clock."""
     words: dict[str, int] = {}
     for result in record.rows:
         words[result.status] = words.get(result.status, 0) + 1
@@ -215,7 +211,6 @@ def _stable_head(record: RunRecord) -> str:
 def _group_line(
     name: str, counts: Mapping[str, int], results: Sequence[AgentResult], width: int, *, timings: bool
 ) -> str:
-    """Count the results of a group's agents, and name the failed or slowest one."""
     words = [f"{single_line(name):<{width}}  {', '.join(f'{number:,} {word}' for word, number in counts.items())}"]
     failed = [one.name for one in results if one.status == "failed"]
     if failed:
@@ -245,7 +240,7 @@ def _agent_line(result: AgentResult, word: str, source: str, width: int, *, timi
 
 
 def took(result: AgentResult) -> str:
-    """Return the seconds of an agent's own work, and of the total if it waited long: `0.5 s of 44 s`."""
+    """Return the seconds of an agent's own work, and the total if it waited long: `0.5 s of 44 s`."""
     total_s = result.total_s or 0.0
     waited_s = total_s - result.work_s
     return seconds(result.work_s) + (f" of {seconds(total_s)}" if waited_s >= max(LEAST_WAIT_S, total_s / 10) else "")
@@ -273,7 +268,7 @@ def models_of(result: AgentResult) -> str:
 
 
 def many_of(result: AgentResult) -> list[str]:
-    """Return the turns, calls of tools and attempts of an agent, if more than one response."""
+    """Return an agent's turns, tool calls and attempts, if more than one response."""
     calls = len(result.calls) if result.is_task else sum(not one.is_own for one in result.calls)
     turns, attempts = result.turns, len(result.attempts)
     found = [plural(turns, "turn")] if turns > 1 else []
@@ -291,13 +286,13 @@ def _usage_words(usage: Usage) -> str:
 
 
 def total_tokens_of(result: AgentResult) -> int | None:
-    """Return the tokens of all attempts of an agent; `None` if none is known."""
+    """Return the tokens of all attempts of an agent; `None` if unknown."""
     usage = result.usage
     return total_tokens((usage.total_input_tokens, usage.output_tokens))
 
 
 def listed(names: Sequence[str], most: int = 8) -> str:
-    """Return names as a list, the first `most` of them: `a, b and 3 more`."""
+    """Return the first `most` names as a list: `a, b and 3 more`."""
     more = f" and {len(names) - most:,} more" if len(names) > most else ""
     return ", ".join(map(single_line, names[:most])) + more
 
@@ -309,7 +304,7 @@ def _by_layer(
     many: Callable[[str, Sequence[int]], str],
     used: Container[int] | None = None,
 ) -> str:
-    """Write a line per agent under its layer, only those that were used, and one per group of many items."""
+    """Write a line per used agent under its layer, and one per group of many items."""
     # The middle of a long list is left out.
     rows: list[str] = [head]
     for depth, layer in enumerate(plan.dag.layers()):
@@ -327,7 +322,7 @@ def _by_layer(
 
 
 def forecast_words(record: RunRecord) -> str:
-    """Return the range and the basis of a forecast; an empty string for a real run."""
+    """Return the range and the basis of a forecast; empty for a real run."""
     note = record.forecast
     if note is None:
         return ""

@@ -1,8 +1,8 @@
 """One palette, colours by role, for graph, live view, charts and cards.
 
-A static picture has its colours as attributes (`fill="#1a7f5a"`), because some viewers strip `<style>`: GitHub and
-older nbconvert do, and a picture styled by classes is then a black rectangle. Its `<style>` only adds dark mode, with
-rules that match the colours of elements. The live view is styled by classes, because its states change.
+A static picture has its colours as attributes (`fill="#1a7f5a"`): some viewers strip `<style>` (GitHub, older
+nbconvert), and a picture styled by classes is then a black rectangle. Its `<style>` only adds dark mode, with rules
+that match the colours of elements. The live view is styled by classes, because its states change.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 Ground = Literal["light", "dark"]
 Theme = Literal["auto", "light", "dark"]
-"""`auto` is light, and dark on a dark page."""
 FONT: Final = "Inter,'Segoe UI',system-ui,'Helvetica Neue',Arial,'DejaVu Sans',sans-serif"
 
 # The columns: on a light background, on a dark one, on either. No two light colours are equal, since the rules for dark
@@ -48,9 +47,10 @@ INKS: Final[dict[Ground, dict[str, str]]] = {
     "light": {role: colours[0] for role, colours in _PALETTE.items()},
     "dark": {role: colours[1] for role, colours in _PALETTE.items()},
 }
-"""The colours by background and role. Text has a contrast of 4.5 or more, which a test holds."""
+"""Colours by background and role. Text has a contrast of at least 4.5, which a test holds."""
 INKS_ON_EITHER: Final = {role: colours[2] for role, colours in _PALETTE.items()}
-"""For Vega-Lite, which cannot follow its page when the theme changes.
+"""For Vega-Lite, which cannot follow the theme of its page.
+
 The contrast of text is 4.3 on white and on JupyterLab's dark background: more is not possible on both.
 """
 
@@ -83,12 +83,10 @@ SOFT: Final = "color:var(--jp-ui-font-color2,#667080)"
 WARN: Final = "color:var(--jp-warn-color0,#a8690a)"
 Tone = Literal["", "soft", "warn"]
 TONES: Final[dict[Tone, str]] = {"": "", "soft": SOFT, "warn": WARN}
-"""The style of a line by its tone."""
 PRE: Final = (
     "margin:4px 0 0;white-space:pre-wrap;overflow-wrap:break-word;word-break:normal;background:none;color:inherit;"
     "padding:0;font:12.5px/1.5 var(--jp-code-font-family,ui-monospace,monospace)"
 )
-"""The style of text in which lines and spaces count."""
 _RULE: Final = "1px solid var(--jp-border-color2,#8a94a355)"
 PAGE_CSS: Final = (
     ".am-value .am-rows{overflow-x:auto;margin:4px 0}"
@@ -101,7 +99,7 @@ PAGE_CSS: Final = (
     ".am-value .am-rows.am-rows .w{white-space:normal;min-width:14em;overflow-wrap:break-word}"
     ".am-value details{margin:2px 0}.am-value summary{cursor:pointer;padding:3px 0}"
 )
-"""The style of tables and folded parts. A viewer that strips it shows plain tables."""
+"""The style of tables and folded parts. Viewers that strip it show plain tables."""
 
 
 def box(edge: str = "var(--jp-border-color1,#bfc7d2)") -> str:
@@ -114,7 +112,7 @@ def box(edge: str = "var(--jp-border-color1,#bfc7d2)") -> str:
 
 
 def inks_of(theme: Theme) -> dict[str, str]:
-    """Return the colours of a picture; those of `auto` are light.
+    """Return the colours of a picture; `auto` is light.
 
     Raises:
         DeclarationError: The theme is unknown.
@@ -127,7 +125,7 @@ def inks_of(theme: Theme) -> dict[str, str]:
 
 
 def dark_style(body: str) -> str:
-    """Return the `<style>` that makes a light picture (class `am-auto`) dark on dark pages. Printed, it stays light."""
+    """Return the `<style>` that makes a light picture (class `am-auto`) dark on dark pages, but not in print."""
     # An SVG shown as a file, as in JupyterLab and on GitHub, follows the browser's `prefers-color-scheme`. An SVG
     # inside a page follows the theme attributes of that page.
     rules = "".join(
@@ -174,8 +172,8 @@ def built(name: str) -> str:
 def attributes_for_classes(markup: str, theme: Theme) -> str:
     """Replace the classes of each element by the attributes from `figure.css`; other attributes win.
 
-    Supports the selectors in `figure.css`: tags, classes, `:not(.x)`, descendants and children. Inherited values are
-    not repeated, so the picture is no larger than with classes.
+    It supports the selectors there: tags, classes, `:not(.x)`, descendants and children. Inherited values are not
+    repeated, so the picture does not grow.
     """
     inks = inks_of(theme)
     above: list[tuple[_Element, dict[str, str]]] = []
@@ -205,15 +203,12 @@ def attributes_for_classes(markup: str, theme: Theme) -> str:
 
 
 _Element = tuple[str, frozenset[str]]
-"""A tag and its classes."""
 _TAG = re.compile(r"<(/?)([a-z]+)((?: [^<>]*?)?)(/?)>")
 _CLASSES = re.compile(r' class="([^"]*)"')
 _VARIABLE = re.compile(r"var\(--am-(\w+)\)")
 
 
 class _Rule(NamedTuple):
-    """A CSS rule: the steps of its selector, outermost first, and its declarations."""
-
     steps: tuple[_Step, ...]
     declared: dict[str, str]
 
@@ -260,7 +255,6 @@ def _step(combinator: str, part: str) -> _Step:
 
 @functools.lru_cache(maxsize=4096)  # a picture has thousands of elements, and a few dozen kinds of them
 def _declared(chain: tuple[_Element, ...]) -> dict[str, str]:
-    """Return the declarations for an element, given its ancestors and itself, outermost first."""
     found: dict[str, str] = {}
     for rule in _rules():
         if _matches(rule.steps, chain):

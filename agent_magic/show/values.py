@@ -1,7 +1,7 @@
 """How answers look: one result, all answers of a run, an answer as Markdown.
 
-Model output is escaped text, never markup. Markdown is rendered only on request. The renderer passes no HTML through,
-loads no pictures and allows links to the web and to mail only.
+Model output is escaped text, never markup. Markdown is rendered only on request, without HTML and pictures; links lead
+to the web and to mail only.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from agent_magic.record.results import AgentResult
 
 SHOWN_CHARS = 1_200
-"""A longer answer is folded after its start."""
 SHOWN_LINES = 15
 MOST_CHARS = 200_000
 """Longer answers are cut in a notebook, which would save them; `.text` has all."""
@@ -65,7 +64,7 @@ def texts_html(names: Sequence[str], texts: Iterable[str]) -> str:
 
 
 def folded(text: str) -> str:
-    """Return text as preformatted HTML. The end of a long text is hidden until it is clicked."""
+    """Return text as preformatted HTML; the end of a long text is folded."""
     if not text.strip():
         return f'<div style="{SOFT}">no text</div>'
     shown, rest = text[:MOST_CHARS], len(text) - MOST_CHARS
@@ -80,11 +79,7 @@ def folded(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Markdown:
-    """Text that a notebook shows as Markdown.
-
-    Attributes:
-        text: The Markdown.
-    """
+    """Text that a notebook shows as Markdown."""
 
     text: str
 
@@ -108,7 +103,7 @@ def markdown_html(text: str) -> str:
 
 
 def _may_lead(url: str) -> bool:
-    """Return whether a link is allowed: to the web or to mail, nothing that runs code or reads files."""
+    """Return whether a link leads to the web or to mail, rather than running code or reading files."""
     try:
         return urlsplit(url.strip()).scheme.lower() in _LINKS
     except ValueError:  # brackets that are no address

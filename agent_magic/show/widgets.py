@@ -33,7 +33,6 @@ def in_output() -> bool:
 
 
 def _header() -> dict[str, Any]:
-    """Return the header of the message that is handled."""
     from IPython.core.getipython import get_ipython  # pyright: ignore[reportUnknownVariableType] - IPython leaves types open
 
     shell: Any = get_ipython()

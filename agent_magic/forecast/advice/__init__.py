@@ -1,1 +1,1 @@
-"""What to change, by published rules."""
+"""Advice by published rules."""

@@ -1,9 +1,8 @@
-"""`run.advise()`: published rules for many agents, answered with the numbers of this run.
+"""`run.advise()`: published rules for many agents, applied to this run.
 
-A rule speaks only if it has a number; its change is forecast. Quality of answers is left to the reader.
-
-In a situation, a row of the decision matrix says what counts, and whether several agents are worth it. Its thresholds
-are conventions of this package, shown beside the run's own numbers so that a reader can disagree.
+A rule without a number is silent; its change is forecast, and the quality of answers is left to the reader. In a
+situation, a row of the decision matrix tells what counts; its thresholds are conventions of this package, shown beside
+the run's numbers so that a reader can disagree.
 """
 
 from __future__ import annotations
@@ -54,7 +53,7 @@ ADVICE: Mapping[str, str] = {
 }
 COLUMNS = 80
 LEAST_S, LEAST_USD = 0.05, 0.00005
-"""Smaller gains are not shown, since they would read as 0."""
+"""Smaller gains would read as 0, so they are not shown."""
 APPLIED = " Applied: the next run has it."
 BY = ("seconds", "dollars")
 
@@ -100,11 +99,7 @@ class Advice(Shown):
         return make_frame([{name: getattr(one, name) for name in ADVICE} for one in self.findings], ADVICE)
 
     def marked(self, is_applied: Callable[[Finding], bool]) -> Advice:
-        """Return the advice with applied changes marked.
-
-        Args:
-            is_applied: Returns True if the declarations have a change.
-        """
+        """Return the advice with applied changes marked."""
         marked = [replace(one, applied=bool(one.change) and is_applied(one)) for one in self.findings]
         return replace(self, findings=tuple(marked))
 
@@ -121,13 +116,11 @@ class Advice(Shown):
 
 
 def _wrapped(first: str, text: str) -> str:
-    """Break a paragraph into lines of a terminal, indented behind its first word."""
     behind = " " * len(first)
     return fill(text, COLUMNS, initial_indent=first, subsequent_indent=behind, break_on_hyphens=False)
 
 
 def _told(number: int, one: Finding) -> str:
-    """Return a change, its savings, reason and edit, a paragraph each."""
     said = [one.change + (APPLIED if one.applied else ""), _worth(one), f"Why: {one.measured}"]
     said += [f"Write: {one.edit} (where: {one.where})"] if one.edit else []
     first, *others = [*said, f"Rule: {one.rule}. From {one.source}."]
@@ -187,7 +180,6 @@ def lint(estimate: Estimate, cells: Sequence[str] = (), prices: Prices | None = 
 
 
 def _from_estimate(one: Finding, estimate: Estimate, cost_usd: float | None) -> Finding:
-    """Return a finding with the plan's seconds and dollars based on those of its estimate."""
     # The forecast behind both savings knows no wait for a first reply, so it takes less than the estimate.
     told = replace(one, basis=estimate.basis, assumed="")  # the estimate says what that stands on
     if one.forecast_s is None or one.saves_s is None:
@@ -207,7 +199,7 @@ class _Situation(NamedTuple):
 
     Attributes:
         least_saved: The share of the time from which several agents are worth it; 1 is never.
-        most_dollars: How many times the dollars of one agent they may cost.
+        most_dollars: Maximum cost as a multiple of one agent's.
     """
 
     by: str
@@ -231,7 +223,7 @@ SITUATIONS: Final[dict[str, _Situation]] = {
 
 
 def in_situation(outlook: Outlook, name: str, multiple: float | None) -> Finding:
-    """Answer by one row of the matrix; `multiple` is the run's dollars over those of one agent, if known."""
+    """Answer by one row of the matrix; `multiple` is the run's cost over that of one agent, if known."""
     row, slow_s, fast_s = SITUATIONS[name], outlook.sequential.wall_s, outlook.as_it_was.wall_s
     saved = 1.0 - fast_s / slow_s if slow_s else 0.0
     asks = "which nobody needs" if row.least_saved == NEVER else f"it asks for {row.least_saved:.0%}"
@@ -245,7 +237,6 @@ def in_situation(outlook: Outlook, name: str, multiple: float | None) -> Finding
 
 
 def _choice(row: _Situation, saved: float, multiple: float | None) -> str:
-    """Return what to do in a situation."""
     if row.least_saved == NEVER:
         return "send a batch"
     if saved < row.least_saved:
@@ -256,7 +247,7 @@ def _choice(row: _Situation, saved: float, multiple: float | None) -> str:
 
 
 def fitting(one: Finding, row: _Situation) -> Finding:
-    """Return a finding without its change, if that costs what counts in the situation."""
+    """Drop a finding's change if it costs what counts in the situation."""
     gain = one.saves_s if row.by == "seconds" else one.saves_usd
     if not one.change or gain is None or gain >= 0:
         return one

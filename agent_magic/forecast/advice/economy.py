@@ -40,15 +40,14 @@ if TYPE_CHECKING:
 
 CACHING = "the vendor's page on prompt caching"
 HEADROOM, ROUNDED = 2, 100
-"""Factor of a proposed `max_tokens` over the longest answer, rounded up, since the next may be longer."""
+"""A proposed `max_tokens` is this multiple of the longest answer, rounded up, since the next may be longer."""
 LEAST_THOUGHT, MOSTLY = 500, 0.5
-"""Minimum number of hidden output tokens, and share of all output, to be named."""
+"""Minimum hidden output tokens, and share of all output, to be named."""
 LEAST_LINE, LEAST_PARAGRAPH = 40, 200
-"""Shorter lines and paragraphs, in characters, stand in several places by chance."""
+"""Shorter lines and paragraphs, in characters, are repeated by chance."""
 _BLANKS: Final = re.compile(r"[ \t]{20,}|\n(?:[ \t]*\n){3,}")
 _PARAGRAPHS: Final = re.compile(r"\n[ \t]*\n")
 CONTEXT: Final = "shared text"
-"""Name of a proposed context."""
 
 
 # text that is sent again
@@ -75,7 +74,7 @@ def shared_text(outlook: Outlook) -> Finding | None:
 
 
 def shared_values(outlook: Outlook) -> Finding | None:
-    """A long value that several prompts write whole: as their context it is paid for once."""
+    """A long value that several prompts contain: as their context it is paid for once."""
     best = _shared_value(outlook.record.plan)
     if best is None:
         return None
@@ -120,7 +119,6 @@ def shared_documents(outlook: Outlook) -> Finding | None:
 
 
 def _as_context(outlook: Outlook, numbers: Sequence[int], shared: Rewritten, measured: str, change: str) -> Finding:
-    """Forecast the run with a part of their prompts as the context of these agents."""
     cache = "auto" if outlook.policy.cache == "off" else outlook.policy.cache
     policy = replace(outlook.policy, cache=cache)
     changed = outlook.ask(policy=policy, rewritten=dict.fromkeys(numbers, shared))
@@ -130,7 +128,7 @@ def _as_context(outlook: Outlook, numbers: Sequence[int], shared: Rewritten, mea
 
 
 def _shared_value(plan: Plan) -> tuple[str, str, list[int]] | None:
-    """Return the text, name and agents of the value with the most text sent again; `None` if none is long."""
+    """Return text, name and agents of the value that costs most repeated text; `None` if none is long."""
     # Agents that have a context are left out: they can have no other.
     best: tuple[int, str, str, list[int]] | None = None
     for name, value in plan.values.items():
@@ -152,7 +150,7 @@ def _shared_value(plan: Plan) -> tuple[str, str, list[int]] | None:
 
 
 def _common_prefix(outlook: Outlook) -> tuple[int, Sequence[int]]:
-    """Return the length of the longest common prefix of one model's prompts, and the agents."""
+    """Return the length of the longest common prefix of one model's prompts, and its agents."""
     prompts: dict[str, list[tuple[str, int]]] = {}
     for number, one in enumerate(outlook.record.results):
         if one.attempts and outlook.record.plan.agents[number].context is None:
@@ -171,7 +169,6 @@ def _common_prefix(outlook: Outlook) -> tuple[int, Sequence[int]]:
 
 
 def _same(one: str, other: str) -> int:
-    """Return the length of the text both begin with, by halves."""
     least, most = 0, min(len(one), len(other))
     while least < most:
         middle = (least + most + 1) // 2
@@ -183,7 +180,7 @@ def _same(one: str, other: str) -> int:
 
 
 def _common_lines(plan: Plan) -> tuple[int, Sequence[int]]:
-    """Return the characters of lines declared by the same agents, most savings first, and the agents."""
+    """Return the characters of lines shared by the same agents, most savings first, and the agents."""
     by_prompt: dict[str, list[int]] = {}
     for number, one in enumerate(plan.agents):
         if not one.is_task and one.context is None:
@@ -209,7 +206,7 @@ def _common_lines(plan: Plan) -> tuple[int, Sequence[int]]:
 
 
 def said_twice(outlook: Outlook) -> Finding | None:
-    """Paragraphs that stand twice in one prompt, and long runs of blanks."""
+    """Paragraphs that are repeated in one prompt, and long runs of blanks."""
     rows: dict[int, Rewritten] = {}
     for number, one in enumerate(outlook.record.results):
         spared = _spared(one.attempts[-1].request.prompt) if one.attempts else 0
@@ -230,7 +227,6 @@ def said_twice(outlook: Outlook) -> Finding | None:
 
 
 def _spared(prompt: str) -> int:
-    """Return the characters of a prompt that are blanks, or a repeated paragraph."""
     blank = sum(len(one.group()) - 1 for one in _BLANKS.finditer(prompt))
     counts = Counter(part.strip() for part in _PARAGRAPHS.split(prompt))
     return blank + sum(len(text) * (count - 1) for text, count in counts.items() if len(text) >= LEAST_PARAGRAPH)
@@ -240,7 +236,7 @@ def _spared(prompt: str) -> int:
 
 
 def room_for_answers(outlook: Outlook) -> Finding | None:
-    """Answers much shorter than `max_tokens`, although a budget reserves all of it for each request."""
+    """Answers much shorter than `max_tokens`, which a budget reserves in full for each request."""
     longest = dict[str, int]()
     asked = [(number, one) for number, one in enumerate(outlook.seen) if not one.is_task and not _calls(one)]
     for number, one in asked:
@@ -275,12 +271,12 @@ def room_for_answers(outlook: Outlook) -> Finding | None:
 
 
 def _calls(seen: Seen) -> bool:
-    """Return whether an agent called tools: then the rule says nothing, since turns are not read."""
+    """Return whether an agent called tools: the rule is then silent, since turns are not read."""
     return any(one.tools for one in seen.tries)
 
 
 def high_effort(outlook: Outlook) -> Finding | None:
-    """A declared effort where most of the output never shows in an answer: it is thinking."""
+    """A declared effort if most of the output is hidden thinking."""
     plan, total = outlook.record.plan, outlook.as_it_was.cost_usd
     thought = {number: hidden for number, one in enumerate(outlook.seen) if (hidden := _thought(one))}
     if not thought or not total:
@@ -325,7 +321,7 @@ def _thought(seen: Seen) -> int:
 
 
 def cache_life(outlook: Outlook) -> Finding | None:
-    """How long a shared context is cached, against the gaps between its uses."""
+    """The cache lifetime of a shared context, against the gaps between its uses."""
     plan, policy = outlook.record.plan, outlook.policy
     users = Counter(one.context for one in plan.agents if one.context is not None)
     if policy.cache == "off" or not any(count > 1 for count in users.values()):
@@ -359,7 +355,6 @@ _WHY: Final = {
 
 
 def _gaps(outlook: Outlook) -> list[tuple[float, str]]:
-    """Return the longest gap between two uses of each context, in seconds."""
     starts: dict[tuple[str, str], list[float]] = {}
     for number, one in enumerate(outlook.record.results):
         context = outlook.record.plan.agents[number].context

@@ -33,20 +33,20 @@ PRACTICES: Final[Mapping[int, str]] = {
     9: "measure afterwards how much it was",
     10: "regroup where less than half of the time is saved",
 }
-"""The ten of that text, in our words."""
+"""The ten practices of `DEEP_DIVE`, in our words."""
 
 
 def practices(*numbers: int) -> str:
-    """Name practices of `PRACTICES`, as the source of a rule."""
+    """Return practices of `PRACTICES` as the source of a rule."""
     return f"{DEEP_DIVE}: {'; '.join(f'practice {one}, {PRACTICES[one]}' for one in numbers)}"
 
 
 ALIKE = 0.9
 """Agents with at least this share of the dearest one's cost are judged together with it."""
 LEAST_PREFIX = 1024
-"""The shortest shared text that is worth naming, in tokens: the least a provider caches."""
+"""The shortest shared text worth naming, in tokens: the least that a provider caches."""
 WORTH = 0.05
-"""A change that saves less than this share of the run is not proposed: forecasts are not more exact."""
+"""A change must save this share of the run: forecasts are not more exact."""
 
 
 Action = Literal["change", "applied", "keep"]
@@ -101,7 +101,7 @@ class Finding:
         return "applied" if self.applied else "change" if self.change else "keep"
 
     def at(self, where: str, edit: str, options: Options | None = None) -> Finding:
-        """Return the finding with its place, and the edit as text and options if there is one."""
+        """Return the finding with its place, and its edit as text and options if it is a change."""
         options = options if options and self.change else {}
         return replace(self, where=where, edit=edit if self.change else "", options=options)
 
@@ -134,7 +134,7 @@ def found(
 
 
 def assumed_of(outlook: Outlook, changed: Forecast) -> str:
-    """Return the assumptions of a forecast in words; with unknown rate limits, a faster run may meet them."""
+    """Return the assumptions of a forecast; with unknown rate limits, a faster run may meet them."""
     terms = outlook.record.terms
     unknown = (terms is None or not terms.after) and pays(outlook, changed)
     return "; ".join(filter(None, [changed.note.assumed, UNLIMITED if unknown else ""]))
@@ -158,6 +158,6 @@ def fold(value: float) -> str:
 
 
 def listed(names: Sequence[str], most: int = 4) -> str:
-    """Return names with commas, the first of many."""
+    """Return the first `most` names with commas."""
     more = f" and {len(names) - most:,} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more

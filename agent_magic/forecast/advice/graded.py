@@ -1,4 +1,4 @@
-"""A trial's result as advice: a setting graded as good as the run's own or better, and no more expensive.
+"""A trial's result as advice: a setting graded at least as good as the run's own, and no dearer.
 
 Scores come from graders only. Other rules ask `verdict_on` before they call quality unknown.
 """
@@ -53,7 +53,7 @@ class Graded(NamedTuple):
 
 
 def latest(outlook: Outlook) -> Iterator[tuple[Trial, tuple[str, ...]]]:
-    """Yield the last trial of each target, with the agents of the run that it is about."""
+    """Yield the last trial of each target, with its agents in the run."""
     plan = outlook.record.plan
     for trial in {one.target: one for one in outlook.trials if one.chosen is not None}.values():
         name = trial.target.partition(".")[0]
@@ -74,7 +74,6 @@ def of_setting(
 
 
 def _recorded(outlook: Outlook, names: tuple[str, ...]) -> tuple[str | None, str | None]:
-    """Return the model and effort of the agents; `None` if they differ."""
     seen = [outlook.seen[outlook.record.plan.number(name)] for name in names]
     models, efforts = {one.model for one in seen if one.model}, {one.effort for one in seen}
     return models.pop() if len(models) == 1 else None, efforts.pop() if len(efforts) == 1 else None
@@ -93,14 +92,14 @@ def verdict_on(
 
 
 def how_sure(graded: Graded) -> str:
-    """Return a trial's result for a setting in words, and the number of answers that would decide an open one."""
+    """Return a trial's result in words, and the number of answers that would decide an open one."""
     said = graded.words if graded.verdict == "unknown" else f"{graded.words}, {SAYS[graded.verdict]}"
     more = graded.trial.more_words(graded.place)
     return f"{said}: {more}" if more else said
 
 
 def by_grades(outlook: Outlook) -> Finding | None:
-    """A setting that a trial found as good as the run's own, or better, and that is no dearer."""
+    """A setting that a trial found at least as good as the run's own, and no dearer."""
     for trial, names in latest(outlook):
         own, chosen = of_setting(outlook, trial, names, None, None), trial.chosen
         if own is None or chosen is None:
@@ -116,7 +115,6 @@ def by_grades(outlook: Outlook) -> Finding | None:
 
 
 def _other(outlook: Outlook, here: Graded, there: Graded) -> Finding:
-    """Return the finding for a chosen setting other than the run's own."""
     setting, names = there.setting, there.names
     apply = {option: dict.fromkeys(names, value) for option, value in setting._asdict().items() if value is not None}
     numbers = outlook.record.plan.numbers(names)

@@ -1,4 +1,4 @@
-"""The rules of `run.advise()` and `plan.lint()`, each with its public source. One without a number returns `None`."""
+"""The rules of `run.advise()` and `plan.lint()`, with their public sources. One without a number returns `None`."""
 
 from __future__ import annotations
 
@@ -55,15 +55,13 @@ FEWEST_ASKED = 3
 MOST_COUNTED = 1_000
 """In larger plans possible concurrency is not counted, and fewer are forecast, since each takes longer."""
 SMALL_S = 5.0
-"""Tasks below this are called too small to run at once by the source; the rule measures the overhead instead."""
+"""The source calls such tasks too small to run at once; the rule measures the overhead instead."""
 FEW, HALF = 3, 0.5
 UNEVEN = 1.5
 """Factor over the median from which an agent is worth splitting."""
 SAMPLE = 12
-"""Number of rows that show how a server behaves under load."""
 NO_MORE = ": more slots would not help."
 RUN = "the run"
-"""Where a change belongs that is about no agent."""
 
 
 def _most_asked(outlook: Outlook) -> int:
@@ -100,7 +98,6 @@ def wall_time(outlook: Outlook) -> Finding | None:
 
 
 def _to_find_out(outlook: Outlook, known: Finding, changed: Forecast, slots: int) -> Finding:
-    """Recommend small runs that show the effect of more slots, for loads the server has never had."""
     seen = changed.most_seen or 1
     steps = outlook.record.plan.agents
     askers = [one for one in outlook.record.results if not one.is_task]
@@ -117,7 +114,7 @@ def _to_find_out(outlook: Outlook, known: Finding, changed: Forecast, slots: int
 
 
 def _assumed(outlook: Outlook, known: Finding, changed: Forecast, why: str = "") -> Finding:
-    """Return a finding with its assumption, if its forecast has a higher load than the server was ever seen under."""
+    """Add the assumption to a finding whose forecast exceeds the load seen at its server."""
     if changed.most_seen is None:
         return known
     why = why or f"That is as if the server kept its speed: more than {changed.most_seen} at once was never seen."
@@ -183,7 +180,6 @@ def needless_edges(outlook: Outlook) -> Finding | None:
 
 
 def _costs(outlook: Outlook, without: Mapping[tuple[int, int], Forecast]) -> str:
-    """Return the cost of each of the most expensive edges in words."""
     names, rows = outlook.record.plan.names, sorted(without.items(), key=lambda one: one[1].wall_s)
     told = [f"{names[one]} -> {names[other]} costs {seconds(outlook.saves_s(cut))}" for (one, other), cut in rows[:3]]
     return ", ".join(told)
@@ -222,7 +218,7 @@ def how_many(outlook: Outlook) -> Finding | None:
 
 
 def small_tasks(outlook: Outlook) -> Finding | None:
-    """Tasks below five seconds: is the overhead larger than what concurrency brings?"""
+    """Tasks below five seconds: is the overhead larger than the gain from concurrency?"""
     done = [one for one in outlook.record.results if one.attempts and one.local_s is not None]
     small = sum(one.api_s < SMALL_S for one in done)
     if not small:
@@ -237,7 +233,7 @@ def small_tasks(outlook: Outlook) -> Finding | None:
 
 
 def half_saved(outlook: Outlook) -> Finding | None:
-    """Iterate on the grouping if less than a half is saved: unless the plan itself allows no more."""
+    """Iterate on the grouping if less than half is saved, unless the plan itself allows no more."""
     slow, best = outlook.sequential.wall_s, outlook.unlimited.wall_s
     if not slow or len(outlook.record.plan) < 2:
         return None
@@ -272,7 +268,7 @@ def limits(outlook: Outlook) -> Finding | None:
 
 
 def failures(outlook: Outlook) -> Finding | None:
-    """What failed attempts took and cost."""
+    """The time and cost of failed attempts."""
     asked = outlook.record.facts
     bad = Facts(asked.failed)
     if not bad.attempts:
@@ -296,7 +292,7 @@ def failures(outlook: Outlook) -> Finding | None:
 
 
 def cost_against_time(outlook: Outlook) -> Finding | None:
-    """Compare the dollars of many agents with the time they save. Only with a measured baseline."""
+    """Compare the dollars of many agents with the time they save; needs a measured baseline."""
     summary = summarize(outlook.record)
     multiple, speedup = summary.cost_multiple, summary.speedup
     if multiple is None or speedup is None:
@@ -397,7 +393,6 @@ RULES: tuple[Callable[[Outlook], Finding | None], ...] = (
     failures,
     *SHAPE,
 )
-"""The rules of a run."""
 OF_PLANS: tuple[Callable[[Outlook], Finding | None], ...] = (
     barrier,
     longest,
@@ -410,4 +405,4 @@ OF_PLANS: tuple[Callable[[Outlook], Finding | None], ...] = (
     cache_life,
     *SHAPE,
 )
-"""Those that a plan can be asked before it runs."""
+"""The rules that apply to a plan before it runs."""

@@ -42,17 +42,16 @@ if TYPE_CHECKING:
     from agent_magic.record.results import AgentResult
 
 _FED = "\n\nPrevious outputs:\n\n"
-"""What stands before the answers that `depends_on` adds to a prompt; see `agent_magic.declare.plan_json`."""
+"""Precedes the answers that `depends_on` adds to a prompt; see `agent_magic.declare.plan_json`."""
 _LEADS = "from|of|by|with|using|what|see|on"
 _TRAILS = "says|said|found|wrote|writes|answer|answers|answered"
 MANY, SHORT, TOGETHER = 8, 60, 5
-"""Minimum number of tiny requests, their maximum output tokens, and how many fit into one."""
+"""Minimum tiny requests, their maximum output tokens, and how many fit into one."""
 VIEWS = 3
 HELD = 0.2
-"""A limit that holds agents for this share of a run is named."""
 WORTH_IT = "several agents or one"
 DEAR = 2.0
-"""From twice the dollars of one agent on, the time must be worth it. Source: the source's own multiple."""
+"""From twice the dollars of one agent on, the time must be worth it, by the source's own multiple."""
 
 
 def unused_answers(outlook: Outlook) -> Finding | None:
@@ -74,7 +73,7 @@ def unused_answers(outlook: Outlook) -> Finding | None:
 
 
 def wanted_texts(outlook: Outlook) -> Finding | None:
-    """Find agents that wait for another one and speak of it, but do not use its answer."""
+    """Find agents that wait for another and refer to it, but do not use its answer."""
     plan = outlook.record.plan
     pairs = [(parent, child) for parent, child in ordered(plan) if refers_to(plan[child].prompt, parent)]
     if not pairs:
@@ -99,7 +98,7 @@ def not_after(plan: Plan, parent: str, child: str) -> dict[str, dict[str, Any]]:
 
 
 def ordered(plan: Plan) -> list[tuple[str, str]]:
-    """Return the edges that only order, without those of conditions, which read the answer."""
+    """Return the edges that only order; conditions read the answer, so theirs are not among them."""
     edges = [(one.parent, one.child) for one in plan.edges if one.kind == "after"]
     groups = {name: (part.group if (part := plan[name].part) else name) for name, _ in edges}
     return [(parent, child) for parent, child in edges if {parent, groups[parent]} & {*plan[child].after}]
@@ -118,7 +117,7 @@ def refers_to(prompt: str, agent: str) -> bool:
 
 
 def dead_context(outlook: Outlook) -> Finding | None:
-    """Find answers that a prompt is sent but never speaks of, or has through another answer."""
+    """Find answers that a prompt contains but never refers to, or has through another answer."""
     rows = sorted(_dead(outlook), key=lambda row: -(row[0] or 0.0))
     if not rows:
         return None
@@ -138,7 +137,6 @@ def dead_context(outlook: Outlook) -> Finding | None:
 
 
 def _dead(outlook: Outlook) -> Iterator[tuple[float | None, str, tuple[str, str]]]:
-    """Yield dollars, child, and parent with the reason."""
     plan = outlook.record.plan
     takes = {agent.name: set(inputs) for agent, inputs in zip(plan.agents, plan.inputs, strict=True)}
     for agent in plan.agents:
@@ -159,7 +157,6 @@ def _output(outlook: Outlook, name: str) -> int:
 
 
 def _price(outlook: Outlook, name: str, given: int, written: int = 0, read: int = 0) -> float | None:
-    """Return the cost of an agent's input, with cache writes and reads; `None` if unknown."""
     rates = outlook.prices.rates(outlook.record[name].model, given + written + read)
     return None if rates is None else (given * rates[0] + read * rates[2] + written * rates[3]) / 1e6
 
@@ -195,7 +192,7 @@ def tiny_requests(outlook: Outlook) -> Finding | None:
 
 
 def written_twice(outlook: Outlook) -> Finding | None:
-    """Two steps that change or use the same thing wait for each other even without an edge."""
+    """Steps that change or use the same thing: they wait for each other even without an edge."""
     plan = outlook.record.plan
     rows = conflicts([plan.holds.get(one, ()) for one in range(len(plan))], plan.dag) if plan.holds else []
     if not rows:
@@ -214,7 +211,7 @@ def written_twice(outlook: Outlook) -> Finding | None:
 
 
 def awaits_in_loops(cells: Sequence[str]) -> Finding | None:
-    """Find loops of a notebook's cells that await one run after another; one plan would run them at once."""
+    """Find loops in cells that await one run after another; one plan would run them at once."""
     lines: list[str] = []
     for number, text in enumerate(cells):
         with warnings.catch_warnings():
@@ -249,7 +246,7 @@ def _runs(node: ast.AST) -> bool:
 
 
 def worth_it(outlook: Outlook) -> Finding | None:
-    """Answer in a paragraph whether several agents are worth it: time, money, quality, and which situation this is."""
+    """Answer in a paragraph whether several agents are worth it: time, money, quality, and the situation."""
     plan = outlook.record.plan
     asked = [one for one in outlook.record.results if one.attempts]
     if not asked:
@@ -277,7 +274,7 @@ def worth_it(outlook: Outlook) -> Finding | None:
 
 
 def dollars_over_one(outlook: Outlook) -> float | None:
-    """Return the run's dollars over those of one agent that gives the same answers; `None` if unknown."""
+    """Return the run's cost over that of one agent with the same answers; `None` if unknown."""
     # One agent is not sent answers again as input.
     plan, cost = outlook.record.plan, summarize(outlook.record).cost_usd
     sent_on = [
@@ -300,18 +297,16 @@ ONE_LEFT = "it depends", "all answers but one are there already, and that one wa
 
 
 def is_all_there(outlook: Outlook) -> bool:
-    """Return whether every answer was there before, so that the run took no time."""
+    """Return whether every answer was reused, so that the run took no time."""
     return all(_is_there(one) for one in outlook.record.results if one.attempts)
 
 
 def _is_there(result: AgentResult) -> bool:
-    """Return whether an answer was there before: it was served, or is foreseen without any tokens."""
     used = result.usage
     return result.is_served or (used.total_input_tokens == 0 and used.output_tokens == 0)
 
 
 def _situation(outlook: Outlook, bound: float, multiple: float | None) -> tuple[str, str]:
-    """Return what to do, and which of the eight situations this is."""
     plan, results = outlook.record.plan, outlook.record.results
     waits = waited_s(results)
     items = max(map(len, plan.groups.values()), default=0)
@@ -335,4 +330,3 @@ def _situation(outlook: Outlook, bound: float, multiple: float | None) -> tuple[
 
 
 SHAPE = (worth_it, unused_answers, wanted_texts, dead_context, tiny_requests, written_twice)
-"""The rules of this page."""

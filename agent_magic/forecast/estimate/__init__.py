@@ -1,1 +1,1 @@
-"""The cost and time of a plan, before it runs."""
+"""The cost and time of a plan before it runs."""

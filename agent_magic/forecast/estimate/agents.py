@@ -35,14 +35,13 @@ if TYPE_CHECKING:
 ASSUMED_OUTPUT_TOKENS: Final = 500
 """Assumed length of an unseen answer, capped at `max_tokens`."""
 UNSEEN: Final = (0.25, 4.0)
-"""The range of a length that is assumed: a quarter to four times."""
+"""Assumed range of a length: a quarter to four times."""
 MIDDLE: Final = 0.5
 ASSUMED_TURNS: Final = 3.0
 """Assumed requests of an agent with tools and no history, from 1 to `max_turns`."""
 ASSUMED_SEARCHES: Final = 1
-"""The assumed searches of an agent that may search the web, from none to one request's maximum."""
+"""Assumed searches of an agent that may search the web, from none to one request's maximum."""
 ASSUMED_RESULT_TOKENS: Final = 400
-"""The length of a tool's result: an assumption too."""
 
 InputBasis = Literal["counted", "estimated", "ledger"]
 """`counted` by the API, `estimated` by characters and parents' answers, or in the `ledger`."""
@@ -62,7 +61,7 @@ class Span(NamedTuple):
 
     @classmethod
     def of(cls, values: Sequence[float], factors: tuple[float, float] = UNSURE) -> Span:
-        """Return the range of values: their 10th, 50th and 90th percentile, of fewer than five an assumed one."""
+        """Return the 10th, 50th and 90th percentile; of fewer than five values, an assumed range."""
         ordered = sorted(values)
         if len(ordered) >= ENOUGH:
             return cls(*(quantile(ordered, share) for share in (LOW, MIDDLE, HIGH)))
@@ -88,10 +87,9 @@ class Guess(NamedTuple):
         answer: Tokens of its last turn, which children read.
         most_output: Its output if every possible turn fills its `max_tokens`.
         last: Input of its last request.
-        said: Tokens of its conversation beside the text of prompts: answers, calls and results.
+        said: Tokens of its conversation without prompts: answers, calls and results.
         most_said: The same if every possible turn fills its `max_tokens`.
-        read: Input read from the cache of its conversation.
-        written: Input written to that cache.
+        read, written: Input read from and written to the cache of its conversation.
     """
 
     own: int
@@ -134,8 +132,8 @@ def guess_all(  # noqa: PLR0913 - all that a guess stands on
 ) -> list[Guess]:
     """Return the expected use and time of every agent.
 
-    Requests have missing answers empty. A pilot's agents are evidence about others of their models; `left` has the
-    steps not needed at each end, and `there` the answers within the requests, if others than those in `held`.
+    In requests, missing answers are empty. A pilot's agents are evidence about others of their models. `left` has the
+    steps not needed at each end, `there` the answers within the requests if they differ from `held`.
     """
     there, continued = there or held, continued_steps(plan)
     speeds = Speeds(history, history.time_factor, history.origin)
@@ -181,9 +179,9 @@ def guess_all(  # noqa: PLR0913 - all that a guess stands on
 
 
 class _Parent(NamedTuple):
-    """A parent with an answer that an agent reads, and at which ends; `by` is the ratio of the models' tokens.
+    """A parent whose answer, or `continued` conversation, an agent reads, and at which ends.
 
-    If its conversation is `continued`, the agent reads all of that.
+    `by` is the ratio of the models' tokens.
     """
 
     guess: Guess
@@ -206,8 +204,6 @@ def _continues(step: Step, parent: Step) -> bool:
 
 
 class _Cache(NamedTuple):
-    """The provider's cache of a conversation: minimum length of a request, and the part cached at the first one."""
-
     least: int
     begun: Span
 
@@ -235,7 +231,7 @@ def _begun(
 
 
 def _read_by(plan: Plan, agent: int, left: Sequence[Container[int]]) -> list[tuple[int, tuple[bool, ...]]]:
-    """Return the parents of which an agent reads answers, and at which ends: for a loop the last needed round."""
+    """Return the parents an agent reads, and at which ends; for a loop, the last needed round."""
     parents = [plan.index[name] for name in plan.inputs[agent]]
     parts = {one: plan.agents[one].part for one in parents}
     last: list[dict[str, int]] = [{} for _ in left]
@@ -265,8 +261,6 @@ def _held(request: Request) -> Guess:
 
 
 class _Attached(NamedTuple):
-    """Tokens of a request's pictures and PDFs, likely and at most, with assumptions."""
-
     likely: int = 0
     most: int = 0
     words: tuple[str, ...] = ()
@@ -288,8 +282,6 @@ def _attached(request: Request, terms: Terms | None) -> _Attached:
 
 
 class _Size(NamedTuple):
-    """The input of a request, the part of pictures and PDFs, and whether the provider counted it."""
-
     tokens: int
     attached: _Attached
     is_counted: bool
@@ -310,11 +302,10 @@ TASK: Final = Guess(
     0, NOTHING, NOTHING, NOTHING, 0.0, 0, 0, (0, 0), held=False, input_basis="counted", output_basis="assumed",
     seconds_basis="assumed", words=("a task: at no cost",), is_task=True,
 )  # fmt: skip
-"""A task costs nothing. Its time and result are unknown and count as nothing, with a note."""
+"""A task costs nothing. Its unknown time and result count as nothing, with a note."""
 
 
 def _task(step: Step) -> Guess:
-    """Return the expectation of a task: its maximum time, if declared."""
     if step.expect is None:
         return TASK
     return TASK._replace(seconds=Span.around(step.expect, UNSURE), words=(*TASK.words, f"seconds: {DECLARED}"))
@@ -325,7 +316,7 @@ class _Seen(NamedTuple):
 
     Attributes:
         length: Its length, the basis, and words.
-        timing: Its time and time to the first token, with the basis in words; `None` without comparable answers.
+        timing: Its time and time to the first token, with the basis; `None` without comparable answers.
         tried: True if a pilot has answers with its model and effort.
     """
 
@@ -337,7 +328,6 @@ class _Seen(NamedTuple):
 
 
 def _seen(step: Step, request: Request, earlier: Sequence[Past], pilot: Sequence[Past]) -> _Seen:
-    """Return the evidence of an agent's or its group's earlier answers, a pilot's answers, and declarations."""
     alike = [row for row in earlier if (row.model, row.effort) == (request.model, request.effort)]
     told = prompt_of(step) if any(row.prompt for row in earlier) else ""
     if request.schema:  # its type says more of a length than answers of who knows what type
@@ -387,7 +377,7 @@ def _guess(
 
 
 class _Turns(NamedTuple):
-    """Requests an answer may take, output of one that calls (`None` if unknown), and tokens of results between two."""
+    """Requests per answer, output of one that calls (`None` if unknown), and tokens of results between two."""
 
     number: Span
     most: int
@@ -397,7 +387,6 @@ class _Turns(NamedTuple):
 
 
 def _turns(agent: Step, max_turns: int, history: History) -> _Turns | None:
-    """Return the possible requests per answer with tool calls; `None` for one."""
     if not any(isinstance(one, Tool) for one in agent.tools):
         return None
     most = agent.max_turns or max_turns
@@ -421,7 +410,7 @@ def _turns(agent: Step, max_turns: int, history: History) -> _Turns | None:
 
 
 def _results(rows: Sequence[Past]) -> Span | None:
-    """Return the tokens of results between two requests of earlier conversations; `None` if unknown."""
+    """Return the tokens of results between two requests; `None` if unknown."""
     found: list[float] = []
     calling: dict[str, Past] = {}
     for row in rows:
@@ -434,7 +423,7 @@ def _results(rows: Sequence[Past]) -> Span | None:
 
 
 def _in_turns(guess: Guess, turns: _Turns | None, cache: _Cache | None) -> Guess:
-    """Return the use of all turns of a conversation together: each sends all earlier ones again."""
+    """Return the use of all turns of a conversation: each sends all earlier ones again."""
     if turns is None:
         return guess if cache is None else _cached(guess, guess.input, NOTHING, cache)
     calls = guess.output if turns.calls is None else turns.calls
@@ -457,7 +446,6 @@ def _in_turns(guess: Guess, turns: _Turns | None, cache: _Cache | None) -> Guess
 
 
 def _cached(guess: Guess, first: Span, grows: Span, cache: _Cache) -> Guess:
-    """Return an agent's expectation with its reads from and writes to the cache."""
     # Each request reads its predecessor, and writes the rest: all that is written is the last request.
     read, written = [0.0] * 3, [0.0] * 3
     for end, (one, by, last) in enumerate(zip(first, grows, guess.last, strict=True)):
@@ -470,7 +458,6 @@ def _cached(guess: Guess, first: Span, grows: Span, cache: _Cache) -> Guess:
 
 
 def _searching(guess: Guess, step: Step, earlier: Sequence[Past]) -> Guess:
-    """Return an agent's expectation with its possible web searches."""
     most = step.tools.most_searches
     if not most:
         return guess
@@ -489,7 +476,6 @@ def _searching(guess: Guess, step: Step, earlier: Sequence[Past]) -> Guess:
 def _length(
     request: Request, same: Sequence[Past], earlier: Sequence[Past], tried: Sequence[Past], declared: int | None
 ) -> tuple[Span, Basis, str]:
-    """Return the length of an agent's answer, its basis, and words."""
     answers = [row for row in same if not row.calls] or same
     lengths = [float(row.output_tokens) for row in answers if row.output_tokens is not None]
     if lengths:
@@ -520,13 +506,11 @@ def _length(
 
 
 def _other(request: Request, earlier: Sequence[Past]) -> str:
-    """Return in words how earlier answers differ from the next one."""
     asked = (request.model, request.effort)
     return "prompt" if any((row.model, row.effort) == asked for row in earlier) else "model or effort"
 
 
 def _timing(same: Sequence[Past]) -> tuple[Span, float, str]:
-    """Return the seconds of such answers, of the first token, and their basis in words."""
     seconds = Span.of([row.api_s for row in same])
     firsts = [row.ttft_s for row in same if row.ttft_s is not None]
     first_s = Span.of(firsts).likely if firsts else seconds.likely
@@ -535,7 +519,6 @@ def _timing(same: Sequence[Past]) -> tuple[Span, float, str]:
 
 
 def _seconds(request: Request, seen: _Seen, output: Span, speeds: Speeds) -> tuple[Span, float, Basis, str]:
-    """Return the seconds of an agent's answer, of the first token, and their basis, also in words."""
     if seen.timing is not None:
         seconds, first_s, words = seen.timing
         return seconds, first_s, "ledger", words
@@ -552,7 +535,6 @@ def _answers(number: int) -> str:
 
 
 def _by_kin(guess: Guess, *, piloted: bool) -> Guess:
-    """Note that the answers were its group's, not the agent's own."""
     words = tuple(each.replace(": its ", ": its group's ") for each in guess.words)
     if not piloted:
         return guess._replace(words=words)
@@ -566,8 +548,8 @@ ASSUMED: Final = "a batch assumed to take an hour, a quarter at least and a day 
 def batch_span(times_s: Sequence[float]) -> tuple[Span, str]:
     """Return the seconds of a batch, and their basis in words.
 
-    From five earlier batches on it is their 10th, 50th and 90th percentile. With fewer, an hour is assumed, at least a
-    quarter of it, and at most the day after which the vendor ends a batch.
+    From five earlier batches on, the 10th, 50th and 90th percentile; with fewer, an assumed hour, at least a quarter of
+    it, and at most the day after which the vendor ends a batch.
     """
     if len(times_s) >= ENOUGH:
         return Span.of(times_s), f"seconds of {len(times_s)} earlier batches"
@@ -575,26 +557,21 @@ def batch_span(times_s: Sequence[float]) -> tuple[Span, str]:
 
 
 WIDE: Final = 400
-"""Minimum difference in characters of counted requests to estimate tokens per character, because of rounding."""
+"""Counted requests must differ by this many characters to give tokens per character, because of rounding."""
 
 
 class Rule(NamedTuple):
-    """The tokens of a request of one kind.
-
-    Attributes:
-        more: Tokens beside that.
-    """
+    """The tokens of a request of one kind: `more` beside those of its characters."""
 
     per_character: float = 1 / CHARS_PER_TOKEN
     more: float = 1.0
 
     def tokens(self, request: Request) -> int:
-        """Return the tokens of a request, its pictures and PDFs left out."""
+        """Return the tokens of a request without pictures and PDFs."""
         return max(1, int(self.per_character * characters(request) + self.more))
 
 
 BY_CHARACTERS: Final = Rule()
-"""The rule of a kind without counts."""
 
 
 def characters(request: Request) -> int:

@@ -1,6 +1,6 @@
 """Imagined runs of a plan, drawn from earlier answers and assumptions, for what-ifs before a run.
 
-A run is drawn at the low, likely and high end, in the form of a recorded one, so that runs and plans share an engine.
+They have the form of recorded runs, one at the low, likely and high end each, so that runs and plans share an engine.
 """
 
 from __future__ import annotations
@@ -50,7 +50,6 @@ if TYPE_CHECKING:
     from agent_magic.record.terms import Ceilings, Terms
 
 ESCALATION = Failure(ESCALATED, kind=ESCALATED)
-"""The failure of an attempt after which the next model is asked."""
 PLENTY = 1e9
 """Limit of requests of a class with unknown limits, until its first reply."""
 HIGH_END = 2
@@ -59,11 +58,7 @@ HELD_POOL = ""
 
 
 class Change(NamedTuple):
-    """Changes of a plan that affect the requests and answers of its agents.
-
-    Attributes:
-        beyond: Left-out rounds and places, with reasons.
-    """
+    """Changes of a plan that affect requests and answers; `beyond` has left-out rounds and places with reasons."""
 
     models: Mapping[int, str] = {}
     efforts: Mapping[int, str | None] = {}
@@ -75,11 +70,7 @@ UNCHANGED = Change()
 
 
 class Drawn(NamedTuple):
-    """Imagined runs of a plan.
-
-    Attributes:
-        ends: The runs at the low, likely and high end.
-    """
+    """Imagined runs of a plan; `ends` are those at the low, likely and high end."""
 
     requests: Sequence[Request]
     guesses: list[Guess]
@@ -90,8 +81,6 @@ class Drawn(NamedTuple):
 
 
 class _Asked(NamedTuple):
-    """Requests of agents, their expectations, and further models."""
-
     requests: Sequence[Request]
     guesses: Sequence[Guess]
     cascades: Mapping[int, Sequence[NextModel]]
@@ -104,7 +93,7 @@ class Drawing:
     Attributes:
         held: Answer per agent in the ledger.
         rows: Earlier answers, with their seconds alone.
-        expects: Earlier answers from which the run will expect work of agents, if it does.
+        expects: Earlier answers from which the run itself will expect work, if it does.
         unneeded: Steps left out at the low, likely and high end.
     """
 
@@ -137,7 +126,7 @@ class Drawing:
         return self._draw(change, [None] * len(self.plan), {}, is_first=True)
 
     def still_held(self, changed: Collection[int]) -> frozenset[int]:
-        """Return the agents with answers that are still available after changes of some."""
+        """Return the agents whose answers remain available after changes of some."""
         # An agent's request also changes if it reads a changed agent's answer.
         plan, other = self.plan, set(changed)
         for step in plan.dag.order:
@@ -236,17 +225,17 @@ class Grounded(Protocol):
 
     @property
     def output_basis(self) -> Basis:
-        """Of its length."""
+        """Basis of its length."""
         ...
 
     @property
     def seconds_basis(self) -> Basis:
-        """Of its seconds."""
+        """Basis of its seconds."""
         ...
 
 
 def weakest(every: Iterable[Grounded]) -> Basis:
-    """Return the weakest thing that numbers of agents stand on."""
+    """Return the weakest basis of the numbers of agents."""
     found: Basis = "measured"
     for one in every:
         found = max(found, one.output_basis, one.seconds_basis, key=RANK.__getitem__)
@@ -254,21 +243,19 @@ def weakest(every: Iterable[Grounded]) -> Basis:
 
 
 def grounds(every: Iterable[tuple[InputBasis, Basis, Basis]]) -> str:
-    """Return the numbers of agents by basis, in words."""
+    """Return the number of agents per basis, in words."""
     columns = zip(("inputs", "lengths", "seconds"), zip(*every, strict=True), strict=False)
     parts = [f"{what} {', '.join(f'{many} {basis}' for basis, many in Counter(one).items())}" for what, one in columns]
     return "; ".join(parts) or "every answer is in the ledger"
 
 
 def _pacer(terms: Terms) -> Pacer:
-    """Return a pacer with the known state."""
     pacer = Pacer(seed=0)
     pacer.recall(terms.before, terms.learned)
     return pacer
 
 
 def _shared(context: str | Parts | None, rule: TokenRule | None, guess: Guess, end: int) -> dict[str, int]:
-    """Return what of an agent's input others send too."""
     estimated, most = context_tokens(context, rule)
     prefix = 0 if guess.held else min(estimated, round(guess.input[end]))
     return {"prefix": prefix, "shared": prefix, "context_size": most}
@@ -306,7 +293,6 @@ def _work(name: str, request: Request, limit_class: str, guess: Guess, end: int)
 
 
 def _escalating(work: Work, later: Sequence[NextModel], end: int, terms: Terms) -> Work:
-    """Return the work of an agent with its further models at an end."""
     asked = [one for one in later if not one.guess.held and (end == HIGH_END or (end and one.likely))]
     if not asked:
         return work
@@ -332,7 +318,7 @@ def _plenty(works: Sequence[Work], terms: Terms) -> Ceilings:
 def _shared_before(
     plan: Plan, earlier: History, same: Sequence[int | None], left: Mapping[int, Left]
 ) -> list[int | None]:
-    """Return the first identical step per agent, with places that shared more often than they asked in earlier runs."""
+    """Return the first identical step per agent; places that mostly shared in earlier runs share again."""
     # Any step of their kind may be the first.
     found, bought = [*same], Counter(row.agent for row in earlier if not row.calls)
     shared, firsts = Counter(row.agent for row in earlier.shared), dict[str, int]()
@@ -349,7 +335,7 @@ def _shared_before(
 
 @dataclass(frozen=True, slots=True)
 class NextModel:
-    """The next model of one agent; at the low end it is never asked, at the high end always, else if `likely`."""
+    """The next model of one agent: never asked at the low end, always at the high end, else if `likely`."""
 
     request: Request
     guess: Guess
@@ -369,8 +355,7 @@ def _cascades_of(
 ) -> dict[int, list[NextModel]]:
     """Return the further models of each agent that has a cascade, in order.
 
-    Earlier answers say how often one was asked after another: as many members of a group are taken to escalate.
-    Without any, all are.
+    As many members of a group escalate as in earlier runs; without any, all do.
     """
     found: dict[int, list[NextModel]] = {n: [] for n, one in enumerate(plan.agents) if one.cascade}
     for rung in range(1, max((len(plan.agents[one].cascade) for one in found), default=1)):
@@ -389,12 +374,11 @@ def _cascades_of(
 
 
 def _as_of(tokens: int | None, request: Request, other: Request) -> int | None:
-    """Return the counted tokens of a request, converted to another one's model."""
     return None if tokens is None else round(tokens * tokens_factor(request.model, other.model))
 
 
 def _share(plan: Plan, agent: int, history: History, first: str, model: str) -> float:
-    """Return how often a model was asked after the first one, by the answers of an agent or its group."""
+    """Return how often a model was asked after the first one, in earlier answers of an agent or its group."""
     name = plan.agents[agent].name
     for rows in (history.of_agent, history.of_kin):
         if asked := len(rows(name, first)):
@@ -403,7 +387,7 @@ def _share(plan: Plan, agent: int, history: History, first: str, model: str) -> 
 
 
 def _is_likely(plan: Plan, agent: int, share: float) -> bool:
-    """Return whether an agent is among those that escalate: they are spread evenly over its group."""
+    """Return whether an agent is among those that escalate, spread evenly over its group."""
     part = plan.agents[agent].part
     number = 0 if part is None else part.number
     return share > 0.5 if part is None else floor((number + 1) * share) > floor(number * share)

@@ -50,7 +50,6 @@ if TYPE_CHECKING:
 
 MOST_NAMED = 4
 NEARLY = 1.05
-"""A run that takes no more than this times its longest chain is bound by it."""
 
 
 def estimate(  # noqa: PLR0913 - the bases of an estimate, each with its name
@@ -71,8 +70,8 @@ def estimate(  # noqa: PLR0913 - the bases of an estimate, each with its name
 ) -> Estimate:
     """Estimate a plan before it runs. Nothing is sent.
 
-    The policy's budget does not limit the estimate; see `reaches`. Requests have missing answers empty; `ceilings` are
-    known rate limits, or all the terms of the run. `by_server=False` is faster and ignores load.
+    The policy's budget does not limit the estimate; see `reaches`. In requests, missing answers are empty; `ceilings`
+    are known rate limits, or all the terms of the run. `by_server=False` is faster and ignores load.
     """
     policy, tried = as_policy(policy), None if pilot is None else Pilot.of(pilot)
     book, piloted = prices if isinstance(prices, Prices) else Prices(prices), tried.agents if tried else ()
@@ -121,7 +120,6 @@ def estimate(  # noqa: PLR0913 - the bases of an estimate, each with its name
 def _open_s(
     plan: Plan, policy: Policy, servers: KnownServers, guesses: Sequence[Guess], likely: RunRecord, played: Played
 ) -> tuple[float, float]:
-    """Return how much faster and slower the run may be under plausible models of its servers, in seconds."""
     if not servers.fits:
         return 0.0, 0.0
     asked = [
@@ -140,7 +138,6 @@ def _open_s(
 def _within(
     found: Estimate, policy: Policy, budget_usd: float | None, likely: Summary, timeouts_s: Sequence[float]
 ) -> Estimate:
-    """Return the estimate with the reach of a budget, the policy's by default, and the run's limit."""
     reaches = _reach(found, policy.budget_usd if budget_usd is None else budget_usd)
     return replace(found, reaches=reaches, limited_by=_limited_by(found, reaches, policy, likely, timeouts_s))
 
@@ -150,13 +147,11 @@ def _reach(found: Estimate, budget_usd: float | None) -> Reach | None:
 
 
 def _timeouts_s(plan: Plan, policy: Policy, guesses: Sequence[Guess]) -> list[float]:
-    """Return the seconds to each agent's deadline. Batched ones have none."""
     own_s = zip(guesses, timeouts_of(plan, policy), strict=True)
     return [math.inf if guess.by_batch else timeout_s for guess, timeout_s in own_s]
 
 
 def _with_batches(plan: Plan, policy: Policy, guesses: Sequence[Guess], times_s: Sequence[float]) -> list[Guess]:
-    """Return the expectation of each agent, with the seconds of batches for batched ones."""
     batching = batching_of(plan, policy)
     by_batch = () if batching is None else batching.ahead(plan.dag.layer)
     seconds, basis = batch_span(times_s)
@@ -248,7 +243,6 @@ def _with_sharers(expected: Sequence[Expected], same: Sequence[int | None]) -> I
 
 
 def _where(there: Sequence[bool], tokens: Span) -> Span:
-    """Return the tokens of an agent, none at an end at which it is not needed."""
     return Span(*(one if is_there else 0.0 for is_there, one in zip(there, tokens, strict=True)))
 
 
@@ -289,13 +283,11 @@ def _limited_by(
 
 
 def _cost_in(record: RunRecord, agent: int) -> float | None:
-    """Return the cost of an agent in a run; 0 if it was left out unasked."""
     one = record.results[agent]
     return 0.0 if one.is_left_out and not one.attempts else one.cost_usd
 
 
 def _work_notes(plan: Plan) -> Iterator[str]:
-    """Return notes on omissions for tasks and agents with tools."""
     for name, members in plan.groups.items():
         part = plan.agents[next(iter(members.values()))].part
         if part is not None and part.asked:
@@ -312,7 +304,7 @@ def _work_notes(plan: Plan) -> Iterator[str]:
 
 
 def _earlier(history: History, pilot: RunRecord | None, servers: KnownServers, *, simulated: bool) -> History:
-    """Return the earlier answers that count, simulated or real, and those of a pilot, with their seconds alone."""
+    """Return the earlier answers that count, simulated or real, and a pilot's, with their seconds alone."""
     rows = with_pilot([row for row in (*history, *history.shared) if row.simulated == simulated], pilot)
     return History(servers.rows(rows), time_factor=history.time_factor, origin=history.origin)
 
@@ -320,7 +312,6 @@ def _earlier(history: History, pilot: RunRecord | None, servers: KnownServers, *
 def _needed(
     plan: Plan, earlier: History, held: Sequence[Answer | None]
 ) -> tuple[tuple[Mapping[int, Left], ...], list[str]]:
-    """Return the steps left out at the low, likely and high end, and a line about them."""
     if plan.flow is None:
         return ({}, {}, {}), []
     answers = [row for row in (*earlier, *earlier.shared) if not row.calls]
@@ -352,7 +343,6 @@ def _notes_of(
     *,
     limited: bool,
 ) -> Iterator[str]:
-    """Yield further notes on an estimate; its totals are low, likely and high."""
     yield from _work_notes(plan)
     for agent, guess in zip(plan.agents, guesses, strict=True):
         if guess.held and (again := [tool.name for tool in agent.tools.functions if not tool.pure]):
@@ -373,7 +363,6 @@ def _notes_of(
 
 
 def _burn_note(most_usd: float, likely_usd: float | None) -> str:
-    """Return how a limit of dollars per minute delays the run, which estimates ignore."""
     told = f"{dollars(most_usd)} a minute (max_usd_per_min) is not counted in the seconds"
     waits_s = 0.0 if likely_usd is None else (likely_usd / most_usd - 1) * MINUTE_S
     if waits_s <= 0:

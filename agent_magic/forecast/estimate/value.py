@@ -196,17 +196,17 @@ class Estimate(Shown):
 
     @property
     def tasks(self) -> int:
-        """Number of are tasks."""
+        """Number of tasks."""
         return sum(one.is_task for one in self.expected)
 
     @property
     def stands_on(self) -> str:
-        """How many agents' numbers stand on what."""
+        """How many agents' numbers have which basis."""
         asked = (one for one in self.expected if not (one.reused or one.shares or one.is_task))
         return grounds((one.basis, one.output_basis, one.seconds_basis) for one in asked)
 
     def ahead(self) -> Ahead:
-        """Return who answers many what-ifs of the plan; see `agent_magic.forecast.estimate.value`."""
+        """Return the source of what-ifs of the plan; see `agent_magic.forecast.estimate.value`."""
         return Ahead(self, self.drawing, self.batch_times_s)
 
     def whatif(self, **given: Any) -> pd.DataFrame:
@@ -286,7 +286,7 @@ class Outlay(NamedTuple):
 
     Attributes:
         usd: Expected dollars with known prices.
-        most_usd: Dollars if every answer of those fills its `max_tokens`.
+        most_usd: Dollars if each of their answers fills its `max_tokens`.
     """
 
     agents: int
@@ -345,12 +345,12 @@ class Ahead:
 
     @property
     def policy(self) -> Policy:
-        """How it will run."""
+        """The policy of its run."""
         return self._declared.policy
 
     @property
     def prices(self) -> Prices:
-        """What tokens cost."""
+        """Token prices."""
         return self._declared.prices
 
     @property

@@ -1,4 +1,4 @@
-"""What answers in a page: its run is opened, and choices go in and come out as JSON."""
+"""Runs inside a page: opens its run and answers choices as JSON."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Packing a run, and the modules that answer for it, as texts that stand in a page."""
+"""Packs a run, and the modules that forecast it, as texts inside a page."""
 
 from __future__ import annotations
 
@@ -31,15 +31,11 @@ if TYPE_CHECKING:
     from agent_magic.record.results import RunRecord
 
 ENTRY: Final = "agent_magic.show.ask.answering"
-"""The module that a page calls."""
 PACKAGE: Final = ENTRY.partition(".")[0]
 SANDBOX: Final = "agent_magic.declare.sandbox"
 TEMPLATES: Final = ("jinja2", "markupsafe")
-"""What reads conditions, and what that stands on."""
 UNUSED: Final = {"constants", "ext", "nativetypes"}
-"""Modules of Jinja2 that it loads only for those who ask for them."""
 OF_TEXT: Final = {"id": lzma.FILTER_LZMA2, "preset": 9 | lzma.PRESET_EXTREME, "lc": 4, "lp": 0, "pb": 0}
-"""How text is compressed best."""
 
 
 def pack_run(record: RunRecord, prices: Prices | None = None) -> str:
@@ -59,7 +55,7 @@ def pack_run(record: RunRecord, prices: Prices | None = None) -> str:
 
 
 def _outline(record: RunRecord) -> Any:
-    """Return the outline of a plan. Prompts of agents that were never asked have their expected length."""
+    """Return the outline of a plan. Prompts that were never sent have their expected length."""
     plain, ahead = outline_of(record.plan, only_length), dict[int, str]()
     outline = plan_from_dict(plain, Plan)
     for number, result in enumerate(record.results):
@@ -72,7 +68,7 @@ def _outline(record: RunRecord) -> Any:
 
 
 def needs_templates(plan: Plan) -> bool:
-    """Return whether the outline of a plan has what only Jinja2 reads: conditions, and names that may be missing."""
+    """Return whether a plan has conditions or optional names, which need Jinja2."""
     return any(one.when or one.until or (not one.is_task and one.cascade) for one in plan.agents) or any(
         one.can_miss for one in plan.agents
     )
@@ -80,7 +76,7 @@ def needs_templates(plan: Plan) -> bool:
 
 @functools.lru_cache(maxsize=2)
 def pack_engine(*, templates: bool = False) -> str:
-    """Return the modules that answer as base64 text: an archive (`tar.xz`) to unpack on Python's path."""
+    """Return the forecasting modules as base64 text: a `tar.xz` to unpack on Python's path."""
     files = dict(_modules(*([ENTRY, SANDBOX] if templates else [ENTRY])))
     for name in TEMPLATES if templates else ():
         folder = Path(_origin(name)).parent
@@ -100,7 +96,7 @@ _Scope = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
 
 class _Lean(ast.NodeTransformer):
-    """Removes the parts of a module for readers and type checkers: half of it. Annotations of fields stay."""
+    """Removes what only readers and type checkers need, half of a module. Annotations of fields stay."""
 
     _in_function = False
 
@@ -153,7 +149,6 @@ class _Lean(ast.NodeTransformer):
 
 
 def _modules(*entries: str) -> Iterator[tuple[str, str]]:
-    """Yield the files of modules and of their imports from this package, by their names in an archive."""
     root, seen, todo = Path(_origin(PACKAGE)).parent.parent, set[Path](), [*entries]
     while todo:
         name = todo.pop()
@@ -170,7 +165,6 @@ def _modules(*entries: str) -> Iterator[tuple[str, str]]:
 
 
 def _imported(tree: ast.Module) -> Iterator[str]:
-    """Yield the imports of a module at load time, without those for types and in functions."""
     todo: list[Any] = [*tree.body]
     while todo:
         node = todo.pop()

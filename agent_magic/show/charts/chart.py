@@ -1,7 +1,7 @@
-"""A chart: panels with marks, as SVG, as Vega-Lite, and as text.
+"""A chart: panels with marks, as SVG, Vega-Lite and text.
 
-The SVG has the colours of its page, also in another theme or a reopened notebook. Vega-Lite has fixed colours, so it is
-displayed on demand only.
+The SVG follows the theme of its page, also in a reopened notebook. Vega-Lite has fixed colours, so it is shown only on
+demand.
 """
 
 from __future__ import annotations
@@ -25,11 +25,10 @@ if TYPE_CHECKING:
 
 LEAST_PAUSE_S: Final = 1.0
 DRAWING: Final = 0.05
-"""Drawing takes no more than this share of the kernel's time."""
+"""Maximum share of the kernel's time for drawing."""
 _GOING: Final[set[asyncio.Task[None]]] = set()
-"""Tasks of redrawn charts, which have no other reference."""
+"""Keeps tasks of redrawn charts alive: nothing else refers to them."""
 ADVISE: Final = "run.advise() says what would be faster or cheaper"
-"""The next step below a chart of a run."""
 MIME: Final = "application/vnd.vegalite.v5+json"
 
 
@@ -47,16 +46,16 @@ class Interactive:
         return {MIME: self.chart.spec, "image/svg+xml": self.chart.svg, "text/plain": self.chart.text}
 
     def _repr_svg_(self) -> str:
-        """Return the picture alone, for what asks for no bundle, such as Panel."""
+        """Return the picture, for front ends such as Panel that ask for no bundle."""
         return self.chart.svg
 
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """The result of a chart function. A notebook displays it as a picture in the colours of its page.
+    """A chart. A notebook displays it as a picture in the colours of its page.
 
     Attributes:
-        specify: Writes `spec`, which most charts are never asked for.
+        specify: Writes `spec` on demand.
     """
 
     title: str
@@ -70,18 +69,18 @@ class Chart:
         return self.specify()
 
     def interactive(self) -> Interactive:
-        """Return it for Vega-Lite, with tooltips, in fixed colours that fit light and dark pages."""
+        """Return the chart for Vega-Lite, with tooltips, in fixed colours that fit light and dark pages."""
         return Interactive(self)
 
     def bundle(self) -> dict[str, str]:
-        """Return it by MIME type."""
+        """Return the chart by MIME type."""
         return {"image/svg+xml": self.svg, "text/plain": self.text}
 
     def _repr_mimebundle_(self, **_: object) -> dict[str, str]:
         return self.bundle()
 
     def _repr_svg_(self) -> str:
-        """Return the picture alone, for what asks for no bundle, such as Panel."""
+        """Return the picture, for front ends such as Panel that ask for no bundle."""
         return self.svg
 
 
@@ -94,7 +93,7 @@ def compose(
     caption: Sequence[str] = (),
     theme: Theme = "auto",
 ) -> Chart:
-    """Make a chart of panels, top down, with a line of numbers above and the given caption phrases below."""
+    """Stack panels, with a line of numbers above and the caption below."""
     title, line = single_line(title), single_line(line)  # names of models and plans of strangers are among the words
     below = single_line(SEPARATOR.join(filter(None, caption)))
     rows = [row for panel in panels for row in _text_rows(panel)]
@@ -110,7 +109,6 @@ def _spec_of(*given: Any, theme: Theme) -> dict[str, Any]:
 
 
 def _text_rows(panel: Panel) -> Iterator[str]:
-    """Write a panel: the sums of each row, the peak of each area, each labelled point."""
     if isinstance(panel.y, Rows):
         yield from _sums(panel, panel.y)
         return
@@ -129,7 +127,6 @@ def _text_rows(panel: Panel) -> Iterator[str]:
 
 
 def _sums(panel: Panel, rows: Rows) -> Iterator[str]:
-    """Add up the bars of each row, by word."""
     if panel.title:
         yield panel.title
     wide = min(48, max(map(len, rows.names), default=0))
@@ -156,8 +153,6 @@ def following(draw: Callable[[], Chart], is_over: Callable[[], bool]) -> Chart:
 
 @dataclass(frozen=True, slots=True)
 class _Following(Chart):
-    """A chart that follows its run if displayed by a notebook; otherwise a static one."""
-
     again: Callable[[], Chart] = field(repr=False)
     is_over: Callable[[], bool] = field(repr=False)
 
@@ -174,7 +169,6 @@ class _Following(Chart):
         task.add_done_callback(_GOING.discard)
 
     async def _follow(self, handle: Any) -> None:
-        """Redraw the chart until the run is over."""
         took_s, is_over = 0.0, False
         while not is_over:
             await asyncio.sleep(max(LEAST_PAUSE_S, took_s / DRAWING))

@@ -1,4 +1,4 @@
-"""Two runs over each other: per agent a bar of each, what got slower, dearer, and which answers changed."""
+"""Two runs compared: a bar of each per agent, what became slower or dearer, and which answers changed."""
 
 from __future__ import annotations
 
@@ -21,10 +21,9 @@ if TYPE_CHECKING:
     from agent_magic.show.theme import Theme
 
 MOST_ROWS: Final = 40
-"""Maximum agents drawn: those with the largest difference in seconds."""
 LEAST_S: Final = 0.05
 LEAST_SHARE: Final = 0.1
-"""Minimum change of an agent's time, as a share, that is not chance."""
+"""A smaller relative change of an agent's time is chance."""
 LEAST_USD: Final = 0.00005
 BAR_H: Final = 6.0
 LABEL_W: Final = 250.0
@@ -62,7 +61,6 @@ def comparison_chart(a: RunRecord, b: RunRecord, rows: Sequence[Mapping[str, obj
 
 
 def _line(a: RunRecord, b: RunRecord, rows: Sequence[Mapping[str, object]]) -> str:
-    """Return a line about the changes: seconds, dollars, slower and more expensive agents, other answers."""
     one, other = summarize(a), summarize(b)
     counts = {
         "slower": sum(_is_slower(row) for row in rows),
@@ -80,7 +78,7 @@ def _line(a: RunRecord, b: RunRecord, rows: Sequence[Mapping[str, object]]) -> s
 
 
 def _step(b: RunRecord, rows: Sequence[Mapping[str, object]]) -> str:
-    """Return the next step: only grades tell which answers are better, and only a timeline why one was slower."""
+    """Suggest the next step: only grades tell which answer is better, and only a timeline why one was slower."""
     changed = next((str(row["agent"]) for row in reversed(rows) if row["text_changed"] is True), "")
     if changed:
         return f"b.judge({single_line(changed)!r}, judge, against=a) tells whose answer is better"
@@ -116,7 +114,6 @@ def _look(row: Mapping[str, object], b: AgentResult | None) -> Look:
 
 
 def _words(row: Mapping[str, object], a: AgentResult | None, b: AgentResult | None) -> str:
-    """Return the differences of an agent in words."""
     if a is None or b is None:
         return "only in b" if a is None else "only in a"
     took, cost = _number(row["diff_s"]), _number(row["diff_usd"])
@@ -139,7 +136,6 @@ def _is_slower(row: Mapping[str, object]) -> bool:
 
 
 def _span(result: AgentResult | None) -> tuple[float, float] | None:
-    """Return when an agent was ready and finished; `None` if it was not both."""
     if result is None or result.ready_s is None or result.finished_s is None:
         return None
     return result.ready_s, result.finished_s

@@ -1,4 +1,4 @@
-"""A dashboard of a run: throughput, waiting, errors, latency, dollars, limits and the kernel, over time."""
+"""A dashboard of a run over time: throughput, waiting, errors, latency, dollars, limits and the kernel."""
 
 from __future__ import annotations
 
@@ -25,21 +25,19 @@ if TYPE_CHECKING:
     from agent_magic.show.theme import Theme
 
 BINS: Final = 60
-"""Number of bins of a run; each shows its end, or its mean rate."""
+"""Bins of a run; each shows its last value or its mean rate."""
 LEFT: Final = 52.0
 GAP: Final = 28.0
 HALF: Final = (WIDTH - 2 * MARGIN + GAP) / 2
-"""Where the second column begins."""
 HEIGHT: Final = 84.0
 ERROR_INKS: Final = ("fail", "wait", "tape", "kept", "soft")
 WORKER_INKS: Final = ("done", "kept", "tape", "wait", "soft")
-"""Colours of the most frequent workers; the last one is of all others."""
 T = TypeVar("T")
 LIMIT_INKS: Final = ("kept", "tape", "tool", "idle")
 
 
 class Moment(NamedTuple):
-    """A run at the end of a stretch."""
+    """A run at the end of a bin."""
 
     at_s: float
     values: Mapping[str, float | None]
@@ -48,7 +46,7 @@ class Moment(NamedTuple):
 def run_dashboard(
     record: RunRecord, samples: Sequence[Sample] = (), episodes: Iterable[Episode] = (), *, theme: Theme = "auto"
 ) -> Chart:
-    """Draw the course of a run over time; without samples of the kernel for a run read from a file."""
+    """Draw a run over time; a run read from a file has no samples of the kernel."""
     until_s = max((event.at_s for event in record.events), default=0.0)
     x, moments = times(until_s), moments_of(record, until_s)
     errors, looks = _errors(record, x, until_s)
@@ -71,7 +69,7 @@ def run_dashboard(
 
 
 def moments_of(record: RunRecord, until_s: float) -> list[Moment]:
-    """Return the metrics of alerts at the end of each stretch of a run; `peak` is the maximum at once in it."""
+    """Return the metrics of alerts at the end of each bin; `peak` is the maximum within it."""
     gauges, found, place = Gauges(slots_of(record)), list[Moment](), 0
     for number in range(1, BINS + 1):
         at_s, peak = until_s * number / BINS, gauges.running
@@ -86,7 +84,7 @@ def moments_of(record: RunRecord, until_s: float) -> list[Moment]:
 
 
 LONG_S: Final = 120.0
-"""More seconds are written as minutes, which are wide."""
+"""Longer durations are written as minutes, which are wide."""
 MEDIAN: Final = Look("run", size=1.6, word="median")
 P95: Final = Look("fail", size=1.6, word="95th percentile")
 WAIT: Final = Look("wait", size=1.6, word="median wait", dash="4 3")
@@ -96,14 +94,13 @@ LINES: Final = (RUNNING, WAITING, MEDIAN, P95, WAIT)
 
 
 def _panel(marks: Sequence[Mark], x: Scale, most: float, title: str, write: Callable[[float], str], note: str) -> Panel:
-    """Return a panel of the left column."""
     ticks = numbers(most or 1.0, 3)
     y = Scale(ticks[-1], (0.0, ticks[-1] / 2, ticks[-1]), label=write, write=write)
     return Panel(marks, x, y, height=HEIGHT, left=LEFT, right=HALF, title=title, note=note)
 
 
 def _steps(points: Sequence[tuple[float, float]]) -> list[tuple[float, float, float, float]]:
-    """Return stretches (start, end, 0, value) of values at the ends of stretches."""
+    """Return (start, end, 0, value) for values at the ends of bins."""
     starts = [0.0, *(at for at, _ in points[:-1])]
     return [(start, at, 0.0, value) for start, (at, value) in zip(starts, points, strict=True)]
 
@@ -114,7 +111,7 @@ def _series(moments: Sequence[Moment], name: str) -> list[tuple[float, float]]:
 
 
 def _binned(at: Iterable[float], until_s: float) -> list[float]:
-    """Count per second, as means over the stretches; those of a short run take a second together."""
+    """Return the rate per second in each bin; bins of a short run are averaged over a second."""
     wide = min(BINS, -(-BINS // max(1, int(until_s))))
     width, counts = max(until_s, 1e-9) / BINS, [0.0] * BINS
     for one in at:
@@ -131,7 +128,6 @@ def _ended(record: RunRecord) -> list[AttemptEnded]:
 
 
 def _stacked(layers: Sequence[tuple[Look, Sequence[float]]], until_s: float) -> tuple[list[Mark], float]:
-    """Stack areas. Returns them and the top of the stack."""
     marks: list[Mark] = []
     floor, width = [0.0] * BINS, until_s / BINS
     for look, values in layers:
@@ -150,7 +146,6 @@ def _rates(record: RunRecord, x: Scale, until_s: float) -> Panel:
 
 
 def _errors(record: RunRecord, x: Scale, until_s: float) -> tuple[Panel, list[Look]]:
-    """Draw the errors by category. Returns the looks that explain them, too."""
     by: dict[str, list[float]] = {}
     for one in _ended(record):
         if one.kind is not None:
@@ -162,7 +157,6 @@ def _errors(record: RunRecord, x: Scale, until_s: float) -> tuple[Panel, list[Lo
 
 
 def _ranked(by: Mapping[str, list[T]], inks: Sequence[str], others: str) -> list[tuple[Look, list[T]]]:
-    """Return the most frequent first, each with its colour, and the rest together."""
     ordered = sorted(by, key=lambda name: -len(by[name]))
     kept = ordered if len(ordered) <= len(inks) else ordered[: len(inks) - 1]
     found = [(name, by[name]) for name in kept]
@@ -172,7 +166,7 @@ def _ranked(by: Mapping[str, list[T]], inks: Sequence[str], others: str) -> list
 
 
 def _workers(record: RunRecord, x: Scale, until_s: float) -> tuple[list[Panel], list[Look]]:
-    """Draw the requests under way at each worker; nothing if the kernel made them itself."""
+    """Draw the active requests of each worker; nothing if the kernel sent them itself."""
     by: dict[str, list[tuple[float, float]]] = {}
     for one in record.attempts:
         if one.worker:
@@ -213,7 +207,6 @@ def _dollars(moments: Sequence[Moment], x: Scale) -> Panel:
 
 
 def _limits(record: RunRecord, x: Scale, until_s: float) -> tuple[Panel, list[Look]]:
-    """Draw the used share of each known limit. Return the panel, and its looks if there are several."""
     curves = list(shares_of(record).values())
     marks: list[Mark] = []
     looks: list[Look] = []
@@ -230,7 +223,6 @@ def _limits(record: RunRecord, x: Scale, until_s: float) -> tuple[Panel, list[Lo
 
 
 def _kernel(samples: Sequence[Sample], x: Scale) -> list[Panel]:
-    """Draw CPU and memory of the kernel, if measured."""
     inside = [one for one in samples if one.at_s <= x.most]
     if not inside:
         return []
@@ -256,7 +248,6 @@ def _seconds(value: float) -> str:
 
 
 def _usd(value: float) -> str:
-    """Write dollars with two digits, as far behind the point as they are."""
     if not 0 < value < 0.1:
         return f"${value:,.3g}"
     return f"${value:.{1 - math.floor(math.log10(value))}f}".rstrip("0")

@@ -1,8 +1,8 @@
-"""Dollars against score: measurements with whiskers, and the settings that no other one beats on both.
+"""Dollars against score: measurements with whiskers, and the Pareto front.
 
-A filled point is a setting of a trial: its score and dollars per answer were measured, and its dollars are for the
-run's rows at that rate. A ring is a scenario of a what-if: its dollars are forecast, its score is the trial's.
-Scenarios of models without grades are counted in the caption only.
+A filled point is a setting of a trial: its score and dollars per answer were measured, its dollars scaled to the run's
+rows. A ring is a scenario of a what-if: its dollars are forecast, its score is the trial's. Scenarios without grades
+are only counted in the caption.
 """
 
 from __future__ import annotations
@@ -32,11 +32,7 @@ STEP: Final = 0.1
 
 
 class Scored(NamedTuple):
-    """A point of the chart.
-
-    Attributes:
-        is_forecast: True if its dollars are forecast.
-    """
+    """A point of the chart; `is_forecast` if its dollars are forecast."""
 
     label: str
     model: str
@@ -51,7 +47,7 @@ class Scored(NamedTuple):
 
 
 def front_chart(trial: Trial, frame: Any = None, *, chosen: Setting | None = None, theme: Theme = "auto") -> Chart:
-    """Draw a trial as dollars against score, with the scenarios of a frame with scores if there is one."""
+    """Draw a trial as dollars against score, with the scored scenarios of a frame if given."""
     measured = _measured(trial)
     if not measured:
         raise DeclarationError("No setting of the trial has both a score and a price.", hint="Look at trial.frame.")
@@ -79,7 +75,7 @@ def front_chart(trial: Trial, frame: Any = None, *, chosen: Setting | None = Non
 
 
 def check_by(by: object, trials: Sequence[Trial]) -> None:
-    """Raise `DeclarationError` unless a tradeoff can be drawn this way, with a trial if needed."""
+    """Raise `DeclarationError` unless a tradeoff can be drawn by this, with a trial if needed."""
     if by not in (None, "seconds", "score"):
         raise must_be("by", "seconds or score", by)
     if not trials:
@@ -108,7 +104,6 @@ def _measured(trial: Trial) -> list[Scored]:
 
 
 def _forecast(frame: Any, measured: Sequence[Scored]) -> list[Scored]:
-    """Return the scenarios with a score from the trial and dollars from the forecast."""
     by_label = {one.label: one for one in measured}
     known = frame.dropna(subset=["wall_s", "cost_usd", "score"])
     return [
@@ -132,7 +127,6 @@ def _plot(known: Sequence[Scored]) -> Panel:
 
 
 def _point(one: Scored, look: Look, *, is_front: bool) -> list[Mark]:
-    """Draw a setting with its whiskers; forecasts are rings without."""
     facts = {
         "setting": one.label,
         "score": f"{one.score:.2f} ({one.low:.2f} to {one.high:.2f}, {plural(one.n, 'answer')})",
@@ -155,7 +149,7 @@ def _chosen(measured: Sequence[Scored], chosen: Setting | None) -> list[Mark]:
 
 
 def _labels(known: Sequence[Scored], line: Sequence[tuple[float, float]], plot: Panel) -> list[Mark]:
-    """Label measured points, beside the point or at an end of its whisker, without covering points and lines."""
+    """Label measured points without covering points and lines."""
     taken: list[Box] = [(plot.at_x(one.cost_usd) - 6, plot.at_y(one.score) - 6, 12.0, 12.0) for one in known]
     shown = [one for one in known if not one.is_forecast]
     uprights = [(one.cost_usd, one.low, one.high) for one in shown]

@@ -1,4 +1,4 @@
-"""Use of the provider over time, beside its limits: concurrent requests, and sums over the last minute."""
+"""Use of the provider beside its limits: concurrent requests, and sums over the last minute."""
 
 from __future__ import annotations
 
@@ -27,9 +27,8 @@ if TYPE_CHECKING:
     from agent_magic.show.theme import Theme
 
 WINDOW_S: Final = 60.0
-"""Rate limits are per minute."""
 BINS: Final = 240
-"""Number of bins of a run; each shows its peak."""
+"""Bins of a run; each shows its peak."""
 NEAR: Final = 0.25
 """A limit is drawn if the run used this share of it; otherwise it would flatten the curve."""
 CONCURRENT, REQUESTS = "requests under way", "requests"
@@ -53,7 +52,7 @@ class Curve(NamedTuple):
 
 
 def run_limits(record: RunRecord, limits: object = None, *, theme: Theme = "auto") -> Chart:
-    """Draw the use of the provider over time, beside the known or given limits."""
+    """Draw the use of the provider, with known or given limits."""
     given = {**known_limits(record), **_given_limits(limits)}
     until_s = max((event.at_s for event in record.events), default=0.0)
     refused_s = [one.ended_s or 0.0 for one in record.facts.rate_limited]
@@ -70,7 +69,7 @@ def run_limits(record: RunRecord, limits: object = None, *, theme: Theme = "auto
 
 
 def evenly(record: RunRecord) -> list[str]:
-    """Return in words how a limit held a run below its rate per minute, and the next step."""
+    """Return how a limit held a run below its rate per minute, and the next step."""
     by = KINDS.get(cast("Any", summarize(record).limited_by))
     limit = None if by is None else known_limits(record).get(by.unit)
     if by is None or not limit:
@@ -83,7 +82,7 @@ def evenly(record: RunRecord) -> list[str]:
 
 
 def shares_of(record: RunRecord) -> dict[str, Curve]:
-    """Return the used share of each known limit, by its unit; the highest if several models have one."""
+    """Return the used share of each known limit by unit: the highest among models."""
     classes = {} if record.terms is None else record.terms.after or record.terms.before
     found: dict[str, Curve] = {}
     for name, ceilings in classes.items():
@@ -99,7 +98,7 @@ def shares_of(record: RunRecord) -> dict[str, Curve]:
 
 
 def used_lately(records: Iterable[RunRecord], name: str, now: datetime) -> dict[str, float]:
-    """Count a class's use in the last minute, by unit, as the chart does."""
+    """Count a class's use in the last minute, by unit."""
     found = dict.fromkeys((kind.unit for kind in KINDS.values()), 0.0)
     for record in records:
         now_s = (now - record.began_at).total_seconds()
@@ -110,7 +109,6 @@ def used_lately(records: Iterable[RunRecord], name: str, now: datetime) -> dict[
 
 
 def _of_class(record: RunRecord, name: str) -> list[Attempt]:
-    """Return the requests that the limits of a model class count."""
     return [one for one in record.attempts if name in _classes_of(record, one)]
 
 
@@ -165,7 +163,7 @@ def curves_of(attempts: Sequence[Attempt], limits: Mapping[str, float | None]) -
 
 
 def peaks(curve: Curve, until_s: float, bins: int = BINS) -> list[tuple[float, float, float]]:
-    """Return the peak of each stretch of a run as (start, end, value), equal neighbours merged."""
+    """Return the peak of each bin as (start, end, value), equal neighbours merged."""
     # When one request ends and the next begins a moment later, the curve dips by one. Drawn as it is, that looks
     # like a spike.
     width = max(until_s, 1e-9) / bins
@@ -208,7 +206,7 @@ def _panel(curve: Curve, x: Scale, refused_s: Sequence[float], until_s: float, s
 
 
 def percent(share: float) -> str:
-    """Write a share in percent, little ones too: `0.7 %`."""
+    """Write a share in percent, with a decimal if small: `0.7 %`."""
     return f"{100 * share:.{0 if share >= 0.1 or not share else 1}f} %"
 
 
@@ -217,7 +215,7 @@ def _write(value: float) -> str:
 
 
 def _changes(attempts: Iterable[Attempt]) -> list[tuple[float, float, float, float]]:
-    """List what passed: the second, requests, uncached input tokens, output tokens."""
+    """Return (second, requests, uncached input tokens, output tokens) for each request."""
     found: list[tuple[float, float, float, float]] = []
     for one in attempts:
         taken = None if one.usage is None else one.usage.limited_input_tokens
@@ -228,12 +226,10 @@ def _changes(attempts: Iterable[Attempt]) -> list[tuple[float, float, float, flo
 
 
 def _per_minute(came: list[tuple[float, float]]) -> list[tuple[float, float]]:
-    """Add the changes by which every amount leaves the window after a minute."""
     return [*came, *((at + WINDOW_S, -amount) for at, amount in came)]
 
 
 def _running_sum(changes: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
-    """Add up changes in order of time, one step per time."""
     steps: list[tuple[float, float]] = []
     value = 0.0
     for at, change in sorted(changes):

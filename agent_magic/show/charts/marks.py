@@ -1,8 +1,7 @@
-"""The parts of a chart: marks on panels. Positions are in units of the data, sizes of marks in px.
+"""The parts of a chart: marks on panels. Positions are in units of the data, sizes in px.
 
-Colours are roles of the palette in `agent_magic.show.theme`, so marks do not depend on the theme.
-Labels do not collide: each is at the first free place near its point, or not at all. Every labelled point is in the
-text and in a tooltip, so an omitted label is not lost.
+Colours are roles of the palette in `agent_magic.show.theme`, so marks do not depend on the theme. Labels do not
+collide: each takes the first free place near its point, or is omitted; the text and a tooltip have it anyway.
 """
 
 from __future__ import annotations
@@ -21,19 +20,18 @@ if TYPE_CHECKING:
 Box: TypeAlias = tuple[float, float, float, float]
 """Left, top, width, height, in px of the plot."""
 LEADER_DY: Final = (-26.0, -42.0, -58.0, -74.0)
-"""The heights of a label above its point, joined to it by a line, if there is no room beside it."""
+"""Heights of a label above its point, joined by a line, if there is no room beside it."""
 WIDTH: Final = 848.0
-"""The width of an output in JupyterLab in a window of 1280 px: letters have their drawn size there."""
+"""The width of an output in JupyterLab in a window of 1280 px, so letters have their drawn size."""
 MARGIN: Final = 24.0
 ROW_H: Final = 20.0
 
 Facts: TypeAlias = Mapping[str, str | float]
-"""The tooltip of a mark, by name."""
 NOTHING: Final[Facts] = {}
 
 
 class Look(NamedTuple):
-    """How a mark is drawn, and its word in legend and text; empty leaves it out.
+    """How a mark is drawn, and its word in legend and text; empty omits it.
 
     The size in px is the height of a bar, the width of a line, or the radius of a point.
     """
@@ -47,7 +45,7 @@ class Look(NamedTuple):
 
 
 class Bar(NamedTuple):
-    """A horizontal bar; in a panel with rows `y` is the number of the row plus a half."""
+    """A horizontal bar; in a panel with rows `y` is the row number plus a half."""
 
     x0: float
     x1: float
@@ -109,18 +107,13 @@ class Scale:
     write: Callable[[float], str] = field(default=seconds, kw_only=True)
 
     def share(self, value: float) -> float:
-        """Return the position of a value, from 0 at the beginning to 1 at the end."""
+        """Return the position of a value, from 0 to 1."""
         return (value - self.least) / (self.most - self.least)
 
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """A vertical axis of named rows, from the top.
-
-    Attributes:
-        names: The names of the rows.
-        bold: The rows in bold.
-    """
+    """A vertical axis of named rows, from the top; the rows in `bold` are bold."""
 
     names: Sequence[str]
     bold: frozenset[int] = field(default=frozenset(), kw_only=True)
@@ -128,7 +121,7 @@ class Rows:
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """Marks on two scales, with sizes in px; one with an offset stands beside the panel before it."""
+    """Marks on two scales, with sizes in px; an offset places it beside the previous panel."""
 
     marks: Sequence[Mark]
     x: Scale
@@ -147,22 +140,22 @@ class Panel:
         return WIDTH - 2 * MARGIN - self.offset - self.left - self.right
 
     def moved(self, offset: float) -> Panel:
-        """Return it at an offset, to the right edge."""
+        """Return the panel at an offset, up to the right edge."""
         return replace(self, offset=offset, right=8.0)
 
     def at_x(self, value: float) -> float:
-        """Return the position of a value, in px from the left edge of the plot."""
+        """Return the px of a value from the left edge of the plot."""
         return self.x.share(value) * self.width
 
     def at_y(self, value: float) -> float:
-        """Return the position of a value, in px from the upper edge of the plot."""
+        """Return the px of a value from the upper edge of the plot."""
         if isinstance(self.y, Rows):
             return value * ROW_H
         return self.height * (1 - self.y.share(value))
 
 
 def numbers(most: float, count: int = 6) -> list[float]:
-    """Choose round values from 0 to at least `most`, about `count` of them."""
+    """Return about `count` round values from 0 to at least `most`."""
     if most <= 0:
         return [0.0, 1.0]
     raw = most / count
@@ -176,13 +169,13 @@ def numbers(most: float, count: int = 6) -> list[float]:
 
 
 def times(until_s: float) -> Scale:
-    """Return the time scale of a run: from 0 to its end."""
+    """Return the time scale of a run."""
     span_s = max(until_s, 0.1)
     return Scale(span_s, time_ticks(span_s), label=lambda tick: time_tick(tick, span_s))
 
 
 def around(words: str) -> list[tuple[float, float]]:
-    """Return the places for a label, the best first: beside its point, then above it."""
+    """Return the places for a label, best first: beside its point, then above."""
     width = width_px(words, 11)
     beside = [(9.0, -9.0), (9.0, 14.0), (-9.0 - width, -9.0), (-9.0 - width, 14.0)]
     beside += [(14.0, 4.0), (-14.0 - width, 4.0)]  # if a larger mark is on the same place
@@ -200,7 +193,7 @@ def place_label(
     is_bold: bool = False,
     ink: str = "ink",
 ) -> list[Mark]:
-    """Write a label at the first free position inside the plot, joined to its point by a line if it is far."""
+    """Write a label at the first free position inside the plot, joined by a line if it is far from its point."""
     at_x, at_y = plot.at_x(x), plot.at_y(y)
     width = width_px(words, 11, bold=is_bold)
     for dx, dy in offers:

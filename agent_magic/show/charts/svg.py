@@ -18,7 +18,6 @@ HEAD_H: Final = 60.0
 LINE_H: Final = 20.0
 LEGEND_H: Final = 24.0
 SEPARATOR: Final = " · "
-"""Between the phrases of a caption."""
 PANEL_HEAD_H: Final = 34.0
 AXIS_H: Final = 22.0
 
@@ -26,7 +25,7 @@ AXIS_H: Final = 22.0
 def svg_of(
     title: str, line: str, panels: Sequence[Panel], legend: Sequence[Look], caption: str, *, theme: Theme
 ) -> str:
-    """Draw panels one under the other. The picture shrinks with its page but never grows."""
+    """Stack panels. The picture shrinks with its page but never grows."""
     pen = _Pen(inks_of(theme))
     pen.text(MARGIN, 32, title, "ink", size=16, bold=True)
     pen.text(MARGIN, 52, fit(line, WIDTH - 2 * MARGIN, 12), size=12)
@@ -61,7 +60,6 @@ def svg_of(
 
 
 def _folded(caption: str) -> list[str]:
-    """Fold a caption into lines between its phrases."""
     lines: list[str] = []
     for phrase in filter(None, caption.split(SEPARATOR)):
         longer = SEPARATOR.join([*lines[-1:], phrase])
@@ -73,15 +71,6 @@ def _folded(caption: str) -> list[str]:
 
 
 class _Pen:
-    """Collects elements.
-
-    Args:
-        inks: The colours of the picture, by role.
-
-    Attributes:
-        parts: The elements so far.
-    """
-
     def __init__(self, inks: dict[str, str]) -> None:
         self.inks = inks
         self.parts: list[str] = []
@@ -130,7 +119,7 @@ class _Pen:
         self.parts.append(element("path", title, d=way, fill=self.inks[look.ink], opacity=_fade(look)))
 
     def legend(self, looks: Sequence[Look], y: float) -> float:
-        """Draw the legend, in several lines if needed. Return the position of the last one."""
+        """Draw the legend, in several lines if needed. Return the position of the last."""
         x = MARGIN
         for look in looks:
             if x > MARGIN and x + 21 + width_px(look.word, 11) > WIDTH - MARGIN:

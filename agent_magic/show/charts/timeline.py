@@ -1,4 +1,4 @@
-"""The timeline of a run: bars per agent, or counts per phase if there are many agents."""
+"""The timeline of a run: bars per agent, or counts per phase if there are many."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from agent_magic.show.theme import Theme
 
 MOST_ROWS: Final = 60
-"""More agents are counted by phase."""
+"""With more agents, counts per phase are drawn."""
 BINS: Final = 120
 STACK: Final[tuple[Kind, ...]] = ("stream", "first", "tool", "backoff", "queued")
-"""The counted phases, from the axis up. Work comes first, so that its height can be read."""
+"""The counted phases, from the axis up: work first, so that its height can be read."""
 WORK: Final = frozenset({"first", "stream", "tool", "local"})
 
 
@@ -40,7 +40,7 @@ def run_timeline(
     caption: Sequence[str] | None = None,
     theme: Theme = "auto",
 ) -> Chart:
-    """Draw the waits and work of each agent, with the critical path in bold."""
+    """Draw the waits and work of each agent, the critical path in bold."""
     plan = record.plan
     title = title or f"{single_line(plan.name)}: timeline"
     line = run_line(record) if line is None else line
@@ -75,7 +75,7 @@ def run_timeline(
 
 
 def look_of(kind: Kind, outcome: str = "succeeded") -> Look:
-    """Return the look of an attempt's phase: its own colour, or the outcome's."""
+    """Return the look of a phase: its own colour, or the outcome's."""
     phase, state = PHASES[kind], OF_STATUS.get(outcome, "s")
     if phase.ink:
         return Look(phase.ink, phase.opacity, phase.height, phase.word, phase.dash)
@@ -85,7 +85,6 @@ def look_of(kind: Kind, outcome: str = "succeeded") -> Look:
 
 
 def _row(spans: Sequence[Span], row: int, *, is_bold: bool) -> Iterator[Mark]:
-    """Draw one agent: its bars, its working time, and a line below if it is on the critical path."""
     shown = [span for span in spans if span.phase != "local"]  # too short to see
     for span in shown:
         yield Bar(span.from_s, span.to_s, row + 0.5, look_of(span.phase, span.outcome), _facts(span))
@@ -110,7 +109,6 @@ def _facts(span: Span) -> dict[str, str | float]:
 
 
 def _counted(spans: Sequence[Span], x: Scale) -> Panel:
-    """Stack the numbers of agents in each phase."""
     counts = binned(spans, x.most)
     tops = [sum(one) for one in zip(*counts.values(), strict=True)]
     most = numbers(max(tops, default=0.0), 5)
@@ -129,7 +127,7 @@ def _counted(spans: Sequence[Span], x: Scale) -> Panel:
 
 
 def binned(spans: Sequence[Span], until_s: float, count: int = BINS) -> Mapping[Kind, Sequence[float]]:
-    """Count the agents in each phase, as means over equal stretches of time."""
+    """Return the mean number of agents in each phase per equal bin of time."""
     # The counts times the length of a stretch add up to the seconds of each phase.
     width = until_s / count
     sums: dict[Kind, list[float]] = {kind: [0.0] * count for kind in STACK}

@@ -1,4 +1,4 @@
-"""Cost against time: a point per scenario, with the Pareto front as a line."""
+"""Cost against time: a point per scenario, and the Pareto front as a line."""
 
 from __future__ import annotations
 
@@ -27,28 +27,22 @@ if TYPE_CHECKING:
 
 HEIGHT: Final = 340.0
 MOST_POINTS: Final = 1500
-"""Beyond this number only the front and an even sample of the rest are drawn."""
+"""With more points, only the front and an even sample of the rest are drawn."""
 OFF_SCALE: Final = 20.0
 """Scenarios this many times slower than the median, such as a batch, are drawn at the top edge."""
 MODEL_INKS: Final = ("run", "kept", "tape", "wait", "done")
-"""The colours of models in order of appearance; with more models all points have the first."""
+"""Colours of models in order of appearance; with more models, all points have the first."""
 FAMILY_INKS: Final = {"haiku": "tape", "sonnet": "kept", "opus": "run"}
-"""Colours of models, so that each keeps its colour in all pictures."""
 MOST_AVOIDED: Final = 150
-"""Maximum points that labels avoid entirely; with more, they avoid the front only."""
+"""With more points, labels avoid only the front."""
 MOST_LABELLED: Final = 24
-"""Maximum scenarios that are all labelled, if there is room; with more, only the best are."""
+"""With more scenarios, only the best are labelled."""
 HINT: Final = "Give what run.whatif(...) returned."
 NONE: Final = frozenset({"<NA>", "None", "nan"})
 
 
 class Scenario(NamedTuple):
-    """A point of the chart.
-
-    Attributes:
-        label: What differs from the other scenarios.
-        model: Its models; empty if all scenarios have the same.
-    """
+    """A point of the chart; `label` is how it differs from the others, `model` is empty if all have the same."""
 
     label: str
     wall_s: float
@@ -60,7 +54,7 @@ class Scenario(NamedTuple):
 
 
 class Marked(NamedTuple):
-    """A point beside the scenarios: the run itself, or the scenario that was chosen."""
+    """A point beside the scenarios: the run itself, or the chosen scenario."""
 
     label: str
     cost_usd: float
@@ -83,7 +77,7 @@ def tradeoff(frame: Any, *, theme: Theme = "auto") -> Chart:
 
 
 def run_tradeoff(record: RunRecord, frame: Any, *, chosen: Any = None, step: str = "", theme: Theme = "auto") -> Chart:
-    """Draw a frame of scenarios as cost against time, with the run itself, and name the best."""
+    """Draw scenarios as cost against time, with the run itself, and name the best."""
     check_frame(frame)
     totals = summarize(record)
     is_known = totals.cost_usd is not None and totals.wall_s is not None
@@ -153,7 +147,6 @@ def tradeoff_chart(
 
 
 def _best(front: Sequence[Scenario], known: int) -> str:
-    """Return the best scenarios in words: those that no other beats in both cost and time."""
     if len(front) == 1 and known > 1:
         return f"the cheapest and fastest of {known:,} scenarios: {single_line(front[0].label)}"
     best = f"the best {len(front):,} of {plural(known, 'scenario')}"
@@ -202,7 +195,7 @@ def check_frame(frame: Any) -> None:
 
 
 def pareto(pairs: Sequence[tuple[float, float]]) -> set[int]:
-    """Return the indices of the pairs on the Pareto front; the first of equal ones."""
+    """Return the indices of the pairs on the Pareto front; of equal ones the first."""
     order = sorted(range(len(pairs)), key=lambda place: (*pairs[place], place))
     best, front = math.inf, set[int]()
     for place in order:
@@ -213,7 +206,6 @@ def pareto(pairs: Sequence[tuple[float, float]]) -> set[int]:
 
 
 def _word(name: str, value: object) -> str:
-    """Write one argument in a few words."""
     if name == "concurrency":
         return f"concurrency {value}"
     if name == "cache_ttl":
@@ -224,7 +216,7 @@ def _word(name: str, value: object) -> str:
 
 
 def is_number(value: Any) -> bool:
-    """Return whether a cell of a frame is a finite number; `None` and `NA` are none."""
+    """Return whether a cell of a frame is a finite number."""
     try:
         return math.isfinite(float(value))
     except (TypeError, ValueError):  # `None`, and pandas' `NA`
@@ -237,7 +229,6 @@ def _range(row: Mapping[str, Any]) -> tuple[float, float] | None:
 
 
 def _merged(marked: Sequence[Marked]) -> list[Marked]:
-    """Merge points at the same position."""
     found: dict[tuple[str, str], Marked] = {}
     for one in marked:
         place = (dollars(one.cost_usd), seconds(one.wall_s))
@@ -271,7 +262,7 @@ def _top_s(plot: Panel) -> float:
 
 
 def looks_of(models: Iterable[str]) -> dict[str, Look]:
-    """Return the look of each model's points, in order of appearance: its family's colour, or the next that is free."""
+    """Return the look of each model's points: its family's colour, or the next free one."""
     models = list(dict.fromkeys(models))
     if len(models) > len(MODEL_INKS):
         return {model: Look("run", size=4.6, word=model) for model in models}
@@ -287,7 +278,6 @@ def looks_of(models: Iterable[str]) -> dict[str, Look]:
 def _points(
     scenarios: Sequence[Scenario], front: Sequence[Scenario], plot: Panel, looks: Mapping[str, Look]
 ) -> list[Mark]:
-    """Draw scenarios as rings, as forecasts are; those on the front larger, joined by steps, with their ranges."""
     top = _top_s(plot)
     marks: list[Mark] = [
         Point(one.cost_usd, min(one.wall_s, top), looks[one.model]._replace(size=3.2, hollow=True), _facts(one))
@@ -335,7 +325,6 @@ def _diamonds(marked: Sequence[Marked], plot: Panel) -> list[Mark]:
 def _labels(
     scenarios: Sequence[Scenario], front: Sequence[Scenario], marked: Sequence[Marked], plot: Panel
 ) -> list[Mark]:
-    """Write labels if there is room. Every point has a tooltip, and is in the text."""
     top = _top_s(plot)
     kept = [one for one in scenarios if one.is_front or len(scenarios) <= MOST_AVOIDED]
     spots = [(plot.at_x(one.cost_usd), plot.at_y(min(one.wall_s, top))) for one in kept]

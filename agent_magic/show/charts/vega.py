@@ -1,6 +1,6 @@
 """Panels as a Vega-Lite v5 specification with its data.
 
-Vega-Lite does not follow the theme of its page, so `auto` has no background, and colours that are legible on both.
+Vega-Lite does not follow the theme of its page, so `auto` has no background and colours legible on both.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 SCHEMA: Final = "https://vega.github.io/schema/vega-lite/v5.json"
 SPARED_W: Final = 50.0
-"""Width in px less than the SVG's: it does not shrink with its page, and needs room for its menu."""
+"""Px narrower than the SVG: Vega-Lite does not shrink with its page, and needs room for its menu."""
 _X: Final = {"field": "x", "type": "quantitative"}
 _Y: Final = {"field": "y", "type": "quantitative"}
 _STEP: Final = {
@@ -33,7 +33,7 @@ _COLOUR: Final = {"field": "colour", "type": "nominal", "scale": None}
 def spec_of(
     title: str, line: str, panels: Sequence[Panel], legend: Sequence[Look], caption: str, *, theme: Theme
 ) -> dict[str, Any]:
-    """Write panels one under the other."""
+    """Return stacked panels as a specification."""
     inks = INKS_ON_EITHER if theme == "auto" else inks_of(theme)
     # A view without layers is no Vega-Lite: a panel with nothing in it is left out, as of a run without errors.
     views = [_view(panel, inks) for panel in panels if panel.marks]
@@ -110,8 +110,6 @@ def _layers(marks: Sequence[Mark], axes: dict[str, Any], inks: dict[str, str]) -
 
 
 class _Reading(NamedTuple):
-    """A mark for Vega-Lite: its type, its channels, and its data."""
-
     mark: dict[str, Any]
     channels: dict[str, Any]
     rows: list[dict[str, Any]]
@@ -147,7 +145,6 @@ def _read(mark: Mark, place: int, inks: dict[str, str]) -> _Reading:
 
 
 def _legend(looks: Sequence[Look], inks: dict[str, str]) -> dict[str, Any]:
-    """Return a layer without data that has the legend."""
     scale = {"domain": [look.word for look in looks], "range": [_colour(look, inks) for look in looks]}
     colour = {"field": "legend", "type": "nominal", "scale": scale}
     return {"data": {"values": []}, "mark": {"type": "square", "opacity": 1}, "encoding": {"color": colour}}

@@ -1,4 +1,4 @@
-"""The seconds and the dollars of a run, as steps that add up to the total."""
+"""The seconds and dollars of a run, as steps that add up to the total."""
 
 from __future__ import annotations
 
@@ -26,12 +26,11 @@ if TYPE_CHECKING:
 
 MOST_STEPS: Final = 9
 LEAST_SHARE: Final = 0.0005
-"""Smaller steps are left out."""
 ORDER: Final[tuple[Kind, ...]] = ("queued", "backoff", "local", "first", "stream", "tool")
 
 
 class Step(NamedTuple):
-    """A step of a waterfall: its name, its seconds or dollars, and its look."""
+    """A step of a waterfall; `amount` is in seconds or dollars."""
 
     name: str
     amount: float
@@ -59,7 +58,7 @@ def run_waterfall(record: RunRecord, *, theme: Theme = "auto") -> Chart:
 
 
 def second_steps(spans: Sequence[Span], wall_s: float) -> list[Step]:
-    """Add up the spans of a chain of agents, by phase and reason. The rest of `wall_s` is local work."""
+    """Add up the spans of a chain of agents by phase and reason; the rest of `wall_s` is local work."""
     sums: dict[tuple[Kind, str], float] = {("local", ""): wall_s - sum(span.length_s for span in spans)}
     for span in spans:
         key = (span.phase, (span.reason or "a slot") if span.phase == "queued" else "")
@@ -72,7 +71,7 @@ def second_steps(spans: Sequence[Span], wall_s: float) -> list[Step]:
 
 
 def dollar_steps(costs: Mapping[str, float | None]) -> list[Step]:
-    """Return the agents by cost, the cheapest ones together. Agents without a known price are left out."""
+    """Return the agents by cost, the cheapest together, without those of unknown price."""
     known = sorted(((cost, name) for name, cost in costs.items() if cost), key=lambda one: -one[0])
     shown = known[:MOST_STEPS] if len(known) <= MOST_STEPS + 1 else known[: MOST_STEPS - 1]
     rest = known[len(shown) :]
@@ -82,12 +81,10 @@ def dollar_steps(costs: Mapping[str, float | None]) -> list[Step]:
 
 
 def _plain(look: Look) -> Look:
-    """Return a look for bars with their names beside them: of one height, not in the legend."""
     return look._replace(size=BAR_H, word="", dash="")
 
 
 def _panel(title: str, steps: Sequence[Step], whole: tuple[str, float], write: Callable[[float], str]) -> Panel:
-    """Draw the steps one below the other, each from the end of the last, then the total."""
     marks: list[Mark] = []
     done = 0.0
     for row, step in enumerate([*steps, Step(*whole, Look("ink", size=BAR_H))]):

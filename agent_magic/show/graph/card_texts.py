@@ -1,6 +1,4 @@
-"""The texts on the card of a group: counts, failed or slowest agent, an answer.
-
-A group of one agent has that agent's.
+"""The texts on a group's card: counts, failed or slowest agent, an answer; for a single agent, its own.
 
 The live view and the static picture both use `Faces`.
 """
@@ -46,7 +44,7 @@ class Faces:
         self._answer: list[int | None] = [None for _ in sheet.groups]
 
     def take(self, event: Event, record: RunRecord) -> set[int]:
-        """Record an agent's end, which the record has already. Return the groups that it changes."""
+        """Record the end of an agent. Return the groups that it changes."""
         if not isinstance(event, AgentEnded):
             return set()
         agent, group, result = event.agent, self.group_of[event.agent], record.results[event.agent]
@@ -60,7 +58,6 @@ class Faces:
         return {group}
 
     def _tells(self, group: int, agent: int) -> bool:
-        """Return whether a card shows this answer instead of its current one."""
         shown, one = self._answer[group], self._sheet.groups[group]
         return shown is None or ((one.is_box or one.rounds > 0) and agent > shown)
 
@@ -92,7 +89,6 @@ class Faces:
         return f"slowest: {self._name(group, record, slowest)}, {took(record.results[slowest])}"
 
     def _unmet(self, group: int, record: RunRecord) -> str:
-        """Name the condition that does not hold after the last round of a loop in the group; empty if it does."""
         last = [agent for agent in self._sheet.groups[group].agents if self._states[agent] == CAPPED]
         capped = capped_steps(record) if last else {}
         return unmet(next((capped[agent] for agent in last if agent in capped), None))
@@ -104,7 +100,7 @@ class Faces:
         return f"{self._name(group, record, agent)}: {answer_line(record.results[agent], MOST_CHARS)}"
 
     def _name(self, group: int, record: RunRecord, agent: int) -> str:
-        """Return an agent's name on a card: a nested plan's step without the plan's name, a loop's round."""
+        """Return an agent's name on a card: without its nested plan's name; a loop's round."""
         one, part = self._sheet.groups[group], record.plan.agents[agent].part
         if one.rounds and part is not None:
             return f"round {part.number}"
@@ -112,7 +108,7 @@ class Faces:
 
 
 def face_of_one(view: NodeView) -> Face:
-    """Return the texts on the card of a group of one agent."""
+    """Return the texts on the card of a single agent."""
     sign = STATES[view.state].signs[0]
     rest = "" if view.state in "sly" else view.tail
     answer = view.tail if view.state in "sly" else ""
@@ -120,7 +116,7 @@ def face_of_one(view: NodeView) -> Face:
 
 
 def faces_of(sheet: Sheet, record: RunRecord, views: Sequence[NodeView]) -> tuple[Face, ...]:
-    """Return the cards of a run as it is."""
+    """Return the cards of a run."""
     faces = Faces(sheet, "".join(view.state for view in views))
     for event in record.events:
         faces.take(event, record)

@@ -1,8 +1,8 @@
 """Large plans: a card per group, with counts and a ring, and a cell per agent below.
 
-The agents of one `each` are a group from ten items on; other agents are groups of one. Plans of more than 200 agents
-without such groups are grouped by layer, then by role or by the beginning of names if that gives a readable graph; in
-deep plans neighbouring layers become one group.
+The agents of an `each` with ten items or more are a group; other agents stand alone. Plans of more than 200 agents
+without such groups are grouped by layer, then by role or by the beginning of names if that stays readable; in deep
+plans neighbouring layers are merged.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _NUMBERED = re.compile(r"[\W_]*\d[\d_\-.]*$")
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Agents that are drawn as one node: rounds of a loop (0: no loop), or with `is_box` the steps of a nested plan.
+    """Agents drawn as one node: rounds of a loop (0: no loop), or with `is_box` the steps of a nested plan.
 
     `is_reserved` if their number is known only during a run.
     """
@@ -58,22 +58,18 @@ class Group:
 
     @property
     def is_one(self) -> bool:
-        """True for a single agent, which is drawn as an agent's card."""
+        """True for a single agent, drawn as its own card."""
         return len(self.agents) == 1
 
     @property
     def where(self) -> str:
-        """Its layer, or else the number of its agents."""
+        """The layer, or else the number of agents."""
         return self.place or plural(len(self.agents), "agent")
 
 
 @dataclass(frozen=True, slots=True)
 class Sheet:
-    """The groups of a plan, laid out.
-
-    Attributes:
-        returns: The loop edges: from which group to which the next round begins.
-    """
+    """The groups of a plan, laid out; `returns` are the loop edges, from a loop's last group to its first."""
 
     groups: tuple[Group, ...]
     layout: Layout = field(kw_only=True)
@@ -93,11 +89,10 @@ class Face(NamedTuple):
 
     Attributes:
         share: Inside the ring: the finished share, or the sign of an agent's state.
-        done: Number of finished agents; empty for one agent.
         rest: The other counts, or an agent's reason to wait.
         tone: The state that colours the card.
         who: The failed or else slowest agent; or an agent's numbers.
-        answer: An answer, under the name of its agent: for a plan and a loop the last, else the first.
+        answer: An answer and its agent: the last of a plan or a loop, else the first.
     """
 
     counts: Sequence[int]
@@ -116,12 +111,12 @@ def sheet_of(plan: Plan) -> Sheet:
 
 
 def is_stacked(plan: Plan) -> bool:
-    """Return whether a declaration of a plan has enough items for one card, or a nested plan is one."""
+    """Return whether a declaration has enough items for one card, or a nested plan is one."""
     return any(is_one_card(plan, name) for name in plan.groups) or any(map(box_of, plan.names))
 
 
 def is_one_card(plan: Plan, group: str) -> bool:
-    """Return whether a group is one card: it has many items, or is more than the items of a value."""
+    """Return whether a group is one card: it has many items, or more than the items of one value."""
     members = plan.groups[group]
     if len(members) >= LEAST_STACK:
         return True
@@ -130,7 +125,6 @@ def is_one_card(plan: Plan, group: str) -> bool:
 
 
 def _stacked(plan: Plan) -> tuple[Group, ...]:
-    """Return a group per nested plan, per declaration with many items, and per other agent."""
     big = {name: members for name, members in plan.groups.items() if is_one_card(plan, name)}
     inside = {agent: name for name, members in big.items() for agent in members.values()}
     inside |= {agent: box for box, members in boxes_of(plan.names).items() for agent in members}
@@ -166,7 +160,7 @@ def _stack(plan: Plan, key: str | int, agents: Sequence[int]) -> Group:
 
 
 def _where(plan: Plan, key: int) -> str:
-    """Return the kind of a step with its own card. Beside a loop, with rounds as layers, a layer is no help."""
+    """Return the heading of a step's own card. Rounds of a loop are layers, so beside one a layer is no help."""
     step = plan.agents[key]
     if not step.is_task and not any(one.part is not None and one.part.rounds for one in plan.agents):
         return f"layer {plan.dag.layer[key]}"
@@ -174,7 +168,6 @@ def _where(plan: Plan, key: int) -> str:
 
 
 def _placed(plan: Plan, groups: tuple[Group, ...]) -> Sheet:
-    """Place groups by what passes between their agents."""
     found = [0] * len(plan)
     for place_, group in enumerate(groups):
         for agent in group.agents:
@@ -194,12 +187,12 @@ def _placed(plan: Plan, groups: tuple[Group, ...]) -> Sheet:
 
 
 def part_of(state: str) -> int:
-    """Return the index of a state among the parts of a ring."""
+    """Return the index of a state in a ring."""
     return _PARTS.get(state, TODO)
 
 
 def counted(states: str) -> list[int]:
-    """Count the agents of a group by the parts of its ring; those to do come last."""
+    """Count the agents of a group by part of its ring; those to do come last."""
     counts = [0] * (TODO + 1)
     for state, place_ in _PARTS.items():
         counts[place_] += states.count(state)
@@ -208,7 +201,7 @@ def counted(states: str) -> list[int]:
 
 
 def group_texts(group: Group, counts: Sequence[int]) -> tuple[str, str, str]:
-    """Return the texts of a group's card: percentage, done, and the other counts, in the words of the header."""
+    """Return percentage, done, and the other counts, in the words of the header."""
     total, finished = sum(counts) or 1, counts[0] + counts[1]
     sign = STATES["m" if counts[1] else "s"].signs[0]
     share = sign if finished == total else f"{100 * finished // total} %"
@@ -221,7 +214,7 @@ def group_texts(group: Group, counts: Sequence[int]) -> tuple[str, str, str]:
 
 
 def tone_of(counts: Sequence[int]) -> str:
-    """Return the character of a group's state: the state of its worst agent."""
+    """Return the state of a group's worst agent."""
     of: dict[str, int] = dict(zip((*TONES, "p"), counts, strict=True))
     return next((tone for tone in "frqpmsk" if of[tone]), "c")
 
@@ -266,7 +259,7 @@ def _span(first: int, last: int) -> str:
 
 
 def beginning(name: str) -> str:
-    """Return a name without the number at its end: `review` for `review_17`."""
+    """Return a name without its final number: `review` for `review_17`."""
     return _NUMBERED.sub("", name) or name
 
 
@@ -287,7 +280,6 @@ def draw_groups(sheet: Sheet, faces: Sequence[Face]) -> str:
 
 
 def _way_back(start: Box, end: Box) -> str:
-    """Draw the edge from the last card of a loop to its first: dashed, below the forward edges, with a head."""
     (x, y), (to_x, to_y) = (start.x, start.y + BACK_Y), (end.x + end.w + BACK_HEAD, end.y + BACK_Y)
     middle = (x + to_x) / 2
     curve = path_data(((x, y), (middle, y), (middle, to_y), (to_x, to_y)))
@@ -377,7 +369,7 @@ class Band:
 
 @dataclass(frozen=True, slots=True)
 class CellGrid:
-    """The cells of a picture: distance and side in px, and cells in a row."""
+    """The cells of a picture: pitch and side in px, and cells per row."""
 
     pitch: float
     size: float
@@ -391,7 +383,7 @@ class CellGrid:
 
 
 def cell_grid(plan: Plan, sheet: Sheet, width: float) -> CellGrid:
-    """Choose the size of the cells, and place the bands: a layer each, or a group of several agents."""
+    """Choose the size of the cells and place the bands: a layer each, or a group of several agents."""
     pitch = 14.0 if len(plan) <= 1200 else 10.0 if len(plan) <= 4000 else 7.0
     stacks = [(group.label, group.agents) for group in sheet.groups if len(group.agents) >= LEAST_STACK]
     groups = stacks if is_stacked(plan) else list(_groups(plan.dag.layers()))
@@ -408,11 +400,7 @@ def cell_grid(plan: Plan, sheet: Sheet, width: float) -> CellGrid:
 
 
 def draw_cells(plan: Plan, sheet: Sheet, states: str, lost: Sequence[str], width: float) -> tuple[str, float]:
-    """Draw the agents as cells, by their states, and name the `lost` ones.
-
-    Returns:
-        The markup and its height.
-    """
+    """Draw agents as cells by state, and name the `lost` ones. Return the markup and its height."""
     grid = cell_grid(plan, sheet, width)
     parts: list[str] = []
     for band in grid.bands:
@@ -463,7 +451,6 @@ def _layer_cells(states: str, grid: CellGrid, band: Band) -> Iterator[str]:
 
 
 def _runs(states: str, columns: int) -> Iterator[tuple[int, int]]:
-    """Split rows of cells into runs of one state."""
     start = 0
     for index in range(1, len(states) + 1):
         if index == len(states) or index % columns == 0 or states[index] != states[start]:
@@ -482,7 +469,6 @@ def _groups(layers: Sequence[Sequence[int]]) -> Iterator[tuple[str, tuple[int, .
 
 
 def _lost_line(lost: Sequence[str], width: float, y: float) -> str:
-    """Name the first agents that failed, since a cell has no name."""
     if not lost:
         return ""
     more = f" and {len(lost) - _MOST_NAMED:,} more" if len(lost) > _MOST_NAMED else ""

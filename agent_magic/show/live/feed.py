@@ -34,15 +34,11 @@ SUMMARY_EVERY_S = 0.5  # for a hundred agents; in proportion for more
 MOST_SUMMARIZED = 200  # the summary looks at every agent: for more it would take too much of the kernel's time
 MOST_CHARS = 8_000
 AGAIN = 12
-"""The number of entries that a step repeats, in turn, for views that opened late or missed a message."""
+"""Entries that a step repeats, in turn, for views that opened late or missed a message."""
 
 
 class Sum:
-    """Adds up the usage of all attempts so far.
-
-    Args:
-        sources: Sources that are known in advance.
-    """
+    """Adds up the usage of all attempts; `sources` are known in advance."""
 
     def __init__(self, sources: Iterable[str] = ()) -> None:
         self.sources: set[str | None] = set(sources)
@@ -143,7 +139,7 @@ class Feed:
         return fresh, ended
 
     def _cap(self, agent: int) -> set[int]:
-        """Return the steps of loops that may have ended at their cap with this agent."""
+        """Return the steps of loops that this agent may have ended at their cap."""
         part = self._record.plan.agents[agent].part
         if part is None or not part.rounds or part.number < part.rounds:
             return set()
@@ -151,7 +147,6 @@ class Feed:
         return {*before} ^ {*self._capped}  # both ways: an answer that was asked for again may be good
 
     def _take_states(self, look: set[int]) -> dict[int, str]:
-        """Update the states; return those that have changed, by agent."""
         # Agents that run or wait to retry change without an event, and are looked at in every step.
         changed: dict[int, str] = {}
         for agent in look:
@@ -169,7 +164,6 @@ class Feed:
         return changed
 
     def _only_asks(self, asked: int) -> bool:
-        """Return whether only questions to a person are under way."""
         return bool(asked) and "r" not in self.states and self.states.count("q") <= asked
 
     def _head(self, now_s: float, around: Around) -> dict[str, Any]:
@@ -223,7 +217,6 @@ class Feed:
         said.update(changed)
 
     def _repeat(self, delta: dict[str, Any]) -> None:
-        """Send some earlier entries again, each in turn."""
         for key, place in self._again[:AGAIN]:
             delta.setdefault(key, {}).setdefault(place, self.full[key][place])
         self._again = self._again[AGAIN:] + self._again[:AGAIN]
@@ -239,7 +232,6 @@ def icons() -> dict[str, str]:
 
 
 def _chars(entry: Sequence[Any] | int) -> int:
-    """Estimate how long an entry is as JSON."""
     if isinstance(entry, int):
         return 12
     return 8 + sum(len(part) + 4 if isinstance(part, str) else 30 if isinstance(part, list) else 6 for part in entry)
@@ -251,7 +243,7 @@ def _of_budget(phrase: str, budget_usd: float) -> str:
 
 
 def _left(left_s: tuple[float, float] | None) -> str:
-    """Format the remaining time as an interval: `ends in 4–6 s`; empty if unknown."""
+    """Return the remaining time as an interval, `ends in 4–6 s`; empty if unknown."""
     if left_s is None:
         return ""
     low, high = (max(1, round(one)) for one in left_s)
@@ -282,7 +274,7 @@ class CardFeed:
     def entries(
         self, look: set[int], fresh: set[int], changed: Mapping[int, str], now_s: float, tails: Mapping[int, str]
     ) -> dict[str, dict[int, Any]]:
-        """Return the entries that may have changed: of agents with new events, a new state, or arriving text."""
+        """Return the entries of agents with new events, a new state, or arriving text."""
         results = self._record.results
         return {
             "nodes": {agent: self._node(agent, now_s, tails, grown=agent not in fresh) for agent in look},
@@ -300,7 +292,7 @@ class CardFeed:
         return {"path": list(worked_path(self._record, now_s)), "axis": axis_entry(now_s, over=over)}
 
     def _node(self, agent: int, now_s: float, tails: Mapping[int, str], *, grown: bool) -> list[str | float | None]:
-        """Return the texts of a card; `grown` if no event came, so that at most its text has changed."""
+        """Return the texts of a card; `grown` if only its text may have changed."""
         # The page itself counts the seconds of a running one.
         wide = self._layout.nodes[agent].w
         before = self._said.get(agent)
@@ -349,7 +341,7 @@ class GroupFeed:
         now_s: float,
         tails: Mapping[int, str],
     ) -> dict[str, dict[int, Any]]:
-        """Return the counts and the timeline rows that have changed."""
+        """Return the changed counts and timeline rows."""
         touched = set(self._ended) if self._told else set(range(len(self._sheet.groups)))
         touched |= {self._faces.turn(agent, state) for agent, state in changed.items()}
         for agent, place in self._alone.items():  # a waiting one names its open parents
@@ -367,7 +359,6 @@ class GroupFeed:
         return self._record.results[agent].working_since_s is not None or self._record.results[agent].is_waiting
 
     def _bars(self, fresh: set[int]) -> dict[int, list[Any]]:
-        """Return the rows of single agents."""
         return {
             place: [bar_entry(bar) for bar in bars_of(self._record.results[agent])]
             for agent, place in self._alone.items()

@@ -1,4 +1,4 @@
-"""The details of one agent, for the panel that a click opens: prompt, answer, a row per attempt, its conversation."""
+"""The details of one agent, opened by a click: prompt, answer, attempts, conversation."""
 
 from __future__ import annotations
 
@@ -20,24 +20,22 @@ if TYPE_CHECKING:
     from agent_magic.record.results import AgentResult, Attempt, RunRecord
 
 MOST_CHARS = 5_000
-"""The characters of a text that is shown. Arriving text is sent again every second."""
+"""Maximum characters of a shown text. Arriving text is sent again every second."""
 MOST_ANSWER = 100_000
-"""The characters of an answer that is complete, which is sent once."""
+"""Maximum characters of a complete answer, which is sent once."""
 MOST_ATTEMPTS = 20
 MOST_CALLS = 30
-"""Maximum number of calls, and of characters of results and arguments."""
 MOST_RESULT = 2_000
 MOST_ARGUMENT = 600
 HEADINGS = ("", "sent at", "took", "first token", "tokens in", "tokens out", "cost")
-"""The columns of the table of attempts. The first has its number and its status."""
 
 
 def details_of(record: RunRecord, agent: int, text: str = "") -> dict[str, Any]:
     """Return the details of one agent as plain data.
 
     `facts` is one line, `attempts` are rows of a table, and `texts` are by heading, the answer first; long texts are
-    cut and marked. `rendered` is a complete answer as safe HTML, empty if it is a value. `turns` is the conversation up
-    to the last calls: per turn the model's text, and the calls.
+    marked as cut. `rendered` is a complete answer as safe HTML, empty for a value. `turns` is the conversation up to
+    the last calls: per turn the model's text, and the calls.
     """
     result = record.results[agent]
     state = states_of(record)[agent]
@@ -65,7 +63,7 @@ def is_editable(record: RunRecord, agent: int) -> bool:
 
 
 def _is_turn(result: AgentResult) -> bool:
-    """Return whether the last response asks for calls, so that it is no answer yet."""
+    """Return whether the last response asks for calls, so it is no answer yet."""
     return result.stop_reason == TOOL_USE
 
 
@@ -74,7 +72,6 @@ def _rendered(text: str) -> str:
 
 
 def _row(attempt: Attempt) -> list[str]:
-    """Return the cells of one attempt, and its error."""
     usage = attempt.usage
     return [
         f"{attempt.number} {attempt.status}",
@@ -89,7 +86,6 @@ def _row(attempt: Attempt) -> list[str]:
 
 
 def _turns(result: AgentResult) -> list[dict[str, Any]]:
-    """Return texts and calls turn by turn. A task with one call has all of it in its texts."""
     calls = result.calls[-MOST_CALLS:] if len(result.calls) > result.is_task else ()
     found: list[dict[str, Any]] = []
     for turn in dict.fromkeys(one.turn for one in calls):
@@ -106,7 +102,6 @@ def _turns(result: AgentResult) -> list[dict[str, Any]]:
 
 
 def _call(call: ToolCall, name: str) -> dict[str, Any]:
-    """Return a call: its arguments as rows, its result and prints."""
     took = "…" if call.duration_s is None else seconds(call.duration_s)
     trace = "" if call.ended is None else call.ended.trace
     texts = {"result": _shown_result(call), "printed": call.prints, "traceback": trace}
@@ -122,7 +117,7 @@ def _call(call: ToolCall, name: str) -> dict[str, Any]:
 
 
 def _arguments(text: str, name: str) -> list[list[str]]:
-    """Return the arguments of a call as rows; other JSON than an object unchanged."""
+    """Return the arguments of a call as rows; JSON that is not an object unchanged."""
     try:
         given: Any = json.loads(text or "{}")
     except ValueError:
@@ -133,7 +128,7 @@ def _arguments(text: str, name: str) -> list[list[str]]:
 
 
 def _shown_result(call: ToolCall) -> str:
-    """Return the result of a call as text; for content blocks their texts, and the kinds of the others."""
+    """Return the result of a call as text; content blocks as their texts, others as their kinds."""
     if call.ended is None or not call.ended.blocks:
         return call.result
     try:
@@ -167,13 +162,11 @@ def _citation(one: Citation) -> str:
 
 
 def _pictures(record: RunRecord, agent: int) -> list[dict[str, str]]:
-    """Return thumbnails of the pictures sent by the agent."""
     attempts = record.results[agent].attempts
     return thumbnails(attempts[-1].request.files) if attempts else []
 
 
 def _task_texts(result: AgentResult) -> dict[str, str]:
-    """Return result, prints and traceback of a task's last call."""
     if not result.calls:
         return {}
     last = result.calls[-1]

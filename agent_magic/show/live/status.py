@@ -1,4 +1,4 @@
-"""Data in the live view besides the record: slots, budget, pause, health of the provider, remaining time."""
+"""Live view data that is not in the record: slots, budget, pause, health, remaining time."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def strip_of(
 
 
 def _meter(kind: str, limits: Sequence[LimitUse], thresholds: Thresholds) -> list[str | int | None]:
-    """Return the meter of a kind of limit, of the fullest one: name, value, percent, level, and a tooltip."""
+    """Return the fullest limit of a kind as a meter: name, value, percent, level, tooltip."""
     used = max((one.used_share for one in limits if one.used_share is not None), default=None)
     words = "; ".join(map(_limit_words, limits)) or "unknown"
     if used is None:
@@ -74,7 +74,6 @@ def _meter(kind: str, limits: Sequence[LimitUse], thresholds: Thresholds) -> lis
 
 
 def _latency(health: Health, thresholds: Thresholds) -> list[str | int | None]:
-    """Return the meter of the first-token latency, with its trend."""
     kind, late, trend = "first token", health.latency_s, health.latency_trend_s
     if late is None:
         return [kind, "–", None, "none", f"{kind}: no response yet"]
