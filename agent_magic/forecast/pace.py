@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from agent_magic.record.history import Past
 
 Basis = Literal["measured", "ledger", "pilot", "assumed"]
+"""Basis of a number: this run, earlier answers, other agents' answers in a pilot, or an assumption."""
 SURE_BY: Final = {
     "measured": "measured",
     "ledger": "from earlier answers",
@@ -20,7 +21,6 @@ SURE_BY: Final = {
     "assumed": "partly assumed",
 }
 """The least basis of numbers, in words."""
-"""Basis of a number: this run, earlier answers, other agents' answers in a pilot, or an assumption."""
 RANK: Final[dict[Basis, int]] = {"measured": 0, "ledger": 1, "pilot": 2, "assumed": 3}
 
 ENOUGH: Final = 5

@@ -3,10 +3,10 @@
 IPython turns `%agents run` into `get_ipython().run_line_magic('agents', 'run')`, a blocking call. If `await` is legal,
 `AwaitRewriter` makes of it
 
-    (await get_ipython().run_line_magic('agents.async', 'run'))
+(await get_ipython().run_line_magic('agents.async', 'run'))
 
-and IPython runs the cell as a task on the loop of the kernel: nothing is patched, queued cells wait their turn, clicks
-arrive. If not (inside `def`, under `%%time` or `%%capture`) the call stays as it is, and the synchronous twin uses
+and IPython runs the cell as a task on the kernel's loop: nothing is patched, queued cells wait their turn, clicks
+arrive. Otherwise (inside `def`, under `%%time` or `%%capture`) the call is unchanged, and the synchronous twin uses
 `agent_magic.notebook.bridge`.
 """
 
@@ -41,7 +41,7 @@ NO_AWAIT = (ast.FunctionDef, ast.Lambda, ast.ClassDef, ast.GeneratorExp, ast.Joi
 
 
 def every_call(magic: str, argument: str | None) -> bool:
-    """Wish for every call of the chosen magics."""
+    """Choose every call."""
     del magic, argument
     return True
 
@@ -53,7 +53,7 @@ class AwaitRewriter(CellHook):
     Attributes:
         magics: Names of the magics. A call counts if it has a twin, named with `ASYNC_SUFFIX`: it returns an awaitable.
         wanted: Asked per call with the magic's name and its line, or `None` if the line is known only when the
-            cell runs. `False` leaves the call as it is.
+          cell runs. `False` leaves the call unchanged.
     """
 
     magics: frozenset[str]
@@ -70,7 +70,7 @@ class AwaitRewriter(CellHook):
         return lines if rewritten == text else rewritten.splitlines(keepends=True)
 
     def rewrite(self, text: str) -> str:
-        """Return the text of a cell with `await` added; text with a syntax error is unchanged."""
+        """Return a cell's text with `await` added; text with a syntax error is unchanged."""
         tree = _quietly(lambda: ast.parse(text))
         if tree is None:
             return text
@@ -98,7 +98,7 @@ def can_await(ip: Any) -> bool:
 
 
 def cell_is_running() -> bool:
-    """Return whether the caller was called, however indirectly, by the code of a cell."""
+    """Return whether the code of a cell called this, however indirectly."""
     return is_called_by(InteractiveShell, "run_code")
 
 
@@ -136,7 +136,7 @@ def _loop_is_running() -> bool:
 
 
 def _quietly(compiling: Callable[[], T]) -> T | None:
-    """Return the result of `compiling`, or `None` on an error, which IPython will show itself."""
+    """Return the result of `compiling`; `None` on an error, which IPython will show itself."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
@@ -178,7 +178,7 @@ def _magic_of(call: ast.Call) -> tuple[str, str]:
 
 
 def _argument(call: ast.Call) -> str | None:
-    """Return the line a magic is called with, or `None` if its first word is known only when the cell runs."""
+    """Return a magic's line; `None` if its first word is known only when the cell runs."""
     match call.args[1:2]:
         case [ast.Constant(value=str(line))]:
             # IPython expands `{name}` and `$name` in the line of a magic.
@@ -195,7 +195,6 @@ def _line_starts(source: bytes) -> list[int]:
 
 
 def _edits(call: ast.Call, starts: list[int], *, bare: bool) -> list[Edit]:
-    """Return the replacements, each from one byte to another, that make a call awaited."""
     name = cast("ast.Constant", call.args[0])
     first, last = _span(name, starts)
     edits: list[Edit] = [(first, last, repr(f"{name.value}{ASYNC_SUFFIX}").encode())]

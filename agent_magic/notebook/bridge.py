@@ -1,6 +1,6 @@
-"""The one synchronous bridge: run a coroutine to its end by a blocking call.
+"""The one synchronous bridge: run a coroutine by a blocking call if a magic cannot await.
 
-It is used if a magic cannot await: inside `def`, under `%%time` and `%%capture`, in a script.
+That is inside `def`, under `%%time` and `%%capture`, and in a script.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ SHARED_CONTEXT = 7
 
 
 def run_sync(work: Coroutine[Any, Any, T], *, message: Callable[[], str] = stopped) -> T:
-    """Run a coroutine to its end and return its result. It is closed if it cannot be run.
+    """Run a coroutine and return its result. It is closed if it cannot be run.
 
     Without a running loop it runs on IPython's, as awaited cells do. Inside a running loop it runs on that one, made
-    re-entrant by `nest_asyncio2` at this moment: connections belong to their loop, so a second loop would need a second
-    set of them.
+    re-entrant by `nest_asyncio2` at this moment: connections belong to their loop, so a second loop would need new
+    ones.
 
     Raises:
         CannotNest: The running loop cannot be entered again.
@@ -74,7 +74,6 @@ def _running_loop() -> asyncio.AbstractEventLoop | None:
 
 
 def _idle_loop() -> asyncio.AbstractEventLoop:
-    """Return the loop on which terminal IPython runs awaited cells."""
     known: Mapping[str, Any] = vars(async_helpers)
     if "get_asyncio_loop" in known:
         return known["get_asyncio_loop"]()
@@ -101,7 +100,6 @@ def _obstacle(loop: asyncio.AbstractEventLoop) -> str:
 
 
 def _major(ipykernel: object) -> int:
-    """Return the major version of ipykernel, 0 if there is none."""
     return int(str(getattr(ipykernel, "__version__", "0")).split(".", maxsplit=1)[0])
 
 

@@ -1,4 +1,4 @@
-"""Hooks that read cells before they run: IPython's input transformers, with install and uninstall."""
+"""Hooks that read cells before they run, as input transformers of IPython."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class CellHook:
         self._hooks[:] = [hook for hook in self._hooks if hook != self]
 
     def __call__(self, lines: list[str]) -> list[str]:
-        """Return the lines to run instead of these."""
+        """Return the lines to run instead."""
         raise NotImplementedError
 
     @property
@@ -53,11 +53,7 @@ class FirstLine(CellHook):
     magics: frozenset[str]
 
     def __call__(self, lines: list[str]) -> list[str]:
-        """Return the lines as they are.
-
-        Raises:
-            UsageError: A declaration follows other lines.
-        """
+        """Return the lines unchanged; raise `UsageError` if a declaration follows other lines."""
         text = "".join(lines)
         for name in self.magics:
             if f"run_line_magic('%{name}'" in text or (_begins_a_line(name, text) and not _is_python(text)):
@@ -76,7 +72,7 @@ class PlainSigns(CellHook):
     stage: ClassVar[str] = "input_transformers_cleanup"
 
     def __call__(self, lines: list[str]) -> list[str]:
-        """Return the lines with plain signs, if a magic of ours is in them."""
+        """Return the lines to run."""
         text, names = "".join(lines), "|".join(self.magics)
         if re.search(rf"%(?:{names})\b", text) is None:
             return lines
@@ -98,7 +94,7 @@ class Dedent(CellHook):
     stage: ClassVar[str] = "input_transformers_cleanup"
 
     def __call__(self, lines: list[str]) -> list[str]:
-        """Return the lines with what follows a line magic at the margin."""
+        """Return the lines to run."""
         if not _BEHIND_MAGIC.search("".join(lines)) or not _is_indented_wrong("".join(lines)):
             return lines
         made, extra, behind = list[str](), "", False
@@ -114,13 +110,13 @@ class Dedent(CellHook):
 
 @dataclass(frozen=True, slots=True)
 class Semicolon(CellHook):
-    """Lets a line magic without options end in a semicolon, which IPython reads as a part of its name."""
+    """Lets a line magic without options end in a semicolon, which IPython reads as part of its name."""
 
     magic: str
     stage: ClassVar[str] = "input_transformers_cleanup"
 
     def __call__(self, lines: list[str]) -> list[str]:
-        """Return the lines, with a blank before such a semicolon."""
+        """Return the lines to run."""
         bare = re.compile(rf"^(\s*(?:\w+[ \t]*=[ \t]*)?%{self.magic});[ \t]*$", re.MULTILINE)
         return [bare.sub(r"\1 ;", line) for line in lines]
 
@@ -135,7 +131,7 @@ class HelpLine(CellHook):
     stage: ClassVar[str] = "input_transformers_cleanup"
 
     def __call__(self, lines: list[str]) -> list[str]:
-        """Return the lines, with the help of a command in place of a question."""
+        """Return the lines to run."""
         if lines and lines[0].startswith("%%"):  # the text of a cell magic is no code
             return lines
         asks = rf"%{self.magic}[ \t]+(?:help[ \t]+)?(?P<command>\w[\w-]*|(?=\?))"
@@ -159,7 +155,7 @@ class HelpWord(CellHook):
     commands: frozenset[str]
 
     def __call__(self, lines: list[str]) -> list[str]:
-        """Return the lines, with the help of a command in place of IPython's question."""
+        """Return the lines to run."""
         return [_ASKED_WORD.sub(self._help, line) for line in lines]
 
     def _help(self, found: re.Match[str]) -> str:
@@ -171,7 +167,7 @@ class HelpWord(CellHook):
 
 @dataclass(frozen=True, slots=True)
 class ToolLines(CellHook):
-    """Moves other tools' comments from above a cell magic to below its line, where they are removed from the prompt."""
+    """Moves other tools' comments from above a cell magic to below its line, where prompts drop them."""
 
     # Colab reads `#@title` in the first line only, nbval a comment anywhere; IPython accepts `%%agent` in the first
     # only.
@@ -180,7 +176,7 @@ class ToolLines(CellHook):
     stage: ClassVar[str] = "input_transformers_cleanup"
 
     def __call__(self, lines: list[str]) -> list[str]:
-        """Return the lines, with such a cell magic first."""
+        """Return the lines to run."""
         at = next((n for n, line in enumerate(lines) if line.startswith("%%")), 0)
         above = [line for line in lines[:at] if line.strip()]
         magic = lines[at].removeprefix("%%").split(maxsplit=1)[:1] if above else []
@@ -194,21 +190,21 @@ class ToolLines(CellHook):
 
 @dataclass(frozen=True, slots=True)
 class OneLine(CellHook):
-    """Lets a cell magic with a certain option stand alone: IPython refuses one with nothing below it."""
+    """Lets a cell magic with an option stand alone: IPython refuses one with nothing below it."""
 
     magic: str
     option: str
     stage: ClassVar[str] = "input_transformers_cleanup"
 
     def __call__(self, lines: list[str]) -> list[str]:
-        """Return the lines, with an empty one below a magic that stands alone."""
+        """Return the lines to run."""
         text = "".join(lines).strip()
         alone = text.startswith(f"%%{self.magic} ") and "\n" not in text and self.option in text
         return [f"{text}\n", "\n"] if alone else lines
 
 
 _ASKED_WORD = re.compile(r"get_ipython\(\)\.run_line_magic\('pinfo2?', '(?P<word>\w+)'\)")
-"""What IPython makes of `word?`, outside of texts."""
+"""IPython's form of `word?`, outside of texts."""
 _MAGIC = re.compile(r"(?:\w+[ \t]*=[ \t]*)?%\w.*(?<!\\)$")
 _BEHIND_MAGIC = re.compile(r"^(?:\w+[ \t]*=[ \t]*)?%\w.*(?<!\\)\n(?:[ \t]*\n)*[ \t]+\S", re.MULTILINE)
 

@@ -1,6 +1,6 @@
 """The commands of `%agents`: their definition, parsing and help.
 
-A verb declares its options once. The same parser reads the line, writes the help, and completes by Tab.
+A verb declares its options once: the same parser reads the line, writes the help, and completes by Tab.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class CommandContext(Protocol):
     confirm_usd: Any
 
     def defaults(self, timeout_s: float | None = None) -> dict[str, Any]:
-        """Return the options of agents that leave them open."""
+        """Return the default options of agents."""
         ...
 
     def freeze(self, given: argparse.Namespace) -> Plan:
@@ -53,7 +53,7 @@ class CommandContext(Protocol):
         ...
 
     def configure(self, name: str, value: Any) -> Callable[[], None]:
-        """Set a default of `%config AgentMagics`; return what puts it back."""
+        """Set a default of `%config AgentMagics`; return a function that restores it."""
         ...
 
     def policy(self, given: argparse.Namespace) -> Policy:
@@ -62,8 +62,6 @@ class CommandContext(Protocol):
 
 
 class _Layout(argparse.HelpFormatter):
-    """Help that fits a notebook cell without wrapping every line."""
-
     def __init__(self, prog: str) -> None:
         super().__init__(prog, max_help_position=30, width=HELP_WIDTH)
 
@@ -78,7 +76,7 @@ class Parser(MagicArgumentParser):
         self.words: dict[str, Iterable[str]] = {}
 
     def read(self, line: str) -> argparse.Namespace:
-        """Parse a line, its comment cut off and the quotes around values removed."""
+        """Parse a line without its comment and the quotes around values."""
         try:
             found: argparse.Namespace = cast("Any", self).parse_argstring(without_comment(line))
         except ValueError as error:  # shlex found no closing quotation
@@ -109,7 +107,7 @@ class Parser(MagicArgumentParser):
         return found
 
     def error(self, message: str) -> Any:
-        """Raise `UsageError`, where argparse would leave the program."""
+        """Raise `UsageError`, where argparse would exit the program."""
         unknown = message.removeprefix("unrecognized arguments: ")
         if unknown == message:
             raise UsageError(f"{self.called}: {message}. See {self.called.split()[0]}{self._where_help_is()}")
@@ -155,7 +153,7 @@ TRIED: Mapping[str, str] = {
 }
 """Commands that people try and that do not exist, and what to do."""
 OF_RUNS = frozenset({"--timeout", "--max-turns", "--batch"})
-"""Options of agents that a run has too, as defaults."""
+"""Options of agents that are also defaults of a run."""
 TRIED_OF_RUNS: Mapping[str, str] = {
     **{
         flag: f"It belongs to one agent: %%agent NAME {flag} ..."
@@ -219,11 +217,7 @@ class Commands(Mapping[str, Verb]):
         return command in self._groups  # without loading it
 
     def split(self, line: str) -> tuple[str, str]:
-        """Split `run a --fresh` into `run` and the rest. `run --help` is `help run`.
-
-        Raises:
-            UsageError: There is no such command.
-        """
+        """Split `run a --fresh` into `run` and the rest; `run --help` is `help run`. Raise `UsageError` if unknown."""
         line = without_comment(line).strip().removesuffix(";").rstrip()
         command, _, rest = line.partition(" ")
         command = command or "list"
@@ -237,11 +231,7 @@ class Commands(Mapping[str, Verb]):
         return command, rest.strip()
 
     def find(self, command: str) -> Verb:
-        """Return a command.
-
-        Raises:
-            UsageError: There is no such command.
-        """
+        """Return a command; raise `UsageError` if there is none."""
         if command not in self:
             if command in TRIED:
                 raise UsageError(f"%agents {command}: unknown command. {TRIED[command]}")
@@ -281,7 +271,6 @@ class Commands(Mapping[str, Verb]):
 
 
 def _example(line: str) -> str:
-    """Write a line of an example, with a long comment above it."""
     command, *comment = re.split(r"\s{2,}(?=# )", line, maxsplit=1)
     return line if len(line) <= WIDTH or not comment else f"{comment[0]}\n{command}"
 
@@ -292,7 +281,7 @@ def is_edit(line: str) -> bool:
 
 
 def without_comment(line: str) -> str:
-    """Cut off a comment: what follows a `#` that begins a word outside quotes."""
+    """Cut off a comment: a `#` that begins a word outside quotes, and the rest."""
     quote = ""
     for place, letter in enumerate(line):
         if quote:
@@ -305,7 +294,6 @@ def without_comment(line: str) -> str:
 
 
 def _unquoted(value: Any) -> Any:
-    """Remove the quotes that IPython leaves around an argument."""
     quoted = isinstance(value, str) and len(value) > 1 and value[0] == value[-1] and value[0] in "\"'"
     return value[1:-1] if quoted else value
 
@@ -332,11 +320,7 @@ def add_nothing(parser: Parser) -> None:
 
 
 def one_of(command: str, word: str, words: Iterable[str]) -> str:
-    """Return a word that must be one of several.
-
-    Raises:
-        UsageError: It is none of them.
-    """
+    """Return the word; raise `UsageError` unless it is one of several."""
     known = list(words)
     if word not in known:
         hint = did_you_mean(word, known) or f" One of {', '.join(known)}."

@@ -49,7 +49,6 @@ _WORDS: Mapping[str, Iterable[str]] = {
     "strategy": STRATEGIES,
     "preset": tuple(PRESETS),
 }
-"""Per option, the words it takes."""
 
 
 class Known(NamedTuple):
@@ -72,12 +71,7 @@ class Known(NamedTuple):
 
 
 class Offer(NamedTuple):
-    """Completions.
-
-    Attributes:
-        fragment: The typed part of the word.
-        words: Its possible replacements.
-    """
+    """Completions: the typed part of the word, and its possible replacements."""
 
     fragment: str
     words: tuple[str, ...]
@@ -197,7 +191,6 @@ def _command(rest: str, known: Known) -> tuple[str, Iterable[str]] | None:
 
 
 def _arguments(rest: str, parser: Parser, known: Known, command: str) -> tuple[str, Iterable[str]] | None:
-    """Find the words for the end of a line of options."""
     fragment = _ENDS.split(rest)[-1]
     before = rest[: len(rest) - len(fragment)]
     actions = parser._actions  # noqa: SLF001 - argparse has no public list of its options
@@ -223,7 +216,6 @@ def _arguments(rest: str, parser: Parser, known: Known, command: str) -> tuple[s
 
 
 def _without_values(words: Sequence[str], by_option: Mapping[str, Action]) -> list[str]:
-    """Drop the values of options."""
     kept: list[str] = []
     skip = False
     for word in words:
@@ -235,7 +227,6 @@ def _without_values(words: Sequence[str], by_option: Mapping[str, Action]) -> li
 
 
 def _values(parser: Parser, action: Action, fragment: str, known: Known, command: str) -> Iterable[str]:
-    """Return the possible values of one argument."""
     if action.choices is not None:
         return [str(choice) for choice in action.choices]
     if words := parser.words.get(action.dest) or _WORDS.get(action.dest):
@@ -265,7 +256,6 @@ def _in_prompt(cell: str, known: Known) -> list[str]:
 
 
 def _files(fragment: str) -> list[str]:
-    """List folders and files of JSON lines."""
     folder, _, start = fragment.rpartition("/")
     place = Path(f"{folder}/" if fragment.startswith("/") else folder or ".").expanduser()
     try:
@@ -300,4 +290,3 @@ _FOUND: Mapping[str, Callable[[Known, str], Iterable[str]]] = {
     "script": lambda _, fragment: _files(fragment),
     "path": lambda _, fragment: _files(fragment),
 }
-"""Per option, what its words are found by."""

@@ -145,7 +145,6 @@ INSTEAD: Mapping[str, str] = {
     "--seed": _SEED,
     "--stop-sequences": "--stop TEXT ends an answer before that text; give it once for each.",
 }
-"""What people try, and what to do in its place."""
 
 
 def _agent_parser() -> Parser:
@@ -172,7 +171,6 @@ def _agent_parser() -> Parser:
 
 
 def _server_prompt(text: str) -> str:
-    """Read `server:name`."""
     server, _, name = text.partition(":")
     if not server.isidentifier() or not name:
         raise UsageError(f"--prompt takes a prompt of an MCP server, such as crm:review. {_PROMPT}")
@@ -180,7 +178,6 @@ def _server_prompt(text: str) -> str:
 
 
 def _as_argument(row: Option) -> dict[str, Any]:
-    """Return how argparse reads an option."""
     if row.form == "switch":
         return {"action": "store_true"}
     if row.form in {"texts", "pairs"}:
@@ -222,7 +219,6 @@ PARSERS: Mapping[str, Parser] = {
     "agents": _agents_parser(),
     "plan": _plan_parser(),
 }
-"""The parser of each cell magic's line."""
 HELP: Mapping[str, str] = {"agent": AGENT_HELP, "context": CONTEXT_HELP, "agents": AGENTS_HELP, "plan": PLAN_HELP}
 
 
@@ -232,7 +228,6 @@ def help_of(magic: str) -> str:
 
 
 def _server_tools(agent: str, tools: str) -> Tools:
-    """Find tools that need no notebook."""
     return tools_of(tools, agent=agent)
 
 
@@ -243,7 +238,7 @@ def read_agent(
     find_tools: FindTools = _server_tools,
     find_prompt: FindPrompt = variable_of,
 ) -> tuple[Step, str]:
-    """Read a `%%agent` cell; return the agent, or the race between several, and the name of its plan.
+    """Read a `%%agent` cell; return the agent or race, and the name of its plan.
 
     The callbacks find the names in `--returns` and `--check`, `--tools`, and `--prompt`.
 
@@ -267,11 +262,7 @@ def read_agent(
 
 
 def _read_race(given: Namespace, cell: str) -> Task:
-    """Parse a `%%agent` cell of a race, which makes no request.
-
-    Raises:
-        UsageError: It has a prompt, or options of a request.
-    """
+    """Parse a race's `%%agent` cell; raise `UsageError` if it has a prompt, or options of a request."""
     alone = vars(PARSERS["agent"].read(f"{given.name} --first-of {given.first_of}"))
     others = [name for name, value in vars(given).items() if value != alone[name] and name not in {"plan", "run"}]
     if cell.strip() or others:
@@ -327,7 +318,7 @@ def read_context(line: str, cell: str) -> tuple[Context, str]:
 
 
 def tool_lines_note(*texts: str) -> list[str]:
-    """Return a note of lines at the top of texts that are for other tools, and not sent."""
+    """Return a note of lines for other tools at the top of texts, which are not sent."""
     found = [line for text in texts for line in without_tool_lines(text)[1]]
     told = ", ".join(repr(line[:60]) for line in found)
     return [f"{told} {'is a line' if len(found) == 1 else 'are lines'} for another tool, and not sent"] if found else []

@@ -1,4 +1,4 @@
-"""Put a person's text in place of an answer: the cell `%%agents edit NAME`, and the Edit button of a card."""
+"""Replace an answer by a person's text: the cell `%%agents edit NAME`, and the Edit button of a card."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ def text_to_edit(run: Run, name: str) -> str:
 
 
 def edit_answer(session: Session, run: Run, name: str, text: str) -> str:
-    """Put a text in place of an agent's answer, and return what follows in words.
+    """Replace an agent's answer, and return the consequences in words.
 
     Raises:
-        AgentMagicError: It cannot be the answer.
+        AgentMagicError: The text cannot be the answer.
     """
     shared = session.shared
     asked = run.edit(name, text, session=shared)

@@ -1,7 +1,6 @@
 """Loading and unloading of the extension. Loading is idempotent, unloading leaves nothing behind.
 
-`%reload_ext` does not reload our modules, so everything stays: declarations, provider, ledger, settings, runs under
-way.
+`%reload_ext` does not reload our modules, so everything stays: declarations, provider, ledger, settings, active runs.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ LINE, OTHER = "agents", "am_"
 
 
 def load(shell: InteractiveShell) -> None:
-    """Register the magics. Where another extension has a name, use another and say so."""
+    """Register the magics. If another extension has a name, use another and print a note."""
     ip: Any = shell
     if (kept := _mine(ip)) is not None:
         if _reloads():
@@ -87,7 +86,7 @@ def load(shell: InteractiveShell) -> None:
 
 
 def unload(shell: InteractiveShell) -> None:
-    """Undo everything `load` did, and stop what runs."""
+    """Undo everything `load` did, and stop active runs."""
     ip: Any = shell
     magics = _mine(ip)
     if magics is None or _reloads():
@@ -106,7 +105,6 @@ def unload(shell: InteractiveShell) -> None:
 
 
 def _reloads() -> bool:
-    """Return whether IPython unloads and loads an extension in one go."""
     return is_called_by(ExtensionManager, "reload_extension")
 
 
@@ -115,7 +113,6 @@ def _mine(ip: Any) -> AgentMagics | None:
 
 
 def _free_name(ip: Any, kind: str, name: str) -> str:
-    """Return `name`, or another one if another extension has it."""
     holder = ip.magics_manager.magics[kind].get(name)
     if holder is None:
         return name

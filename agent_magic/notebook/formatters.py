@@ -20,16 +20,11 @@ RUN = ("agent_magic.api.run", "Run")
 ONCE = (("agent_magic.api.plan", "Plan"), ("agent_magic.forecast.estimate.value", "Estimate"), RUN)
 """Classes that a cell shows once, by name, since they are loaded on first use."""
 SERIES = (("pandas", "Series"), ("pandas.core.series", "Series"))
-"""The class of a series in pandas 3, and in 2, by name, because pandas is loaded when first needed."""
+"""The class of a series in pandas 3, and in 2, by name, because pandas is loaded on first use."""
 
 
 class Formatters:
-    """Registers formatters of our values.
-
-    Args:
-        shell: The `InteractiveShell`.
-        session: Knows the page's colours, and the values shown by the cell.
-    """
+    """Registers formatters of our values."""
 
     def __init__(self, shell: Any, session: Session) -> None:
         formatter = shell.display_formatter
@@ -58,18 +53,15 @@ class Formatters:
             _restore(self._html, name, other)
 
     def _run(self, run: Run, include: Any = None, exclude: Any = None) -> dict[str, str]:
-        """Show a run as its picture, in the colours of the page."""
         del include, exclude
         return run.bundle(theme=self._session.theme)
 
     def _nothing_if_shown(self, value: Any) -> None:
-        """Show nothing if the cell has shown this value already."""
         if value is not self._session.just_shown:
             raise NotImplementedError  # IPython then asks the next formatter
 
 
 def _bundle(value: Shown) -> dict[str, str]:
-    """Show a value of ours; the code that draws its class is loaded with the first one."""
     return show.bundle_of(value)
 
 

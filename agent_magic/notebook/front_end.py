@@ -37,7 +37,7 @@ class Cell:
         execution: The message that runs it: one cell run twice has two.
         deleted: Ids of cells deleted since the last run, as JupyterLab reports them.
         by_console: True if a Python program runs it, such as the Jupyter console: it shows text, has no buttons, and
-            sends nothing else while a cell runs. `jupyter_client` numbers its messages; a page does not.
+          sends nothing else while a cell runs. `jupyter_client` numbers its messages; a page does not.
     """
 
     id: str | None = None
@@ -88,7 +88,7 @@ def can_ask(shell: Any) -> bool:
 
 
 def can_decide(shell: Any) -> bool:
-    """Return whether a person can answer while a cell runs: at a terminal, or with the buttons of a page."""
+    """Return whether a person can answer while a cell runs: at a terminal, or with buttons."""
     return can_ask(shell) and not cell_of(shell).by_console
 
 
@@ -138,7 +138,7 @@ class ShownLog(logging.Handler):
     # Python's handler of last resort prints nothing below a warning, at any level of the logger.
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Print one record to the standard error of the cell that runs."""
+        """Print one record to the standard error of the running cell."""
         log: logging.Logger | None = logging.getLogger(record.name)
         while log is not None:
             if any(one is not self for one in log.handlers):
@@ -148,7 +148,7 @@ class ShownLog(logging.Handler):
 
 
 def display_bundle(bundle: dict[str, str]) -> None:
-    """Show representations by MIME type in the cell that runs."""
+    """Show representations by MIME type in the running cell."""
     display(bundle, raw=True)
 
 
@@ -161,7 +161,7 @@ def show_page(page: Page, *, graphic: bool) -> None:
 
 
 def display_value(value: object) -> None:
-    """Show a value as it shows itself."""
+    """Display a value."""
     display(value)
 
 

@@ -1,7 +1,7 @@
 """The line of a magic, as typed.
 
-IPython expands `{name}` and `$name` for some calls of a magic and not for others. So ours opt out, and every line is
-expanded by `read_line`. As in a shell, an unquoted value may be several words, and a quoted one is one.
+IPython expands `{name}` and `$name` only for some calls, so our magics opt out, and `read_line` expands every line. As
+in a shell, an unquoted value may be several words, and a quoted one is one.
 """
 
 from __future__ import annotations
@@ -29,12 +29,11 @@ _QUOTED = r"""(?<!\S)"[^"]*"(?!\S)|(?<!\S)'[^']*'(?!\S)"""
 _TEMPLATE = r"\{\{.*?\}\}|\{%.*?%\}"
 _DOLLAR = r"\$\$?[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*"
 _NESTED = rf"\{{(?:[^{{}}]|\{{[^{{}}]*\}})*\}}|{_DOLLAR}"
-"""A place outside quotes: braces may hold others, such as those of a dict or of a format's width."""
+"""A placeholder outside quotes: its braces may hold others, as of a dict or a format's width."""
 _FLAT = rf"\{{[^{{}}]*\}}|{_DOLLAR}"
-"""A place in quotes, where braces around it may be text."""
+"""A placeholder in quotes, where braces around it may be text."""
 _PARTS = re.compile(rf"(?P<quoted>{_QUOTED})|(?P<template>{_TEMPLATE})|(?P<place>{_NESTED})")
 _FOUND = "__the_value_of_a_place__"
-"""The name of a value while it is written."""
 _INSIDE = re.compile(rf"(?P<template>{_TEMPLATE})|(?P<place>{_FLAT})")
 
 
@@ -65,12 +64,10 @@ def _check_signs(outside: str, magic: str) -> None:
 
 
 def _plain_blanks(text: str) -> str:
-    """Return text with ordinary blanks for look-alikes, which would be parts of words."""
     return INVISIBLE.sub("", BLANKS.sub(" ", text))
 
 
 def _filled(part: re.Match[str], variables: Mapping[str, Any], magic: str) -> str:
-    """Return a part of a line with its variables filled in."""
     if part["template"]:
         return part["template"]
     if part["place"]:
@@ -98,15 +95,10 @@ def _in_quotes(value: str, quote: str, place: str, magic: str) -> str:
 
 
 class _NoValueError(Exception):
-    """What stands in braces has no value that a line can hold."""
+    """A placeholder has no value that a line can hold."""
 
 
 def _value(place: str, variables: Mapping[str, Any], magic: str) -> str:
-    """Return the value of a placeholder.
-
-    Raises:
-        UsageError: It stands for nothing that a line can hold.
-    """
     try:
         return _text(place, variables)
     except _NoValueError as error:
@@ -131,11 +123,7 @@ def _text(place: str, variables: Mapping[str, Any]) -> str:
 
 
 def _parsed(place: str) -> ast.FormattedValue:
-    """Read a place as in an f-string.
-
-    Raises:
-        SyntaxError: It is none.
-    """
+    """Read a placeholder as in an f-string; raise `SyntaxError` if it is none."""
     written = place if place[0] == "{" else f"{{{place[1:]}}}"
     match ast.parse(f"f'''{written}'''", mode="eval").body:
         case ast.JoinedStr(values=[ast.FormattedValue() as part]):
@@ -145,7 +133,7 @@ def _parsed(place: str) -> ast.FormattedValue:
 
 
 def _has_names(place: str) -> bool:
-    """Return whether a place may stand for a variable."""
+    """Return whether a placeholder may contain a variable."""
     try:
         value = place.startswith("$") or _parsed(place).value
     except (SyntaxError, ValueError):
@@ -154,7 +142,6 @@ def _has_names(place: str) -> bool:
 
 
 def _text_of(part: ast.FormattedValue, variables: dict[str, Any]) -> str:
-    """Return a part of an f-string as text; braces around anything but text and numbers are an error."""
     variables[_FOUND] = value = _evaluated(part.value, variables)
     if not isinstance(value, str | Number | os.PathLike):
         raise TypeError(f"it is a {type(value).__name__}, and a line holds text and numbers")

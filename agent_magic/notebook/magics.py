@@ -61,8 +61,8 @@ class AgentMagics(Magics, Settings):
     """Declares, runs and shows agents. Set defaults with `%config AgentMagics.NAME = VALUE`.
 
     Attributes:
-        session: What this kernel knows.
-        undo: What takes the extension back.
+        session: The state of the kernel.
+        undo: Functions that unload the extension.
     """
 
     shell: Any
@@ -180,13 +180,13 @@ class AgentMagics(Magics, Settings):
             return await awaited(done, message=self._stopped) if asyncio.iscoroutine(done) else done
 
     def end_cell(self, result: Any) -> None:
-        """Record the end of a cell: its removed steps are left over, and values are shown in full again."""
+        """Record the end of a cell: steps it no longer declares are left over, and values are shown in full again."""
         self.session.just_shown, cell = None, cell_of(self.shell)
         if cell.id is not None and result.success:
             self.session.executed[cell.id] = cell.execution
 
     def defaults(self, timeout_s: float | None = None) -> dict[str, Any]:
-        """Return the options of agents that leave them open."""
+        """Return the default options of agents."""
         return {
             "model": self.model,
             "max_tokens": self.max_tokens,
@@ -207,22 +207,20 @@ class AgentMagics(Magics, Settings):
             )
 
     def configure(self, name: str, value: Any) -> Callable[[], None]:
-        """Set a default of `%config AgentMagics`; return what puts it back."""
+        """Set a default of `%config AgentMagics`; return a function that restores it."""
         before = getattr(self, name)
         self.set_trait(name, value)
         return partial(self.set_trait, name, before)
 
     def _line(self, magic: str, line: str, local_ns: Mapping[str, Any] | None) -> str:
-        """Return the line of a magic with the variables of its caller filled in."""
         return read_line(line, {**self.shell.user_ns, **(local_ns or {})}, magic=magic)
 
     def _command(self, line: str) -> Any:
-        """Run the command of a line. Returns a coroutine if it has to be awaited."""
         command, rest = verbs.VERBS.split(line)
         return verbs.VERBS[command].do(self, verbs.VERBS.parser(command).read(rest))
 
     def _declare_agent(self, line: str, cell: str) -> Coroutine[Any, Any, None] | None:
-        """Declare the agent of a cell. With `--run`, returns the coroutine that asks it."""
+        """Declare the agent of a cell. With `--run`, return the coroutine that asks it."""
         look_up = partial(self.session.look_up, self.shell.user_ns)
         find_tools = partial(self.session.find_tools, self.shell.user_ns)
         find_prompt = partial(self.session.find_prompt, self.shell.user_ns)
@@ -278,12 +276,10 @@ class AgentMagics(Magics, Settings):
             self.session.prepare()
 
     def _check_servers(self, agents: Sequence[Step]) -> None:
-        """Raise if an agent attaches a resource of an MCP server that does not run."""
         for name in resources_of(agents):
             self.session.server_of(name, self.shell.user_ns)
 
     def _before(self, plan: str) -> dict[str, Step]:
-        """Return the agents before a cell declares its own."""
         return {one.name: one for one in self.session.registry(plan).agents}
 
     def _is_there(self, cell: Cell) -> None:
@@ -293,7 +289,7 @@ class AgentMagics(Magics, Settings):
             self.session.executed.pop(cell.id, None)
 
     def _kept(self, before: Mapping[str, Step], registry: Registry) -> list[str]:
-        """Return a note if a run under way keeps the text a cell has changed."""
+        """Return a note if an active run keeps the text that a cell has changed."""
         now = {one.name: one for one in registry.agents}
         return self.session.runs_old_text([name for name in before if before[name] != now.get(name)], registry.name)
 
@@ -315,7 +311,6 @@ class AgentMagics(Magics, Settings):
             self.session.prepare()
 
     def _notes_on(self, agent: Step, registry: Registry) -> list[str]:
-        """Return notes for the user about a declared agent."""
         names = self.shell.user_ns
         hidden = agent.name in names and not agent.is_task
         taken = f"prompts take {{{{ {agent.name} }}}} from the agent, not from your variable of that name"
@@ -330,7 +325,7 @@ class AgentMagics(Magics, Settings):
         return [*([taken] if hidden else []), *said, *self._notes_on_models(agent)]
 
     def _notes_on_models(self, agent: Step) -> list[str]:
-        """Return which model would be chosen now, and which names are none."""
+        """Return notes on the model that would be chosen now, and on unknown names."""
         if isinstance(agent, Task):
             return []
         models, shared = [agent.model or self.model, *agent.other_models], self.session.shared
@@ -345,7 +340,6 @@ class AgentMagics(Magics, Settings):
         return [*chosen, *shared.wrong_models(models)]
 
     def _told(self, agent: Step, registry: Registry) -> dict[str, Any]:
-        """Return the facts on the card of a declared agent."""
         names = self.shell.user_ns
         return {
             "agent": agent.with_defaults(model=self.model, max_tokens=self.max_tokens),
@@ -355,7 +349,6 @@ class AgentMagics(Magics, Settings):
         }
 
     def _near(self, name: str, registry: Registry) -> str:
-        """Return an undeclared name with the closest declared one."""
         values = self.shell.user_ns.items()  # classes, functions and modules stand in no prompt
         own = [one for one, value in values if not (one.startswith("_") or callable(value) or ismodule(value))]
         near = did_you_mean(name, [*(one.name for one in (*registry.agents, *registry.contexts)), *own], alike=0.8)

@@ -1,8 +1,8 @@
 """Runs of this notebook in a ledger shared by many.
 
 A run is the notebook's if its file started it, or if its agents are declared now, word for word: so a renamed or moved
-notebook finds its runs. If no front end tells the file, as under nbclient and in a terminal, the working folder stands
-for it, and the plan must have a declared agent. Commands that read or buy use this rule; any other run is named by its
+notebook finds its runs. If no front end tells the file, as under nbclient and in a terminal, the working folder
+replaces it, and the plan must have a declared agent. Commands that read or buy use this rule; any other run is named by
 number.
 """
 
@@ -38,7 +38,7 @@ def is_own(session: Session, ledger: Ledger, run: PastRun) -> bool:
 
 
 def _is_own(session: Session, home: str, name: str, plan_of: Callable[[], Plan]) -> bool | None:
-    """Return whether a run of this home and plan is the notebook's own; `None` if nothing tells."""
+    """Return whether a run of this home and plan is the notebook's own; `None` if unknown."""
     here = home == session.keeping.home
     if here and is_file(home):
         return True
@@ -66,7 +66,7 @@ def newest_run(session: Session, ledger: Ledger) -> int | None:
 
 
 def cut_run(session: Session, ledger: Ledger) -> PastRun:
-    """Return this notebook's newest run that was cut, unless a later one of the same plan came to its end."""
+    """Return this notebook's newest cut run, unless a later one of the same plan finished."""
     plans, runs = session.plans, ledger.past()
     ended: dict[str, int] = {}  # how many agents the largest later run had, by plan
     for run in runs:
@@ -82,7 +82,6 @@ def cut_run(session: Session, ledger: Ledger) -> PastRun:
 
 
 def _others(session: Session, none: str, runs: list[PastRun], verb: str) -> str:
-    """Return a message that the notebook has no run, with other runs and how to name one."""
     if not runs:
         return f"{none} %agents runs lists the runs of the ledger."
     rows = [

@@ -41,9 +41,8 @@ if TYPE_CHECKING:
     from agent_magic.providers.base import Provider
 
 MOST_PROMPTS = 3
-"""The prompts of one group that are printed: the others differ in their items."""
+"""Maximum printed prompts of one group: the others differ only in their items."""
 MOST_CHARS = 2_000
-"""The characters of one prompt that are printed."""
 
 
 async def show_plan(
@@ -134,7 +133,7 @@ async def show_trial_price(plans: Sequence[tuple[str, Plan]], session: Session, 
 async def _estimate(
     plan: Plan, session: Session, policy: Policy, pilot: Run | None = None, *, fresh: bool
 ) -> tuple[Estimate, str]:
-    """Estimate a plan with counted prompts, and say which could not be."""
+    """Estimate a plan with counted prompts, and return why some could not be counted."""
     shared, tried = session.shared, None if pilot is None else pilot.record
     counted, trouble = await count_ahead(plan, shared.client, None if fresh else shared.ledger, tried)
     simulated = session.simulates
@@ -143,7 +142,7 @@ async def _estimate(
 
 
 async def run_pilot(ctx: CommandContext, given: Namespace, plan: Plan) -> Run | None:
-    """Run the agents that represent the most others, its price printed first; `None` if every answer exists already.
+    """Run the most representative agents, their price printed first; `None` if every answer exists already.
 
     Raises:
         UsageError: The user was asked, and said no; nothing was sent.
@@ -189,7 +188,7 @@ async def confirm(ctx: CommandContext, given: Namespace, plan: Plan, resumed: Re
 
 
 def _batch_notes(session: Session, plan: DeclaredPlan, policy: Policy) -> Iterator[str]:
-    """Return notes on batches known only to this kernel, and on answers that would be bought twice."""
+    """Yield notes on batches known only to this kernel, and on answers that would be bought twice."""
     ledger = session.shared.ledger
     if ledger is None:
         return
@@ -205,7 +204,6 @@ def _batch_notes(session: Session, plan: DeclaredPlan, policy: Policy) -> Iterat
 
 
 def _outlay(session: Session, plan: DeclaredPlan, policy: Policy, resumed: Resumed, *, fresh: bool) -> Outlay:
-    """Estimate the agents of a plan with answers to buy, without those to leave and their descendants."""
     shared, leave = session.shared, resumed.leave
     asked = _unbought(session, plan, policy, resumed, fresh=fresh)
     prices = shared.price_book(lambda _: None)  # the line says how many have none
@@ -225,7 +223,6 @@ def left_line(session: Session, plan: DeclaredPlan, policy: Policy, resumed: Res
 
 
 def _unbought(session: Session, plan: DeclaredPlan, policy: Policy, resumed: Resumed, *, fresh: bool) -> Sequence[int]:
-    """Return the agents of a plan with answers to buy."""
     if session.deck is not None:  # recorded answers are played, the rest is bought
         return session.deck.find(plan, timeout_s=policy.timeout_s).missing
     where, last = session.shared.client.endpoint, resumed.run
@@ -267,7 +264,7 @@ async def _has_key(session: Session) -> bool:
 
 
 def _prompts_text(plan: Plan, client: Provider) -> str:
-    """Return every context and prompt as it will go out, answers as `<name's answer>`."""
+    """Return every context and prompt as it will be sent, answers as `<name's answer>`."""
     parts: list[str] = []
     sharing: dict[str, list[int]] = {}
     for number, agent in enumerate(plan.agents):
@@ -302,7 +299,6 @@ def _prompts_text(plan: Plan, client: Provider) -> str:
 
 
 def _folded(prompt: str, plan: Plan, inputs: Sequence[str]) -> str:
-    """Show the first of a group's answers in a prompt, and the number of others."""
     for group, members in plan.groups.items():
         names = [name for number in members.values() if (name := plan.names[number]) in inputs]
         if len(names) > MOST_PROMPTS:

@@ -1,4 +1,4 @@
-"""The agents and contexts declared in cells, and which answers are stale."""
+"""The agents and contexts declared in cells, and their stale answers."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Declared(Generic[T]):
 
 
 class Registry:
-    """The declared agents and contexts of one plan, in order of first declaration, by name.
+    """The agents and contexts of one plan by name, in order of first declaration.
 
     Its agents may also share the contexts of the registry `common`.
     """
@@ -69,10 +69,7 @@ class Registry:
     def declare(
         self, agent: Step, cell: Cell, *, ran: Collection[str], variables: Collection[str], cycles: bool
     ) -> list[str]:
-        """Declare an agent, replacing one with the same name or from the same cell.
-
-        Returns:
-            Notes for the user about renamed, replaced and stale agents.
+        """Declare an agent, replacing one with the same name or from the same cell; return notes for the user.
 
         Raises:
             Cycle: It closes a cycle; the registry is unchanged.
@@ -96,11 +93,11 @@ class Registry:
     def declare_all(
         self, agents: Sequence[Step], cell: Cell, *, ran: Collection[str], variables: Collection[str], cycles: bool
     ) -> list[str]:
-        """Declare all agents of one cell, in place of its earlier ones, or none; return notes as `declare` does.
+        """Declare all agents of one cell, replacing its earlier ones, or none; return notes for the user.
 
         Raises:
-            Cycle: They close a cycle; the registry is as before.
-            DeclarationError: A context has, or uses, one's name; the registry is as before.
+            Cycle: They close a cycle; the registry is unchanged.
+            DeclarationError: A context has, or uses, one's name; the registry is unchanged.
         """
         wanted = {agent.name: agent for agent in agents}
         for name in wanted:
@@ -125,11 +122,11 @@ class Registry:
     def declare_context(
         self, context: Context, cell: Cell, *, ran: Collection[str], check: Callable[[], object] | None = None
     ) -> list[str]:
-        """Declare a context, in place of one of the same name or from the same cell; return notes as `declare` does.
+        """Declare a context, replacing one of the same name or from the same cell; return notes for the user.
 
         Raises:
             DeclarationError: There is an agent of that name, it uses an agent's answer or another context, or `check`,
-                which renders it, fails.
+              which renders it, fails.
         """
         name = context.name
         notes = _take_back(self._agents, cell, "agent")
@@ -146,7 +143,7 @@ class Registry:
         return [*notes, *said, *(self.stale_note(name, ran) if changed else [])]
 
     def _check_unused(self, name: str, cell: Cell, kind: str) -> None:
-        """Refuse a name that the context of another cell takes for a variable's."""
+        """Refuse a name that the context of another cell uses as a variable."""
         for one in self._contexts.values():
             if name in one.value.uses and not _is_of(one, cell):
                 raise _shared(one.value.name, name, kind)
@@ -155,8 +152,8 @@ class Registry:
         """Add steps in variables that declared ones use: `clean = am.Task("clean", tidy)`, `{{ clean }}`.
 
         A task that uses a declared step is added too, such as one with an imported function. Unrelated tasks and agents
-        are for `Plan`. A step is removed when its variable holds another value. Returns notes about steps left out
-        because their variable has another name.
+        are for `Plan`. A step is removed when its variable holds another value. Return notes about steps whose variable
+        has another name.
         """
         notes: list[str] = []
         for name, step in [*self._adopted.items()]:
@@ -191,11 +188,7 @@ class Registry:
         return tuple(agent for agent in self.agents if agent.context == name)
 
     def drop(self, names: Iterable[str]) -> None:
-        """Remove agents and contexts.
-
-        Raises:
-            UnknownAgent: One of them is not declared; nothing was dropped.
-        """
+        """Remove agents and contexts; raise `UnknownAgent`, dropping none, if one is not declared."""
         names = list(names)
         for name in names:
             if name not in self._agents and name not in self._contexts:
@@ -212,7 +205,7 @@ class Registry:
         self._agents[name] = replace(one, value=with_changes(one.value, options))
 
     def snapshot(self) -> Callable[[], None]:
-        """Return what puts the agents back as they are now."""
+        """Return a function that restores the current agents."""
         kept = dict(self._agents)
 
         def restore() -> None:
@@ -236,7 +229,7 @@ class Registry:
         )
 
     def values(self, namespace: Mapping[str, Any]) -> dict[str, Any]:
-        """Read from a namespace the names that prompts and contexts use, and no other."""
+        """Return the variables that prompts and contexts use, and no others."""
         used = {name for agent in self.agents for name in agent.reads}
         used |= {name for context in self.contexts for name in context.uses}
         return {name: namespace[name] for name in sorted(used) if name in namespace}
@@ -247,17 +240,16 @@ class Registry:
         return resources_of(self.agents)
 
     def variables(self, agent: Step) -> list[str]:
-        """Return the names an agent's prompt writes whole that are the notebook's variables."""
+        """Return the notebook's variables that an agent's prompt contains whole."""
         return [name for name in agent.template.whole if name not in self._known]
 
     @property
     def _known(self) -> set[str]:
-        """Declared names: agents, and contexts of the plan or common to all."""
         common = () if self._common is None else self._common._contexts  # noqa: SLF001 - of the same class
         return {*self._agents, *self._contexts, *common}
 
     def undefined(self, agent: Step, namespace: Mapping[str, Any]) -> tuple[str, ...]:
-        """Return the names an agent uses or waits for that nothing stands behind yet."""
+        """Return the names an agent uses or waits for that are not defined yet."""
         known = self._known
         wanted = [name for name in agent.reads if name not in agent.optional and ":" not in name]
         lacking = [name for name in wanted if name not in known and name not in namespace]
@@ -278,7 +270,7 @@ class Registry:
         return (*used, *order, *decides)
 
     def descendants(self, name: str) -> tuple[str, ...]:
-        """Return the agents that wait for `name`, directly or not; of a context, those that use it too."""
+        """Return all agents that wait for `name`; for a context, also those that use it."""
         found: list[str] = []
         todo = [name]
         while todo:
@@ -301,7 +293,7 @@ def resources_of(steps: Iterable[Step]) -> tuple[str, ...]:
 
 
 def variable_of(prompt: str) -> str:
-    """Return the variable that holds a prompt of a server, named by `server:name`."""
+    """Return the variable that holds a server's prompt `server:name`."""
     return "prompt_" + re.sub(r"\W", "_", prompt)
 
 
@@ -317,12 +309,10 @@ def steps_in_variables(namespace: Mapping[str, Any]) -> str:
 
 
 def _is_of(one: Declared[Any], cell: Cell) -> bool:
-    """Return whether a cell declared this, in an earlier run or now."""
     return cell.id is not None and one.cell.id == cell.id
 
 
 def _dropped(names: Sequence[str]) -> list[str]:
-    """Return a note of names that a cell no longer declares."""
     return [f"dropped {', '.join(names)}, which the cell had before"] if names else []
 
 
@@ -351,7 +341,6 @@ def _twins(table: Mapping[str, Declared[Step]], agent: Step) -> list[str]:
 
 
 def _with(table: dict[str, Declared[T]], value: T, cell: Cell) -> tuple[dict[str, Declared[T]], list[str]]:
-    """Return a table with a value in place of another one, and notes about that."""
     old, renamed = table.get(value.name), _earlier_name(table, value.name, cell)
     place = value.name if old is not None else renamed
     made: dict[str, Declared[T]] = {}
@@ -387,7 +376,6 @@ def _take_back(table: dict[str, Declared[T]], cell: Cell, kind: str) -> list[str
 
 
 def _check_cycle(table: Mapping[str, Declared[Step]], variables: Collection[str]) -> None:
-    """Raise `Cycle` if declared agents wait for each other."""
     # A prompt that uses its agent's name means the variable with that name, if there is one.
     names = list(table)
     index = {name: number for number, name in enumerate(names)}

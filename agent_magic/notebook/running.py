@@ -1,4 +1,4 @@
-"""A run in the notebook: start it, show it live, record how it ends."""
+"""A run in the notebook: start it, show it live, record its end."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
 Shown: TypeAlias = Callable[[], object]
 Front: TypeAlias = Desk | TerminalAsker
-"""The place of questions to a person: a desk, which the page and commands look at."""
+"""The place of questions to a person: a desk, for the page and commands, or the terminal."""
 View: TypeAlias = LiveView | LineView | TableView | AnswerView
 MOST_FILES = 20
 TICK_S = 0.1
@@ -61,7 +61,7 @@ TICK_S = 0.1
 
 
 class Resumed(NamedTuple):
-    """An earlier run to continue: agents to run again, `None` for all without success, and agents to skip."""
+    """An earlier run to continue: agents to run again (`None`: all without success), and agents to skip."""
 
     run: Run | None = None
     again: Sequence[str] | None = None
@@ -69,7 +69,6 @@ class Resumed(NamedTuple):
 
 
 ANEW = Resumed()
-"""A run that goes on from no other."""
 
 
 class Screen(NamedTuple):
@@ -82,7 +81,7 @@ class Screen(NamedTuple):
 
     @property
     def goes_on_by(self) -> str:
-        """What lets a run go on that was paused."""
+        """How to continue a paused run."""
         if self.shown is not bool:  # in the background: the next cell can steer it
             return "%agents resume continues."
         stop = "Interrupt the kernel" if self.graphic else "Press Ctrl-C"
@@ -162,7 +161,6 @@ async def _play(
     live: Callable[[Match], Driver],
     screen: Screen,
 ) -> Run:
-    """Replay a recording, at once or in its time, and buy the rest on demand."""
     playing = lay(deck, plan, policy, live)
     if isinstance(playing, RunRecord):
         return _show(session, playing, screen)
@@ -196,7 +194,6 @@ def recording_beside(plan: DeclaredPlan, folder: Path, *, timeout_s: float) -> C
 
 
 async def _run(session: Session, driver: Driver, screen: Screen) -> Run:
-    """Drive a run, shown, and settle it however it ends."""
     run = Run(driver.record, driver, history=session.shared.history, prices=driver.prices, session=session.shared)
     run.forecasts = session.forecasts
     session.running.append(driver)
@@ -217,7 +214,6 @@ async def _run(session: Session, driver: Driver, screen: Screen) -> Run:
 
 
 def _show(session: Session, record: RunRecord, screen: Screen) -> Run:
-    """Show a recorded run."""
     run = Run(record, history=session.shared.history, session=session.shared)
     run.forecasts = session.forecasts
     session.settle(run)
@@ -234,7 +230,7 @@ def _show(session: Session, record: RunRecord, screen: Screen) -> Run:
 
 @contextlib.asynccontextmanager
 async def _shown(session: Session, driver: Driver, screen: Screen, edit: Edit | None = None) -> AsyncGenerator[None]:
-    """Show a run beside it: its first requests leave before its picture is drawn."""
+    """Show a run in parallel: its first requests leave before its picture is drawn."""
     desk = screen.asker if isinstance(screen.asker, Desk) else Desk(driver.plan)
     status = LiveStatus(driver, session.shared.history, desk, edit)
     showing = asyncio.create_task(_show_run(driver, status, screen))
@@ -293,13 +289,13 @@ MOST_SAID = 200
 """Larger plans are drawn as groups, without room for an agent's text."""
 HEALTH_EVERY_S = 0.5
 LEFT_EVERY_S = 1.0
-"""Seconds between estimates of the time left for up to a thousand agents; for more in proportion."""
+"""Seconds between estimates of the remaining time for up to a thousand agents; for more in proportion."""
 REFIT_S = 0.01
 """Seconds of fitting servers per update: a whole fit would block the loop for 0.1 s or more."""
 
 
 class LiveStatus:
-    """Live data beside the run's record, and actions of the buttons."""
+    """Live data that is not in the run's record, and actions of the buttons."""
 
     def __init__(self, driver: Driver, history: History, desk: Desk, edit: Edit | None = None) -> None:
         self.desk, self._edit = desk, edit
@@ -333,7 +329,7 @@ class LiveStatus:
         return f"{many}, {seconds(oldest_s)} so far"
 
     def around(self, now_s: float) -> Around:
-        """Return the caps, the health and the time that is left."""
+        """Return the caps, health and remaining time."""
         policy = self._policy
         if now_s - self._left_at_s >= self._left_every_s:
             self._left_at_s = now_s
@@ -346,7 +342,7 @@ class LiveStatus:
         return Around(policy.concurrency, policy.budget_usd, paused, self._health, self._left_s, alerts, asked)
 
     def arriving(self, agent: int) -> str:
-        """Return the text that has arrived of an answer under way."""
+        """Return the part of an answer that has arrived."""
         stream = self._driver.streams.get(agent)
         return stream.text if stream is not None else ""
 

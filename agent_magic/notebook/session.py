@@ -94,7 +94,7 @@ class Keeping:
         return [*notes, *show.ledger_notes(self._ledger)]
 
     def close(self) -> None:
-        """Close the file. It is opened again when it is needed."""
+        """Close the file. It is opened again on demand."""
         if self._ledger is not None:
             self._ledger.close()
         self._ledger, self._opened = None, None
@@ -105,19 +105,13 @@ NO_KEY = "the-mock-server-needs-no-key"
 DEFAULT_PLAN = "agents"
 MOST_RUNS = 100
 MOST_LOOKED_AT = 10
-"""The runs that are searched for an agent's newest answer."""
 MOST_VIEWS = 8
-"""Views of finished runs that stay alive."""
 PINNED = "AGENT_MAGIC_CASSETTE"
 """The environment variable with a cassette that replaces any provider a notebook connects to."""
 
 
 class Linted(NamedTuple):
-    """Advice on a plan that has not run.
-
-    Attributes:
-        advised: Number of times its advice had been asked for.
-    """
+    """Advice on a plan that has not run; `advised` is how often advice on its last run had been asked for."""
 
     run: Run
     advice: Advice
@@ -125,7 +119,7 @@ class Linted(NamedTuple):
     advised: int
 
     def is_newest(self, last: Run | None) -> bool:
-        """Return whether no advice for the last run was seen since then."""
+        """Return whether no advice on the last run was seen since then."""
         return last is None or last.advised == (self.advised if last is self.last else 0)
 
 
@@ -145,11 +139,11 @@ class Session:
         last: The last run, even if stopped; `None` before the first.
         pilot: The last run of `%agents plan --pilot`, which the next run of its plan reuses.
         just_shown: Values the cell has shown, so that they are not displayed again as its result.
-        running: Runs under way, at most one in a cell and one in the background.
+        running: Active runs, at most one in a cell and one in the background.
         deleted: Ids of deleted cells, as reported by the front end.
         executed: By the id of a cell, its last execution without an error.
         left_simulator: True after leaving the mock server, until the user is told.
-        applied: Applied changes, latest last: the words and function of undoing each.
+        applied: Applied changes, latest last: the words and function to undo each.
         linted: Latest result of `%agents lint` per plan, newest last.
         planned: Likely run of the plan that was last asked what-ifs; `None` after a run.
     """
@@ -186,7 +180,7 @@ class Session:
 
     @cached_property
     def shared(self) -> api.Session:
-        """What its runs share: who answers, rate limits, slots, prices, the ledger."""
+        """State that its runs share: provider, rate limits, slots, prices, ledger."""
         shared = api.Session(client=api.Claude(), ledger=lambda: self.keeping.ledger, prices={}, tell=note)
         shared.listeners.append(self.say_whom)
         shared.is_applied = lambda change: self.is_applied(change)  # noqa: PLW0108 - the magics set it later
@@ -232,7 +226,7 @@ class Session:
         return f" If {name!r} is left over from a cell that was deleted or renamed, {drop} removes it."
 
     def runs_old_text(self, names: Iterable[str], plan: str, context: str = "") -> list[str]:
-        """Return a note if a run under way has steps with these names and keeps their earlier text, or context."""
+        """Return a note if an active run keeps the earlier text of these steps, or of a context."""
         known = [{*one.plan.index, *one.plan.groups} for one in self.running if one.plan.name == plan]
         found = [name for name in names if any(name in one for one in known)]
         return (
@@ -254,7 +248,7 @@ class Session:
     def declare_context(
         self, context: Context, plan: str, cell: Cell, check: Callable[[], object] | None = None
     ) -> list[str]:
-        """Declare a context, if `check` does not fail; return notes.
+        """Declare a context if `check` succeeds; return notes.
 
         Plans without one of that name share the default plan's.
         """
@@ -268,7 +262,7 @@ class Session:
         return notes
 
     def sharing(self, name: str, plan: str) -> list[str]:
-        """Name the agents that send a plan's context first; of the usual plan, those of other plans too."""
+        """Return the agents that send a plan's context first; for the default plan, of all plans."""
         found = [agent.name for agent in self.registry(plan).sharing(name)]
         if plan == DEFAULT_PLAN:
             others = [one for other, one in self._registries.items() if other != plan and not one.has_context(name)]
@@ -302,8 +296,8 @@ class Session:
     ) -> Plan:
         """Freeze the declarations as a plan, or those of `agents` and their ancestors.
 
-        Only those variables of the notebook that prompts use are read. If no cell declares the plan, `name` is a
-        variable that holds a `Plan`.
+        Only variables that prompts use are read. If no cell declares the plan, `name` is a variable that holds a
+        `Plan`.
 
         Raises:
             PlanError: Nothing is declared, or the plan is invalid.
@@ -423,10 +417,7 @@ class Session:
         return {name: self.server_of(name, namespace).resource(name.partition(":")[2]) for name in names}
 
     def find_prompt(self, namespace: dict[str, Any], prompt: str) -> str:
-        """Read a prompt of an MCP server, `server:name`, into a variable, which is returned.
-
-        Each plan reads it again.
-        """
+        """Read a prompt of an MCP server, `server:name`, into a variable; return its name. Each plan reads it again."""
         name = variable_of(prompt)
         namespace[name] = self.server_of(prompt, namespace).prompt_with(prompt.partition(":")[2], namespace)
         self.prompts[name] = prompt
@@ -447,7 +438,7 @@ class Session:
         return found
 
     def add_server(self, server: McpServer) -> None:
-        """Add a server of tools, replacing one of the same name, which ends."""
+        """Add a server of tools; one of the same name is replaced and ends."""
         if (old := self.servers.pop(server.name, None)) is not None:
             old.close()
         self.servers[server.name] = server
@@ -484,7 +475,7 @@ class Session:
         self.shared.connect(client if pool is None else pool)
 
     def connect_dask(self, address: str | None, workers: int | None) -> None:
-        """Have the present provider's requests made by Dask workers."""
+        """Let Dask workers make the present provider's requests."""
         client = self.shared.client if self.workers is None else self.workers.client
         if address is not None and workers is not None:
             raise AgentMagicError("--workers starts workers here. A cluster with an address has its own.")
@@ -501,7 +492,7 @@ class Session:
 
     @property
     def deck(self) -> Deck | None:
-        """The cassette that answers: the inserted one, or the environment's."""
+        """The inserted cassette, or the environment's."""
         name = os.environ.get(PINNED)
         if self._deck is None and self._pinned is None and name:
             self._pinned = providers.Deck(api.read_cassette(Path(name)))
@@ -549,7 +540,7 @@ class Session:
         return None if self.keeping.ledger is None else self.keeping.ledger.newest()
 
     def say_whom(self, asked: api.Session) -> None:
-        """Tell, once per provider, that a run of the Python API does not use the notebook's mock server."""
+        """Print a note, once per provider, that a run of the Python API does not use the notebook's mock server."""
         who = asked.client.endpoint
         if self.simulates and asked is not self.shared and who != self._whom:
             self._whom = who
@@ -570,7 +561,7 @@ class Session:
 
     @property
     def connection(self) -> str:
-        """The provider, as a message names it."""
+        """The provider, as messages name it."""
         if self.deck is not None:
             return f"{self.deck.cassette.name}, recorded {self.deck.cassette.recorded_words}"
         who = self.shared.client.endpoint
@@ -581,11 +572,7 @@ class Session:
         return who if self.workers is None else f"{who}, over Dask workers"
 
     def last_run(self) -> Run:
-        """Return the last run.
-
-        Raises:
-            AgentMagicError: There is none.
-        """
+        """Return the last run; raise `AgentMagicError` if there is none."""
         if self.last is None and self.running:
             raise AgentMagicError(
                 "The first run is under way. %agents wait waits for its end, %agents shows how far it is."
@@ -598,7 +585,7 @@ class Session:
         return self.last
 
     def run_of(self, name: str) -> Run:
-        """Return the run under way that has asked this agent or group already, or else the last run."""
+        """Return the active run that has asked this agent or group already, or else the last run."""
         for driver in self.running:
             plan, results = driver.plan, driver.record.results
             known = name in plan.index or name in plan.groups
@@ -608,7 +595,7 @@ class Session:
         return self.last_run()
 
     def take_lint(self, run: Run, advice: Advice) -> None:
-        """Store the advice on a plan, for the numbers and findings of `%agents apply`."""
+        """Store the advice on a plan, for `%agents apply`."""
         others = [one for one in self.linted if one.run.plan.name != run.plan.name]
         self.linted = [*others, Linted(run, advice, self.last, 0 if self.last is None else self.last.advised)]
 
@@ -621,7 +608,7 @@ class Session:
         self.running = [driver for driver in self.running if driver.record is not run.record]
 
     def stale(self, plan: Plan) -> list[str]:
-        """Return the agents and groups of a plan with a stale newest answer: they would be asked again."""
+        """Return the agents and groups of a plan with stale answers, which would be asked again."""
         asked: dict[str, bool] = {}
         for run in self.runs[: -1 - MOST_LOOKED_AT : -1]:
             done = {one.name for one in run.record.results if one.status == "succeeded"} - asked.keys()
@@ -635,7 +622,7 @@ class Session:
         return list(dict.fromkeys(shown for name, shown in names if asked.get(name)))
 
     def take_view(self, view: LiveView) -> None:
-        """Keep the view of a finished run, which answers to clicks, and its colours. Old views become pictures."""
+        """Keep the clickable view of a finished run, and its colours. Old views become pictures."""
         self.theme = view.theme
         if view.is_open:
             self._views.append(view)
@@ -643,10 +630,7 @@ class Session:
             self._views.pop(0).close()
 
     def unfinished(self, plan: Plan) -> Run | None:
-        """Return the last run of this plan if not all of it succeeded: the next run continues it.
-
-        The plan's pilot counts too: its answers are reused.
-        """
+        """Return this plan's last run or pilot if not all of it succeeded: the next run continues it."""
         last = self.last
         if last is None or last.plan.name != plan.name:
             return None
@@ -667,7 +651,7 @@ class Session:
         self.shared.client.warm_up()
 
     def close(self) -> None:
-        """Stop what runs."""
+        """Stop active runs and servers."""
         if self.background is not None:
             self.background.cancel()
         self.disconnect()
@@ -681,7 +665,7 @@ class Session:
 
 
 def shown_name(agent: Step) -> str:
-    """Return the name an agent was declared under: for a member the group's."""
+    """Return an agent's declared name: for a member its group's."""
     return agent.name if agent.part is None else agent.part.group
 
 

@@ -29,17 +29,15 @@ def _setting(trait: Any, **tags: Any) -> Any:
 
 
 def _number(kind: Any, default: float, help_: str, field: str, unit: str = "N") -> Any:
-    """Return a trait of a policy's field that must be a number > 0."""
     return _setting(kind(default, min=1 if kind is Int else 0.001, help=help_), field=field, unit=unit)
 
 
 def _cap(kind: Any, help_: str, field: str, unit: str = "N") -> Any:
-    """Return a trait of a policy's cap; 0 is no cap."""
+    """Return a trait for a policy's cap; 0 is no cap."""
     return _setting(kind(0, min=0, help=f"{help_} 0 is none."), field=field, unit=unit)
 
 
 def _choice(default: str, help_: str, field: str) -> Any:
-    """Return a trait of a policy's field that is one of a few words."""
     return _setting(Enum(POLICY_WORDS[field], default, help=help_), field=field, unit="WORD")
 
 
@@ -136,7 +134,7 @@ class RunOption:
 
     @property
     def flag(self) -> str:
-        """The option as it is typed."""
+        """The option as typed."""
         return "--" + self.name.replace("_", "-")
 
 

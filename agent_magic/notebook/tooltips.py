@@ -25,7 +25,7 @@ _OPTION = re.compile(r"--[\w-]+")
 
 
 def attach(shell: Any) -> Callable[[], None]:
-    """Have a kernel show our help on Shift+Tab. Return what takes it back."""
+    """Have a kernel show our help on Shift+Tab. Return the function that undoes it."""
     kernel: Any = shell.kernel if is_kernel(shell) else None
     own = getattr(kernel, "do_inspect", None)
     if own is None:
@@ -60,7 +60,6 @@ def tooltip(code: str, cursor: int) -> str | None:
 
 
 def _of_command(line: str, at: int) -> str | None:
-    """Return the help of the last command of a line that begins before a place."""
     found = [one for one in _LINE.finditer(line) if one.start() <= at]
     if not found:
         return None
@@ -71,7 +70,6 @@ def _of_command(line: str, at: int) -> str | None:
 
 
 def _option(parser: Parser, line: str, at: int) -> str | None:
-    """Return the help of the option at a place, or of its value."""
     named = [one[0] for one in _OPTION.finditer(line) if one.start() <= at]
     told = (
         f"{option}\n    {said}" for option, said in parser.told() if named and named[-1] in re.split(r"[ ,]+", option)

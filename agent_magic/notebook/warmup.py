@@ -3,13 +3,13 @@
 A fresh kernel needs one to three seconds before it can send a request: the SDK imports three thousand modules,
 Graphviz's WebAssembly is compiled, prices and widgets are read.
 
-* One thread, in order of need. Two importing threads would only take turns at the interpreter's lock.
+* One thread, in order of need: two would only take turns at the interpreter's lock.
 * Between any two modules the thread sleeps for an instant, which releases the lock. A computing cell then keeps it for
   the interpreter's whole switch interval, so it has nine tenths of the processor; a timer of the loop is late by the
   rest of one module, about a millisecond. When a run waits for the modules (`hurry`), nothing sleeps any more.
 * Full garbage collections are postponed. With three thousand modules each takes a tenth of a second under the lock, and
   importing them would trigger several.
-* The thread has normal priority. A low-priority thread that is not scheduled would keep the lock and block all others.
+* The thread has normal priority: a low-priority thread that is not scheduled would keep the lock and block all others.
 """
 
 from __future__ import annotations
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
 NAP_S = 0.0001
 NEVER = 1_000_000_000
-"""A threshold that no count of collections reaches."""
 EXPECTED = (ImportError, OSError, RuntimeError, ValueError)
 """Errors of a broken installation. The next import raises them again, visible to the user."""
 
@@ -54,15 +53,10 @@ def _frames() -> None:
 
 
 LOADERS: Sequence[Callable[[], object]] = (_prices, _widgets, _layout, _frames)
-"""What every run needs, behind what its provider does."""
 
 
 class WarmUp:
-    """Runs loaders in a thread, once.
-
-    Args:
-        loaders: What to run, in order of need.
-    """
+    """Runs loaders in a thread, once, in order of need."""
 
     def __init__(self, loaders: Sequence[Callable[[], object]] = LOADERS) -> None:
         self._loaders = loaders
@@ -98,7 +92,6 @@ class WarmUp:
 
 @contextlib.contextmanager
 def _no_full_collections() -> Generator[None]:
-    """Postpone full garbage collections to the end."""
     young, middle, old = gc.get_threshold()
     gc.set_threshold(young, middle, NEVER)
     try:

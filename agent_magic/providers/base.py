@@ -1,8 +1,8 @@
 """The interface of providers.
 
-`Provider` lists the seven things that a run needs: temporary connections, one streamed request, a count of tokens, a
-name for its address, whether it has accepted the credentials, its features, and facts about its models. All but
-`endpoint` and `send` have defaults, so a custom provider inherits from `Provider` and writes those two.
+`Provider` lists what a run needs: temporary connections, one streamed request, a count of tokens, a name for its
+address, whether it has accepted the credentials, its features, and facts about its models. All but `endpoint` and
+`send` have defaults, so a custom provider inherits from `Provider` and writes those two.
 
 ```
 open ── send(request, stream) ── stream.replied(status, readings)     the response has begun, an error too
@@ -84,7 +84,7 @@ EVERYTHING = Capabilities(**dict.fromkeys([one.name for one in fields(Capabiliti
 
 
 class Listener(Protocol):
-    """Is told how a response arrives."""
+    """Receives the events of a response."""
 
     def replied(self, stream: Stream) -> None:
         """Record that the response has begun, an error too."""
@@ -95,7 +95,7 @@ class Listener(Protocol):
         ...
 
     def first_token(self, stream: Stream) -> None:
-        """Record that the first token came."""
+        """Record the first token."""
         ...
 
 
@@ -183,7 +183,7 @@ class Stream:
             self._listener.opened(self)
 
     def began(self) -> None:
-        """Record that the first token came, of text or of something else."""
+        """Record the first token, of text or of something else."""
         if self._silent and self._listener is not None:
             self._listener.first_token(self)
             self._silent = False
@@ -205,7 +205,7 @@ class Stream:
         self.unseen, self.parts = self.produced_bytes, []
 
     def add_unseen(self, text: str) -> None:
-        """Count a piece of something that is no text, such as thinking: it is billed like the rest."""
+        """Count hidden output, such as thinking: it is billed like the rest."""
         self.unseen += utf8_length(text)
 
     @property

@@ -38,7 +38,7 @@ class BatchState(NamedTuple):
 
 
 class BatchItem(NamedTuple):
-    """The outcome of one request, by its name in `create`. Without answer and error it expired or was cancelled."""
+    """The outcome of one request by its name in `create`; without answer and error it expired or was cancelled."""
 
     id: str
     answer: Answer | None = None
@@ -86,7 +86,7 @@ class Batches(Protocol):
 
 
 def no_batches(endpoint: str) -> PlanError:
-    """Return the error of a provider that has no batches."""
+    """Return the error of a provider without batches."""
     return PlanError(
         f"{endpoint} has no batches, so nothing was sent: the API of Anthropic has them, the clouds and servers of "
         "your own do not. Run it without --batch (Policy(batch=False)), or connect elsewhere: %agents connect api."

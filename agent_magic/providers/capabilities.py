@@ -1,8 +1,8 @@
 """Features a request needs, and refusals if the provider lacks them.
 
-`REFUSALS` is the only table. A plan is checked when it meets a provider, before anything is spent. Each request is
-checked again before it is sent, since a task or tool may return an unforeseen picture. Typed answers are not refused:
-they are read by their type even if the schema was not sent.
+`REFUSALS` is the only table. A plan is checked when it meets a provider, and each request before it is sent, since a
+task or tool may return an unforeseen picture. Typed answers are not refused: they are read by their type even if the
+schema was not sent.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ OPTIONS: Mapping[str, tuple[str, ...]] = {
     for row in AGENT.values()
     if row.capability
 }
-"""By capability, the options of agents that need it and just pass through."""
+"""By capability, the pass-through options of agents that need it."""
 REFUSALS: Mapping[str, Refusal] = {
     "tools": Refusal("tools", "takes no tools"),
     "server_tools": Refusal("tools", "runs no tools itself"),
@@ -54,7 +54,7 @@ REFUSALS: Mapping[str, Refusal] = {
     "stop": Refusal(OPTIONS["stop"][0], "takes no texts to stop at"),
     "extra": Refusal(OPTIONS["extra"][0], "takes no fields that agent_magic does not know"),
 }
-"""By the field of `Capabilities`."""
+"""By field of `Capabilities`."""
 
 
 def needed_by(request: Request) -> Capabilities:
@@ -101,7 +101,7 @@ def check_plan(plan: Plan, policy: Policy, provider: Provider) -> None:
 
 
 def unsent_schema(plan: Plan, provider: Provider) -> str:
-    """Return a sentence naming the agents with a type that is not sent to the model; empty without any."""
+    """Name the agents with a type that is not sent to the model; empty without any."""
     typed = next((one.name for one in plan.firsts if not isinstance(one, Task) and one.returns is not None), "")
     if not typed or provider.capabilities.schemas:
         return ""
@@ -112,7 +112,7 @@ def unsent_schema(plan: Plan, provider: Provider) -> str:
 
 
 def no_cheaper_model(plan: Plan, policy: Policy, provider: Provider) -> str:
-    """Return a sentence if the policy degrades to a cheaper model and none is named; else empty."""
+    """Return a note if the policy degrades to a cheaper model and none is named; else empty."""
     names_one = bool(provider.choices) or any(not isinstance(one, Task) and one.fallback for one in plan.firsts)
     if names_one or "model" not in (policy.degrade or ""):
         return ""
@@ -131,7 +131,6 @@ def check_request(request: Request, provider: Provider) -> None:
 
 
 def _lack(needed: Capabilities, can: Capabilities) -> str:
-    """Name the first capability that is needed and not there; empty if all are."""
     return next((one for one in REFUSALS if getattr(needed, one) and not getattr(can, one)), "")
 
 
@@ -148,7 +147,6 @@ def _needed_ahead(plan: Plan, number: int, agent: Agent, provider: Provider) -> 
 
 
 def _option(plan: Plan, agent: Agent, lack: str) -> str:
-    """Return the option that asks for a capability, with its value."""
     known = (name for name in OPTIONS.get(lack, ()) if getattr(agent, name) not in (None, ()))
     option = next(known, REFUSALS[lack].option)
     if option == "attach" and not agent.attach:

@@ -1,4 +1,4 @@
-"""Replay of a plan's run from a cassette. No network, no key, the recorded clock.
+"""Replay of a plan's run from a cassette: no network, no key, the recorded clock.
 
 Each agent's prompt is rendered from the recorded answers of its parents, and its request looked up. The events are the
 recorded ones, so frames, timeline and retries are the same. Nothing is run again.
@@ -45,7 +45,7 @@ ASKED = (
 )
 """The fields in which requests differ."""
 COMPARED = 2000
-"""Number of characters of prompts are compared to find the nearest."""
+"""Characters of prompts compared to find the nearest."""
 
 
 class Shelf:
@@ -104,7 +104,7 @@ class Shelf:
         return ReplayMiss(name, nearest=nearest, differences={}, damaged=self._broken(name))
 
     def miss(self, name: str, request: Request) -> ReplayMiss:
-        """Name the nearest recording and what differs from it."""
+        """Return the error with the nearest recording and its differences."""
         calls = [agent.calls[0] for agent in self._agents.values() if agent.calls]
         own = [call for call in calls if call.agent == name]
         if not own and self._broken(name):
@@ -119,18 +119,15 @@ class Shelf:
         return ReplayMiss(name, nearest=near.agent, differences=differences, damaged=damaged)
 
     def _broken(self, name: str) -> bool:
-        """Return whether lines about an agent are damaged or missing."""
         return not self._agents[name].whole if name in self._agents else self._gaps
 
 
 def _files(request: Request) -> str:
-    """Name the pictures and documents of a request, with what tells them apart."""
     every = (one.attachment for one in request.attachments)
     return ", ".join(f"{one.label} {one.facts} sha256 {one.sha256[:8]}" for one in every)
 
 
 def _shape(request: Request) -> tuple[object, ...]:
-    """Return a request without its texts."""
     empty = (request.system is None, request.context is None, not request.schema)
     return (request.model, request.max_tokens, request.effort, request.options, *empty)
 
@@ -144,11 +141,7 @@ def _likeness(call: Call, request: Request) -> float:
 
 
 class Match:
-    """A plan matched with one recorded run.
-
-    Attributes:
-        record: The matched part of the plan, agent by agent; not in order of time.
-    """
+    """A plan matched with one recorded run; `record` has the matched part by agent, not in order of time."""
 
     def __init__(self, plan: Plan, run: RecordedRun, *, timeout_s: float) -> None:
         self.plan, self.run = plan, run
@@ -166,12 +159,12 @@ class Match:
 
     @property
     def missing(self) -> tuple[int, ...]:
-        """The agents that were not found, and those that depend on them, in the order of the plan's graph."""
+        """Agents that were not found, and their descendants, in the order of the plan's graph."""
         return tuple(agent for agent in self.plan.dag.order if agent in self.misses or agent in self.unknown)
 
     @property
     def ended_s(self) -> float:
-        """When the last thing that was found happened."""
+        """Time of the last matched event."""
         return max((event.at_s for event in self.record.events), default=0.0)
 
     def found(self) -> RunRecord:
@@ -188,11 +181,7 @@ class Match:
         return sorted(self.record.events, key=lambda event: event.at_s)
 
     def whole(self) -> RunRecord:
-        """Return the run as it was.
-
-        Raises:
-            ReplayMiss: An agent asks for something that was not recorded.
-        """
+        """Return the run as it was; raise `ReplayMiss` if an agent asks for something that was not recorded."""
         if self.misses:
             first, *others = self.misses.values()
             raise first.beside(len(others) + len(self.unknown))
@@ -277,7 +266,6 @@ class Match:
         return ReplayMiss(task.name, nearest=task.name, differences=differences, is_task=True) if differences else None
 
     def _take(self, agent: int, found: RecordedAgent) -> None:
-        """Fold an agent's recorded events, and keep the text for its children."""
         self._places[agent] = self._recorded_places[found.name]
         for event in _events(agent, found):
             self.record.add(_replayed(event))
@@ -292,7 +280,7 @@ class Match:
 
 
 class Deck:
-    """Plays the recorded runs of a cassette, each in its turn.
+    """Plays the recorded runs of a cassette in turn.
 
     Args:
         cassette: The recording.
@@ -315,19 +303,11 @@ class Deck:
         self.served: set[int] = set()
 
     def play(self, plan: Plan, *, timeout_s: float) -> RunRecord:
-        """Return the next recorded run of this plan.
-
-        Raises:
-            ReplayMiss: There is none; the error is of the nearest.
-        """
+        """Return the next recorded run of this plan; raise the nearest `ReplayMiss` if there is none."""
         return self.whole(self.find(plan, timeout_s=timeout_s))
 
     def whole(self, match: Match) -> RunRecord:
-        """Return a recorded run as it was, with its provenance.
-
-        Raises:
-            ReplayMiss: Something is missing.
-        """
+        """Return a recorded run as it was, with its provenance; raise `ReplayMiss` if something is missing."""
         record = match.whole()
         record.provenance = self.provenance(match.run)
         return record
@@ -359,7 +339,7 @@ class Deck:
         return {one.name: one.calls[0].started.request.model for one in every}
 
     def schema_of(self, agent: str) -> str:
-        """Return the schema of the answers that were recorded of an agent, or of its group; empty if none was."""
+        """Return the schema of an agent's or its group's recorded answers; empty if there is none."""
         of_group = re.compile(rf"{re.escape(agent)}(_\d+)?")
         recorded = (one for run in self.cassette.runs for one in run.agents if of_group.fullmatch(one.name))
         found = next((one.calls[0].started.request.schema for one in recorded if one.calls), "")
@@ -395,21 +375,17 @@ class Nobody(Provider):
 
     @asynccontextmanager
     async def open(self) -> AsyncGenerator[None]:
-        """Refuse.
-
-        Raises:
-            NotConnected: Always.
-        """
+        """Raise `NotConnected`."""
         raise NotConnected
         yield  # pyright: ignore[reportUnreachable] - this makes it a generator
 
     async def send(self, request: Request, stream: Stream) -> Answer:
-        """Refuse."""
+        """Raise `NotConnected`."""
         del request, stream
         raise NotConnected
 
     async def count_tokens(self, request: Request) -> int:
-        """Refuse."""
+        """Raise `NotConnected`."""
         del request
         raise NotConnected
 
@@ -440,7 +416,6 @@ def recorded_run(plan: Plan, run: RecordedRun) -> RunRecord:
 
 
 def _events(agent: int, found: RecordedAgent) -> Iterator[Event]:
-    """Write the events of an agent as they were."""
     before = found.events
     if before is None:  # its line is damaged, and its calls are whole: they know when it was ready
         ready_s = found.calls[0].ready_s

@@ -1,7 +1,7 @@
-"""Asks for a schema in words, if no API enforces it, or a server does not.
+"""Asks for a schema in words if the server does not enforce it.
 
-Some servers take the field of a schema and ignore it. One answer tells: a grammar writes an object with the fields of
-the schema, and nothing around it. From then on the prompt contains the schema.
+Some servers accept the field of a schema and ignore it. One answer tells: a grammar writes an object with the schema's
+fields, and nothing around it. From then on the prompt contains the schema.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class SchemaWatch:
         return request._replace(system=system, schema="" if told or request.model in self._refusing else request.schema)
 
     def refuses(self, request: Request, refusal: str, fields: Iterable[str]) -> bool:
-        """Learn from a refusal; return whether it names a field of the schema, which is left out from now on."""
+        """Learn from a refusal; return whether it names a field of the schema, which is omitted from now on."""
         if (
             not request.schema
             or told_by(request.schema)
@@ -70,7 +70,6 @@ class SchemaWatch:
 
 
 def _is_shaped(text: str, schema: Any) -> bool:
-    """Return whether a text is a JSON object with the fields of a schema."""
     try:
         found = json.loads(text)
     except (ValueError, RecursionError):

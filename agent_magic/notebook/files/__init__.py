@@ -7,5 +7,5 @@
 | `sharing` | finds the running notebook, chooses the runs its readers need, shows the provenance stamp |
 | `rerun` | executes a shared notebook in a clean process and compares its outputs with the saved ones |
 
-Nothing here runs code of the files it reads, except `rerun`, which does so in a kernel without a key and a network.
+Only `rerun` runs code of the files, in a kernel without a key and a network.
 """

@@ -1,7 +1,6 @@
-"""Values as Python source: plain ones, and pictures and documents as the call that reads their file.
+"""Values as Python source: plain ones, and attached files as the call that reads them.
 
-`report = am.pdf("report.pdf")` is recognised by its text, without running it: as a `Reading`, with that call as its
-`repr`.
+`report = am.pdf("report.pdf")` is recognised by its text, without running it, as a `Reading`.
 """
 
 from __future__ import annotations
@@ -22,13 +21,7 @@ _HOMES = frozenset({"am", "agent_magic"})
 
 
 class Reading(NamedTuple):
-    """A file to read: `am.pdf('report.pdf')`.
-
-    Attributes:
-        reader: The reading function.
-        path: The file.
-        title: Its title; `None` for the file's name.
-    """
+    """A file to read, `am.pdf('report.pdf')`; without a title its file name is the title."""
 
     reader: str
     path: str
@@ -76,12 +69,12 @@ def _reading(node: ast.Call) -> Reading:
 
 
 def read(value: Any, folder: Path) -> Any:
-    """Return a value from `value_of` with the files in it read, relative paths from a folder."""
+    """Return a value from `value_of` with its files read, relative to a folder."""
     return _each(value, lambda one: READERS[one.reader](folder / one.path, title=one.title), Reading)
 
 
 def unread(value: Any, folder: Path) -> Any:
-    """Return a value with readings of their files in place of pictures and documents in a folder."""
+    """Return a value with its pictures and documents replaced by readings of their files in a folder."""
     return _each(value, lambda one: _file_of(one, folder) or one, Attachment)
 
 

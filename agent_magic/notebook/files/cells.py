@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 _CONFIG = re.compile(r"^\s*%config\s+AgentMagics\.(\w+)\s*=\s*(.+)$", re.MULTILINE)
 STEPS = frozenset({"Task", "Agent", "first_of"})
-"""What makes a step in Python."""
 _BLANK = re.compile(r"\A(?:[ \t]*\n)+")
 _DEFAULTS = {"model": "model", "max_tokens": "max_tokens", "timeout": "timeout_s", "effort": "effort"}
 """Settings of `%config AgentMagics` that are defaults of agents, by the agents' names."""
@@ -75,11 +74,7 @@ def read_text(path: Path) -> str:
 
 
 def read_cells(text: str, name: str) -> list[tuple[str, str]]:
-    """Return kind and source of each cell of a notebook.
-
-    Raises:
-        AgentMagicError: It is not a notebook.
-    """
+    """Return kind and source of each cell; raise `AgentMagicError` if it is not a notebook."""
     try:
         data: Any = json.loads(text)
         cells = cast("list[Any]", data["cells"])
@@ -162,7 +157,6 @@ def _literal(text: str) -> Any:
 
 
 def _assignments(source: str, number: int, found: Found) -> None:
-    """Record the top-level assignments of a cell: plain values, the cell of each other value, functions and tasks."""
     try:
         tree = ast.parse(TransformerManager().transform_cell(source))
     except SyntaxError:
@@ -201,15 +195,12 @@ def _named(tree: ast.Module) -> Iterator[tuple[str, ast.expr]]:
 
 
 def _is_task(decorator: ast.expr) -> bool:
-    """Return whether a decorator is `@am.task`, with options or without."""
     name = ast.unparse(decorator.func if isinstance(decorator, ast.Call) else decorator)
     return name.rpartition(".")[2] == "task"
 
 
 def plan_data(found: Found, name: str) -> tuple[dict[str, Any], dict[str, int | None]]:
-    """Write the agents of one plan as a JSON plan.
-
-    Also return the names its prompts use that have no plain value, each with the cell that computes it.
+    """Return a plan as a JSON plan, and its names without a plain value, each with the cell that computes it.
 
     Raises:
         PlanError: The notebook declares no agents of this plan, or a task belongs to it.
@@ -258,7 +249,7 @@ def _variables(plan: Plan, known: Mapping[str, Any] | None, contexts: Collection
 def to_notebook(
     plan: Plan, run: str = "", *, steps: Sequence[Step] = (), known: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    """Write a plan as a notebook: a cell of values, cells of its contexts and agents, and the run with its options.
+    """Write a plan as a notebook: values, contexts, agents, and the run with its options.
 
     `steps` are as declared, one for all items of a value, and `known` the values they take; by default the plan's.
     """
@@ -296,11 +287,7 @@ def to_notebook(
 
 
 def _check_code(step: Step) -> None:
-    """Refuse a step with a function that a new notebook would not have.
-
-    Raises:
-        PlanError: It is a function, or needs one.
-    """
+    """Raise `PlanError` for a step with a function that a new notebook would not have."""
     if isinstance(step, Agent):
         needs = [f"tool {one.name!r}" for one in step.tools.functions]
         needs += [f"check {step.check.written or 'function'!r}"] if step.check else []
@@ -326,7 +313,7 @@ def _cell(kind: str, source: str) -> dict[str, Any]:
 
 
 def _contexts(plan: Plan, named: str) -> dict[str, str]:
-    """Write the plan's contexts as `%%context` cells, by name, except those that no cell can hold."""
+    """Return the plan's contexts as cells by name, except those that no cell can hold."""
     shared = dict.fromkeys(agent.context for agent in plan.agents if agent.context is not None)
     cells: dict[str, str] = {}
     for name in shared:

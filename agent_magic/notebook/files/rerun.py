@@ -1,4 +1,4 @@
-"""A shared notebook, executed as its reader would: a clean process, no key, no network, answers from its cassette."""
+"""Executes a shared notebook as its reader would: a clean process, no key, no network, answers from its cassette."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ GUARD = "__import__('agent_magic.api.clean', fromlist=['clean']).block_network()
 _ENDING = re.compile(r"^\d[\d,]* agents? in \d+ layers? · .*\n?", re.MULTILINE)
 """The last line of a run executed by a program; in a front end the picture has it."""
 _NO_KEY = re.compile(r"^note: no API key\b.*\n?", re.MULTILINE)
-"""The note of a run without a key. It names the provider; a replay may be with a key, a recording, or neither."""
+"""The note of a run without a key, which names the provider; a replay may have a key, a recording, or neither."""
 _LEFT_OUT = re.compile(r"^note: .* leaves out .*\n?", re.MULTILINE)
 """The note on omissions of an endpoint; a recording omits nothing."""
 _PRICE = re.compile(r"(?<=[a-z]), about [<≥]?\$[\d.,]+(?=\.)")
@@ -51,7 +51,7 @@ _SAME = [
 
 
 class Compared(NamedTuple):
-    """One code cell with outputs, or an error."""
+    """A code cell with outputs, or an error."""
 
     number: int
     error: str
@@ -113,7 +113,6 @@ def rerun(
 
 
 def _kernel(folder: Path) -> Any:
-    """Return the manager of a kernel of this Python without a network."""
     specs_of = importlib.import_module("jupyter_client.kernelspec").KernelSpecManager
     manager = importlib.import_module("jupyter_client.manager").AsyncKernelManager
     spec = folder / "specs" / "clean" / "kernel.json"
@@ -141,7 +140,6 @@ def _compare(number: int, saved: Any, fresh: Any) -> Compared | None:
 
 
 def _error(outputs: list[Any]) -> str:
-    """Return the error that outputs show; IPython writes the user's own mistakes to standard error."""
     for one in outputs:
         if one.output_type == "error":
             return f"{one.ename}: {one.evalue}"
@@ -167,13 +165,13 @@ def _text(output: Any) -> str:
 
 
 LEFT = (".git", ".ipynb_checkpoints", ".venv", "node_modules", "__pycache__")
-"""Names not copied, since no notebook reads them."""
+"""Folders that no notebook reads, so they are not copied."""
 MOST_BYTES = 1 << 30
 MOST_FILES = 20_000
 
 
 def copy_needed(notebook: Path, sources: Iterable[str], work: Path, more: Iterable[Path] = ()) -> None:
-    """Copy a notebook's files, and `more` that its cells do not name, into another folder, which is created."""
+    """Copy a notebook's files, and `more` that its cells do not name, into a new folder."""
     folder, text = notebook.resolve().parent, "\n".join(sources)
     there = (entry for entry in sorted(folder.iterdir()) if entry.name not in LEFT)
     chosen = {entry.name: entry for entry in there if _is_needed(entry, text)}
@@ -208,12 +206,10 @@ def _is_needed(entry: Path, text: str) -> bool:
 
 
 def _names(word: str, text: str) -> bool:
-    """Return whether a text names a file, as its own word."""
     return re.search(rf"(?<![\w-]){re.escape(word)}(?![\w-])", text) is not None
 
 
 def _files(entry: Path) -> Iterator[int]:
-    """Yield the size of each file."""
     if not entry.is_dir():
         yield entry.stat().st_size
         return

@@ -1,6 +1,6 @@
 """Plans as Python scripts that use the public API and need no notebook: written, and read back.
 
-A script is read as text. Only plain values are taken from it, and the names of files to be read; nothing of it runs.
+A script is read as text, never run: only plain values and names of files to read are taken from it.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def to_script(plan: Mapping[str, Any], *, title: str, unknown: Mapping[str, int 
 
 
 def _plain_line(text: str) -> str:
-    """Return a text that cannot end the docstring it stands in."""
+    """Return a text that cannot end its docstring."""
     return " ".join(text.replace("\\", "/").replace('"', "'").split())
 
 
@@ -94,7 +94,6 @@ def _agent(row: Mapping[str, Any]) -> str:
 
 
 def _literal(value: Any) -> str:
-    """Write a value as Python, and text of several lines in triple quotes."""
     if not isinstance(value, str) or "\n" not in value:
         return repr(value)
     plain = all(letter.isprintable() or letter == "\n" for letter in value)
@@ -121,7 +120,7 @@ def _policy(run: str) -> str:
 
 
 IN_NOTEBOOK = frozenset({"check", "tools", "part"})
-"""The options of agents that are no plain values."""
+"""Options of agents that are no plain values."""
 # What these calls take by position.
 BY_PLACE = ("name", "prompt")
 PLAN = ("agents", "values")
@@ -132,9 +131,8 @@ POLICY = ("concurrency", "schedule")
 def from_script(text: str) -> tuple[dict[str, Any], str]:
     """Read a script that declares a plan of plain values, such as `agent-magic export` writes.
 
-    Returns:
-        A JSON plan (see `agent_magic.declare.plan_json`), and its `Policy` as options of `%agents run`. Values may hold
-        files that are not read yet; see `agent_magic.notebook.files.attached`.
+    Return a JSON plan (see `agent_magic.declare.plan_json`), and its `Policy` as options of `%agents run`. Values may
+    hold files that are not read yet; see `agent_magic.notebook.files.attached`.
 
     Raises:
         PlanError: It is not Python, declares no plan, or computes a part of it. The message names the line.
@@ -175,7 +173,6 @@ def _run_options(policy: Mapping[str, Any]) -> str:
 
 
 def _called(node: ast.AST) -> str:
-    """Return the last name of a call, such as `Plan` of `am.Plan(...)`; else empty."""
     match node:
         case ast.Call(func=ast.Attribute(attr=name)) | ast.Call(func=ast.Name(id=name)):
             return name
@@ -184,17 +181,11 @@ def _called(node: ast.AST) -> str:
 
 
 class _Reader:
-    """Reads plain values from a script, following the names it assigns.
-
-    Args:
-        names: The assigned expressions by name.
-    """
-
     def __init__(self, names: Mapping[str, ast.expr]) -> None:
         self._names = names
 
     def follow(self, node: ast.expr) -> ast.expr:
-        """Return the expression that a name stands for, any other expression as it is."""
+        """Return the expression of a name, or any other expression unchanged."""
         return self._names.get(node.id, node) if isinstance(node, ast.Name) else node
 
     def value(self, node: ast.expr) -> Any:

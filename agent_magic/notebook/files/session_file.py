@@ -1,7 +1,7 @@
 """A session as a file: its declarations, learned rate limits and runs.
 
-The file is a ledger with the runs of the session alone and the rest as a note in it, so it can be opened as one, and
-loading one adds its runs and their answers to the ledger in use.
+The file is a ledger with only the session's runs, and a note with the rest. It can be opened as a ledger; loading it
+adds its runs and answers to the current one.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ NOTE = "session"
 
 
 class Kept(NamedTuple):
-    """The content of a session's file: rate limits of `others`, another provider, are left aside."""
+    """The content of a session's file; rate limits of `others`, another provider, are ignored."""
 
     steps: int
     runs: int
@@ -60,7 +60,6 @@ def save_session(session: Session, path: Path) -> Kept:
 
 
 def _cells(session: Session) -> tuple[list[str], tuple[str, ...]]:
-    """Return the cells of all declarations, and the names that no cell can hold."""
     cells: list[str] = []
     left_out: list[str] = []
     for name in dict.fromkeys((DEFAULT_PLAN, *session.plans)):
@@ -77,7 +76,7 @@ def _cells(session: Session) -> tuple[list[str], tuple[str, ...]]:
 
 
 def load_session(session: Session, path: Path, namespace: Mapping[str, Any], cell: Cell) -> Kept:
-    """Take over a session that `save_session` wrote, beside the present one. Its last run becomes the last run."""
+    """Add a session written by `save_session` to the present one. Its last run becomes the last run."""
     if not path.is_file():
         raise LedgerError(f"There is no file {path.name!r}. %agents save FILE writes one.")
     data = _read(path)
@@ -96,11 +95,7 @@ def load_session(session: Session, path: Path, namespace: Mapping[str, Any], cel
 
 
 def _read(path: Path) -> dict[str, Any]:
-    """Return the content of a file other than its runs.
-
-    Raises:
-        LedgerError: It is no file of a session.
-    """
+    """Return a session file's content without its runs; raise `LedgerError` if it is no such file."""
     ledger = Ledger(path)
     try:
         note = ledger.get(NOTE)
@@ -125,7 +120,6 @@ def _declare(session: Session, cells: list[str], namespace: Mapping[str, Any], c
 
 
 def _runs(session: Session, kept: Ledger) -> Iterator[Run]:
-    """Open the runs of a file, the oldest first, and add those that the ledger lacks."""
     own = session.keeping.ledger
     for number in kept.runs()["run"][::-1]:
         run = kept.open(int(number))

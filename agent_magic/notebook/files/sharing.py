@@ -1,4 +1,4 @@
-"""Sharing from a notebook: which one it is, what of the session a reader needs, the stamp as a cell shows it."""
+"""Sharing from a notebook: which one it is, the runs a reader needs, the stamp as a cell shows it."""
 
 from __future__ import annotations
 

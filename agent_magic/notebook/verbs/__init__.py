@@ -1,4 +1,4 @@
-"""The commands of `%agents`, a module per group, which is loaded when one of its commands is used.
+"""The commands of `%agents`, a module per group, loaded on first use.
 
 To add a command, write its `Verb` into the `VERBS` of a group, and its name into the table below.
 """

@@ -1,4 +1,4 @@
-"""The batches that are at the provider."""
+"""Batches at the provider."""
 
 from __future__ import annotations
 
@@ -49,7 +49,6 @@ async def _batches(ctx: CommandContext, given: Namespace) -> None:
 
 
 def _told(found: Collected) -> str:
-    """Return the state of a batch in words."""
     name = found.id or "A batch that is not named yet"
     if not found.is_over:
         return f"{name} has not ended, or not all of its results can be read yet: collect it later."

@@ -70,7 +70,6 @@ def _text_options(parser: Parser) -> None:
 
 
 def _redaction(ctx: CommandContext, given: Namespace) -> Callable[[str], str] | None:
-    """Return the function that replaces texts; `None` writes them as they are."""
     if given.redact is None:
         return only_hash if given.no_text else None
     found = ctx.shell.user_ns.get(given.redact)

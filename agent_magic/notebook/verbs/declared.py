@@ -104,7 +104,6 @@ def declared_page(
 def _table(
     plan: Plan, registry: Registry, declared: Sequence[Step], last: Mapping[str, str], gone: Collection[str]
 ) -> Table:
-    """Return a row per declared agent, in the order of the layers, with one for a group or a loop."""
     layers: dict[str, int] = {}
     for step, layer in zip(plan.agents, plan.dag.layer, strict=True):
         layers[shown_name(step)] = min(layer, layers.get(shown_name(step), layer))
@@ -145,14 +144,12 @@ def _missing(undefined: Mapping[str, Sequence[str]]) -> list[Line]:
 
 
 def _next(stale: Sequence[str]) -> list[Line]:
-    """Return the reader's next step."""
     changed = [Line(f"{listed(stale)}; %agents run asks these again.", head="stale since their last run:")]
     step = Line("%agents plan shows prompts and price, %agents run runs the plan.", "soft")
     return [*(changed if stale else []), step]
 
 
 def _gone(names: Sequence[str], plan: str) -> list[Line]:
-    """Return a line of declarations with cells that are deleted, or declare them no longer."""
     if not names:
         return []
     return [
@@ -164,7 +161,6 @@ def _gone(names: Sequence[str], plan: str) -> list[Line]:
 
 
 def _complete(agents: tuple[Step, ...]) -> tuple[Step, ...]:
-    """Return the agents, undeclared parents removed from their `after`, each group as one agent."""
     known = {agent.name for agent in agents}
     found: list[Step] = []
     for agent in agents:
@@ -175,7 +171,6 @@ def _complete(agents: tuple[Step, ...]) -> tuple[Step, ...]:
 
 
 def _first(agent: Step, known: Collection[str]) -> Part | None:
-    """Return the first item of a group."""
     if agent.each is None:
         return None
     base, *path = agent.each.split(".")
@@ -193,7 +188,6 @@ def _context_line(context: Context, agents: Sequence[str], namespace: Mapping[st
 
 
 def _under_way(session: Session) -> list[Line]:
-    """Return a line per run under way, with progress and health."""
     lines: list[Line] = []
     for driver in session.running:
         states, now_s, health = states_of(driver.record), driver.now(), driver.health()

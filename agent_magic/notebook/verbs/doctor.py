@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from argparse import Namespace
 
 REACH_S = 10.0
-"""How long the provider may take to answer."""
 COLUMNS = (Column(""), Column("what"), Column("state", "prose"))
 PACKAGES = ("agent-magic", "anthropic", "ipython", "ipykernel", "pandas")
 WIDGETS = ("anywidget", "ipywidgets")
@@ -46,7 +45,6 @@ async def _doctor(ctx: CommandContext, _: Namespace) -> None:
 
 
 def _next(ctx: CommandContext) -> str:
-    """Return the next step if all is well."""
     if ctx.session.plans:
         return "%agents plan shows what would be sent, and what it may cost."
     return "%%agent NAME, with a prompt below it, declares an agent; %agents preset lists ready plans."

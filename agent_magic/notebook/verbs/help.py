@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 MARKS: Final = {"line": "%", "cell": "%%"}
-"""What stands before the name of a magic, by its kind."""
 _FLAGS: Final = {flag_of(row): row for row in AGENT.values()}
 
 

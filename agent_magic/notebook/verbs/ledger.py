@@ -1,4 +1,4 @@
-"""The ledger: past runs brought back, and the file looked after."""
+"""The ledger: reopen past runs, and look after the file."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def _open(ctx: CommandContext, given: Namespace) -> Run:
 
 
 def _declare(ctx: CommandContext, run: Run) -> None:
-    """Declare the agents of a run again, in place of those of its plan, and put their cell below."""
+    """Declare the agents of a run again, replacing those of its plan, and put their cell below."""
     # Its functions are the notebook's, and stay as they are declared.
     registry = ctx.session.registry(run.plan.name)
     now = {step.name: step for step in registry.agents}
@@ -88,7 +88,7 @@ def _declare(ctx: CommandContext, run: Run) -> None:
 
 
 def _as_written(ctx: CommandContext, step: Step, now: Step | None) -> Step:
-    """Return a step of a record as its cell had it: a record has no names of types and tools, but defaults."""
+    """Return a step of a record as its cell had it: a record has defaults, but no names of types and tools."""
     if not isinstance(step, Agent):
         if now is None and not step.race:
             message = f"{step.name!r} was a function, and the notebook declares none of that name."

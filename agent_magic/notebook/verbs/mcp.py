@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 MOST_TOOLS = 20
-"""Maximum number of listed tools per server."""
 
 
 def _options(parser: Parser) -> None:

@@ -1,4 +1,4 @@
-"""Operate many agents: what failed for good, what runs are watched for, how they went over time, and telemetry."""
+"""Operate many agents: permanent failures, alerts, the dashboard, and telemetry."""
 
 from __future__ import annotations
 
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 
 RULES = re.compile(r"[^\s>]+\s*>\s*[^\s>]+|\S+")
-"""Rules in a line, quoted or not; other words are errors."""
 DOES = {
     "tell": "an alert is shown, and has a row in run.alerts.",
     "pause": "an alert pauses the run, and the cell says what continues it.",
@@ -91,7 +90,6 @@ def _alert(ctx: CommandContext, given: Namespace) -> None:
 
 
 def _dashboard(ctx: CommandContext, _: Namespace) -> Chart:
-    """Return the dashboard of the run under way, redrawn on display, or of the last one."""
     session = ctx.session
     if not session.running:
         return session.last_run().dashboard(theme=session.theme)

@@ -1,4 +1,4 @@
-"""Answer what agents ask a person: the questions of runs under way, without the picture."""
+"""Answer the questions of active runs to a person, without the picture."""
 
 from __future__ import annotations
 
@@ -24,7 +24,6 @@ def _pending(ctx: CommandContext, _: Namespace) -> None:
 
 
 def _answer(ctx: CommandContext, wanted: str, verdict: Verdict) -> None:
-    """Answer the question that a number or the name of an agent means."""
     if not any(desk.open for desk in ctx.session.desks):
         raise UsageError(f"{NOTHING} %agents start runs in the background; what it asks can be answered then.")
     try:

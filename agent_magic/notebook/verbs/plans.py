@@ -46,7 +46,6 @@ if TYPE_CHECKING:
     from agent_magic.notebook.command import CommandContext
 
 FORMS = ("cell", "cells", "json")
-"""Formats of an exported plan."""
 
 
 def _preset_options(parser: Parser) -> None:
@@ -126,7 +125,6 @@ def _scenario_options(parser: Parser) -> None:
 
 
 async def _scenario(ctx: CommandContext, given: Namespace) -> Run | pd.DataFrame:
-    """Forecast the declared plan under a named load: a run of it, or a row for each load."""
     if given.load is not None:
         one_of("%agents scenario", given.load, LOADS)
     found = await estimated(ctx.freeze(given), ctx.session, ctx.policy(given))
@@ -195,7 +193,7 @@ VERBS = {
 
 
 async def plan_goal(ctx: CommandContext, line: str, goal: str) -> None:
-    """Ask for a plan of the goal in a `%%plan` cell, show it, and put its cells below. Nothing of it runs."""
+    """Ask for a plan of the goal in a `%%plan` cell, show it, and put its cells below without running them."""
     given, session = PARSERS["plan"].read(line), ctx.session
     for text in tool_lines_note(goal):
         note(text)

@@ -1,4 +1,4 @@
-"""The provider: who answers, its rate limits, its prices, and the workers that make its requests."""
+"""The provider: its rate limits, its prices, and the workers that make its requests."""
 
 from __future__ import annotations
 
@@ -109,7 +109,6 @@ def _connect(ctx: CommandContext, given: Namespace) -> None:
 
 
 def _note_place(ctx: CommandContext, where: str | None, *, is_variable: bool) -> None:
-    """Note surprising consequences of the new provider."""
     if is_variable and where in PLACES:
         note(f"{where} is your variable here: del {where}, and %agents connect {where} means what it always means")
     elif where == "chat":
@@ -132,7 +131,6 @@ def _chat(given: Namespace) -> Chat:
 
 
 def _check_options(given: Namespace, *, is_variable: bool) -> None:
-    """Raise `UsageError` if an option does not go with the word."""
     where = given.where
     if given.workers is not None and where != "dask":
         raise UsageError("--workers comes after dask: %agents connect dask [ADDRESS] [--workers N].")
@@ -184,7 +182,7 @@ def _limits(ctx: CommandContext, given: Namespace) -> None:
 
 
 def _limits_page(pacer: Pacer, records: Sequence[RunRecord], kernels: int) -> Page:
-    """Compose a row per model class: the used part of each limit in the last minute, and its source.
+    """Return a row per model class: the used part of each limit in the last minute, and its source.
 
     If several kernels divide the limits, it has their number, and this one's part.
     """

@@ -50,7 +50,7 @@ def _show(ctx: CommandContext, given: Namespace) -> None:
 
 
 def show_result(run: Run, name: str, *, markdown: bool) -> None:
-    """Show the answer of an agent, as text or as Markdown; of a group its frame."""
+    """Show the answer of an agent, as text or as Markdown; for a group its frame."""
     if name in run.plan.groups:
         display_value(run.each(name))
     elif markdown:
@@ -84,7 +84,7 @@ def error_page(run: Run, name: str) -> Page:
 
 
 def _step(result: AgentResult) -> list[Block]:
-    """Return the next step for a failed agent. A rejected request or a function must be mended first."""
+    """Return the next step for a failed agent. A rejected request or a function must be fixed first."""
     if result.status != "failed" or result.kind == IN_DOUBT:
         return []
     is_wrong = result.kind == Rejected.__name__ or result.is_task
@@ -124,7 +124,6 @@ def _errors(result: AgentResult) -> list[Block]:
 
 
 def _failed_calls(result: AgentResult) -> list[Block]:
-    """Return failures of functions, with the user's lines and prints."""
     failed = [one for one in result.calls if one.status == "failed" and one.ended is not None]
     told: list[Block] = []
     for call in failed[-MOST_CALLS:]:

@@ -36,9 +36,9 @@ if TYPE_CHECKING:
     from agent_magic.record.results import RunRecord
 
 LOOKS_S: Final = 0.05
+"""Seconds between two looks at a run of another loop."""
 HELD_UP_S: Final = 2.0
 """A loop that answers nothing for this long is blocked by a cell."""
-"""Seconds between two looks at a run of another loop."""
 MOCK_AGAIN = "the mock server answers anew; %config AgentMagics.reuse_simulated = True reuses answers"
 
 
@@ -146,7 +146,7 @@ async def ask_at_once(ctx: CommandContext, name: str, plan_name: str) -> None:
 
 
 def needs_person(plan: Plan) -> bool:
-    """Return whether a person has to agree to an answer or a call of this plan."""
+    """Return whether a person must approve an answer or a call of this plan."""
     agents = [one for one in plan.agents if not one.is_task]
     return any(one.ask or any(isinstance(tool, Tool) and tool.ask for tool in one.tools) for one in agents)
 

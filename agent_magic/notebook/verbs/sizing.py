@@ -75,7 +75,7 @@ def _size(ctx: CommandContext, given: Namespace) -> None:
 
 
 def month_of(runs: Iterable[PastRun], now: datetime, *, simulated: bool) -> Month:
-    """Return the use since the month began, in UTC; simulated runs and real ones are never added up."""
+    """Return the use since the month began, in UTC; simulated and real runs are never added up."""
     begin = now.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
     found = [
         one for one in runs
@@ -93,7 +93,6 @@ def month_of(runs: Iterable[PastRun], now: datetime, *, simulated: bool) -> Mont
 
 
 def _requests(run: Run) -> int:
-    """Return how many requests of a run were answered and paid for."""
     return len(run.record.facts.answered)
 
 
@@ -104,7 +103,6 @@ def _job_line(run: Run) -> Line:
 
 
 def _carried(run: Run, limits: Limits) -> list[Block]:
-    """Show the jobs a second that limits and server carry."""
     found = capacity(limits, run=run)
     if found.jobs_per_s is None:
         return [Line("Give --rpm, --itpm or --otpm to see how many jobs an account carries.", "soft")]
@@ -117,7 +115,6 @@ def _carried(run: Run, limits: Limits) -> list[Block]:
 
 
 def _needed(run: Run, limits: Limits, rates: list[float]) -> list[Block]:
-    """Show the needs of rates of jobs."""
     totals = run.totals
     sized = tiers(
         rates,
@@ -138,7 +135,6 @@ def _needed(run: Run, limits: Limits, rates: list[float]) -> list[Block]:
 
 
 def _left(run: Run, month: Month | None, budget: float) -> list[Block]:
-    """Return the runs left of a month's tokens, from this month's use in the ledger."""
     used, days = (month.tokens, month.days) if month is not None else (0, 0.0)
     found = monthly(run.totals.tokens or 0, budget, used_tokens=used, days_gone=days, usd_per_run=run.totals.cost_usd)
     lines = [
@@ -152,7 +148,6 @@ def _left(run: Run, month: Month | None, budget: float) -> list[Block]:
 
 
 def _worth(month: Month, given: Namespace) -> list[Block]:
-    """Return the value of this month's answers."""
     if not month.answers or month.cost_usd is None:
         return [Line("The ledger has no answers with a known price in this month.", "warn")]
     found = roi(
@@ -193,7 +188,7 @@ BY: dict[str, Callable[[list[str]], Plan]] = {
     "phase": decompose.by_phase,
     "module": lambda words: decompose.by_module(" ".join(words)),
 }
-"""Ways to split a job, and the plan of each from the words of a line."""
+"""Ways to split a job: each returns a plan from the words of a line."""
 
 
 def _split_options(parser: Parser) -> None:
@@ -224,7 +219,6 @@ def _are_files(words: list[str]) -> bool:
 
 
 def _told(found: decompose.Analysis) -> str:
-    """Return an analysis in words."""
     if math.isnan(found.score):
         return found.note
     apart, behind = len(found.independent), len(found.sequential)

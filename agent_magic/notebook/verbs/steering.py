@@ -1,4 +1,4 @@
-"""Steer a run: stop, skip, pause, resume, retry; edit an answer, and go on from it."""
+"""Steer a run: stop, skip, pause, resume, retry; edit an answer, and continue from it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,6 @@ MOST_NAMED: Final = 5
 
 
 def _running(ctx: CommandContext, names: list[str]) -> list[tuple[Controls, list[str]]]:
-    """Return the runs under way, each with its agents among those names."""
     running = list(ctx.session.running)
     if not running:
         raise UsageError("Nothing runs. %agents start runs in the background.")
@@ -53,7 +52,6 @@ def _running(ctx: CommandContext, names: list[str]) -> list[tuple[Controls, list
 
 
 async def _stop(ctx: CommandContext, given: Namespace) -> None:
-    """Stop a run or some of its agents, and print the result."""
     task, drivers = ctx.session.background, list(ctx.session.running)
     told = _told(ctx, given.names, "Stopped")
     for controls, names in _running(ctx, given.names):
@@ -72,7 +70,7 @@ async def _stop(ctx: CommandContext, given: Namespace) -> None:
 
 
 def _told(ctx: CommandContext, names: list[str], word: str) -> str:
-    """Return which of these agents will be stopped or skipped; empty without names. Call this first."""
+    """Return the agents that will be stopped or skipped; empty without names. Call this first."""
     open_now = [
         name
         for driver in ctx.session.running
@@ -143,7 +141,7 @@ def _cut_run(ctx: CommandContext, number: int | None) -> Run:
 
 
 async def _retry(ctx: CommandContext, given: Namespace) -> Run | None:
-    """Retry within the runs under way; if there are none, continue the last run."""
+    """Retry within the active runs; if there are none, continue the last run."""
     if ctx.session.running and not given.names:
         _retry_under_way(ctx)
         return None
@@ -156,7 +154,6 @@ async def _retry(ctx: CommandContext, given: Namespace) -> Run | None:
 
 
 def _retry_under_way(ctx: CommandContext) -> None:
-    """Retry failures in the runs under way, except rejected requests."""
     rejected: list[str] = []
     has_asked = False
     for driver in ctx.session.running:
@@ -209,7 +206,7 @@ def _rejected(ctx: CommandContext, plan: Plan, last: Run) -> list[str]:
 
 
 def _plan_of(ctx: CommandContext, given: Namespace, last: Run) -> Plan:
-    """Return the agents of the last run as they are declared, and those named: no other agent may be bought."""
+    """Return the last run's agents as declared now, and the named ones: no other agent may be bought."""
     # If nothing is declared, as after `%agents open` in a fresh kernel, the run brings its plan along.
     given.plan = given.plan or (last.plan.name if last.plan.name in ctx.session.plans else None)
     had = {*declared_names(last.plan)}
@@ -240,7 +237,7 @@ def _edit(ctx: CommandContext, given: Namespace) -> None:
 
 
 def edit_cell(ctx: CommandContext, line: str, text: str) -> None:
-    """Take a cell's text as the answer of an agent of the last run."""
+    """Replace an agent's answer in the last run by a cell's text."""
     parser = Parser(f"%%agents {EDIT}")
     add_name(parser)
     name = parser.read(line.split(maxsplit=1)[1] if line.split()[1:] else "").name
@@ -250,7 +247,7 @@ def edit_cell(ctx: CommandContext, line: str, text: str) -> None:
 
 
 def _take_back(ctx: CommandContext, run: Run, names: Iterable[str]) -> None:
-    """Take back the edits of agents that are to be asked again by name."""
+    """Undo the edits of agents that are to be asked again by name."""
     asked = {
         run.plan.names[one]
         for one in run.plan.numbers(one for one in names if one in {*run.plan.index, *run.plan.groups})

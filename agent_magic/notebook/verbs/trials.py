@@ -1,4 +1,4 @@
-"""What would be better, and real runs that measure it: advise, baseline, sweep."""
+"""Improvements, and real runs that measure them: advise, baseline, sweep."""
 
 from __future__ import annotations
 
@@ -91,7 +91,6 @@ async def _baseline(ctx: CommandContext, given: Namespace) -> Run:
 
 
 def _measured_words(run: Run) -> str:
-    """Compare a run with a single agent that did the same job, in words."""
     if run.record.served:
         return "The last run reused answers, which took no time. To compare: %agents run --fresh, then this again."
     alone, wall_s, cost_usd = run.record.bases["one agent"], run.totals.wall_s, run.totals.cost_usd
@@ -123,7 +122,6 @@ async def _sweep(ctx: CommandContext, given: Namespace) -> Sweep[Run] | None:
 
 
 def _slots(text: str, agents: int) -> list[int]:
-    """Parse `1,2,4`; by default the usual values up to the number of agents."""
     if not text:
         return [one for one in USUAL if one <= agents] or [1]
     try:

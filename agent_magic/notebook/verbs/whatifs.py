@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from agent_magic.forecast.estimate.value import Estimate
 
 IN_PYTHON: Final = frozenset({"prices", "outage", *PASSING})
-"""Values of several parts, which a line cannot express. `whatif` takes them in Python."""
+"""Structured values, which a line cannot express; `whatif` takes them in Python."""
 HELP: Final = {
     "model": "Models, such as A,B; NAME=A changes one agent.",
     "concurrency": "The most requests under way at once, such as 1,4,16.",
@@ -41,7 +41,6 @@ HELP: Final = {
     "most": "The most items of each map over an answer.",
     "route": "How requests are given to several endpoints.",
 }
-"""The options and their values: one value each, or several with commas, a row for each combination."""
 
 
 def _add_which(parser: Parser) -> None:
@@ -80,7 +79,7 @@ async def _explore(ctx: CommandContext, given: Namespace) -> None:
 
 
 async def _asked(ctx: CommandContext, given: Namespace) -> tuple[Run | Estimate, str]:
-    """Return the last run of the declared plan, or the estimate of its next one, and which of the two it is."""
+    """Return the last run of the declared plan, or the estimate of its next one, and its kind."""
     # A run counts as long as the declared plan is unchanged.
     plan = ctx.freeze(given)
     run = next((one for one in reversed(ctx.session.runs) if one.plan.name == plan.name), None)
@@ -95,16 +94,11 @@ async def _asked(ctx: CommandContext, given: Namespace) -> tuple[Run | Estimate,
 
 
 def _is_same(plan: Plan, run: Run, ctx: CommandContext) -> bool:
-    """Return whether a run ran the declared plan."""
     return plan_to_dict(with_models(plan, ctx.session.shared)) == plan_to_dict(run.plan)
 
 
 def _values(name: str, text: str) -> list[Any]:
-    """Read the values of an option.
-
-    Raises:
-        UsageError: One of them cannot be read.
-    """
+    """Read the values of an option; raise `UsageError` if one cannot be read."""
     words = [one.strip() for one in text.split(",")]
     if not all(words):
         raise UsageError(f"%agents whatif --{name} {text}: empty value. Write 1,4,16 without spaces.")

@@ -1,4 +1,4 @@
-"""What answers are worth: grade them, try which setting is good enough, and apply it."""
+"""Grade answers, try which setting is good enough, and apply it."""
 
 from __future__ import annotations
 
@@ -146,7 +146,6 @@ def is_applied(ctx: CommandContext, change: Applied[Any]) -> bool:
 
 
 def _wanted(ctx: CommandContext, what: str | None) -> tuple[Run, object]:
-    """Return the change to apply and its run; for a finding of lint, the estimate of its plan."""
     session = ctx.session
     if what is not None and what.isdigit():
         newest = session.linted[-1] if session.linted and session.linted[-1].is_newest(session.last) else None

@@ -1,1 +1,1 @@
-"""All that is Anthropic's: requests, streams, errors, limits."""
+"""Anthropic's API: requests, streams, errors, limits."""

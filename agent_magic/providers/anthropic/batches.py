@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 NOT_FOUND = 404
 TOO_MANY = 429
 PAGE = 100
-"""Number of batches one request lists."""
+"""Batches listed by one request."""
 TIMEOUT_S = 600.0
 """Timeout of creating a batch: its body may have 256 MB."""
 
@@ -40,13 +40,13 @@ class MessageBatches:
 
     most_requests = 100_000
     most_bytes = 200_000_000
-    """The vendor takes 256 MB. The rest is for what JSON adds to texts."""
+    """The vendor accepts 256 MB; the rest is for JSON around the texts."""
 
     def __init__(self, sdk: Callable[[], AsyncAnthropic], body: Callable[[Request], dict[str, Any]]) -> None:
         self._sdk, self._body = sdk, body
 
     async def create(self, requests: Mapping[str, Request]) -> BatchState:
-        """Create a batch; see `Batches.create`."""
+        """Create a batch."""
         asked: Any = [{"custom_id": name, "params": self._body(one)} for name, one in requests.items()]
         sdk = self._sdk()
         with AsCallErrors(None, sdk), bounding_errors(sdk):
@@ -54,7 +54,7 @@ class MessageBatches:
             return _state(await raw.parse())._replace(ask_again_s=retry_after_s(raw.headers))
 
     async def state(self, batch: str) -> BatchState | None:
-        """Return the state of a batch; see `Batches.state`."""
+        """Return the state of a batch."""
         sdk = self._sdk()
         try:
             with AsCallErrors(None, sdk), bounding_errors(sdk):
@@ -66,7 +66,7 @@ class MessageBatches:
             return None
 
     async def recent(self, since: float) -> Sequence[BatchState]:
-        """Return the batches that were created since a time; see `Batches.recent`."""
+        """Return the batches created since a time."""
         sdk, found = self._sdk(), list[BatchState]()
         with AsCallErrors(None, sdk), bounding_errors(sdk):
             async for one in sdk.messages.batches.list(limit=PAGE):  # the newest first
@@ -77,7 +77,7 @@ class MessageBatches:
         return found
 
     async def items(self, batch: str) -> AsyncIterator[BatchItem]:
-        """Yield the outcome of each request; see `Batches.items`."""
+        """Yield the outcome of each request."""
         sdk = self._sdk()
         with AsCallErrors(None, sdk):
             with bounding_errors(sdk):
@@ -90,14 +90,14 @@ class MessageBatches:
                 await lines.close()
 
     async def cancel(self, batch: str) -> None:
-        """Cancel the rest of a batch; see `Batches.cancel`."""
+        """Cancel the rest of a batch."""
         sdk = self._sdk()
         with AsCallErrors(None, sdk), bounding_errors(sdk):
             await sdk.messages.batches.cancel(batch)
 
 
 async def _lines(pieces: AsyncIterator[bytes]) -> AsyncIterator[dict[str, Any]]:
-    """Yield the objects of lines of JSON. An invalid or torn line is skipped: the SDK would end there."""
+    """Yield the objects of lines of JSON. An invalid or torn line is skipped: the SDK would stop there."""
     rest = b""
     async for piece in pieces:
         *whole, rest = (rest + piece).split(b"\n")
@@ -116,11 +116,7 @@ def _read(line: bytes) -> dict[str, Any]:
 
 
 def _state(said: MessageBatch) -> BatchState:
-    """Parse the API's state of a batch.
-
-    Raises:
-        Unreadable: It is not of the API's form.
-    """
+    """Parse the API's state of a batch; raise `Unreadable` if malformed."""
     try:
         ended = said.processing_status == "ended"
         counts = fields_of(said.to_dict(mode="json", warnings=False).get("request_counts")).values()
@@ -136,7 +132,6 @@ def _state(said: MessageBatch) -> BatchState:
 
 
 def _item(line: dict[str, Any], batch: str, *, simulated: bool) -> BatchItem:
-    """Read a line of results."""
     name, result = str(line.get("custom_id")), fields_of(line.get("result"))
     kind = result.get("type")
     if kind == "succeeded":

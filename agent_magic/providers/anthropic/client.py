@@ -47,21 +47,21 @@ BASE_URL = "ANTHROPIC_BASE_URL"
 NO_KEY = "none"
 """Key for the user's own server without a key: most accept any, and the SDK demands one."""
 IN_A_PAGE = "%agents connect simulator, or replay a recording: %agents replay FILE."
-"""What to do in a browser in place of asking the API."""
+"""What to do in a browser instead of asking the API."""
 SELLERS = {
     "AsyncAnthropicBedrock": "aws",
     "AsyncAnthropicBedrockMantle": "aws",
     "AsyncAnthropicVertex": "google",
     "AsyncAnthropicFoundry": "azure",
 }
-"""Seller of the list prices, by class of the SDK's client; otherwise the maker's."""
+"""Seller of the list prices, by class of the SDK's client; otherwise the maker."""
 BASIC_TOOLS = frozenset({"google", "azure"})
-"""The sellers with only the first versions of the API's tools."""
+"""Sellers with only the first versions of the API's tools."""
 NO_MOVING_MARK = frozenset({"aws", "google"})
-"""The sellers without a cache mark at the top level of a request."""
+"""Sellers without a cache mark at the top level of a request."""
 UNPROCESSABLE = frozenset({400, 422, 501})
 SCHEMA_FIELDS = ("output_config", "output_format", "json_schema")
-"""The words in a refusal of a schema."""
+"""Words in a refusal of a schema."""
 NO_COUNT = frozenset({404, 405, 501})
 """Statuses of servers without a count endpoint."""
 
@@ -273,7 +273,7 @@ class Claude(Provider):
 
     @property
     def batches(self) -> MessageBatches | None:  # pyright: ignore[reportIncompatibleVariableOverride] - read only
-        """Sends requests as batches. `None` for clouds: their clients have none."""
+        """Sends requests as batches; `None` for clouds, whose clients have none."""
         return None if self.price_list in SELLERS.values() else MessageBatches(self._sdk, self._body)
 
     async def count_tokens(self, request: Request) -> int | None:
@@ -349,7 +349,7 @@ async def _close(sdk: AsyncAnthropic) -> None:
 
 
 def as_provider(client: Provider | AsyncAnthropic | None) -> Provider:
-    """Return the provider that a user's `client=` names: a provider, a client of the SDK, or `None` for `Claude()`."""
+    """Return the provider for a user's `client=`: a provider, a client of the SDK, or `None` for `Claude()`."""
     if client is None:
         return Claude()
     if isinstance(client, type):
@@ -376,7 +376,6 @@ def _check_client(client: object) -> None:
 
 
 def _instead_of(client: object, create: object) -> str:
-    """Return what to pass instead of a client that cannot answer."""
     if create is not None:
         return "It blocks until an answer is there. Give the async client with the same arguments: AsyncAnthropic(...)."
     if hasattr(getattr(client, "chat", None), "completions"):
@@ -390,12 +389,11 @@ def _instead_of(client: object, create: object) -> str:
 
 
 def _named_address() -> str | None:
-    """Return the address that the environment names; a blank one is none."""
+    """Return the address in the environment; a blank one is none."""
     return os.environ.get(BASE_URL, "").strip() or None
 
 
 def _checked_address(url: object, name: str) -> str:
-    """Return the address of a server, to which the SDK adds the path."""
     url = checked_url(url, name, f"Give one such as {DEFAULT_URL}, or take {BASE_URL} out of the environment.")
     if urlsplit(url).path.rstrip("/").endswith("/v1"):
         raise DeclarationError(f"{name}={url!r} ends with /v1.", hint="Leave that out: the SDK adds it.")

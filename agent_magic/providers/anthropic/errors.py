@@ -4,8 +4,7 @@ The SDK wraps some failures, passes others through raw, and reports some not at 
 reset inside a stream is a raw transport error, broken JSON a `JSONDecodeError`, an `error` event after a 200 an
 `APIStatusError` with status 200, and a stream that ends early raises nothing.
 
-Messages of a server are cut, lose their control characters, and never show a key or the value of a header that the user
-has added.
+Server messages are cut, lose their control characters, and never show a key or the value of a header added by the user.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ HINTS = {
     404: " Check the model's name, and ANTHROPIC_BASE_URL if you set it.",
     413: " The prompt is too long for the API.",
 }
-"""What to do about a request that the API refuses."""
+"""Advice on requests that the API refuses."""
 SHORTER = " Send a shorter prompt, lower --max-tokens, or take a model with a longer context."
 REDIRECTED = (
     "The real API never does, so the key was not sent there: check ANTHROPIC_BASE_URL, and the proxy if there is one."
@@ -68,7 +67,7 @@ STATUS_OF_TYPE = {
     "timeout_error": 504,
     "overloaded_error": 529,
 }
-"""The status an error would have had, for errors that come inside a stream after a 200."""
+"""Statuses of errors that come inside a stream after a 200."""
 TOO_MANY = 429
 CREDENTIALS = ("api_key", "auth_token", "access_token", "aws_secret_key", "aws_session_token")
 """Attributes of the SDK's clients that no message may show."""
@@ -104,7 +103,7 @@ class AsCallErrors:
 
 
 def secrets_of(sdk: object) -> tuple[str, ...]:
-    """Return the texts that no message may show: credentials of a client, and the values of headers added to it."""
+    """Return the texts that no message may show: a client's credentials, and the values of its added headers."""
     found = [getattr(sdk, name, None) for name in CREDENTIALS]
     headers: Mapping[str, object] = getattr(sdk, "default_headers", {})
     found += [value for name, value in headers.items() if not OPEN_HEADERS.fullmatch(name)]
@@ -112,7 +111,7 @@ def secrets_of(sdk: object) -> tuple[str, ...]:
 
 
 def note_response(stream: Stream, response: Response, refusal: str = "") -> dict[str, str]:
-    """Record the status and rate limits of a response, and return its headers by lower-case name."""
+    """Record the status and rate limits of a response; return its headers by lower-case name."""
     # Each look-up in the transport's headers takes a microsecond.
     headers = headers_of(response)
     readings = read_headers(headers)
@@ -141,12 +140,7 @@ def raised_by_sdk() -> tuple[type[Exception], ...]:
 
 
 def classify(error: Exception, secrets: tuple[str, ...] = ()) -> CallError:
-    """Classify a failure.
-
-    Args:
-        error: One of the kinds in `raised_by_sdk`.
-        secrets: Texts that no message may show.
-    """
+    """Classify a failure of a kind in `raised_by_sdk`; no message shows `secrets`."""
     import anthropic
     import httpx2
 

@@ -32,7 +32,7 @@ _SENTENCE = re.compile(
 
 
 def named_limit(sentence: str) -> Dimension | None:
-    """Name the limit that the sentence of a 429 names."""
+    """Return the limit named by the message of a 429."""
     found = _SENTENCE.search(sentence)
     if found is None:
         return None
@@ -47,7 +47,7 @@ def with_sentence(readings: Readings, sentence: str) -> Readings:
 
 
 def empty_limit(headers: Mapping[str, str]) -> Dimension | None:
-    """Name the limit that a 429's headers show as used up."""
+    """Return the limit that a 429's headers show as used up."""
     return next((name for name, header in HEADER_OF.items() if headers.get(f"{PREFIX}{header}-remaining") == "0"), None)
 
 

@@ -1,6 +1,6 @@
 """Facts about Anthropic's models by name: shared rate limits, prompt caching, speed, tokenizers.
 
-All of it is dated: names follow a pattern, numbers are from the named pages.
+All are dated: names follow a pattern, numbers are from the named pages.
 """
 
 from __future__ import annotations
@@ -27,10 +27,7 @@ MODELS: Final = (
     "claude-sonnet-5",
     "claude-opus-5",
 )
-"""Models to offer, current ones first, three of them from cheap to expensive.
-
-A test checks that each has a list price.
-"""
+"""Models to offer, current ones first, three of them from cheap to expensive; each has a list price."""
 _DATE: Final = re.compile(r"[-@]\d{8}$")
 _LIMIT_CLASSES: Final = (
     (re.compile(r"claude-opus-4-[5-8]"), "claude-opus-4"),
@@ -48,9 +45,9 @@ _MIN_CACHEABLE_TOKENS: Final[Mapping[str, int]] = {
 """The shortest prefix a model caches. Source: the vendor's page on prompt caching, as of November 2026."""
 _USUAL_MIN_CACHEABLE_TOKENS: Final = 512
 _MAX_OUTPUT_TOKENS: Final[Mapping[str, int]] = {"claude-haiku-4-5": 64_000}
-"""The most output tokens of a request. Source: the vendor's table of models, as of November 2026."""
+"""Maximum output tokens of a request. Source: the vendor's table of models, as of November 2026."""
 _USUAL_MAX_OUTPUT_TOKENS: Final = 128_000
-"""Of all models since, in the same table. A larger `max_tokens` is refused with a 400."""
+"""Of all later models, in the same table. A larger `max_tokens` is refused with a 400."""
 _NAME: Final = re.compile(r"claude-(?P<family>[a-z]+)-(?P<major>\d+)(?:-(?P<minor>\d{1,2}))?(?:$|[-@])")
 FAMILIES: Final = ("haiku", "sonnet", "opus", "fable", "mythos")
 _DENSER: Final = (4, 7)
@@ -78,12 +75,7 @@ _SMALL_PICTURES: Final = TokenRule(28, 1568, 1568, _PAGE_TOKENS)
 
 
 class Speed(NamedTuple):
-    """How fast a model answers.
-
-    Attributes:
-        ttft_s: Seconds to the first token.
-        pace: Tokens per second after it.
-    """
+    """A family's speed: seconds to the first token, and tokens per second after it."""
 
     family: str
     ttft_s: float
@@ -102,7 +94,7 @@ Source: Artificial Analysis, as quoted in November 2025, for Sonnet 4.5 (63 toke
 only the ratios between families are used.
 """
 DEFAULT_URL: Final = "https://api.anthropic.com"
-"""Where those speeds hold."""
+"""The address where those speeds hold."""
 SPEEDS_FROM: Final = "a table of November 2025"
 USUAL_SPEED: Final = SPEEDS["sonnet"]
 
@@ -141,7 +133,7 @@ def min_cacheable_tokens(model: str) -> int:
 
 
 def max_output_tokens(model: str) -> int:
-    """Return the largest `max_tokens` that a model takes."""
+    """Return a model's largest `max_tokens`."""
     return _MAX_OUTPUT_TOKENS.get(_DATE.sub("", model), _USUAL_MAX_OUTPUT_TOKENS)
 
 
@@ -151,7 +143,7 @@ def facts_of(model: str) -> ModelFacts:
 
 
 def speed_of(model: str) -> Speed | None:
-    """Return the speed of a model's family, if its name tells one."""
+    """Return the speed of a model's family; `None` if unknown."""
     found = _NAME.match(model)
     return SPEEDS.get(found["family"]) if found else None
 

@@ -45,13 +45,13 @@ NOTHING_KNOWN = Usage()
 _NO_FIELDS: Json = {}
 EVENTS, PAGE = "text/event-stream", "text/html"
 IN_ONE_PIECE = frozenset({"application/json", PAGE})
-"""Content types that are no stream, where what comes does not say otherwise."""
+"""Content types that are no stream, unless the body shows otherwise."""
 MOST_TOKENS = 10_000_000
 """A larger number is no count of tokens: ten times the longest context."""
 BROKEN_OFF = frozenset({PAUSED, *CAPPED, *REFUSED})
 """Stop reasons of responses with calls that must not run."""
 DRAIN_S = 0.25
-"""How long to wait for the end of a connection after a complete answer."""
+"""Seconds to wait for the end of a connection after a complete answer."""
 ENDING_S = 2.0
 """Seconds to wait for the last event after the `stop_reason`: a second count of tokens may still come."""
 
@@ -59,8 +59,8 @@ ENDING_S = 2.0
 def plain(events: AsyncStream[Any], sdk: object) -> AsyncStream[Any]:
     """Return the events of a stream as raw JSON, with the SDK's decoder and errors.
 
-    Events without a name, which the SDK would drop, take it from their data. A stream or a client of another kind stays
-    as it is, and so does a stream that a tracer watches, which needs the SDK's objects.
+    Events without a name, which the SDK would drop, take it from their data. A stream or client of another kind is
+    returned unchanged, and so is a stream that a tracer watches, which needs the SDK's objects.
     """
     import anthropic
 
@@ -75,9 +75,9 @@ def plain(events: AsyncStream[Any], sdk: object) -> AsyncStream[Any]:
 def named_stream() -> type[AsyncStream[Any]]:
     """Return a stream class of the SDK with raw JSON as events.
 
-    The SDK's passes each through three iterators more. This one also reads servers that leave the `event:` lines out,
-    which the SDK needs, and that begin with a byte order mark. `unread` is the text before the first event: all of a
-    response that is no stream.
+    The SDK's passes each through three iterators more. This one also reads servers that omit the `event:` lines, which
+    the SDK needs, or begin with a byte order mark. `unread` is the text before the first event: all of a response that
+    is no stream.
     """
     import anthropic
 
@@ -156,7 +156,7 @@ async def collect(events: AsyncStream[Any], request: Request, stream: Stream) ->
 
 
 async def _read_events(events: AsyncStream[Any], message: _Message, stream: Stream) -> None:
-    """Read the events. An error behind the `stop_reason` is ignored: the answer is complete and paid for."""
+    """Read the events. An error after the `stop_reason` is ignored: the answer is complete and paid for."""
     reading = aiter(events)
     try:
         async for event in reading:
@@ -173,14 +173,12 @@ async def _read_events(events: AsyncStream[Any], message: _Message, stream: Stre
 
 
 async def _read_on(reading: AsyncIterator[Any], message: _Message, stream: Stream) -> None:
-    """Read what follows the `stop_reason`."""
     async for event in reading:
         if message.see(_as_json(event), stream):
             return
 
 
 def _as_json(event: Any) -> Json:
-    """Return the raw JSON of an event; an object of the SDK is converted."""
     return cast("Json", event) if isinstance(event, dict) else event.to_dict(mode="python", warnings=False)
 
 
@@ -219,7 +217,6 @@ def answer_of(found: Json, *, simulated: bool) -> Answer:
 
 
 def _read_message(found: Json, message: _Message, stream: Stream) -> None:
-    """Read the content, the counts and the end of a whole message."""
     message.fill(found.get("content"), stream)
     message.name(found.get("model"), stream)
     message.end(found)
@@ -279,7 +276,7 @@ class _Message:
             self.model = stream.model = said
 
     def count(self, told: Any, stream: Stream) -> None:
-        """Read the token counts of an event. They are final with the `stop_reason`, and running before it."""
+        """Read the token counts of an event: final with the `stop_reason`, running before it."""
         # An impossible or falling count is ignored: the last one stays, and is not final.
         if told is None:
             return
@@ -290,7 +287,7 @@ class _Message:
             self._is_final = is_last and type(made) is int and made == usage.output_tokens
 
     def fill(self, content: Any, stream: Stream) -> None:
-        """Read blocks that come whole."""
+        """Read complete blocks."""
         blocks: list[Any] = content or []
         for index, block in enumerate(blocks):
             if not isinstance(block, dict):
@@ -312,7 +309,6 @@ class _Message:
             self.add(index, fields["text"], stream)
 
     def _restart(self, stream: Stream) -> None:
-        """Drop the content so far."""
         self._may_restart, self._restarted = False, True
         self._blocks, self._before = {}, []
         stream.restart()
@@ -339,11 +335,7 @@ class _Message:
             self.refusal = word(fields_of(ending.get("stop_details")).get("category")) or "unnamed"
 
     def answer(self, stream: Stream) -> Answer:
-        """Return the answer that has arrived.
-
-        Raises:
-            Truncated: There was no `stop_reason`.
-        """
+        """Return the answer that has arrived; raise `Truncated` without a `stop_reason`."""
         if self.stop_reason is None:
             raise Truncated("The stream ended before the answer did (no stop_reason).")
         return Answer(
@@ -362,7 +354,7 @@ class _Message:
     def _goes_back(self) -> bool:
         """True if the conversation continues from its blocks; from a single plain text it continues by the text.
 
-        Source: the vendor's page on thinking: blocks of it go back whole, or the next request is refused.
+        Source: the vendor's page on thinking: its blocks go back whole, or the next request is refused.
         """
         if self.stop_reason in TURNS:
             return True
@@ -373,8 +365,8 @@ class _Message:
     def _content(self) -> str | None:
         """Write the content blocks as JSON, to send them back unchanged; `None` if there are none.
 
-        Source: the vendor's page on stop reasons. A turn goes on when its content is sent back as the assistant's
-        message, with the blocks of server tools and of thinking in it.
+        Source: the vendor's page on stop reasons: a turn continues when its content is sent back as the assistant's
+        message, with the blocks of server tools and of thinking.
         """
         found = [block.whole() for block in self._blocks.values()]
         kept = [one for one in found if one and (one.get("type") != "text" or one["text"].strip())]  # no blank text
@@ -385,7 +377,6 @@ class _Message:
         return text
 
     def _citations(self) -> Iterator[Citation]:
-        """Yield the citations of the text blocks."""
         if not any(block.is_cited for block in self._blocks.values()):
             return
         for block in self._blocks.values():
@@ -404,8 +395,6 @@ def _name_calls(blocks: list[Json]) -> None:
 
 
 class _Block:
-    """A content block while it arrives."""
-
     __slots__ = ("deltas", "fields", "texts")
 
     def __init__(self, fields: Json) -> None:
@@ -424,7 +413,7 @@ class _Block:
         return bool(self.fields.get("citations")) or any(one.get("type") == "citations_delta" for one in self.deltas)
 
     def whole(self) -> Json:
-        """Put the block and its deltas together."""
+        """Return the block with its deltas."""
         found = {**self.fields, "text": self.text} if self.fields.get("type") == "text" else dict(self.fields)
         partial_json = ""
         for delta in self.deltas:
@@ -449,7 +438,7 @@ class _Block:
 def citation(text: str, said: Json) -> Citation:
     """Read a citation. Unknown fields are empty.
 
-    Source: the vendor's page on citations. Characters count from 0, pages from 1; the end is the first one behind.
+    Source: the vendor's page on citations. Characters count from 0, pages from 1; ends are exclusive.
     """
 
     def number(name: str) -> int:
@@ -472,11 +461,7 @@ def citation(text: str, said: Json) -> Citation:
 
 
 def counted(said: Any) -> int:
-    """Read the answer of the count endpoint.
-
-    Raises:
-        Unreadable: It is no number of tokens.
-    """
+    """Read the result of the count endpoint; raise `Unreadable` if it is no number of tokens."""
     count = _count(said, None)
     if count is None:
         raise Unreadable("The server's token count is no number. Check base_url (ANTHROPIC_BASE_URL).")
@@ -509,7 +494,6 @@ def _usage(now: Any, before: Usage, most_output: int) -> Usage:
 
 
 def _written(fields: Json) -> Iterator[str]:
-    """Yield the text of a block other than text, or of a piece of one."""
     for name in ("thinking", "partial_json", "data"):
         if isinstance(text := fields.get(name), str):
             yield text
@@ -521,7 +505,7 @@ def fields_of(value: Any) -> Json:
 
 
 async def drain(events: AsyncIterator[object], within_s: float) -> None:
-    """Read to the end and throw it away: a connection read to its end can serve the next request."""
+    """Read to the end and drop it: a connection read to its end can serve the next request."""
 
     async def exhaust() -> None:
         async for _ in events:

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 PATH = "/v1/messages"
 UNTRACED = frozenset({"ProxyTracerProvider", "NoOpTracerProvider"})
-"""The providers of OpenTelemetry that record nothing."""
+"""OpenTelemetry providers that record nothing."""
 CALLED = {"stop": "stop_sequences"}
 """The API's names of pass-through options, if they differ."""
 _JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
@@ -69,12 +69,7 @@ def body(request: Request, *, basic_tools: bool = False) -> dict[str, Any]:
 
 
 def body_text(request: Request, *, basic_tools: bool = False) -> bytes:
-    """Return `body` as streaming JSON, with messages in their stored form.
-
-    Args:
-        request: The request.
-        basic_tools: See `body`.
-    """
+    """Return `body` as streaming JSON, with messages in their stored form."""
     said = request.messages
     if request.returned or not all(one.content[:1] == "[" for one in said):  # they have to be taken apart
         return _JSON.encode(body(request, basic_tools=basic_tools) | {"stream": True}).encode()
@@ -85,7 +80,7 @@ def body_text(request: Request, *, basic_tools: bool = False) -> bytes:
 
 
 def _fill(messages: list[dict[str, Any]], request: Request) -> None:
-    """Put the bytes of what tools returned in the place of its sha256."""
+    """Replace the sha256 of returned files by their bytes."""
     known = {one.sha256: one for one in request.returned}
     sent = [one for message in messages[1:] if message["role"] == "user" for one in message["content"]]
     inside = (one.get("content") if one["type"] == "tool_result" else [one] for one in sent)
@@ -97,7 +92,7 @@ def _fill(messages: list[dict[str, Any]], request: Request) -> None:
 
 
 def _sent(one: Attachment) -> str:
-    """Write the bytes of a picture or document for the API; a `DeclarationError` if a recording left them out."""
+    """Encode a file for the API; raise `DeclarationError` if a recording left out its bytes."""
     if not one.data:
         hint = "Run the cell that reads it, and declare its agent again."
         raise DeclarationError(f"The bytes of {one.label} are not here.", hint=hint)
@@ -138,7 +133,6 @@ def _is_unwatched(sdk: AsyncAnthropic, model: str) -> bool:
 
 @functools.lru_cache(maxsize=1024)
 def _warns_of(model: str) -> bool:
-    """Return whether the SDK warns of a model."""
     from anthropic.resources.messages import DEPRECATED_MODELS
 
     return model in DEPRECATED_MODELS

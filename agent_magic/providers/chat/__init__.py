@@ -1,5 +1,5 @@
-"""The chat completions API, which vLLM, llama.cpp, Ollama, LiteLLM and most gateways speak.
+"""The chat completions API of vLLM, llama.cpp, Ollama, LiteLLM and most gateways.
 
-Servers differ: fields a server refuses by name are left out from then on (`dialect`), and streams are read with any
+Servers differ: a field that a server refuses by name is omitted from then on (`dialect`), and streams are read with any
 line ends, comments and last events (`events`, `stream`).
 """

@@ -42,9 +42,9 @@ if TYPE_CHECKING:
 PATH = "/chat/completions"
 VERSION = "/v1"
 UNLISTED = frozenset({404, 405, 501})
-"""The statuses of a server that has no list of models."""
+"""Statuses of a server without a list of models."""
 MOST_NAMED = 4
-"""Maximum models that are named; of more, only their number."""
+"""Maximum named models; of more, only their number."""
 HINT = "Give one such as http://127.0.0.1:8000/v1."
 _JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
@@ -230,11 +230,7 @@ class Chat(Provider):
             await response.aclose()
 
     async def _begin(self, made: Sent) -> Response:
-        """Send a request, and return the response to read.
-
-        Raises:
-            Unreachable: There is no response.
-        """
+        """Send a request, and return the response to read; raise `Unreachable` without one."""
         try:
             return await self._open.here.send(made, stream=True)
         except raised_by_transport() as error:
@@ -244,7 +240,6 @@ class Chat(Provider):
             raise no_connection(error, made, self._secrets, check=CHECK, is_late=is_late) from None
 
     def _error(self, request: Request, response: Response) -> Callable[[Told, int], CallError]:
-        """Return how a refusal becomes an error."""
         return functools.partial(
             error_of,
             headers=headers_of(response),
@@ -290,7 +285,6 @@ class Chat(Provider):
 
 
 def _models_in(text: str) -> list[str]:
-    """Return the names in a list of models; none if the text is something else."""
     try:
         found: Any = json.loads(text)
         return [str(one["id"]) for one in found["data"]]
@@ -303,11 +297,7 @@ async def _close(http: AsyncClient) -> None:
 
 
 def _base_of(base_url: object) -> str:
-    """Return the address that the path of a request is added to.
-
-    Raises:
-        DeclarationError: It is no address of a server.
-    """
+    """Return the address to which a request's path is added; raise `DeclarationError` if it is none."""
     url = checked_url(base_url, "base_url", HINT)
     parts = urlsplit(url)
     if parts.query or parts.fragment:
@@ -318,11 +308,7 @@ def _base_of(base_url: object) -> str:
 
 
 def _checked_headers(headers: object) -> dict[str, str]:
-    """Return headers by lower-case name.
-
-    Raises:
-        DeclarationError: One cannot be sent. Its value is not shown.
-    """
+    """Return headers by lower-case name; raise `DeclarationError`, without its value, if one cannot be sent."""
     if headers is None:
         return {}
     if not isinstance(headers, Mapping):

@@ -1,7 +1,7 @@
 """Classification of failed responses by status, code and words, after a 200 too.
 
-Servers differ in forms and statuses: a prompt that is too long is a 400, a 413 or a 500. Failures that a retry cannot
-mend are `Rejected` at any status. Messages never show a key.
+Servers differ in forms and statuses: a too long prompt is a 400, a 413 or a 500. Failures that a retry cannot fix are
+`Rejected` at any status. Messages never show a key.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ HINTS = {
     405: "Check that base_url is the address that /chat/completions is added to.",
     413: "Send a shorter prompt.",
 }
-"""What to do about a request that the server refuses."""
+"""Advice on requests that the server refuses."""
 NO_KEY = "No key was given; if the server wants one: am.Chat(api_key=...)."
 REDIRECTED = "The key was not sent there: check base_url, and the proxy if there is one."
 CHECK = "Check that the server runs, the network, the proxy if there is one, and base_url."
@@ -45,7 +45,7 @@ STATUS_OF_CODE = {
     "server_error": 500,
     "overloaded_error": 503,
 }
-"""The status an error would have had, for errors that come after a 200."""
+"""Statuses of errors that come after a 200."""
 SPENT = frozenset({"insufficient_quota", "billing_hard_limit_reached"})
 FILTERED = frozenset({"content_filter", "content_policy_violation"})
 _N = r"(\d[\d,]*)"
@@ -155,7 +155,6 @@ def error_of(
 
 
 def _lengths(told: Told, request: Request) -> str:
-    """Return the lengths of the prompt and the context window in words."""
     about = sum(map(len, request.texts())) // CHARS_PER_TOKEN
     prompt = f"about {about:,}" if told.prompt is None else f"{told.prompt:,}"
     takes = "fewer" if told.context is None else f"{told.context:,}"

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 PREFIX: Final = "x-ratelimit-"
 KINDS: Final[Mapping[str, Dimension]] = {"requests": "requests", "tokens": "input"}
 """Kinds of limits by name in the headers.
+
 A limit of tokens includes answers; it is kept as one of input, and each response corrects the rest.
 """
 MINUTE_S: Final = 60.0
@@ -41,11 +42,7 @@ def duration_s(text: str) -> float | None:
 
 
 def read_headers(headers: Mapping[str, str]) -> Readings:
-    """Parse the rate limit headers of a response. Invalid values are ignored.
-
-    Args:
-        headers: Headers by lower-case name.
-    """
+    """Parse rate limit headers, given by lower-case name. Invalid values are ignored."""
     found: dict[Dimension, Reading] = {}
     for name, kind in KINDS.items():
         limit, left = (number_of(headers.get(f"{PREFIX}{what}-{name}")) for what in ("limit", "remaining"))

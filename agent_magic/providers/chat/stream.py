@@ -52,21 +52,21 @@ STOP_REASONS = {
     "eos_token": "end_turn",
     "stop_sequence": "stop_sequence",
 }
-"""By `finish_reason`; another word is passed on as it is."""
+"""By `finish_reason`; other words are passed on unchanged."""
 FAILED = frozenset({"error", "abort"})
 """The `finish_reason` of an answer that a server gave up."""
 THOUGHTS = ("reasoning_content", "reasoning")
 PAGE = "text/html"
 MOST_TOKENS = 10_000_000
-"""More than this is no count of tokens."""
+"""Larger numbers are no counts of tokens."""
 ENDING_S = 2.0
-"""How long to wait for the counts once the `finish_reason` is here."""
+"""Seconds to wait for the counts after the `finish_reason`."""
 DRAIN_S = 0.25
 """Seconds to wait for the end of a complete response, so that its connection can be reused."""
 
 
 class ErrorInside(Exception):
-    """A body, or an event, that tells of an error after a 200."""
+    """A body, or an event, contains an error after a 200."""
 
     def __init__(self, body: Any) -> None:
         super().__init__()
@@ -79,7 +79,7 @@ async def collect(response: Response, headers: dict[str, str], request: Request,
     Raises:
         Truncated: It ended without a `finish_reason`.
         Unreadable: It is no stream, or its events are not the API's.
-        ErrorInside: It tells of an error.
+        ErrorInside: It contains an error.
     """
     completion = Completion(request, word(headers.get("x-request-id")))
     kind = headers.get("content-type", "").partition(";")[0].strip().lower()
@@ -99,7 +99,7 @@ async def collect(response: Response, headers: dict[str, str], request: Request,
 
 
 def _read_whole(body: bytes, kind: str, completion: Completion, stream: Stream) -> None:
-    """Read a response that came in one piece although a stream was asked for."""
+    """Read a response that came in one piece although a stream was requested."""
     found = json.loads(body.decode("utf-8", "replace"))
     if not (isinstance(found, dict) and cast("Json", found).get("choices")):
         if _error_in(found):
@@ -125,7 +125,6 @@ async def _read_events(events: AsyncIterator[Event], completion: Completion, str
 
 
 async def _read_until_finished(events: AsyncIterator[Event], completion: Completion, stream: Stream) -> bool:
-    """Read the answer; return whether more may follow."""
     async for event in events:
         if event.data == DONE:
             return True
@@ -136,7 +135,6 @@ async def _read_until_finished(events: AsyncIterator[Event], completion: Complet
 
 
 async def _read_until_done(events: AsyncIterator[Event], completion: Completion, stream: Stream) -> None:
-    """Read what follows the `finish_reason`: the counts, mostly."""
     async for event in events:
         if event.data == DONE:
             return
@@ -156,7 +154,6 @@ def _see(event: Event, completion: Completion, stream: Stream) -> None:
 
 
 def _error_in(chunk: Any) -> bool:
-    """Return whether a chunk is an error."""
     if isinstance(chunk, list):
         return _error_in(next(iter(cast("list[Any]", chunk)), None))
     found = cast("Json", chunk) if isinstance(chunk, dict) else {}
@@ -164,12 +161,7 @@ def _error_in(chunk: Any) -> bool:
 
 
 class Completion:
-    """The parts of a response besides its text.
-
-    Args:
-        request: The request.
-        request_id: The server's request id.
-    """
+    """The parts of a response besides its text."""
 
     def __init__(self, request: Request, request_id: str | None) -> None:
         self.begun = False
@@ -181,11 +173,7 @@ class Completion:
         self._id: Any = None
 
     def see(self, chunk: Json, stream: Stream) -> None:
-        """Read a chunk, or a whole completion.
-
-        Raises:
-            Overloaded: The server gave the answer up.
-        """
+        """Read a chunk, or a whole completion; raise `Overloaded` if the server gave the answer up."""
         if not self.begun:
             self.begun = True
             stream.opened()
@@ -238,7 +226,6 @@ class Completion:
             self._reason = reason
 
     def _call(self, told: Json, stream: Stream) -> None:
-        """Add a piece of a call to its call, or begin another one."""
         # A piece names its call by `index`; servers that send calls whole may number all of them 0, or not at
         # all.
         function: Json = told.get("function") or {}
@@ -266,11 +253,7 @@ class Completion:
         self._is_final = self._reason is not None and whole and not fell and not self._restarted
 
     def answer(self, stream: Stream) -> Answer:
-        """Return the answer that has arrived.
-
-        Raises:
-            Truncated: There was no `finish_reason`.
-        """
+        """Return the answer that has arrived; raise `Truncated` without a `finish_reason`."""
         if self._reason is None:
             raise Truncated("The stream ended before the answer did (no finish_reason).")
         reason = STOP_REASONS.get(self._reason, self._reason)
@@ -292,8 +275,6 @@ class Completion:
 
 
 class _Call:
-    """A call of a tool while it arrives."""
-
     __slots__ = ("id", "name", "pieces")
 
     def __init__(self, id_: str) -> None:
@@ -346,23 +327,14 @@ def _usage(told: Any, most_output: int) -> Usage:
 
 
 class Event(NamedTuple):
-    """One event.
-
-    Attributes:
-        name: Its name; mostly empty.
-        data: Its text.
-    """
+    """One event; its name is mostly empty."""
 
     name: str
     data: str
 
 
 async def events_of(pieces: AsyncIterable[bytes]) -> AsyncIterator[Event]:
-    """Yield the events of a body that have data.
-
-    Args:
-        pieces: The body, cut anywhere.
-    """
+    """Yield the events with data of a body that comes in any pieces."""
     decode = codecs.getincrementaldecoder("utf-8-sig")("replace").decode
     rest, name, data = "", "", list[str]()
     async for piece in pieces:
@@ -381,7 +353,6 @@ async def events_of(pieces: AsyncIterable[bytes]) -> AsyncIterator[Event]:
 
 
 def _field(line: str, name: str, data: list[str]) -> tuple[str, list[str]]:
-    """Read one line of an event."""
     field, _, value = line.partition(":")
     value = value.removeprefix(" ")
     if field == "data":

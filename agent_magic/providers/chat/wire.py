@@ -1,7 +1,7 @@
 """The bodies of chat completions requests.
 
 Source: the vendors' pages on chat completions: messages of the roles `system`, `user`, `assistant` and `tool`, one
-`tool` message for each call, which can hold text only, so a picture that a tool returned follows in a user's message.
+`tool` message per call, which can hold text only, so a picture that a tool returned follows in a user's message.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ UNPROCESSABLE = frozenset({400, 422, 501})
 class Dialect(NamedTuple):
     """A server's dialect for a model, learned from refusals.
 
-    Servers refuse fields they do not know, or a model does not accept. A refusal bills nothing, so the same request is
-    sent once more without the field, as are all later ones for that model.
+    Servers refuse fields they do not know, or a model does not accept. A refusal bills nothing, so the request is sent
+    once more without the field, as are all later ones for that model.
 
     Source: the vendors' pages on chat completions: `max_tokens` is refused by reasoning models in favour of
     `max_completion_tokens`, `stream_options` by servers without it, and `json_schema` by servers without grammars.
@@ -46,7 +46,7 @@ class Dialect(NamedTuple):
     schemas: bool = True
 
     def without(self, status: int, refusal: str, *, typed: bool) -> Dialect | None:
-        """Return the dialect without the refused field, or `None` if the refusal names none that can be omitted."""
+        """Return the dialect without the refused field; `None` if the refusal names none that can be omitted."""
         if status not in UNPROCESSABLE:
             return None
         if self.most == "max_tokens" and "max_completion_tokens" in refusal:
@@ -65,12 +65,7 @@ Json = dict[str, Any]
 
 
 def body(request: Request, dialect: Dialect) -> Json:
-    """Return a request as the API's body.
-
-    Args:
-        request: The request.
-        dialect: The server's dialect.
-    """
+    """Return a request as the API's body in a dialect."""
     found: Json = {"model": request.model, dialect.most: request.max_tokens, "messages": [*_messages(request)]}
     found["stream"] = True
     if dialect.counts:
@@ -139,7 +134,6 @@ def _blocks(content: Any) -> list[Json]:
 
 
 def _part(block: Json, files: Mapping[str, Attachment]) -> list[Json]:
-    """Return a block of a user's message; other kinds than text and pictures were refused before."""
     if block.get("type") == "text":
         return [_text(block["text"])]
     if block.get("type") == "image":
@@ -153,11 +147,7 @@ def _text(text: str) -> Json:
 
 
 def _picture(media_type: str, one: Attachment) -> Json:
-    """Write the bytes of a picture.
-
-    Raises:
-        DeclarationError: They are not there: it is of a recording without them.
-    """
+    """Encode a picture; raise `DeclarationError` if a recording left out its bytes."""
     if not one.data:
         hint = "Run the cell that reads it, and declare its agent again."
         raise DeclarationError(f"The bytes of {one.label} are not here.", hint=hint)

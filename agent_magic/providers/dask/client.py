@@ -1,4 +1,4 @@
-"""Requests over Dask workers: the provider."""
+"""The provider that sends requests over Dask workers."""
 
 from __future__ import annotations
 
@@ -210,7 +210,6 @@ class Dask(Provider):
         return self._fleets[loop]
 
     def _environ(self) -> dict[str, str]:
-        """Return what our own workers need of our environment, as it is now."""
         names = [name for name in os.environ if name.startswith("ANTHROPIC_")] if self.cluster.is_own else ()
         return {name: os.environ[name] for name in names}
 
@@ -293,7 +292,7 @@ class Dask(Provider):
         self.cluster.start_now()
 
     def workers(self) -> Sequence[WorkerState]:
-        """Return how each worker is, by name: its state, streams, answers, failures and silence. A look starts none."""
+        """Return the state of each worker by name: streams, answers, failures and silence. Starts none."""
         did = self._tally
         links = [link for fleet in self._open for link in fleet.links.values()]
         found = [WorkerState.of(link, did.get(link.name, (0, 0))) for link in links]
@@ -303,7 +302,7 @@ class Dask(Provider):
 
     @property
     def starting(self) -> int:
-        """Number of workers of our own are being started, for the first time or again after a loss."""
+        """Number of our own workers that are starting, also after a loss."""
         return self.cluster.missing
 
     def scale(self, workers: int) -> None:

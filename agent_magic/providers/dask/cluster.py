@@ -27,7 +27,7 @@ T = TypeVar("T")
 INSTALL = 'Workers need Dask: pip install "agent-magic[dask]", here and where scheduler and workers run.'
 NO_REPLY = "The Dask scheduler does not answer"
 CONNECT_S = 10.0
-"""How long to look for a scheduler, or for a worker."""
+"""Seconds to look for a scheduler, or for a worker."""
 BACK_S = 30.0
 """Seconds to wait for a worker of ours that is being restarted."""
 
@@ -55,25 +55,17 @@ class Cluster:
         return self._client is not None
 
     async def start(self) -> None:
-        """Start it, or find it, unless that is done.
-
-        Raises:
-            AgentMagicError: Dask is not installed, or the cluster cannot be reached.
-        """
+        """Start or find it, once; raise `AgentMagicError` if Dask is not installed or the cluster unreachable."""
         await asyncio.to_thread(self._start)
         if self.is_own:
             await self._ask(self._await_one)
 
     async def names(self) -> dict[str, str]:
-        """Return the names of the workers there are, by address.
-
-        Raises:
-            OSError: The scheduler does not answer.
-        """
+        """Return the workers' names by address; raise `OSError` if the scheduler does not answer."""
         return await self._ask(self._names)
 
     async def connect(self, address: str) -> Channel:
-        """Connect to a worker, by TLS or on this machine, and hold it in its place."""
+        """Connect to a worker, by TLS or on this machine, and anchor it."""
         import distributed.comm.core
 
         check_address(address)
@@ -85,7 +77,7 @@ class Cluster:
         return comm
 
     async def release(self, address: str) -> None:
-        """Hold a worker no longer: Dask may stop it."""
+        """Remove a worker's anchor: Dask may stop it."""
         await self._ask(lambda: self._anchors.pop(address, None))
 
     async def grow(self, workers: int) -> None:
@@ -94,12 +86,12 @@ class Cluster:
             await self._ask(lambda: self._local.scale(max(workers, len(self._local.worker_spec))))
 
     async def retire(self, address: str) -> None:
-        """Stop a worker that has been released, if it is ours."""
+        """Stop a released worker, if it is ours."""
         if self.is_own:
             await self._ask(lambda: self._retire(address))
 
     def start_now(self) -> dict[str, str]:
-        """Start it, or find it, and return the names of the workers by address. Blocks."""
+        """Start or find it, and return the names of the workers by address. Blocks."""
         self._start()
         try:
             return self._names()
@@ -108,7 +100,7 @@ class Cluster:
 
     @property
     def missing(self) -> int:
-        """Number of workers of ours that are being started, or restarted after a loss."""
+        """Number of our workers that are being started, or restarted after a loss."""
         return 0 if self._local is None else max(0, len(self._local.worker_spec) - len(self.start_now()))
 
     def resize_now(self, workers: int) -> None:
@@ -166,7 +158,6 @@ class Cluster:
             self._client = client
 
     def _why(self, error: Exception) -> str:
-        """Return in words why there is no cluster."""
         if not self.is_own:
             return f"The Dask scheduler at {self.address!r} does not answer ({type(error).__name__}). Does it run?"
         if getattr(sys.modules["__main__"], "__file__", None):  # each new process imports the script
@@ -174,7 +165,6 @@ class Cluster:
         return f"The workers did not start: {error}"
 
     def _own(self, distributed: Any) -> Any:
-        """Start a cluster of our own."""
         import dask.config
 
         vars(sys.modules["__main__"]).setdefault("__spec__", None)  # new processes ask for it, and %reset deletes it
@@ -192,7 +182,7 @@ class Cluster:
             )
 
     def _prepare(self, client: Any) -> None:
-        """Make every worker serve us, those too that come later."""
+        """Make every worker serve us, later ones too."""
         from agent_magic.providers.dask.plugin import Keeps, Serves  # noqa: PLC0415 - it needs Dask
 
         try:
@@ -227,7 +217,6 @@ class Cluster:
 
 
 def _name_of(name: object) -> str:
-    """Return the name of a worker; those of a local cluster are numbered."""
     return f"worker-{name}" if isinstance(name, int) else str(name)
 
 

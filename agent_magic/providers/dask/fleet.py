@@ -26,9 +26,7 @@ if TYPE_CHECKING:
 LOG = logging.getLogger("agent_magic")
 NO_WORKERS = "There are no Dask workers. Start some: %agents workers scale 2, or where the cluster runs."
 TICK_S = 0.5
-"""How often to look whether workers are alive."""
 LOOK_S = 2.0
-"""How often to look whether workers have come."""
 GREET_S = 60.0
 """Maximum seconds of a worker's imports on a busy machine."""
 TOGETHER_S = 1.0
@@ -56,23 +54,23 @@ class Hub(Protocol):
     """The source of workers. Its methods raise `OSError` if it does not answer."""
 
     async def start(self) -> None:
-        """Start it, or find it."""
+        """Start or find it."""
         ...
 
     async def names(self) -> dict[str, str]:
-        """Return the names of the workers there are, by address."""
+        """Return the workers' names by address."""
         ...
 
     async def connect(self, address: str) -> Channel:
-        """Connect to a worker, and hold it in its place."""
+        """Connect to a worker, and anchor it."""
         ...
 
     async def release(self, address: str) -> None:
-        """Hold a worker no longer."""
+        """Remove a worker's anchor."""
         ...
 
     async def retire(self, address: str) -> None:
-        """Stop a worker that has been released, if it is ours."""
+        """Stop a released worker, if it is ours."""
         ...
 
     async def grow(self, workers: int) -> None:
@@ -110,11 +108,7 @@ class Fleet:
         self._joining: dict[str, asyncio.Future[None]] = {}
 
     async def start(self) -> None:
-        """Connect to the workers.
-
-        Raises:
-            AgentMagicError: There is none that can answer.
-        """
+        """Connect to the workers; raise `AgentMagicError` if none can answer."""
         self._gone.clear()
         self._tally.clear()
         try:
@@ -158,11 +152,7 @@ class Fleet:
             self._wanted = None
 
     async def send(self, request: Request, stream: Stream) -> Answer:
-        """Have the worker with the fewest streams make a request.
-
-        Raises:
-            CallError: The attempt failed.
-        """
+        """Send a request by the worker with the fewest streams; raise `CallError` if the attempt failed."""
         link = self._free() or await self._wait()
         try:
             return await link.send(request, stream)
@@ -171,7 +161,7 @@ class Fleet:
                 self._changed.set()
 
     async def run(self, job: bytes, tell: Callable[[str], object]) -> tuple[bytes, str]:
-        """Have the worker with the fewest jobs run one; see `agent_magic.providers.base.Remote`."""
+        """Run a job on the worker with the fewest; see `agent_magic.providers.base.Remote`."""
         link = self._free(_jobs) or await self._wait()
         try:
             return await link.run(job, tell)
@@ -180,13 +170,12 @@ class Fleet:
                 self._changed.set()
 
     def _free(self, load: Callable[[Link], Any] = _streams) -> Link | None:
-        """Return the worker with the least load, by default the fewest streams, that has room."""
+        """Return the least loaded worker with room, by default the one with the fewest streams."""
         link = min((one for one in self.links.values() if one.is_free), key=load, default=None)
         full = link is not None and self._autoscale is not None and link.streams >= self._autoscale.pool_size
         return None if full else link
 
     async def _wait(self) -> Link:
-        """Wait for room at a worker."""
         most = math.inf if self._autoscale is None else self._autoscale.queue_size
         if self.waiting >= most:
             raise Overloaded(f"{self.waiting:,} requests wait for room at a worker already.")
@@ -257,7 +246,6 @@ class Fleet:
         self._look.set()
 
     async def _settle_size(self) -> None:
-        """Release finished workers, and start missing ones."""
         for address, link in [*self.links.items()]:
             if link.draining and not link.streams:
                 self._gone.add(address)
@@ -280,7 +268,6 @@ class Fleet:
     # present workers
 
     def _lost(self, link: Link) -> None:
-        """Remove a lost worker, keeping its counts."""
         answered, failed = self._tally.get(link.name, (0, 0))
         self._tally[link.name] = answered + link.answered, failed + link.failed
         self.links = {address: one for address, one in self.links.items() if one is not link}
@@ -307,7 +294,6 @@ class Fleet:
             then = now
 
     async def _follow(self) -> None:
-        """Connect to workers that come."""
         while True:
             with suppress(TimeoutError):
                 async with asyncio.timeout(LOOK_S):

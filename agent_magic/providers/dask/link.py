@@ -1,4 +1,4 @@
-"""The kernel's side of one worker: requests go down, what arrives is told to their streams."""
+"""The kernel's side of one worker: it sends requests, and forwards responses to their streams."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class _Flight:
         return stream.taker.awaits(stream, request)
 
     def take_late(self, worker: str, line: str) -> None:
-        """Hand on an answer that came after all."""
+        """Forward a late answer."""
         stream, request = self.stream, self.request
         if stream is not None and request is not None and stream.taker is not None:
             stream.worker = worker
@@ -79,8 +79,8 @@ class _Flight:
 class Link:
     """One worker, as the kernel sees it.
 
-    A worker given up for its silence may only be disconnected or blocked. Its requests have failed, so that the run can
-    go on, but they are paid for: the connection is kept while an answer could still be useful.
+    A worker given up for its silence may only be disconnected or blocked. Its requests have failed, so that the run
+    continues, but they are paid for: the connection is kept while an answer could still be useful.
 
     Attributes:
         lost: True if it is given up, or its connection has ended.
@@ -103,12 +103,12 @@ class Link:
 
     @property
     def streams(self) -> int:
-        """Number of requests and jobs it has now."""
+        """Number of its requests and jobs."""
         return len(self._flights)
 
     @property
     def jobs(self) -> int:
-        """Number of jobs it runs now."""
+        """Number of its jobs."""
         return sum(one.stream is None for one in self._flights.values())
 
     @property
@@ -117,16 +117,16 @@ class Link:
         return not self.draining and not self.lost and self.silent_s < SILENT_S
 
     async def send(self, request: Request, stream: Stream) -> Answer:
-        """Have the worker make a request.
+        """Send a request by the worker.
 
         Raises:
-            CallError: The attempt failed. A worker that is lost is a connection that broke: `Unreachable`.
+            CallError: The attempt failed. A lost worker is a broken connection: `Unreachable`.
         """
         stream.worker = self.name
         return await self._awaited(_Flight(stream, request), "call", *request_out(request))
 
     async def run(self, job: bytes, tell: Callable[[str], object]) -> tuple[bytes, str]:
-        """Have the worker run a job; see `agent_magic.providers.base.Remote`.
+        """Run a job on the worker; see `agent_magic.providers.base.Remote`.
 
         Raises:
             AgentMagicError: It could not be run there, or the worker was lost: `Unreachable`.
@@ -181,7 +181,6 @@ class Link:
             self.lose(why)
 
     def _fail(self, why: str) -> None:
-        """Have the requests and jobs that are under way fail."""
         if self.lost:
             return
         self.lost = True
@@ -268,7 +267,6 @@ class Link:
 
 
 def _settle(future: asyncio.Future[Any], found: Answer | bytes | Exception) -> None:
-    """Set the result of a future, unless it was cancelled."""
     if future.done():
         return
     if isinstance(found, Exception):

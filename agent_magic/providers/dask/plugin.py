@@ -1,4 +1,4 @@
-"""The plugin of a Dask worker: one more operation, and the object that holds the worker in its place.
+"""The plugin of a Dask worker: one more operation, and the actor that anchors the worker.
 
 A request is never a Dask task: Dask runs the tasks of a lost worker again, so a request would silently be paid for
 twice (20 of 20 after a kill, with `retries=0` too).
@@ -18,11 +18,7 @@ from agent_magic.providers.dask.wire import ANCHOR, OPERATION
 
 
 class Serves(WorkerPlugin):
-    """Makes a worker serve kernels.
-
-    Args:
-        ignores_interrupts: True to ignore interrupts, which a notebook sends to all processes started by its kernel.
-    """
+    """Makes a worker serve kernels; it may ignore interrupts, which a notebook sends to all processes of its kernel."""
 
     name = OPERATION
 
@@ -30,7 +26,7 @@ class Serves(WorkerPlugin):
         self._ignores_interrupts = ignores_interrupts
 
     def setup(self, worker: Any) -> None:
-        """Prepare a worker, when it starts or when this arrives."""
+        """Prepare a worker, when it or this plugin starts."""
         worker.handlers[OPERATION] = _handle
         threading.Thread(target=Claude().warm_up, daemon=True).start()  # takes a second, and the first kernel waits
         if self._ignores_interrupts and threading.current_thread() is threading.main_thread():
@@ -44,7 +40,7 @@ class Anchor:
 
 
 class Keeps(SchedulerPlugin):
-    """Keeps workers that hold an anchor from adaptive scaling, which would stop them too."""
+    """Keeps adaptive scaling from stopping workers with an anchor."""
 
     name, idempotent = f"{OPERATION}-keeps", True
 

@@ -106,7 +106,7 @@ class Autoscale:
 
     @property
     def room(self) -> int:
-        """Number of requests all workers take at once when there are most of them."""
+        """Total request slots at the maximum number of workers."""
         return self.workers(self.max_agents) * self.pool_size
 
     @property

@@ -1,11 +1,11 @@
 """The worker's side: makes each request from a kernel once, forwards the response, and keeps nothing.
 
-A job is a user's function that computes for long. It runs in a process beside the worker, so that it blocks no stream,
-and is killed with its connection, as requests are.
+A job is a user's long function. It runs in a process beside the worker, so that it blocks no stream, and is killed with
+its connection, as requests are.
 
 A worker retries nothing, and never ends a request because the kernel is silent: a cell may block the kernel's loop for
-minutes. It ends all of them when the connection ends, so that a killed kernel stops spending, and each at its deadline,
-should the end of the connection not be noticed.
+minutes. It ends all of them with the connection, so that a killed kernel stops spending, and each at its deadline,
+should the end of the connection go unnoticed.
 """
 
 from __future__ import annotations
@@ -49,11 +49,7 @@ KINDS: Final[Mapping[str, type[Claude | Chat]]] = {"Claude": Claude, "Chat": Cha
 
 
 def settings_of(client: Provider) -> dict[str, Any]:
-    """Return what makes the same provider on a worker.
-
-    Raises:
-        DeclarationError: It cannot be made there.
-    """
+    """Return a worker's arguments for the same provider; raise `DeclarationError` if it cannot be made there."""
     kind = type(client).__name__
     if not isinstance(client, Claude | Chat) or type(client) is not KINDS.get(kind):
         hint = "Workers ask by am.Claude or am.Chat: %agents connect api, or connect chat ADDRESS."
@@ -86,12 +82,7 @@ async def serve(channel: Channel, make: Callable[..., Provider] = provider_of) -
 
 
 class Serving:
-    """Makes the requests of one kernel.
-
-    Args:
-        channel: The connection.
-        provider: The provider. It is open.
-    """
+    """Makes the requests of one kernel by an open provider."""
 
     def __init__(self, channel: Channel, provider: Provider) -> None:
         self.provider = provider
@@ -110,7 +101,7 @@ class Serving:
             await end([*ends, *(one.task for one in self._calls.values())])
 
     def say(self, *message: Any) -> None:
-        """Send a message soon."""
+        """Queue a message."""
         self._pending.append(message)
         self._urgent.set()
 
@@ -146,7 +137,7 @@ class Serving:
 
 
 class _Call:
-    """One request: told of its response, it tells the kernel."""
+    """One request; as the listener of its response, it reports to the kernel."""
 
     def __init__(self, serving: Serving, number: int, line: str, files: dict[str, bytes]) -> None:
         self._serving, self._number = serving, number
@@ -176,7 +167,7 @@ class _Call:
         serving.say(*last)
 
     def news(self) -> Iterable[Message]:
-        """Return the text that has arrived since the last call."""
+        """Yield the text that has arrived since the last call."""
         stream, parts = self._stream, self._stream.parts
         if parts is not self._parts:
             self._parts, self._told = parts, 0
@@ -206,7 +197,7 @@ class _Call:
 
 
 class _Job:
-    """One function that runs in a process beside the worker."""
+    """One function in a process beside the worker."""
 
     def __init__(self, serving: Serving, number: int, job: bytes) -> None:
         self._serving, self._number = serving, number
@@ -230,14 +221,14 @@ class _Job:
         serving.say(*last)
 
     def news(self) -> Iterable[Message]:
-        """Return prints since the last call."""
+        """Yield prints since the last call."""
         if self._prints:
             prints, self._prints = self._prints, []
             yield "text", self._number, text_out("".join(prints))
 
 
 async def end(tasks: Iterable[asyncio.Future[None]]) -> None:
-    """Cancel tasks, and raise unexpected errors of theirs. A broken connection is expected."""
+    """Cancel tasks, and raise their unexpected errors. A broken connection is expected."""
     waiting = list(tasks)
     for task in waiting:
         task.cancel()

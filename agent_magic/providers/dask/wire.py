@@ -35,13 +35,13 @@ WIRE: Final = 5
 OPERATION: Final = "agent_magic"
 """Name of the operation on a Dask worker."""
 ANCHOR: Final = "agent_magic-anchor"
-"""How the names of the objects begin that hold Dask workers in their place."""
+"""Prefix of the names of actors that anchor workers."""
 BEAT_S: Final = 1.0
-"""How often a worker that has nothing to say gives a sign of life."""
+"""Seconds between an idle worker's signs of life."""
 TEXT_S: Final = 0.1
 """Seconds between texts: at 10 Hz a stream costs its kernel half as much as at 30 Hz (measured)."""
 URGENT_S: Final = 0.005
-"""How long anything else waits for more to go with it."""
+"""Seconds that other messages wait for more to send together."""
 PLAIN = (str, int, float, bool, type(None))
 CALL_ERRORS: Final[Mapping[str, type[CallError]]] = {
     kind.__name__: kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, CallError)
@@ -67,17 +67,13 @@ class Channel(Protocol):
 
 
 def request_out(request: Request) -> tuple[str, dict[str, bytes]]:
-    """Write a request, and beside it the bytes of its pictures and documents."""
+    """Write a request and, separately, the bytes of its pictures and documents."""
     files = {one.sha256: one.data for one in request.files}
     return line_of(to_json(request)), files
 
 
 def request_in(line: str, files: Mapping[str, bytes]) -> Request:
-    """Read a request.
-
-    Raises:
-        ValueError: It is none.
-    """
+    """Read a request; raise `ValueError` if invalid."""
     return from_json(Request, data_of(line)).with_files(files.__getitem__)
 
 
@@ -87,20 +83,12 @@ def answer_out(answer: Answer) -> str:
 
 
 def answer_in(line: str) -> Answer:
-    """Read an answer.
-
-    Raises:
-        ValueError: It is none.
-    """
+    """Read an answer; raise `ValueError` if invalid."""
     return from_json(Answer, data_of(line))
 
 
 def usage_in(line: str) -> Usage:
-    """Read token counts.
-
-    Raises:
-        ValueError: They are none.
-    """
+    """Read token counts; raise `ValueError` if invalid."""
     return from_json(Usage, data_of(line))
 
 

@@ -1,1 +1,1 @@
-"""What providers over HTTP share: addresses and keys, the transport, headers, and the words of errors."""
+"""Shared by providers over HTTP: addresses and keys, the transport, headers, and the words of errors."""

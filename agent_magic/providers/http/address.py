@@ -21,12 +21,12 @@ class Hidden:
         return "'…'"
 
     def reveal(self) -> str | None:
-        """Return it."""
+        """Return the text."""
         return self._text
 
 
 def check_key(key: object, name: str) -> None:
-    """Raise `DeclarationError` for a key that no header can hold, or that was copied wrongly, without showing it."""
+    """Raise `DeclarationError`, without showing it, for a key that no header can hold, or copied wrongly."""
     hint = "The usual cause is a line break at its end: strip it."
     if key is None:
         return
@@ -61,6 +61,6 @@ def checked_url(url: object, name: str, hint: str) -> str:
 
 
 def without_credentials(url: str) -> str:
-    """Leave a user name and a password out of an address."""
+    """Remove a user name and a password from an address."""
     start, mark, rest = url.partition("://")
     return f"{start}{mark}{rest.rpartition('@')[2]}"

@@ -1,4 +1,4 @@
-"""Bodies of requests and responses of any API: options that pass through, and JSON that is whole."""
+"""Bodies of requests and responses of any API: pass-through options, and complete JSON."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def with_options(found: dict[str, Any], options: dict[str, Any], called: Mapping
 
 
 def is_json(body: bytes) -> bool:
-    """Return whether the bytes are a whole JSON object."""
+    """Return whether the bytes are a complete JSON object."""
     if not (body.lstrip().startswith(b"{") and body.rstrip().endswith(b"}")):
         return False
     try:

@@ -1,6 +1,6 @@
-"""Connection failures: whether there was a connection, its failure, and things to check; and server texts in messages.
+"""Connection failures: whether there was a connection, its failure, and things to check; server texts in messages.
 
-A server's words are not trusted: they are shortened, without control characters, and never with a key.
+Server texts are not trusted: they are shortened, without control characters, and never show a key.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ SHORTEST_SECRET = 8
 """A shorter text, such as the `test` of a local server, is no secret: masking it would tear words apart."""
 ENVIRONMENT_KEYS = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
-"""What would recolour or clear a terminal."""
+"""Characters that could recolour or clear a terminal."""
 _KEY = re.compile(r"sk-ant-[\w-]+|(?i:bearer)\s+\S+")
 
 
@@ -47,7 +47,7 @@ def hide(text: str, secrets: tuple[str, ...]) -> str:
 
 
 def word(said: object) -> str | None:
-    """Return a word of the API, such as a `stop_reason`, on one line and short, even if a server sends more."""
+    """Sanitise a short API string such as `stop_reason`: one line, cut if too long."""
     if said is None or (isinstance(said, str) and len(said) < EXCERPT and said.isprintable()):
         return said
     return excerpt(said)
@@ -60,7 +60,7 @@ _TOO_LONG = re.compile(
 
 @functools.cache
 def of_aiohttp(*names: str) -> tuple[type[Exception], ...]:
-    """Return classes of errors of aiohttp, the usual transport; none in a browser, which has no sockets for it."""
+    """Return error classes of aiohttp; none in a browser, which has no sockets for it."""
     if in_browser():
         return ()
     import aiohttp
@@ -86,7 +86,7 @@ def no_connection(
 
 
 def _links(error: BaseException | None) -> Iterator[BaseException]:
-    """Yield an error and what caused it, the root last."""
+    """Yield an error and its causes, the root last."""
     while error is not None:
         yield error
         error = error.__cause__

@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from httpx2 import Response
 
 LONGEST_WAIT_S: Final = 366 * 86_400.0
-"""No server means a longer one."""
+"""A longer wait is a server's mistake."""
 _WORTH_REPEATING = frozenset({408, 409, 425})
 SIMULATED_HEADER = "x-agent-magic-simulated"
-"""A mock server says so in this header."""
+"""Sent by mock servers."""
 
 
 def headers_of(response: Response) -> dict[str, str]:
-    """Return the headers by lower-case name: the transport's own take a microsecond a look."""
+    """Return the headers by lower-case name: each look-up in the transport's own takes a microsecond."""
     return {_lowered(name): value.decode("latin-1") for name, value in response.headers.raw}
 
 

@@ -1,14 +1,14 @@
 """The transport of a client: aiohttp, or in a browser the page's own `fetch`.
 
-A server closes connections that it has kept open for long enough, and a request may cross that on its way. The client
-then sees a used connection end without a byte of a response. The request is sent again on another one at once, as
-browsers do: it was not processed, so this is no failed attempt.
+A server closes old connections, and a request may cross that on its way. The client then sees a used connection end
+without a byte of a response, and sends the request again at once on another one, as browsers do: it was not processed,
+so this is no failed attempt.
 
 Source: RFC 9110, 9.2.2, and RFC 9112, 9.3.1: a client may repeat a request that it knows was not applied. A server that
 drops a connection for its age does so when the request arrives, so if it took longer than `STALE_S`, it may have worked
 on it: that is a failure, as on a new connection.
 
-The body of an error is read for `ERROR_S` at most: the status is enough, and some gateways never end it.
+The body of an error is read for at most `ERROR_S`: the status is enough, and some gateways never end it.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ STALE_S: Final = 2.0
 """A kept connection that was closed shows it within a round trip."""
 ERROR_S: Final = 1.0
 ERROR_BYTES: Final = 65_536
-"""How long the body of an error is read, and how much of it."""
+"""Maximum seconds and bytes of an error's body."""
 ENCODED: Final = frozenset({"content-encoding", "content-length", "transfer-encoding"})
 _kept: ContextVar[bool] = ContextVar("kept", default=False)
 """True if the latest request of this task used a kept connection."""
@@ -107,7 +107,6 @@ def _reopening_client() -> type[AsyncClient]:
 
 
 def _is_unanswered(error: BaseException) -> bool:
-    """Return whether a connection ended without a byte of a response."""
     import aiohttp
 
     cause = error.__cause__
@@ -149,7 +148,6 @@ def bounding_errors(sdk: Any) -> Generator[None]:
 
 
 async def _read_error(response: Response) -> None:
-    """Replace the stream of an error by the part of its body that comes in time."""
     import httpx2
 
     if _is_ours.get() and response.is_error:
@@ -182,7 +180,7 @@ def is_loopback(url: str) -> bool:
 
 
 class PerLoop(Generic[T]):
-    """One client for each event loop that uses it, closed when its last user there is done."""
+    """One client per event loop, closed when its last user there is done."""
 
     def __init__(self, make: Callable[[], T], close: Callable[[T], Awaitable[None]]) -> None:
         self._make, self._close = make, close
@@ -190,7 +188,7 @@ class PerLoop(Generic[T]):
         self._users: WeakKeyDictionary[asyncio.AbstractEventLoop, int] = WeakKeyDictionary()
 
     def __len__(self) -> int:
-        """Return how many loops hold one."""
+        """Return the number of loops that hold one."""
         return len(self._clients)
 
     @property
