@@ -42,7 +42,6 @@ OPTIONS: Mapping[str, tuple[str, ...]] = {
     for row in AGENT.values()
     if row.capability
 }
-"""By capability, the pass-through options of agents that need it."""
 REFUSALS: Mapping[str, Refusal] = {
     "tools": Refusal("tools", "takes no tools"),
     "server_tools": Refusal("tools", "runs no tools itself"),
@@ -54,7 +53,6 @@ REFUSALS: Mapping[str, Refusal] = {
     "stop": Refusal(OPTIONS["stop"][0], "takes no texts to stop at"),
     "extra": Refusal(OPTIONS["extra"][0], "takes no fields that agent_magic does not know"),
 }
-"""By field of `Capabilities`."""
 
 
 def needed_by(request: Request) -> Capabilities:

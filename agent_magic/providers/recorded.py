@@ -43,7 +43,6 @@ ASKED = (
     *("model", "max_tokens", "effort", "system", "context", "tools", "schema", "prompt", "attachments", "cite"),
     "options",
 )
-"""The fields in which requests differ."""
 COMPARED = 2000
 """Characters of prompts compared to find the nearest."""
 
@@ -245,7 +244,6 @@ class Match:
         return found
 
     def _request(self, agent: int, timeout_s: float) -> Request:
-        """Return an agent's request now, after the recorded answers of its parents."""
         request, name = ask(self.plan, agent, self.texts, timeout_s), continued_by(self.plan, agent, self.texts)
         before = None if name is None else conversation_of(self.record.results[self.plan.index[name]])
         return request if before is None else going_on(request, before)
@@ -433,7 +431,6 @@ def _events(agent: int, found: RecordedAgent) -> Iterator[Event]:
 
 
 def _replayed(event: Event) -> Event:
-    """Mark an answer, and a call's result, as taken from a recording."""
     if isinstance(event, CallEnded):
         return event._replace(source="replay")
     if not isinstance(event, AttemptEnded):

@@ -33,7 +33,6 @@ from agent_magic.simulator.writer import Pen, more, write
 
 NO_SLIPS: Mapping[str, float] = {}
 EMPTY_TOKENS = 2
-"""Tokens of an empty answer."""
 QUOTED = 120
 THOUGHTS = (
     "The question is about {topic}. What matters first is {a}.",
@@ -67,8 +66,6 @@ def compose(
 
 
 class _Composer:
-    """Composes one answer."""
-
     def __init__(self, request: Request, overrides: Overrides, rng: Random, serial: str, slips: float) -> None:
         self._request, self._overrides, self._rng, self._serial = request, overrides, rng, serial
         self._slips = slips
@@ -102,7 +99,6 @@ class _Composer:
         return Answer(tuple(blocks), reason, sequence, length)
 
     def _calls(self) -> list[Wanted]:
-        """Return the calls of this turn, from the directives or the prompt."""
         overrides = self._overrides
         if overrides.tool_use:
             return [Wanted(call["name"], call["input"]) for call in overrides.tool_use]
@@ -112,7 +108,6 @@ class _Composer:
         return wanted_calls(self._request, self._subject, self._rng)
 
     def _text(self, calls: list[Wanted]) -> str:
-        """Return the text before truncation."""
         overrides, rng, request = self._overrides, self._rng, self._request
         if overrides.text is not None:
             return overrides.text
@@ -134,7 +129,6 @@ class _Composer:
         return text if overrides.tokens is None else _fitted(text, overrides.tokens, subject, rng)
 
     def _quotes(self) -> str:
-        """Return a short part of each tool result."""
         found: list[str] = []
         for each in self._request.results:
             short = " ".join(each.text[: 9 * QUOTED].split())
@@ -164,7 +158,6 @@ class _Composer:
         return [*blocks, thinking_block(thought, signature, length, self._rng, shown=shown)]
 
     def _thought(self, calls: list[Wanted]) -> str | None:
-        """Return the thinking text, or `None`."""
         request, kind = self._request, self._request.thinking.kind
         own = self._overrides.think
         notes = kind is None and request.model.notes and bool(calls) and not self._overrides.tool_use
@@ -198,7 +191,6 @@ class _Composer:
             yield self._own_call(call)
 
     def _resolved(self, call: Wanted, used: dict[str, int]) -> tuple[Block, Block]:
-        """Return a server tool call and its result."""
         block = self._server_call(call)
         tool = self._request.tools.find(call.name) or {}
         used[call.name] = used.get(call.name, 0) + 1
@@ -250,7 +242,6 @@ class _Composer:
 
 
 def _chain_of(request: Request) -> Chain:
-    """Return the thinking chain for a request without thinking blocks."""
     chain = Chain(request.model)
     for segment in request.segments:
         if segment.label not in UNBOUND:
@@ -268,7 +259,6 @@ def _fitted(text: str, wanted: int, subject: Subject, rng: Random) -> str:
 
 
 def _stopped(text: str, sequences: tuple[str, ...]) -> tuple[str, str | None]:
-    """Cut a text before its first stop sequence."""
     hits = [(place, sequence) for sequence in sequences if (place := text.find(sequence)) >= 0]
     if not hits:
         return text, None
@@ -301,7 +291,6 @@ def _sentence(place: Json) -> str:
 
 
 def _places(block: Json, index: int, rng: Random) -> list[Json]:
-    """Return two citable places of a document, with their texts."""
     source, title = source_of(block), block.get("title")
     of_document: Json = {"document_index": index, "document_title": title, "file_id": None}
     if block["type"] == "search_result":

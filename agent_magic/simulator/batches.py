@@ -1,7 +1,7 @@
 """Message batches: create, retrieve, cancel, and results as JSON lines in shuffled order.
 
-Times are arguments; a batch has no clock. Each request ends at a random time within the duration of the batch. As in
-the API, the counts change only when the whole batch has ended.
+Times are arguments. Each request ends at a random time within the duration of the batch. As in the API, the counts
+change only when the whole batch has ended.
 """
 
 from __future__ import annotations
@@ -37,11 +37,7 @@ class Pace:
 
 
 def parse(text: str) -> Pace:
-    """Parse a text such as `takes=2,hidden=0.5`.
-
-    Raises:
-        ValueError: The text is invalid.
-    """
+    """Parse a text such as `takes=2,hidden=0.5`; raise `ValueError` if invalid."""
     with suppress(ValueError):  # no number
         found = read_numbers(text)
         if found.keys() <= {one.name for one in fields(Pace)} and max(found.values()) < 1e9:

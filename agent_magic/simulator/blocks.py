@@ -21,11 +21,7 @@ _STREAMED = {
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """One block of an answer.
-
-    Attributes:
-        late: Deltas after the pieces: a signature, or citations.
-    """
+    """One block of an answer; `late` deltas (a signature, or citations) follow the pieces."""
 
     kind: str
     text: str = ""
@@ -110,7 +106,6 @@ def broken(block: Block) -> Block:
 
 
 def _by_argument(given: Json) -> tuple[str, ...]:
-    """Return the JSON of arguments, one piece per argument."""
     items = [f"{json.dumps(name)}: {json.dumps(value)}" for name, value in given.items()]
     pieces = [f"{', ' if place else '{'}{item}" for place, item in enumerate(items)]
     return (*pieces[:-1], pieces[-1] + "}") if pieces else ()

@@ -2,8 +2,6 @@
 
 A tool matches a prompt that has words of its name or description; a lookup tool also matches a prompt that asks for
 something. Arguments follow the schema. A prompt gets one to three calls; a tool that changes something is called once.
-The text, not the meaning, decides.
-
 SQL uses the tables that the text names, or else the catalogue.
 
 Results of server tools are part of the response. Their web pages, files and outputs are invented; the addresses use
@@ -34,7 +32,6 @@ OLD_CODE = "code_execution_20250522"
 CODE_NAMES = ("code_execution", "bash_code_execution", "text_editor_code_execution")
 MOST_CALLS = 3
 OPTIONAL = 0.4
-"""Probability of an optional argument."""
 _WORD = re.compile(r"[A-Za-z][a-z]+|[A-Z]+(?![a-z])")
 _ASKS = re.compile(
     r"\b(?:which|what|who|when|where|how|look up|check|find|search|query|verify|"
@@ -172,7 +169,6 @@ def _arguments(tool: Json, request: Request, subject: Subject, rng: Random) -> J
 
 
 def _text_keys(schema: Json, given: Json) -> Sequence[str]:
-    """Return the arguments that take SQL."""
     properties = as_object(schema.get("properties")) or {}
     texts = [key for key in given if (as_object(properties.get(key)) or {}).get("type") == "string"]
     named = [key for key in texts if re.search(r"sql|query|statement", key, re.IGNORECASE)]
@@ -206,7 +202,7 @@ def sounds_like_sql(tool: Json) -> bool:
 
 
 def sql_for(text: str, rng: Random) -> str:
-    """Return a query over a table of a text, in which `orders(id, region)` and `CREATE TABLE` also give the columns."""
+    """Return a query over a table of a text; `orders(id, region)` and `CREATE TABLE` also give the columns."""
     tables = tables_of(text)
     if not tables:
         return CATALOGUE

@@ -19,11 +19,11 @@ class Capacity:
     """The capacity of a server; by default requests do not slow each other.
 
     Attributes:
-        slots: Maximum number of concurrent requests; infinite: unlimited.
+        slots: Maximum concurrent requests; infinite: unlimited.
         shared_rate: Total tokens per second.
         cap: Maximum tokens per second of one request.
         prompt_rate: Input tokens per second read by an otherwise idle server, in the shared time. None: a prompt is
-            read within the time to the first token, at any load.
+          read within the time to the first token, at any load.
     """
 
     slots: float = math.inf
@@ -46,11 +46,7 @@ class Capacity:
 
 
 class Station:
-    """The slots and the clock of a server.
-
-    Args:
-        capacity: Its capacity.
-    """
+    """The slots and the clock of a server."""
 
     def __init__(self, capacity: Capacity) -> None:
         self.capacity = capacity

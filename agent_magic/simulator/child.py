@@ -18,9 +18,8 @@ from agent_magic.simulator.latency import parse
 ROOT = Path(__file__).resolve().parents[2]
 STDERR_LINES = 12
 WRONG_ARGUMENT = 2
-"""The exit status of `argparse`."""
 LEAST_FACTOR = 0.001
-"""With `--latency none` a response takes some milliseconds."""
+"""Responses take some milliseconds even with `--latency none`."""
 
 
 class SimulatorError(RuntimeError):
@@ -37,7 +36,6 @@ class Simulator:
     """
 
     def __init__(self, process: subprocess.Popen[str], url: str, stderr: IO[str], time_factor: float = 1.0) -> None:
-        """Take over a process that listens at `url`."""
         self.url, self.time_factor = url, time_factor
         self.pid = process.pid
         self._process = process
@@ -188,7 +186,6 @@ def _first_line(process: subprocess.Popen[str], timeout_s: float) -> dict[str, s
 
 
 def _end(process: subprocess.Popen[str], timeout_s: float) -> None:
-    """Stop a process: close its input, terminate it, then kill it."""
     for pipe in (process.stdin, process.stdout):
         if pipe is not None:
             pipe.close()

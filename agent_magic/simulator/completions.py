@@ -1,9 +1,7 @@
-"""The chat completions API, as a translation: its request becomes a message request, and the response is rewritten.
+"""The chat completions API, translated to and from message requests.
 
 So latency, limits, tools, schemas, directives and faults are those of `/v1/messages`. Any model name is accepted, as by
-a server that runs its own model.
-
-Source: the vendors' pages on chat completions.
+a server with its own model. Source: the vendors' pages on chat completions.
 """
 
 from __future__ import annotations
@@ -41,18 +39,14 @@ CHOICES: Final = {"auto": "auto", "none": "none", "required": "any"}
 
 
 def exchange(service: Service, body: bytes, entry: Entry, now_s: float) -> Exchange:
-    """Decide the response to a request.
-
-    Raises:
-        ApiError: The response is an error.
-    """
+    """Decide the response to a request; raise `ApiError` for an error response."""
     asked = _object(body)
     found = service.exchange(encode(_message_request(asked)), entry, now_s)
     return replace(found, response=_Translation(asked).response(found.response))
 
 
 def models(name: str) -> Exchange:
-    """Return a model, or all if no name is given, as clients of this API list them."""
+    """Return a model, or all without a name, as clients of this API list them."""
     if name and name not in MODELS:
         raise ApiError(404, f"The model {name!r} does not exist.")
     found = [{"id": one, "object": "model", "created": 0, "owned_by": "simulator"} for one in MODELS]
@@ -166,11 +160,7 @@ def _call(call: Json) -> Json:
 
 
 class _Translation:
-    """Rewrites one response.
-
-    Args:
-        asked: Its request.
-    """
+    """Rewrites the response to a request."""
 
     def __init__(self, asked: Json) -> None:
         self._counts = bool((as_object(asked.get("stream_options")) or {}).get("include_usage"))

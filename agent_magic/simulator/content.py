@@ -197,7 +197,6 @@ def _checked_pages(source: Json, where: str) -> int:
 
 
 def _decoded(data: str) -> bytes | None:
-    """Decode base64 that may be cut; `None` if invalid."""
     try:
         return base64.b64decode(data[: len(data) // 4 * 4] if len(data) >= HEAD else data, validate=True)
     except (binascii.Error, ValueError):

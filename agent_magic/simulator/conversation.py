@@ -32,11 +32,7 @@ _ID = re.compile(r"[a-zA-Z0-9_-]+")
 
 
 def check_messages(given: list[object]) -> list[Json]:
-    """Check the model-independent rules for the messages of a request.
-
-    Raises:
-        ApiError: The first error.
-    """
+    """Check the model-independent rules for messages; raise the first `ApiError`."""
     if not given:
         raise invalid("messages: at least one message is required")
     if len(given) > MAX_MESSAGES:
@@ -89,11 +85,7 @@ def _message(value: object, where: str) -> Json:
 
 
 def check_blocks(content: object, where: str, allowed: tuple[str, ...] = ("text",), role: str = "system") -> None:
-    """Check the blocks of a message or of the system prompt.
-
-    Raises:
-        ApiError: The first error.
-    """
+    """Check the blocks of a message or of the system prompt; raise the first `ApiError`."""
     if isinstance(content, str):
         if not content:
             raise invalid(f"{where}: text content must be non-empty")
@@ -116,7 +108,6 @@ def check_blocks(content: object, where: str, allowed: tuple[str, ...] = ("text"
 
 
 def _refuse(kind: str, where: str, role: str) -> None:
-    """Raise `ApiError` for a block that is unknown or not allowed for this role."""
     roles = [other for other, kinds in BLOCKS.items() if kind in kinds]
     if roles:
         raise invalid(f"{where}: `{kind}` blocks can only be in `{roles[0]}` messages, not in a `{role}` message")
@@ -206,7 +197,6 @@ class _Calls:
         self.waiting = []
 
     def _resolved(self, place: int, blocks: list[Json], *, text: bool) -> None:
-        """Require that only results follow a server tool call without a result."""
         if self.open and (text or any(block["type"] != "tool_result" for block in blocks)):
             number, name = next(iter(self.open.items()))
             raise invalid(

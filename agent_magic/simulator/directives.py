@@ -1,8 +1,8 @@
 """Overrides of responses, for tests: directives in the prompt, such as `[[fault:cut]]`, and a script file.
 
-Directives override the script. One table defines the keys and values of both. `[[NAME@2:...]]` applies in the second
-turn of the prompt, after its first tool results; `@2-4` in three turns. Calls default to turn 1, everything else to
-every turn.
+Directives override the script; one table defines the keys and values of both. `[[NAME@2:...]]` applies in the second
+turn of the prompt, after its first tool results; `@2-4` in three turns. Calls default to turn 1, the rest to every
+turn.
 """
 
 from __future__ import annotations
@@ -155,7 +155,6 @@ _KEYS: dict[str, tuple[Callable[[object], Any], str]] = {
 
 
 def _checked(values: Mapping[str, object]) -> dict[str, Any]:
-    """Check every value against the table of keys."""
     found: dict[str, Any] = {}
     for key, value in values.items():
         if key not in _KEYS:
@@ -206,7 +205,6 @@ def _directive(match: re.Match[str]) -> Rule:
 
 
 def _plain(text: str) -> object:
-    """Return a number if the text is one, else the text."""
     for number in (int, float):
         try:
             return number(text)
@@ -223,7 +221,7 @@ def _rule(match: str, given: Mapping[str, object]) -> Rule:
 
 
 def read_script(path: str) -> tuple[Rule, ...]:
-    """Read a script file: one JSON object per line; empty lines and lines that start with `#` are skipped."""
+    """Read a script file of one JSON object per line, skipping empty lines and lines that start with `#`."""
     rules: list[Rule] = []
     for number, line in enumerate(Path(path).read_text(encoding="utf-8").splitlines(), 1):
         if not line.strip() or line.lstrip().startswith("#"):

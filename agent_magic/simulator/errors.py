@@ -7,7 +7,7 @@ from dataclasses import KW_ONLY, dataclass
 from agent_magic.simulator.json_types import Json, as_object
 
 CHAT = "/chat/completions"
-"""How paths of the chat completions API end, also those that no route has."""
+"""Suffix of paths of the chat completions API, even without a route."""
 KIND_OF_STATUS = {
     400: "invalid_request_error",
     401: "authentication_error",
@@ -51,7 +51,7 @@ class ApiError(Exception):
 
 
 def chat_error(error: Json) -> Json:
-    """Return the body that the chat completions API has for an error of the other."""
+    """Return an error's body in the chat completions API."""
     code = (as_object(error.get("details")) or {}).get("error_code")
     return {"error": {"message": error["message"], "type": error["type"], "param": None, "code": code}}
 

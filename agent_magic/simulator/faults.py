@@ -34,11 +34,7 @@ Fault: TypeAlias = Callable[[Case], Response]
 
 
 def with_fault(case: Case) -> Response:
-    """Return a response with the requested fault, or unchanged.
-
-    Raises:
-        ApiError: The fault is an error response.
-    """
+    """Return a response with the requested fault, or unchanged; raise `ApiError` if the fault is one."""
     if case.overrides.fault is None:
         return case.usual
     table = _STREAM if case.result.request.stream else _BODY
@@ -46,7 +42,6 @@ def with_fault(case: Case) -> Response:
 
 
 def _silent(ending: Ending) -> Fault:
-    """Send nothing, then end."""
     return lambda case: replace(case.usual, frames=case.usual.frames[:1], ending=ending)
 
 
@@ -85,7 +80,6 @@ def _empty_stream(case: Case) -> Response:
 
 
 def _dripping_stream(case: Case) -> Response:
-    """Send the text one character at a time."""
     first, text = case.usual.frames[0], case.result.answer.text
     drops = [
         Frame(first.at_s + place * case.overrides.every_s, delta(character), -(-place // BYTES_PER_TOKEN))
@@ -106,7 +100,6 @@ def _null_content_stream(case: Case) -> Response:
 
 
 def _without(key: str, *, null: bool) -> Fault:
-    """Remove a field of the message, or set it to `null`."""
 
     def fault(case: Case) -> Response:
         body = message(case.result)
@@ -144,7 +137,6 @@ def _wrong_bytes_body(case: Case) -> Response:
 
 
 def _dripping_body(case: Case) -> Response:
-    """Send the body one byte at a time."""
     frame = case.usual.frames[0]
     drops = [
         Frame(frame.at_s + place * case.overrides.every_s, frame.data[place : place + 1], frame.tokens)

@@ -74,8 +74,6 @@ def start(**options: Any) -> InsideSimulator:
 
 
 class _Transport(httpx2.AsyncBaseTransport):
-    """Passes requests to a service."""
-
     def __init__(self, service: Service, prefix: int) -> None:
         self._service, self._prefix = service, prefix
         self.is_open = True
@@ -117,8 +115,6 @@ class _Transport(httpx2.AsyncBaseTransport):
 
 
 class _Body(httpx2.AsyncByteStream):
-    """The parts of a response, each at its time, and the ending."""
-
     def __init__(self, service: Service, sending: Sending, planned: Response, entry: Entry) -> None:
         self._journal, self._sending, self._planned, self._entry = service.journal, sending, planned, entry
         self._is_closed = False

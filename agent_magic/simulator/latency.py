@@ -71,11 +71,7 @@ FORMS = "none, fast, real, a factor such as x0.1, or ttft=0.3,pace=200,spread=0.
 
 
 def parse(spec: str) -> Latency:
-    """Parse the value of `--latency`.
-
-    Raises:
-        ValueError: The text is invalid; the message lists valid ones.
-    """
+    """Parse the value of `--latency`; raise `ValueError` with the valid forms."""
     if spec in _NAMED:
         return _NAMED[spec]
     try:
@@ -90,11 +86,7 @@ def parse(spec: str) -> Latency:
 
 
 def read_numbers(text: str) -> dict[str, float]:
-    """Parse numbers by name, as in `ttft=0.3,pace=200`.
-
-    Raises:
-        ValueError: A part has no finite number from 0.
-    """
+    """Parse numbers by name, as in `ttft=0.3,pace=200`; raise `ValueError` unless all are finite and >= 0."""
     parts = (part.partition("=") for part in text.split(","))
     return {name.strip(): _number(number) for name, _, number in parts}
 

@@ -37,11 +37,7 @@ TOKEN = re.compile(r"[A-Za-z0-9_-]{1,128}")
 
 
 def make_parser(*, exit_on_error: bool = True) -> argparse.ArgumentParser:
-    """Build the argument parser.
-
-    Args:
-        exit_on_error: Exit on an invalid value; otherwise raise `argparse.ArgumentError`.
-    """
+    """Build the argument parser; without `exit_on_error` it raises `argparse.ArgumentError`."""
     parser = argparse.ArgumentParser(
         prog="agent-magic simulate",
         description="A mock server of the Messages API on 127.0.0.1. Prints a line of JSON with its url, then serves.",
@@ -94,7 +90,6 @@ def _slots(text: str) -> int:
 
 
 def _slips(text: str) -> dict[str, float]:
-    """Parse slip rates by model family, such as `haiku=0.2,opus=0.02`."""
     try:
         found = latency.read_numbers(text)
     except ValueError:

@@ -38,8 +38,7 @@ POLL_S = 0.5
 def main(argv: list[str] | None = None) -> int:
     """Run the mock server until it is stopped.
 
-    Returns:
-        The exit status: 0 after an orderly end, 1 if the port is taken. Invalid arguments exit with 2.
+    Return the exit status: 0 after an orderly end, 1 if the port is taken. Invalid arguments exit with 2.
     """
     options = make_parser().parse_args(argv)
     try:
@@ -53,7 +52,6 @@ def main(argv: list[str] | None = None) -> int:
 
 
 async def _serve(options: argparse.Namespace) -> None:
-    """Listen, print the address, and serve until stopped."""
     service = Service(settings_of(options), time.monotonic())
     # A lost connection cancels its handler, so an abandoned stream is noticed immediately, not at the next write.
     runner = web.AppRunner(
@@ -73,7 +71,6 @@ async def _serve(options: argparse.Namespace) -> None:
 
 
 async def _until_the_end(options: argparse.Namespace) -> None:
-    """Wait for a signal, the end of standard input, or the death of the parent."""
     stop, loop, parent = asyncio.Event(), asyncio.get_running_loop(), options.parent_pid
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda _number, _frame: loop.call_soon_threadsafe(stop.set))
@@ -85,7 +82,6 @@ async def _until_the_end(options: argparse.Namespace) -> None:
 
 
 def _at_stdin_end(stop: Callable[[], object]) -> None:
-    """Call `stop` in a thread when standard input ends."""
     # A thread works for pipes, terminals, files and on Windows. It reads the descriptor, because a thread that
     # blocks in `sys.stdin` would hold its lock when the interpreter exits.
 
@@ -111,7 +107,6 @@ def _alive(pid: int) -> bool:
 
 
 LINES = 100
-"""Number of result lines written at once."""
 LOCAL_NAMES = ("127.0.0.1", "localhost")
 Handler: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
@@ -131,8 +126,6 @@ def application(service: Service, token: str = "") -> web.Application:
 
 
 class _Server:
-    """The handlers of one application."""
-
     def __init__(self, service: Service) -> None:
         self._service = service
 
@@ -184,7 +177,6 @@ class _Server:
 
     @contextmanager
     def _recorded(self, route: str) -> Generator[Entry]:
-        """Open the journal entry of a request, and always close it."""
         journal = self._service.journal
         entry = journal.open(route, time.monotonic())
         try:
@@ -209,7 +201,6 @@ class _Server:
     async def _write(
         self, request: web.Request, planned: Response, sending: Sending, response: web.StreamResponse
     ) -> web.StreamResponse:
-        """Write the parts of a response when due, and end it as planned."""
         await sending.first()
         if planned.ending is Ending.RESET:
             sending.finished()
@@ -244,7 +235,6 @@ def _cut(request: web.Request, *, chunked: bool) -> None:
 
 
 async def _reset(request: web.Request) -> None:
-    """Reset the connection."""
     if request.transport is not None:
         plug = request.transport.get_extra_info("socket")
         plug.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)

@@ -3,8 +3,8 @@
 A pool has three buckets: requests, uncached input tokens (cache reads are free), output tokens. Output is taken as it
 is produced; `max_tokens` is not reserved, so a request is admitted while any output is left. A rejected request takes
 nothing. Default limits are those of the published Start tier, with buckets of one minute. An explicit limit has a
-bucket of one second, at least one request, which is strict with clients: `remaining` is the amount that may pass now,
-not the rest of a minute. Times are arguments. Source: the vendor's page on rate limits.
+bucket of one second, at least one request: `remaining` is then the amount that may pass now, not the rest of a minute.
+Times are arguments. Source: the vendor's page on rate limits.
 """
 
 from __future__ import annotations
@@ -104,11 +104,7 @@ START_TIER_ALLOWANCE = Allowance()
 
 @dataclass(frozen=True, slots=True)
 class Denial:
-    """The reason for a rejected request.
-
-    Attributes:
-        retry_after_s: Whole seconds until it may pass.
-    """
+    """The exceeded limit, and the whole seconds until the request may pass."""
 
     limit: str
     per_minute: int
@@ -138,12 +134,7 @@ class Pool:
         return None
 
     def headers(self, now_s: float, now: datetime) -> dict[str, str]:
-        """Return the documented headers.
-
-        Args:
-            now_s: Monotonic time, for the buckets.
-            now: The same moment as a date, for `reset`.
-        """
+        """Return the documented headers; `now_s` is for the buckets, `now` the same moment as a date for `reset`."""
         rows = {
             "requests": (self.requests,),
             "tokens": (self.input_tokens, self.output_tokens),

@@ -65,7 +65,7 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class ToolResult:
-    """A tool result of the last message: tool name, text, and whether it is an error."""
+    """A tool result of the last message."""
 
     name: str
     text: str
@@ -223,7 +223,6 @@ def text_of(value: object) -> str:
 
 
 def _said(value: object) -> str:
-    """Return the text of a message without its tool results."""
     if isinstance(value, str):
         return value
     return text_of([block for block in content.blocks_of(value) if block["type"] != "tool_result"])
@@ -255,7 +254,6 @@ def _decoded(data: bytes) -> Json:
 
 
 def _optional(body: Json, key: str, narrow: Callable[[object], _Value | None], wanted: str) -> _Value | None:
-    """Return a field narrowed to its type, or `None` if missing."""
     if (value := body.get(key)) is None:
         return None
     if (narrowed := narrow(value)) is None:
@@ -274,7 +272,6 @@ def _text_or_list(value: object) -> str | list[object] | None:
 
 
 def _check_model(body: Json, model: Model, messages: list[Json], max_tokens: int | None, *, typed: bool) -> None:
-    """Raise `ApiError` for parameters this model does not support."""
     if max_tokens is not None and max_tokens > model.max_output:
         raise invalid(f"max_tokens: {max_tokens} > {model.max_output}, which is the maximum for {model.id}")
     for key in SAMPLING:
@@ -343,7 +340,6 @@ def _segments(body: Json, tools: Tools, messages: Iterable[Json], model: Model) 
 
 
 def _settings(body: Json, said: Sequence[Segment]) -> Json:
-    """Return the settings that empty the cache of the messages when changed."""
     effort = (as_object(body.get("output_config")) or {}).get("effort")
     found: Json = {"tool_choice": body.get("tool_choice"), "thinking": body.get("thinking"), "effort": effort}
     found["pictures"] = any('"type":"image"' in part.text for part in said if not part.label.endswith(":text")) or None
@@ -384,7 +380,6 @@ def _ttl_s(block: Json) -> int | None:
 
 
 def _canonical(block: Json) -> str:
-    """Return a definition as JSON, in its given order."""
     return _encode({key: value for key, value in block.items() if key != "cache_control"})
 
 

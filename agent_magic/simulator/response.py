@@ -54,11 +54,7 @@ class Ending(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """A response.
-
-    Attributes:
-        length: The `content-length`; None: chunked.
-    """
+    """A response; without a `length` (the `content-length`) it is chunked."""
 
     status: int
     frames: tuple[Frame, ...]
@@ -148,7 +144,6 @@ def _usage(result: Result, output_tokens: int) -> Json:
 
 
 def _results(answer: Answer, name: str) -> int:
-    """Count the successful results of a server tool."""
     found = [block.fields["content"] for block in answer.blocks if block.kind == f"{name}_tool_result"]
     return sum(isinstance(each, list) or not each["type"].endswith("_error") for each in found)
 

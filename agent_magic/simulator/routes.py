@@ -17,7 +17,7 @@ from agent_magic.simulator.response import encode, whole
 from agent_magic.simulator.service import MESSAGES, Exchange, Service
 
 PAGE = 20
-"""Rows of a page, if the client names no limit."""
+"""Default rows of a page."""
 LINES_TYPE = "application/x-jsonl"
 MODEL_LISTS = ("/v1/models", "/v1/models/{id}")
 RESULTS = f"{BATCHES}/{{id}}/results"
@@ -31,13 +31,7 @@ HTTP_MESSAGES = {
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A request.
-
-    Attributes:
-        body: Its bytes.
-        id: The id in its path.
-        query: The query fields.
-    """
+    """A request: its body, the id in its path, its query fields."""
 
     body: bytes = b""
     id: str = ""
@@ -48,7 +42,6 @@ Answer: TypeAlias = Callable[[Service, Asked, Entry, float], Exchange]
 
 
 def _page(asked: Asked) -> tuple[int, str | None]:
-    """Return the length of a page, and the id after which it begins."""
     limit = asked.query.get("limit", "")
     return (int(limit) if limit.isdigit() else PAGE), asked.query.get("after_id")
 
@@ -107,11 +100,7 @@ def decide(
 
 
 def check_credentials(headers: Mapping[str, str]) -> None:
-    """Require any credentials and the API version.
-
-    Raises:
-        ApiError: They are missing.
-    """
+    """Raise `ApiError` without credentials (any will do) or the API version."""
     scheme, _, key = headers.get("authorization", "").partition(" ")
     if not (headers.get("x-api-key") or (scheme.lower() == "bearer" and key.strip())):
         raise ApiError(401, "x-api-key header is required")
@@ -124,7 +113,6 @@ def _found(body: Json) -> Exchange:
 
 
 def _looked_at(body: Json, again_s: float | None) -> Exchange:
-    """Return a batch with the time of the next poll."""
     found = _found(body)
     wait = () if again_s is None else (("retry-after-ms", str(round(1000 * again_s))),)
     return replace(found, response=replace(found.response, headers=wait))

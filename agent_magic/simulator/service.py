@@ -32,12 +32,7 @@ SIMULATED = {"x-agent-magic-simulated": "1"}
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The settings of the server.
-
-    Attributes:
-        seed: Changes all texts and durations.
-        slips: Rate of choices other than the prompt suggests, by model family.
-    """
+    """The settings of the server; `seed` changes all texts and durations, `slips` are rates by model family."""
 
     seed: int = 0
     latency: Latency = REAL
@@ -72,11 +67,7 @@ class Service:
         self.batches = Batches(settings.batches, settings.seed, self._answer_in_batch)
 
     def exchange(self, body: bytes, entry: Entry, now_s: float) -> Exchange:
-        """Decide the response to a message request.
-
-        Raises:
-            ApiError: The response is an error.
-        """
+        """Decide the response to a message request; raise `ApiError` for an error response."""
         request = parse(body)
         entry.asked(request.model.id, request.prompt, stream=request.stream)
         overrides = self._overrides(request)
@@ -97,11 +88,7 @@ class Service:
         return message(self._result(request, overrides, self.cache.look_up(request, now_s)))
 
     def count_tokens(self, body: bytes, entry: Entry) -> Exchange:
-        """Decide the response to a `count_tokens` request.
-
-        Raises:
-            ApiError: The response is an error.
-        """
+        """Decide the response to a `count_tokens` request; raise `ApiError` for an error response."""
         request = parse(body, counting=True)
         entry.asked(request.model.id, request.prompt, stream=False)
         entry.input_tokens = request.input_tokens

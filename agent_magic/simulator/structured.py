@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 MAX_DEPTH = 12
 RECURSE_DEPTH = 4
-"""Where a document of a schema that contains itself ends."""
+"""Depth at which a document of a recursive schema ends."""
 _NUMBERED = re.compile(r'<item number="(\d+)">\n(.*?)\n</item>', re.DOTALL)
 NONE = 0.15
 """Probability of omitting an optional value."""
@@ -117,7 +117,7 @@ def schema_of(subject: Subject, system: str) -> Json | None:
 
 
 def told_schema(text: str) -> Json | None:
-    """Return the JSON schema that stands in a prompt, if any."""
+    """Return the JSON schema in a prompt, if any."""
     if (begin := _TOLD_SCHEMA.search(text)) is None:
         return None
     try:
@@ -157,15 +157,12 @@ def fill(schema: Json, subject: Subject, rng: Random, slips: float = SLIPS, syst
 
 
 def _is_by_item(schema: Json) -> bool:
-    """Return True for the schema of a list of answers with item numbers."""
     rows = as_object((as_object(schema.get("properties")) or {}).get("answers")) or {}
     fields = as_object((as_object(rows.get("items")) or {}).get("properties")) or {}
     return set(fields) == {"item", "answer"}
 
 
 class _Filler:
-    """Fills one schema."""
-
     def __init__(self, schema: Json, subject: Subject, rng: Random, slips: float) -> None:
         self._root, self._slips = schema, slips
         self._rng = rng
@@ -272,7 +269,6 @@ class _Filler:
         return text.ljust(min(fewest, MOST_VALUES), ".")[: len(text) + fewest if most is None else most]
 
     def _text(self, what: str) -> str:
-        """Write a text that fits its field name, from the prompt if possible."""
         rng, said, topic = self._rng, self._subject.instruction, self._subject.topic
         sentences = [one.strip() for one in re.split(r"(?<=[.!?])\s+|\n", said) if one.strip()]
         name, word = rng.choice(NAMES), "-".join(topic.lower().split()[:2])
@@ -301,7 +297,7 @@ def _bound(schema: Json, name: str, otherwise: float) -> float:
 
 
 FEW, USUAL = 3, 7
-"""Minimum number of agents of a plan with a join, and the default maximum."""
+"""Minimum agents of a plan with a join, and the default maximum."""
 _GOAL = re.compile(r"(?:.*?\bgoal:)?(.*?)(?:\bThis answer cannot be used\b|\Z)", re.IGNORECASE | re.DOTALL)
 _MOST = re.compile(r"\bat most (\d+) agents\b", re.IGNORECASE)
 _ITEM = r"[\w'./+#-]+(?: [\w'./+#-]+){0,3}"
@@ -335,7 +331,7 @@ def is_plan(schema: Json) -> bool:
 
 
 def write_plan(schema: Json, subject: Subject, system: str, rng: Random) -> Json:
-    """Return a plan: concurrent agents for the parts of the goal, then their join, and a critic if there is room."""
+    """Return a plan: concurrent agents for the parts of the goal, their join, and a critic if there is room."""
     said = _GOAL.match(subject.instruction)
     goal = " ".join(said[1].split() if said else ()) or subject.topic
     told = _MOST.search(system)
@@ -375,7 +371,6 @@ def _row(name: str, role: str, prompt: str, parents: list[str] | None = None) ->
 
 
 def _parts(goal: str, subject: Subject, rng: Random) -> list[str]:
-    """Return the parts that the goal lists, else its key phrases."""
     if found := _LISTED.search(goal):
         words = re.split(r",\s*(?:and |or )?|\s+(?:and|or)\s+", found[1])
         words = [_REST.sub("", _bare(word)) for word in words]
@@ -388,7 +383,6 @@ def _parts(goal: str, subject: Subject, rng: Random) -> list[str]:
 
 
 def _bare(words: str) -> str:
-    """Strip a leading article or the verb of the goal."""
     words = words.strip(" .")
     while _LEADS.match(words):
         words = _LEADS.sub("", words)
@@ -396,7 +390,6 @@ def _bare(words: str) -> str:
 
 
 def _names(parts: list[str]) -> list[str]:
-    """Return a unique one-word name for each part."""
     found: list[str] = []
     for part in parts:
         name = re.sub(r"\W+", "_", part.lower()).strip("_")[:24] or "part"

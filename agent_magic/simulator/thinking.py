@@ -2,9 +2,8 @@
 
 A signature holds the length of the thinking and four digests: of the block, its model, everything before it, and the
 previous thinking block. Every model refuses an edited block. Models with preserved thinking refuse a block if its
-`system`, `tools` or earlier messages have changed, or after a gap: thinking blocks may be missing at the beginning, not
-in between. A block of another model is dropped without an error. Source: the vendor's pages on thinking and on
-preserved thinking.
+`system`, `tools` or earlier messages have changed, or after a gap: thinking blocks may be missing at the beginning
+only. A block of another model is dropped silently. Source: the vendor's pages on thinking and on preserved thinking.
 """
 
 from __future__ import annotations
@@ -43,11 +42,7 @@ USUAL = Thinking()
 
 
 def parse_thinking(body: Json, model: Model, choice: str) -> Thinking:
-    """Parse and check the parameter.
-
-    Raises:
-        ApiError: It is invalid, or unsupported by this model.
-    """
+    """Parse and check the parameter; raise `ApiError` if it is invalid, or unsupported by this model."""
     given = as_object(body.get("thinking"))
     if given is None:
         return Thinking(shown=not model.preserved)
@@ -99,10 +94,7 @@ class Chain:
         return base64.b64encode(length + links + self._last).decode()
 
     def check(self, block: Json, where: str) -> int:
-        """Check and add a returned thinking block, and return its tokens: 0 for another model's.
-
-        An edited block is an error.
-        """
+        """Check and add a returned thinking block; return its tokens, 0 for another model's. An edit is an error."""
         kind = str(block["type"])
         text, signature = (
             str(block.get("thinking", "")),

@@ -37,12 +37,7 @@ NAME_OF_TYPE = {**_BY_SERVER, **_BY_CLIENT}
 
 @dataclass(frozen=True, slots=True)
 class Tools:
-    """The tools of a request.
-
-    Attributes:
-        choice: `auto`, `any`, `tool` or `none`.
-        parallel: True if one response may have several calls.
-    """
+    """The tools of a request; `choice` is `auto`, `any`, `tool` or `none`, `parallel` allows several calls at once."""
 
     offered: tuple[Json, ...] = ()
     choice: str = "auto"
@@ -82,11 +77,7 @@ def is_own(tool: Json) -> bool:
 
 
 def parse_tools(body: Json, model: Model) -> Tools:
-    """Parse and check `tools` and `tool_choice`.
-
-    Raises:
-        ApiError: The first error.
-    """
+    """Parse and check `tools` and `tool_choice`; raise the first `ApiError`."""
     given = body.get("tools")
     if not (given or body.get("tool_choice") or body.get("output_config")):  # Most requests: nothing to look at.
         return NO_TOOLS
@@ -107,7 +98,6 @@ def parse_tools(body: Json, model: Model) -> Tools:
 
 
 def _tool(value: object, where: str) -> Json:
-    """Check the definition of one tool."""
     tool = as_object(value)
     if tool is None:
         raise invalid(f"{where}.name: Field required")
@@ -132,7 +122,6 @@ def _tool(value: object, where: str) -> Json:
 
 
 def _check_own(tool: Json, where: str) -> None:
-    """Check description, schema and examples of a tool defined by the request."""
     for key, narrow, wanted in (
         ("description", as_text, "string"),
         ("strict", as_flag, "boolean"),
@@ -156,7 +145,6 @@ def _check_own(tool: Json, where: str) -> None:
 
 
 def _chosen(body: Json, model: Model, tools: Sequence[Json], names: Sequence[str]) -> Tools:
-    """Parse the tool choice."""
     if body.get("tool_choice") is None:
         return Tools(tuple(tools))
     choice = as_object(body["tool_choice"])
@@ -219,8 +207,6 @@ def definitions_of(schema: Json) -> dict[str, Json]:
 
 
 class _Checking:
-    """Walks the schemas of a request and counts against the limits."""
-
     def __init__(self) -> None:
         self._where = ""
         self._definitions: dict[str, Json] = {}
@@ -314,7 +300,6 @@ def misfit(value: object, schema: Json, root: Json, where: str = "") -> str | No
 
 
 def _misfit_inside(value: object, schema: Json, root: Json, where: str) -> str | None:
-    """Return a misfit inside an object, a list or the bounds of a number."""
     if (number := as_number(value)) is not None:
         low, high = as_number(schema.get("minimum")), as_number(schema.get("maximum"))
         if (low is not None and number < low) or (high is not None and number > high):

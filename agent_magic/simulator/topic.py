@@ -69,7 +69,7 @@ def subject_of(prompt: str, system: str) -> Subject:
 
     The topic is a line `Topic: ...`, else the phrase after the first `for`, `about`, `of` or the like, else the first
     key phrase. Text in tags, or after the first paragraph of a long prompt, is another agent's answer: its topic and
-    its bold phrases count.
+    bold phrases count.
     """
     instruction = _BLOCK.sub("\n", prompt).strip()
     blocks = {name.replace("_", " ").replace("-", " "): text[:LOOK_AT] for name, text in _BLOCK.findall(prompt)}
@@ -87,7 +87,6 @@ def subject_of(prompt: str, system: str) -> Subject:
 
 
 def _lead(text: str) -> str | None:
-    """Return the first phrase after a preposition that has an uncommon word."""
     for found in _LEAD.finditer(text):
         words = found[1].split()
         while words and words[-1].lower() in STOP_WORDS:

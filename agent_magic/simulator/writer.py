@@ -1,4 +1,4 @@
-"""Simulated answers in Markdown: sections chosen by the role of the agent, filled with phrases of the prompt.
+"""Simulated answers in Markdown: sections by the agent's role, filled with phrases of the prompt.
 
 Sentences are neutral and state no facts. If asked, the answer is short: a word, an option, a number, a sentence, or a
 paragraph.
@@ -152,7 +152,6 @@ def capital(text: str) -> str:
 
 
 def _sections(asked: str, system: str) -> str:
-    """Return the sections of the first role named in the system prompt, or else the instruction."""
     for text in (system, asked):
         hits = [(hit.start(), words) for words in SECTIONS if (hit := re.search(words, text, re.IGNORECASE))]
         if hits:
@@ -198,7 +197,6 @@ def _candidates(text: str) -> Iterator[list[str]]:
 
 
 def _words(asked: str, subject: Subject) -> tuple[str, ...]:
-    """Return the words to choose from if the prompt offers none."""
     if re.search("sentiment|mood|tone", asked, re.IGNORECASE):
         return SENTIMENTS
     return tuple(term.split()[-1] for term in (*subject.terms, subject.topic))

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 NOT_FOUND = 404
 TOO_MANY = 429
 PAGE = 100
-"""Batches listed by one request."""
 TIMEOUT_S = 600.0
 """Timeout of creating a batch: its body may have 256 MB."""
 
@@ -116,7 +115,6 @@ def _read(line: bytes) -> dict[str, Any]:
 
 
 def _state(said: MessageBatch) -> BatchState:
-    """Parse the API's state of a batch; raise `Unreadable` if malformed."""
     try:
         ended = said.processing_status == "ended"
         counts = fields_of(said.to_dict(mode="json", warnings=False).get("request_counts")).values()

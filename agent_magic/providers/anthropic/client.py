@@ -63,7 +63,6 @@ UNPROCESSABLE = frozenset({400, 422, 501})
 SCHEMA_FIELDS = ("output_config", "output_format", "json_schema")
 """Words in a refusal of a schema."""
 NO_COUNT = frozenset({404, 405, 501})
-"""Statuses of servers without a count endpoint."""
 
 
 class Claude(Provider):
@@ -389,7 +388,6 @@ def _instead_of(client: object, create: object) -> str:
 
 
 def _named_address() -> str | None:
-    """Return the address in the environment; a blank one is none."""
     return os.environ.get(BASE_URL, "").strip() or None
 
 

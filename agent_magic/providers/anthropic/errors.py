@@ -47,7 +47,6 @@ HINTS = {
     404: " Check the model's name, and ANTHROPIC_BASE_URL if you set it.",
     413: " The prompt is too long for the API.",
 }
-"""Advice on requests that the API refuses."""
 SHORTER = " Send a shorter prompt, lower --max-tokens, or take a model with a longer context."
 REDIRECTED = (
     "The real API never does, so the key was not sent there: check ANTHROPIC_BASE_URL, and the proxy if there is one."
@@ -204,7 +203,6 @@ def _limit_of(error: APIStatusError, headers: Mapping[str, str]) -> str | None:
 
 
 def _message(body: Any) -> str:
-    """Return the API's message from an error body, or else the whole body."""
     inner: Any = cast("dict[str, Any]", body).get("error") if isinstance(body, dict) else None
     message: Any = cast("dict[str, Any]", inner).get("message") if isinstance(inner, dict) else None
     text = str(message or cast("object", body) or "The server gave no reason")

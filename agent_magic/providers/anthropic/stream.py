@@ -49,7 +49,6 @@ IN_ONE_PIECE = frozenset({"application/json", PAGE})
 MOST_TOKENS = 10_000_000
 """A larger number is no count of tokens: ten times the longest context."""
 BROKEN_OFF = frozenset({PAUSED, *CAPPED, *REFUSED})
-"""Stop reasons of responses with calls that must not run."""
 DRAIN_S = 0.25
 """Seconds to wait for the end of a connection after a complete answer."""
 ENDING_S = 2.0
@@ -183,7 +182,6 @@ def _as_json(event: Any) -> Json:
 
 
 def _read_whole(response: Response, named: str, kind: str, body: str, message: _Message, stream: Stream) -> None:
-    """Read a response that came in one piece although a stream was requested, with any content type."""
     import anthropic
 
     begins = body.lstrip()[:1]
@@ -224,8 +222,6 @@ def _read_message(found: Json, message: _Message, stream: Stream) -> None:
 
 
 class _Message:
-    """The content of a response, apart from the streamed text."""
-
     def __init__(self, model: str, request_id: str | None, most_output: int, *, keeps: bool = False) -> None:
         self.model, self.request_id, self._keeps = model, request_id, keeps
         self._most_output, self._is_final = most_output, False
@@ -527,8 +523,6 @@ async def within(limit_s: float, work: Coroutine[Any, Any, None]) -> None:
 
 
 class _Begun:
-    """An awaitable of a coroutine that has taken its first step already, and its awaited future."""
-
     def __init__(self, steps: Coroutine[Any, Any, None], awaited: object) -> None:
         self._steps, self._awaited = steps, awaited
 

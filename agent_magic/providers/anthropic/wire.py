@@ -39,7 +39,6 @@ PATH = "/v1/messages"
 UNTRACED = frozenset({"ProxyTracerProvider", "NoOpTracerProvider"})
 """OpenTelemetry providers that record nothing."""
 CALLED = {"stop": "stop_sequences"}
-"""The API's names of pass-through options, if they differ."""
 _JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 
@@ -80,7 +79,6 @@ def body_text(request: Request, *, basic_tools: bool = False) -> bytes:
 
 
 def _fill(messages: list[dict[str, Any]], request: Request) -> None:
-    """Replace the sha256 of returned files by their bytes."""
     known = {one.sha256: one for one in request.returned}
     sent = [one for message in messages[1:] if message["role"] == "user" for one in message["content"]]
     inside = (one.get("content") if one["type"] == "tool_result" else [one] for one in sent)

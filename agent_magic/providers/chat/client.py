@@ -42,7 +42,6 @@ if TYPE_CHECKING:
 PATH = "/chat/completions"
 VERSION = "/v1"
 UNLISTED = frozenset({404, 405, 501})
-"""Statuses of a server without a list of models."""
 MOST_NAMED = 4
 """Maximum named models; of more, only their number."""
 HINT = "Give one such as http://127.0.0.1:8000/v1."
@@ -202,7 +201,6 @@ class Chat(Provider):
         return answer
 
     async def _sent(self, request: Request, stream: Stream) -> Answer | None:
-        """Send a request in the known dialect; return `None` if a refusal has changed the dialect."""
         content = _JSON.encode(body(self._schemas.in_words(request), self._dialects.get(request.model, USUAL)))
         made = self._open.here.build_request(
             "POST",
@@ -230,7 +228,6 @@ class Chat(Provider):
             await response.aclose()
 
     async def _begin(self, made: Sent) -> Response:
-        """Send a request, and return the response to read; raise `Unreachable` without one."""
         try:
             return await self._open.here.send(made, stream=True)
         except raised_by_transport() as error:
@@ -308,7 +305,6 @@ def _base_of(base_url: object) -> str:
 
 
 def _checked_headers(headers: object) -> dict[str, str]:
-    """Return headers by lower-case name; raise `DeclarationError`, without its value, if one cannot be sent."""
     if headers is None:
         return {}
     if not isinstance(headers, Mapping):

@@ -30,7 +30,6 @@ HINTS = {
     405: "Check that base_url is the address that /chat/completions is added to.",
     413: "Send a shorter prompt.",
 }
-"""Advice on requests that the server refuses."""
 NO_KEY = "No key was given; if the server wants one: am.Chat(api_key=...)."
 REDIRECTED = "The key was not sent there: check base_url, and the proxy if there is one."
 CHECK = "Check that the server runs, the network, the proxy if there is one, and base_url."

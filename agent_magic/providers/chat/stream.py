@@ -54,7 +54,6 @@ STOP_REASONS = {
 }
 """By `finish_reason`; other words are passed on unchanged."""
 FAILED = frozenset({"error", "abort"})
-"""The `finish_reason` of an answer that a server gave up."""
 THOUGHTS = ("reasoning_content", "reasoning")
 PAGE = "text/html"
 MOST_TOKENS = 10_000_000
@@ -99,7 +98,6 @@ async def collect(response: Response, headers: dict[str, str], request: Request,
 
 
 def _read_whole(body: bytes, kind: str, completion: Completion, stream: Stream) -> None:
-    """Read a response that came in one piece although a stream was requested."""
     found = json.loads(body.decode("utf-8", "replace"))
     if not (isinstance(found, dict) and cast("Json", found).get("choices")):
         if _error_in(found):

@@ -182,7 +182,6 @@ class Cluster:
             )
 
     def _prepare(self, client: Any) -> None:
-        """Make every worker serve us, later ones too."""
         from agent_magic.providers.dask.plugin import Keeps, Serves  # noqa: PLC0415 - it needs Dask
 
         try:

@@ -170,7 +170,6 @@ class Fleet:
                 self._changed.set()
 
     def _free(self, load: Callable[[Link], Any] = _streams) -> Link | None:
-        """Return the least loaded worker with room, by default the one with the fewest streams."""
         link = min((one for one in self.links.values() if one.is_free), key=load, default=None)
         full = link is not None and self._autoscale is not None and link.streams >= self._autoscale.pool_size
         return None if full else link

@@ -259,7 +259,6 @@ class Link:
             del self._flights[number]
 
     def _take_late(self, flight: _Flight, kind: str, number: int, *rest: Any) -> None:
-        """Forward an answer of a request that has failed; other messages are dropped."""
         LOG.debug("Worker %r, which was given up, says: %s %d.", self.name, kind, number)
         if kind == "answer":
             with suppress(ValueError):

@@ -197,8 +197,6 @@ class _Call:
 
 
 class _Job:
-    """One function in a process beside the worker."""
-
     def __init__(self, serving: Serving, number: int, job: bytes) -> None:
         self._serving, self._number = serving, number
         self._prints: list[str] = []

@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 WIRE: Final = 5
 """The version of these messages, raised with every change, so that both ends can compare it."""
 OPERATION: Final = "agent_magic"
-"""Name of the operation on a Dask worker."""
 ANCHOR: Final = "agent_magic-anchor"
 """Prefix of the names of actors that anchor workers."""
 BEAT_S: Final = 1.0

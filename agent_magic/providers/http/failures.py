@@ -86,7 +86,6 @@ def no_connection(
 
 
 def _links(error: BaseException | None) -> Iterator[BaseException]:
-    """Yield an error and its causes, the root last."""
     while error is not None:
         yield error
         error = error.__cause__

@@ -19,7 +19,6 @@ LONGEST_WAIT_S: Final = 366 * 86_400.0
 """A longer wait is a server's mistake."""
 _WORTH_REPEATING = frozenset({408, 409, 425})
 SIMULATED_HEADER = "x-agent-magic-simulated"
-"""Sent by mock servers."""
 
 
 def headers_of(response: Response) -> dict[str, str]:

@@ -116,7 +116,6 @@ def _is_unanswered(error: BaseException) -> bool:
 
 
 async def _with_error_read(response: Response) -> Response:
-    """Return an error response with the part of its body that comes in time."""
     import httpx2
 
     told = bytearray()
