@@ -65,6 +65,7 @@ class Part:
         number: The number of the item, from 0.
         key: The key of the item; see `KEY`.
         levels: Names of the levels of the value's index, if it has several; then `key` is a tuple.
+        dtypes: The dtypes of that index, where the keys alone would give others.
         item: The item: a `Row`, or an element of a list or dict.
         source: The name of the step with the items in its answer; empty if the item is known before the run.
         path: Place of the items in that answer: names of fields.
@@ -91,6 +92,7 @@ class Part:
     rounds: int = 0
     asks: int = 0
     asked: str = ""
+    dtypes: tuple[Any, ...] = ()
 
     @property
     def is_reserved(self) -> bool:

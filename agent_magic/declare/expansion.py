@@ -148,12 +148,12 @@ class _Expansion:
         if agent.most is not None:
             message = f"Agent {agent.name!r} has most={agent.most}, and {over!r} is a value, whose items are counted."
             raise PlanError(f"{message} Leave it out.")
-        items, levels, _ = self._items[over]
+        items, levels, dtypes, _ = self._items[over]
         if not agent.is_task:  # a function takes a picture as it is
             if over not in self._shown:
                 self._shown[over] = [(key, frozen(item, f"{over} {key}")) for key, item in items]
             items = self._shown[over]
-        parts = [Part(agent.name, over, number, *one, levels) for number, one in enumerate(items)]
+        parts = [Part(agent.name, over, number, *one, levels, dtypes=dtypes) for number, one in enumerate(items)]
         if isinstance(agent, Agent) and agent.group is not None:
             check_names(agent, self.declared)
             requests = request_steps(agent, parts, size_of(agent, parts, agent.max_tokens or DEFAULT_MAX_TOKENS))

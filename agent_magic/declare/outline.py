@@ -66,7 +66,8 @@ def _step(plan: Plan, step: Step, prompt: str) -> dict[str, Any]:
             found[option] = " and ".join(_asked(condition.names, condition.can_miss))
     if step.part is not None:
         found["part"] = {**part_to_dict(step.part), "key": step.part.number, "item": None, "asks": 0}
-        found["part"].pop("levels", None)
+        for name in ("levels", "dtypes"):
+            found["part"].pop(name, None)
     if not isinstance(step, Agent):
         known = {"rounds": step.rounds, "priority": step.priority, "timeout_s": step.timeout_s, "race": step.race}
         optional = sorted(step.optional.intersection(uses))

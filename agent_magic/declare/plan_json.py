@@ -176,6 +176,7 @@ def part_to_dict(part: Part) -> dict[str, Any]:
     plain = [[number, _key(key), _item(one)] for number, key, one in item] if part.asks else _item(item)
     found = {"group": part.group, "over": part.over, "number": part.number, "key": _key(part.key), "item": plain}
     found |= {"levels": _key(part.levels)} if part.levels else {}
+    found |= {"dtypes": [*map(str, part.dtypes)]} if part.dtypes else {}
     reserved = {"source": part.source, "place": part.place, "most": part.most, "rounds": part.rounds}
     reserved |= {"asks": part.asks, "asked": part.asked}
     found |= {name: value for name, value in reserved.items() if value} | ({"path": [*part.path]} if part.path else {})
@@ -224,6 +225,7 @@ def _part_from_dict(row: dict[str, Any], place: int) -> Part | None:
             rounds=int(given.get("rounds", 0)),
             asks=asks,
             asked=str(given.get("asked", "")),
+            dtypes=tuple(map(str, given.get("dtypes", ()))),
         )
     except (AttributeError, KeyError, TypeError, ValueError):
         raise PlanError(f"agents[{place}] has a 'part' without group, over, number and item.") from None

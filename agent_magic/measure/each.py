@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from agent_magic.declare.answers.reading import Fields, plain
 from agent_magic.declare.answers.schema import alternatives_of, choices_of, fields_of, leaves, schema_of, unwrapped
-from agent_magic.declare.values import same_name
+from agent_magic.declare.values import index_of, same_name
 from agent_magic.errors import InvalidAnswer, NoValue, PlanError, UnknownGroup
 from agent_magic.measure.frames import agents_frame, as_made, check_pandas, frame_of, on_the_run, series_of
 from agent_magic.measure.metrics import total_cost
@@ -103,9 +103,13 @@ def each_frame(record: RunRecord, *groups: str) -> pd.DataFrame:
     }
     frame = pd.concat([pd.DataFrame(found, index=beside.index), beside], axis=1)
     frame.attrs |= beside.attrs | on_the_run(record, "run.score(...) tells how good the answers are")
-    keys, levels = [part.key for part in parts], parts[0].levels if parts else ()
-    one = pd.Index(keys, name="row", tupleize_cols=False)
-    frame.index = pd.MultiIndex.from_tuples(keys, names=levels) if levels else one
+    keys, first = [part.key for part in parts], parts[0] if parts else None
+    if first is None or not first.levels:
+        frame.index = index_of(keys, first.dtypes[0] if first and first.dtypes else None, "row")
+    else:
+        dtypes = first.dtypes or (None,) * len(first.levels)
+        columns = [index_of([*column], dtype) for column, dtype in zip(zip(*keys, strict=True), dtypes, strict=True)]
+        frame.index = pd.MultiIndex.from_arrays(columns, names=first.levels)
     return as_made(frame)
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from agent_magic.declare.units import UNKNOWN, dollars, plural, seconds
+from agent_magic.declare.values import levels_of
 from agent_magic.errors import shown_value
 from agent_magic.forecast.pace import SURE_BY
 from agent_magic.measure.scores import FEW
@@ -290,8 +291,7 @@ def _index(frame: pd.DataFrame) -> Iterator[_Shown]:
     index = frame.index
     if index.nlevels == 1 and index.name is None and type(index).__name__ == "RangeIndex":
         return
-    for level, name in enumerate(index.names):
-        values = index.get_level_values(level)
+    for name, values in zip(index.names, levels_of(index), strict=True):
         yield _Shown(
             "" if name is None else str(name), "text", _ends([_word(one) for one in _first(values)], len(index))
         )

@@ -282,6 +282,8 @@ INDEXES = [
     pd.interval_range(0, 2),
     pd.MultiIndex.from_tuples([("a", pd.Timestamp("2026-01-01")), ("b", pd.Timestamp("2026-01-02"))], names=["x", "d"]),
     pd.Index([1.5, float("inf")]),
+    pd.Index([None, 1], dtype="Int64"),
+    pd.DatetimeIndex([None, "2026-01-01"]),
     pd.Index([("a", 1), ("b", 2)], tupleize_cols=False),
 ]
 
@@ -293,6 +295,8 @@ def test_keys_keep_their_types_in_a_stored_plan(index):
     plan = plan_of(am.Agent("one", "{{ item.x }} {{ key }}", each="rows"), rows=rows)
     again = am.Plan.from_json(plan.to_json())
     parts = [[one.part for one in each.agents if one.part is not None] for each in (plan, again)]
-    before, after = ([(one.key, type(one.key), one.levels) for one in each] for each in parts)
+    before, after = (
+        [(repr(one.key), type(one.key), one.levels, [*map(str, one.dtypes)]) for one in each] for each in parts
+    )
     assert before == after
     assert again.prompt("one_1", {}) == plan.prompt("one_1", {})

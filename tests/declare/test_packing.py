@@ -49,6 +49,7 @@ PLAIN = st.recursive(
         FRAME.pivot_table(index="text", columns="kind", values="number", observed=True),
         pd.DataFrame({"a": [1, 2]}, index=pd.date_range("2026-03-29", periods=2, freq="h", tz="Europe/Paris")),
         pd.DataFrame([[1]], columns=pd.MultiIndex.from_tuples([("a", 1)], names=["p", None])),
+        pd.DataFrame({"a": [1]}, index=pd.MultiIndex.from_tuples([("u", 2)], names=[1, 0])),
     ],
 )
 def test_frames_come_back_with_their_dtypes_and_indexes(frame):

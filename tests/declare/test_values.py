@@ -457,6 +457,7 @@ def test_a_series_or_an_array_of_any_library_is_whole(value, text):
     [
         pd.Index(["x", "y"], name="k"),
         pd.MultiIndex.from_tuples([("a", 1), ("b", 2)], names=["k", None]),
+        pd.MultiIndex.from_tuples([("a", 1), ("b", 2)], names=[1, 0]),
         pd.period_range("2026-01", periods=2, freq="M"),
         pd.CategoricalIndex(["lo", "hi"]),
         pd.date_range("2026-03-29", periods=2, tz="Europe/Paris"),
@@ -473,6 +474,7 @@ def test_rows_keep_the_index_of_their_own(index):
         assert "POINT (1 3)" in as_text(geo)
         levels = json.loads(as_json(table))[0]
         assert index.nlevels + len(table.columns) == len(levels)
+        assert 0 not in index.names or {"1": "a", "0": 1} == {name: levels[name] for name in "10"}
 
 
 def test_a_query_is_computed_once_when_the_plan_is_made():

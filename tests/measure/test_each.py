@@ -8,6 +8,7 @@ from datetime import UTC, date, datetime
 from typing import Any, Literal
 
 import pandas as pd
+import pyarrow as pa
 import pytest
 from pydantic import BaseModel
 
@@ -143,6 +144,31 @@ def test_a_row_is_never_lost():
     assert [False, True, False] == list(joined["tone"].isna())
     assert joined["error"]["y"].startswith("InvalidAnswer: it is not JSON")
     assert ["succeeded", "failed", "succeeded"] == list(joined["status"])
+
+
+INDEXES = [
+    pd.Index([1, None], dtype="Int64"),
+    pd.Index([True, None], dtype="boolean"),
+    pd.Index(["a", None], dtype="string"),
+    pd.Index([1, 2], dtype="int8"),
+    pd.Index([1, 2], dtype=object),
+    pd.CategoricalIndex(["lo", "hi"], categories=["lo", "mid", "hi"], ordered=True),
+    pd.IntervalIndex.from_breaks([0, 1, 2], closed="both"),
+    pd.DatetimeIndex(["2026-01-01", None], dtype="datetime64[s, Europe/Paris]"),
+    pd.Index(["a", "b"], dtype=pd.ArrowDtype(pa.string())),
+    pd.MultiIndex.from_arrays([pd.Index([1, 2], dtype="Int8"), pd.Index(["a", "b"], dtype="category")], names=["n", 0]),
+    pd.MultiIndex.from_arrays([[1, 2], ["a", "b"]]),
+]
+
+
+@pytest.mark.parametrize("index", INDEXES, ids=lambda index: str(index.dtype))
+def test_the_index_is_that_of_the_rows_with_its_dtype(index):
+    """Whatever pandas would infer from the labels alone: a frame of answers has the labels of its rows as they are."""
+    rows = pd.DataFrame({"t": ["q", "w"]}, index=index)
+    answers = runs([Agent("a", "{{ item.t }}", each="rows")], {"q": "1", "w": "2"}, rows).each("a")
+    pd.testing.assert_index_equal(index, answers.index, check_names=index.nlevels > 1)
+    if index.is_unique:
+        assert ["1", "2"] == list(rows.join(answers)["answer"])
 
 
 def test_an_answer_that_is_no_object_has_its_agents_name():

@@ -37,9 +37,11 @@ from agent_magic.declare.values.tables import (
     check_size,
     column_names,
     count_cells,
+    index_of,
     is_array,
     is_lazy,
     is_table,
+    levels_of,
     read_table,
 )
 from agent_magic.declare.values.text import (
@@ -91,6 +93,7 @@ __all__ = [
     "frozen",
     "holds_content",
     "image",
+    "index_of",
     "is_array",
     "is_content",
     "is_frozen",
@@ -99,6 +102,7 @@ __all__ = [
     "is_single_use",
     "is_table",
     "is_too_deep",
+    "levels_of",
     "pack",
     "packed_key",
     "pdf",

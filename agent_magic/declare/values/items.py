@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, cast
 from agent_magic.declare.user_code import run_user_code
 from agent_magic.declare.validation import find_name
 from agent_magic.declare.values.inside import is_mapping, pairs_of, single_use_in
-from agent_magic.declare.values.tables import is_lazy, is_table, read_array, read_table
+from agent_magic.declare.values.tables import index_of, is_lazy, is_table, levels_of, read_array, read_table
 from agent_magic.declare.values.text import plain_reason, whole
 from agent_magic.errors import DeclarationError, did_you_mean
 
@@ -45,11 +45,13 @@ class Items(NamedTuple):
 
     Attributes:
         levels: Names of the levels of a table's index, if it has several; a key is then a tuple.
+        dtypes: Their dtypes, or that of the index, where pandas would infer others from the keys.
         labels: Number of distinct labels of a table's rows; fewer than items if some are equal.
     """
 
     found: list[tuple[Any, Any]]
     levels: tuple[Any, ...]
+    dtypes: tuple[Any, ...]
     labels: int
 
 
@@ -78,7 +80,8 @@ def _read(value: Any, name: str, agent: str) -> Items:
         index, rows = table.index, table.tolist() if table.ndim == 1 else _rows(table, name, agent)
         levels = tuple(index.names) if index.nlevels > 1 else ()
         labels = len(rows) if index.is_unique else index.nunique(dropna=False)
-        return Items([(key, as_item(one)) for key, one in zip(index.tolist(), rows, strict=True)], levels, labels)
+        found = [(key, as_item(one)) for key, one in zip(index.tolist(), rows, strict=True)]
+        return Items(found, levels, _dtypes_of(index), labels)
     listed: Any = read_array(value)
     given: Any = value if listed is None else listed
     if is_mapping(given):
@@ -88,7 +91,13 @@ def _read(value: Any, name: str, agent: str) -> Items:
     else:
         message = f"Agent {agent!r} cannot be run for each of {name!r}, whose type is {type(value).__name__}."
         raise DeclarationError(message, agent=agent, hint=_HINT)
-    return Items([(key, _item_at(key, one, name, agent)) for key, one in found], (), len(found))
+    return Items([(key, _item_at(key, one, name, agent)) for key, one in found], (), (), len(found))
+
+
+def _dtypes_of(index: Any) -> tuple[Any, ...]:
+    """Return the dtypes of an index of pandas; none if its keys alone give the same."""
+    dtypes = tuple(one.dtype for one in levels_of(index))
+    return () if dtypes == tuple(index_of(one.tolist()).dtype for one in levels_of(index)) else dtypes
 
 
 def _check_single_use(value: Any, name: str, agent: str) -> None:

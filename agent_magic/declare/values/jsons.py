@@ -23,7 +23,7 @@ from uuid import UUID
 from agent_magic.declare.answers.lenient import Decimals
 from agent_magic.declare.values.inside import is_mapping, is_single_use, pairs_of, record_fields
 from agent_magic.declare.values.pictures import is_one
-from agent_magic.declare.values.tables import is_numbered, plain_scalar, read_array, read_table
+from agent_magic.declare.values.tables import is_numbered, levels_of, plain_scalar, read_array, read_table
 
 _INSTEAD: Final[tuple[tuple[Any, str], ...]] = (
     (complex, "[x.real, x.imag]"),
@@ -233,7 +233,7 @@ def _table(table: Any, inner: tuple[int, ...]) -> Any:
             one if one is not None else f"level_{at}" if levels > 1 else "index"
             for at, one in enumerate(table.index.names)
         ]
-        columns = [*(_cells(table.index.get_level_values(at).to_series(), inner) for at in range(levels)), *columns]
+        columns = [*(_cells(one, inner) for one in levels_of(table.index)), *columns]
     heads = [*_object([*names, *values], [None] * len(columns), "column", column_text)]
     return [dict(zip(heads, row, strict=True)) for row in zip(*columns, strict=True)]
 

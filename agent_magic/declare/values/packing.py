@@ -31,6 +31,7 @@ from agent_magic.declare.values.tables import (
     is_lazy,
     is_numbered,
     is_table,
+    levels_of,
     read_array,
     read_table,
 )
@@ -195,8 +196,7 @@ class _Packer:
 
     def _index(self, index: Any) -> Any:
         if type(index).__name__ == "MultiIndex":
-            levels = [index.get_level_values(place).to_series() for place in range(index.nlevels)]
-            return {"levels": [self._column(one) for one in levels]}
+            return {"levels": [self._column(one.to_series()) for one in levels_of(index)]}
         return self._column(index.to_series())
 
     def _column(self, series: Any) -> dict[str, Any]:
@@ -256,6 +256,8 @@ _OF_PANDAS: Final[dict[str, Callable[[_Packer, Any], dict[str, Any]]]] = {
     "Period": lambda _, value: {KIND: "period", "text": str(value), "unit": value.freqstr},
     "Timedelta": lambda _, value: {KIND: "timedelta", "text": value.isoformat()},
     "Interval": _interval_of,
+    "NAType": lambda _, __: {KIND: "NAType"},
+    "NaTType": lambda _, __: {KIND: "NaTType"},
 }
 
 
@@ -425,6 +427,12 @@ def _timedelta(data: dict[str, Any]) -> Any:
     return pd.Timedelta(data["text"])
 
 
+def _missing(data: dict[str, Any]) -> Any:
+    import pandas as pd
+
+    return pd.NA if data[KIND] == "NAType" else pd.NaT
+
+
 def _interval(data: dict[str, Any]) -> Any:
     import pandas as pd
 
@@ -448,4 +456,6 @@ _READERS: Final[dict[str, Callable[[dict[str, Any]], Any]]] = {
     "period": _period,
     "timedelta": _timedelta,
     "interval": _interval,
+    "NAType": _missing,
+    "NaTType": _missing,
 }

@@ -198,6 +198,22 @@ def cells_of(value: Any) -> list[Any]:
     return [cell for column in columns if column.dtype == object for cell in column.array]
 
 
+def index_of(keys: list[Any], dtype: Any = None, name: Any = None) -> Any:
+    """Return keys as an index of pandas; without the dtype if they do not fit it."""
+    import pandas as pd
+
+    try:
+        return pd.Index(keys, dtype=dtype, name=name, tupleize_cols=False)
+    except (TypeError, ValueError):  # a record has the dtype by its name
+        return pd.Index(keys, name=name, tupleize_cols=False)
+
+
+def levels_of(index: Any) -> list[Any]:
+    """Return the levels of an index of pandas by their places, which may be the names of other levels."""
+    bare = index.set_names([None] * index.nlevels)
+    return [bare.get_level_values(place) for place in range(index.nlevels)]
+
+
 def is_numbered(index: Any) -> bool:
     """Return whether an index of pandas is the default one."""
     return type(index).__name__ == "RangeIndex"
