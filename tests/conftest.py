@@ -41,7 +41,8 @@ os.environ.setdefault("AGENT_MAGIC_LEDGER", ":memory:")
 
 DRIVING = frozenset(
     "browser kernel live package providers simulator test_api.py test_cli.py test_playing_api.py test_privacy.py"
-    " test_cassette_together.py test_dying.py test_store_lease.py".split()
+    " test_cassette_together.py test_dying.py test_store_lease.py test_working.py test_server.py test_servers.py"
+    " test_one_by_one.py test_continuing.py test_remembered_limits.py".split()
 )
 """Folders and files whose tests drive kernels, browsers, processes, sockets, a registry or a real clock."""
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")

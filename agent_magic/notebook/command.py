@@ -75,6 +75,10 @@ class Parser(MagicArgumentParser):
         self.called, self._instead = called, instead or {}
         self.words: dict[str, Iterable[str]] = {}
 
+    def add_argument(self, *names: Any, help: str = "", **settings: Any) -> argparse.Action:  # noqa: A002 - argparse's name
+        """Add an option. Help is text as it is shown: argparse formats it, so its percent signs are doubled here."""
+        return super().add_argument(*names, help=help.replace("%", "%%"), **settings)
+
     def read(self, line: str) -> argparse.Namespace:
         """Parse a line without its comment and the quotes around values."""
         try:
@@ -102,8 +106,7 @@ class Parser(MagicArgumentParser):
         for action in self._actions:
             names = ", ".join(action.option_strings)
             value = "" if action.nargs == 0 else str(action.metavar or (action.dest if not names else "VALUE"))
-            said = str(action.help or "").replace("%%", "%")
-            found.append((f"{names} {value}".strip(), said))
+            found.append((f"{names} {value}".strip(), (action.help or "").replace("%%", "%")))
         return found
 
     def error(self, message: str) -> Any:

@@ -153,7 +153,7 @@ def _agent_parser() -> Parser:
     add("name", metavar="NAME", help="The agent's name; other prompts use its answer as {{ NAME }}.")
     for row in AGENT.values():
         if row.help:
-            add(flag_of(row), dest=row.name, help=row.help.replace("%", "%%"), **_as_argument(row))
+            add(flag_of(row), dest=row.name, help=row.help, **_as_argument(row))
     add(
         "--first-of",
         metavar="A,B",
@@ -187,7 +187,7 @@ def _as_argument(row: Option) -> dict[str, Any]:
 
 def _context_parser() -> Parser:
     parser = Parser("%%context")
-    parser.add_argument("name", metavar="NAME", help="The context's name, for %%%%agent ... --context NAME.")
+    parser.add_argument("name", metavar="NAME", help="The context's name, for %%agent ... --context NAME.")
     parser.add_argument("--plan", default=DEFAULT_PLAN, metavar="P", help="The plan that shares it; by default, all.")
     return parser
 

@@ -75,7 +75,7 @@ def test_a_row_has_the_class_that_was_declared(tmp_path: Path):
     )
     assert [Note(title="A", tags=["x"]), Note(title="B")] == [record[f"label_{row}"].value for row in range(2)]
     assert {"title"} == record["label_1"].value.model_fields_set
-    assert 'B 0 {"title": "B", "tags": [], "page": 0}' == client.asked[-1].prompt
+    assert 'B 0 {"title": "B", "tags": [], "page": 0}' in [one.prompt for one in client.asked]
     assert [["x"], []] == am.Run(record).each("label")["tags"].tolist()
     am.Run(record).save(tmp_path / "run.jsonl")
     again = am.Plan([label, after], {"rows": ["a", "b"]}).replay(tmp_path / "run.jsonl")

@@ -9,7 +9,7 @@ import pytest
 from IPython.core.error import UsageError
 
 from agent_magic.notebook import verbs
-from agent_magic.notebook.command import TRIED, TRIED_OF_RUNS, without_comment
+from agent_magic.notebook.command import TRIED, TRIED_OF_RUNS, Parser, without_comment
 from agent_magic.notebook.declaring import INSTEAD, PARSERS, read_agent
 from agent_magic.notebook.verbs import VERBS
 
@@ -64,6 +64,14 @@ def test_options_that_people_try(line: str, told: str) -> None:
     """What does not exist is said to be not available, with what to do in its place."""
     with pytest.raises(UsageError, match=told):
         read_agent(line, "prompt")
+
+
+def test_the_help_of_an_option_is_shown_as_it_is_written() -> None:
+    """Percent signs too, which argparse takes for a format, and which Python 3.14 refuses when an option is added."""
+    parser = Parser("%agents x")
+    parser.add_argument("--of", help="50 % of %agents runs, or of a %%agents cell: %d.")
+    assert [("--of VALUE", "50 % of %agents runs, or of a %%agents cell: %d.")] == parser.told()
+    assert "50 % of %agents runs, or of a %%agents cell: %d." in " ".join(parser.format_help().split())
 
 
 def test_no_hint_hides_an_option() -> None:

@@ -53,7 +53,7 @@ def _open_options(parser: Parser) -> None:
         nargs="?",
         type=int,
         metavar="RUN",
-        help="Its number in %%agents runs; without, this notebook's newest.",
+        help="Its number in %agents runs; without, this notebook's newest.",
     )
     parser.add_argument("--declare", action="store_true", help="Declare its agents again, and put their cell below.")
 

@@ -39,7 +39,7 @@ DOES = {
 def _dead_options(parser: Parser) -> None:
     parser.add_argument("what", nargs="?", metavar="requeue", help="requeue [NAMES]: ask those again.")
     add_run_options(parser)
-    parser.add_argument("--of", type=int, metavar="RUN", help="A run of %%agents runs; by default the last one.")
+    parser.add_argument("--of", type=int, metavar="RUN", help="A run of %agents runs; by default the last one.")
 
 
 async def _dead(ctx: CommandContext, given: Namespace) -> pd.DataFrame | Run:

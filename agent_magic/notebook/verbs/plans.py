@@ -62,7 +62,7 @@ def _preset(ctx: CommandContext, given: Namespace) -> None:
 
 
 def _export_options(parser: Parser) -> None:
-    said = "cell: one %%%%agents cell below. cells: a notebook of %%%%agent cells. json: a plan as JSON."
+    said = "cell: one %%agents cell below. cells: a notebook of %%agent cells. json: a plan as JSON."
     parser.add_argument("form", metavar="FORM", help=said)
     parser.words["form"] = FORMS
     parser.add_argument("file", nargs="?", metavar="FILE", help="Where cells and json are written: PLAN.ipynb, .json.")

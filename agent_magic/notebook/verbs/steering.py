@@ -115,7 +115,7 @@ async def _resume(ctx: CommandContext, given: Namespace) -> Run | None:
 
 def _resume_options(parser: Parser) -> None:
     add_run_options(parser)
-    parser.add_argument("--of", type=int, metavar="RUN", help="A run of %%agents runs; by default this notebook's.")
+    parser.add_argument("--of", type=int, metavar="RUN", help="A run of %agents runs; by default this notebook's.")
 
 
 def _cut_run(ctx: CommandContext, number: int | None) -> Run:
