@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from agent_magic.declare.expansion import declared_names
+from agent_magic.declare.declared import declared_names
 from agent_magic.declare.grouping import taken_apart
 from agent_magic.declare.values import as_json
 from agent_magic.errors import DeclarationError, InvalidAnswer

@@ -13,7 +13,7 @@ from agent_magic.api.running import drive, driver_of, run_plan
 from agent_magic.api.session import check_loop, session_of
 from agent_magic.declare.baseline import one_agent
 from agent_magic.declare.cells import to_cell, values_note
-from agent_magic.declare.expansion import declared
+from agent_magic.declare.declared import declared
 from agent_magic.declare.plan import Plan as DeclaredPlan
 from agent_magic.declare.plan_json import (
     attachments_of,

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from agent_magic.declare.agent import Agent
-from agent_magic.declare.expansion import declared
+from agent_magic.declare.declared import declared
 from agent_magic.declare.options import AGENT, flag_of, unescaped
 from agent_magic.errors import DeclarationError, PlanError
 

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from agent_magic.declare.expansion import declared, declared_names
+from agent_magic.declare.declared import declared, declared_names
 from agent_magic.declare.options import AGENT
 
 if TYPE_CHECKING:

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Container, Mapping, Sequence
 
     from agent_magic.declare.agent import Agent
-    from agent_magic.declare.plan import Plan
     from agent_magic.declare.step import Step
 
 
@@ -83,42 +82,3 @@ def _inheriting(agent: Agent, before: Step) -> Agent:
         "effort": agent.effort or first.effort,
     }
     return agent if all(getattr(agent, option) == one for option, one in given.items()) else replace(agent, **given)
-
-
-def continued_by(plan: Plan, number: int, answers: Mapping[str, Any]) -> str | None:
-    """Return the continued agent: for a loop, its last answered round."""
-    name = plan.agents[number].continues
-    if name is None:
-        return None
-    if name not in plan.groups:
-        return name if name in plan.index else None
-    members = [plan.agents[one].name for one in view_of(plan.agents, plan.groups[name], plan.agents[number]).members]
-    return next((one for one in reversed(members) if one in answers), members[-1] if members else None)
-
-
-def continued_steps(plan: Plan) -> frozenset[int]:
-    """Return the agents in continued conversations: those that are continued, and those that continue."""
-    # Their requests are cached up to the end, even if nothing continues them yet, for a later cell.
-    own = {number for number, one in enumerate(plan.firsts) if one.continues is not None}
-    if not own:
-        return frozenset()
-    own = {number for number, one in enumerate(plan.agents) if one.continues is not None}
-    names = {str(plan.agents[number].continues) for number in own}
-    before = {number for name in names if name in plan.index or name in plan.groups for number in plan.numbers(name)}
-    return frozenset(own | before)
-
-
-def conversation_notes(plan: Plan) -> list[str]:
-    """Return notes on agents that continue with another model, which does not see earlier thinking."""
-    found: dict[str, None] = {}
-    for number, agent in enumerate(plan.agents):
-        before = continued_by(plan, number, {}) if agent.continues is not None else None
-        if before is None or plan.models[number] == plan.models[plan.index[before]]:
-            continue
-        had = plan.models[plan.index[before]]
-        told = agent.name if agent.part is None else agent.part.group
-        found[
-            f"{told}: {plan.models[number]} goes on in a conversation of {had}; it cannot read what that has thought, "
-            "which is left out, and finds nothing of it in the cache"
-        ] = None
-    return list(found)

@@ -21,22 +21,21 @@ frames.
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from agent_magic.declare.agent import DEFAULT_MAX_TOKENS, Agent
 from agent_magic.declare.condition import condition_of
 from agent_magic.declare.each import REPEATS, ROUNDS, Part, members_of, places_of, warn_of_labels
-from agent_magic.declare.grouping import check_names, declared_agent, declared_name, item_steps, request_steps, size_of
-from agent_magic.declare.hedge import FIRST, HEDGE, declared_hedge, hedged_steps
+from agent_magic.declare.grouping import check_names, item_steps, request_steps, size_of
+from agent_magic.declare.hedge import hedged_steps
 from agent_magic.declare.step import is_step
 from agent_magic.declare.values import frozen, read_items
 from agent_magic.errors import PlanError, UndefinedVariable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
-    from agent_magic.declare.plan import Plan
     from agent_magic.declare.step import Step
     from agent_magic.declare.values.items import Items
 
@@ -210,65 +209,6 @@ def _depth(part: Part) -> int:
     """Return how many maps over answers a step is in."""
     own = 1 if part.source else 0
     return own if part.outer is None else own + _depth(part.outer)
-
-
-def declared_names(plan: Plan) -> tuple[str, ...]:
-    """Return the declared name of each step: for a member the group's, for a request its agent's."""
-    hedged = {one.hedges for one in plan.agents}
-    found: list[str] = []
-    for one in plan.agents:
-        name = declared_name(one)
-        if one.hedges is not None:
-            name = name.removesuffix(HEDGE)
-        elif one.name in hedged:
-            name = name.removesuffix(FIRST)
-        found.append(name)
-    return tuple(found)
-
-
-def askers(plan: Plan, numbers: Iterable[int]) -> list[int]:
-    """Return the agents that ask for steps: for a grouped or hedged row, its requests."""
-    found: list[int] = []
-    hedged = {one.hedges for one in plan.agents if one.hedges is not None}
-    for number in numbers:
-        step = plan.agents[number]
-        if step.part is not None and step.part.asked:
-            found.append(plan.index[step.part.asked])
-        elif step.race and step.parameters[0] in hedged:
-            found += [plan.index[name] for name in step.parameters]
-        else:
-            found.append(number)
-    return list(dict.fromkeys(found))
-
-
-def declared(plan: Plan) -> Iterator[Step]:
-    """Yield a plan's steps as declared: one for all items of a value, or all rounds of a loop."""
-    seen: set[str] = set()
-    raced = {one.hedges: one for one in plan.agents if isinstance(one, Agent) and one.hedges is not None}
-    for step in plan.agents:
-        if step.race and step.parameters[0] in raced:
-            again = declared_hedge(raced[step.parameters[0]])
-            if again.name not in seen:
-                seen.add(again.name)
-                yield again
-        elif step.hedges is not None or step.name in raced:  # its race stands for it
-            continue
-        elif step.part is None:
-            yield step
-        elif step.part.group not in seen:
-            seen.add(step.part.group)
-            if step.part.asked:  # its request stands for it
-                continue
-            yield _whole(step, step.part, len(plan.groups[step.part.group]))
-
-
-def _whole(step: Step, part: Part, members: int) -> Step:
-    """Return the step that a member of a group was declared by."""
-    again = part.over.startswith(REPEATS)
-    if isinstance(step, Agent) and part.asks:
-        return declared_agent(step, part)
-    over: dict[str, Any] = {"repeat": members} if again else {} if part.rounds else {"each": part.over}
-    return replace(step, name=part.group, part=None, **over)
 
 
 def names_before(step: Step) -> set[str]:

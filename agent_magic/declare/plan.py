@@ -14,7 +14,7 @@ from agent_magic.declare.answers.fields import Taken, answers_of, check_fields, 
 from agent_magic.declare.attaching import checked, documents_of, read_content, render, shows_content
 from agent_magic.declare.content import NO_PROMPT, Prompt
 from agent_magic.declare.context import Context, context_of, with_contexts
-from agent_magic.declare.conversation import conversation_notes, with_conversations
+from agent_magic.declare.conversation import with_conversations
 from agent_magic.declare.dag import Dag, build_dag, without_laps
 from agent_magic.declare.each import OWN, Answers, group_of, groups_of, view_of
 from agent_magic.declare.edges import Edge, Edges
@@ -479,6 +479,32 @@ class Plan:
             return found[-1] if found else None
         return found[0] if found else MISSING if self.flow is not None and members else ""
 
+    def continued(self, number: int, answers: Mapping[str, Any]) -> str | None:
+        """Return the agent whose conversation an agent continues, if any: for a loop, its last answered round.
+
+        Args:
+            number: The agent's number in declared order.
+            answers: The answers so far, by name.
+        """
+        name = self.agents[number].continues
+        if name is None:
+            return None
+        if name not in self.groups:
+            return name if name in self.index else None
+        view = view_of(self.agents, self.groups[name], self.agents[number])
+        members = [self.agents[one].name for one in view.members]
+        return next((one for one in reversed(members) if one in answers), members[-1] if members else None)
+
+    @cached_property
+    def in_conversations(self) -> frozenset[int]:
+        """The agents in continued conversations: those that are continued, and those that continue."""
+        # Their requests are cached up to the end, even if nothing continues them yet, for a later cell.
+        if all(one.continues is None for one in self.firsts):
+            return frozenset()
+        own = {number for number, one in enumerate(self.agents) if one.continues is not None}
+        names = {str(self.agents[number].continues) for number in own}
+        return frozenset(own.union(self.numbers(one for one in names if one in self.index or one in self.groups)))
+
     @cached_property
     def flow(self) -> Flow | None:
         """Decides during a run which steps are needed; `None` if all are."""
@@ -604,7 +630,7 @@ class Plan:
         """Return a line for each chosen model, and each value that is sent in an unexpected form."""
         told = {declared_name(one): one for one in self.agents if one.chosen}
         found = [f"{name}: auto is {one.model}: {one.chosen}" for name, one in told.items()]
-        found += conversation_notes(self)
+        found += self._other_thinking()
         worded = {declared_name(one): one.returns for one in self.firsts if not one.is_task}
         for name, returns in worded.items():
             if returns is not None and returns.in_words:
@@ -618,6 +644,21 @@ class Plan:
             shared = [agent.context] if agent.context and agent.context not in self.documents else []
             found += value_notes([*names, *shared], values)
         return list(dict.fromkeys(found))
+
+    def _other_thinking(self) -> list[str]:
+        """Return a note for each agent that continues with another model, which does not see earlier thinking."""
+        found: dict[str, None] = {}
+        for number in sorted(self.in_conversations):
+            before = self.continued(number, {})
+            if before is None or self.models[number] == self.models[self.index[before]]:
+                continue
+            had, agent = self.models[self.index[before]], self.agents[number]
+            told = agent.name if agent.part is None else agent.part.group
+            found[
+                f"{told}: {self.models[number]} goes on in a conversation of {had}; it cannot read what that has "
+                "thought, which is left out, and finds nothing of it in the cache"
+            ] = None
+        return list(found)
 
     def _names(self, numbers: Iterable[int]) -> tuple[str, ...]:
         return tuple(self.agents[number].name for number in numbers)

@@ -12,7 +12,6 @@ from agent_magic.declare.answers.lenient import decoded, written
 from agent_magic.declare.answers.reading import numbered
 from agent_magic.declare.condition import ANSWER, condition_of, holds
 from agent_magic.declare.content import LEFT_OUT, fitting, tokens_of
-from agent_magic.declare.conversation import continued_by, continued_steps
 from agent_magic.declare.equal_steps import for_all
 from agent_magic.declare.grouping import taken_apart
 from agent_magic.declare.resources import held_by, overlap
@@ -247,7 +246,7 @@ class PlanRequests:
         said: Callable[[int], Request | None] = lambda _: None,
     ) -> None:
         self._plan, self._policy, self._prices, self._bought = plan, policy, prices, bought
-        self._said, self._continued = said, continued_steps(plan)
+        self._said, self._continued = said, plan.in_conversations
         self.models, self._facts, self._planned = list(models), facts, tuple(models)
         self.limit_classes = [facts[model].limit_class if model else "" for model in models]
         self.batching = batching_of(plan, policy)
@@ -323,7 +322,7 @@ class PlanRequests:
             first = first._replace(model=self.models[step])
         if step in self._eased:
             first = first._replace(effort=self._eased[step])
-        name = continued_by(self._plan, step, self._texts)
+        name = self._plan.continued(step, self._texts)
         if name is not None and (before := self._said(self._plan.index[name])) is not None:
             first = going_on(first, before)
         if (first.tools or step in self._continued) and self._policy.cache != "off" and not self._goes_by_batch(step):

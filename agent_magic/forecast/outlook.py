@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from agent_magic.declare.expansion import declared_names
+from agent_magic.declare.declared import declared_names
 from agent_magic.forecast.forecast import Scenario
 from agent_magic.measure.path import works
 

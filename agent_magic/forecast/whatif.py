@@ -8,7 +8,7 @@ from dataclasses import replace
 from itertools import product
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
-from agent_magic.declare.expansion import askers
+from agent_magic.declare.declared import askers
 from agent_magic.declare.options import AGENT, EFFORTS, SENT, check_option
 from agent_magic.declare.step import models_text
 from agent_magic.declare.validation import check_integer, is_number, must_be

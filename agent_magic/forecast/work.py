@@ -7,7 +7,6 @@ from statistics import median
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from agent_magic.declare.content import tokens_of
-from agent_magic.declare.conversation import continued_by
 from agent_magic.declare.step import prompt_of
 from agent_magic.declare.units import plural
 from agent_magic.forecast.evidence import (
@@ -448,7 +447,7 @@ class _Modelling:
     def _continues_another(self, agent: int, model: str) -> bool:
         """Return whether an agent continues a conversation of another model, so its own finds nothing cached."""
         plan = self.evidence.record.plan
-        name = continued_by(plan, agent, {})
+        name = plan.continued(agent, {})
         parent = None if name is None else plan.index[name]
         return parent is not None and self.models.get(parent, self.seen[parent].model) != model
 

@@ -6,7 +6,6 @@ import asyncio
 import time
 from typing import TYPE_CHECKING, Any
 
-from agent_magic.declare.conversation import continued_by
 from agent_magic.engine.requests import ask, escalation_of, model_of
 from agent_magic.errors import CallError, NotConnected, Rejected
 from agent_magic.live.answer_cache import AnswerCache
@@ -164,7 +163,7 @@ def _going_on(
     plan: Plan, agent: int, request: Request, answers: Mapping[str, Any], said: Mapping[int, Request]
 ) -> Request:
     """Return a request as the next message of the conversation its agent continues, as far as it is known."""
-    name = continued_by(plan, agent, answers)
+    name = plan.continued(agent, answers)
     before = None if name is None else said.get(plan.index[name])
     return request if before is None else going_on(request, before)
 

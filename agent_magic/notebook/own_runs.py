@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from IPython.core.error import UsageError
 
-from agent_magic.declare.expansion import declared
+from agent_magic.declare.declared import declared
 from agent_magic.errors import LedgerError
 from agent_magic.record.home import is_file, shown_home
 

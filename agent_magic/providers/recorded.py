@@ -15,7 +15,6 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from agent_magic.declare.conversation import continued_by
 from agent_magic.declare.task import Task
 from agent_magic.declare.tool import Tools, recorded_tools
 from agent_magic.declare.validation import is_number, must_be
@@ -244,7 +243,7 @@ class Match:
         return found
 
     def _request(self, agent: int, timeout_s: float) -> Request:
-        request, name = ask(self.plan, agent, self.texts, timeout_s), continued_by(self.plan, agent, self.texts)
+        request, name = ask(self.plan, agent, self.texts, timeout_s), self.plan.continued(agent, self.texts)
         before = None if name is None else conversation_of(self.record.results[self.plan.index[name]])
         return request if before is None else going_on(request, before)
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import quote, urlsplit
 
 from agent_magic.declare.agent import Agent
-from agent_magic.declare.expansion import declared_names
+from agent_magic.declare.declared import declared_names
 from agent_magic.declare.validation import must_be
 from agent_magic.errors import AgentMagicError
 from agent_magic.forecast.terms import policy_of

@@ -10,7 +10,7 @@ from agent_magic.api import Plan
 from agent_magic.declare.agent import Agent
 from agent_magic.declare.answers.returns import look_up
 from agent_magic.declare.cells import options_text, sections_of, to_cell
-from agent_magic.declare.expansion import declared
+from agent_magic.declare.declared import declared
 from agent_magic.declare.presets import PRESETS
 from agent_magic.errors import DeclarationError, PlanError
 

@@ -13,7 +13,7 @@ from pydantic import BaseModel, Field
 
 import agent_magic as am
 from agent_magic.declare.cells import to_cell
-from agent_magic.declare.expansion import declared
+from agent_magic.declare.declared import declared
 from agent_magic.declare.grouping import taken_apart
 from agent_magic.declare.task import Task
 from agent_magic.errors import DeclarationError, InvalidAnswer, PlanError, UndefinedField

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import agent_magic as am
 from agent_magic.api import Run
-from agent_magic.declare.expansion import declared
+from agent_magic.declare.declared import declared
 from agent_magic.declare.race import BEATEN
 from agent_magic.engine.policy import Policy
 from agent_magic.errors import DeclarationError, Overloaded, PlanError, Rejected

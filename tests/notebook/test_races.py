@@ -9,7 +9,7 @@ from IPython.core.error import UsageError
 
 import agent_magic as am
 from agent_magic.declare.cells import to_cell
-from agent_magic.declare.expansion import declared
+from agent_magic.declare.declared import declared
 from agent_magic.notebook.cell_hooks import OneLine
 from agent_magic.notebook.declaring import read_agent, read_agents
 from agent_magic.notebook.files.cells import find_agents, plan_data, to_notebook

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 from agent_magic.declare.agent import DEFAULT_MAX_TOKENS
 from agent_magic.declare.answers.schema import schema_of, typical_chars
 from agent_magic.declare.content import tokens_of
-from agent_magic.declare.conversation import continued_steps
 from agent_magic.declare.step import prompt_of
 from agent_magic.declare.tool import Tool
 from agent_magic.engine.batching import BATCH_MOST_S, BATCH_S
@@ -135,7 +134,7 @@ def guess_all(  # noqa: PLR0913 - all that a guess stands on
     In requests, missing answers are empty. A pilot's agents are evidence about others of their models. `left` has the
     steps not needed at each end, `there` the answers within the requests if they differ from `held`.
     """
-    there, continued = there or held, continued_steps(plan)
+    there, continued = there or held, plan.in_conversations
     speeds = Speeds(history, history.time_factor, history.origin)
     sizes = _sizes(requests, counted or [None] * len(plan), terms)
     tried = [row for row in history if row.agent in pilot]

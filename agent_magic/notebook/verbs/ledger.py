@@ -11,7 +11,7 @@ from IPython.core.error import UsageError
 from agent_magic.declare.agent import Agent
 from agent_magic.declare.answers.returns import found_again
 from agent_magic.declare.cells import to_cell
-from agent_magic.declare.expansion import declared
+from agent_magic.declare.declared import declared
 from agent_magic.declare.units import dollars, plural
 from agent_magic.errors import PlanError
 from agent_magic.notebook.command import CommandContext, Parser, Verb, add_nothing, one_of

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, cast
 from IPython.core.error import UsageError
 
 from agent_magic.api import Controls
-from agent_magic.declare.expansion import declared_names
+from agent_magic.declare.declared import declared_names
 from agent_magic.declare.units import plural
 from agent_magic.errors import UnknownAgent
 from agent_magic.live.ahead import ANY_TIMEOUT_S, is_rejected, unbought
