@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar, cast
 
 from agent_magic.declare.agent import DEFAULT_MAX_TOKENS, Agent
 from agent_magic.declare.answers.schema import fields_of, schema_of
-from agent_magic.declare.changes import with_options
+from agent_magic.declare.changes import asked_apart, with_options
 from agent_magic.declare.options import AUTO, candidates_of
 from agent_magic.declare.step import job_of
 from agent_magic.declare.units import dollars
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from agent_magic.api.session import Session
     from agent_magic.declare.answers.schema import Schema
     from agent_magic.declare.plan import Plan
+    from agent_magic.engine.policy import Policy
 
 ENOUGH = 20
 """Minimum graded answers of a model."""
@@ -117,6 +118,12 @@ def with_models(plan: P, session: Session, recorded: Mapping[str, str] | None = 
         options: dict[str, object] = {"model": found.model, "chosen": found.why}
         changes |= dict.fromkeys(numbers, options)
     return with_options(type(plan), plan, changes)
+
+
+def as_asked(plan: P, policy: Policy, session: Session) -> P:
+    """Return a plan as it is asked: with a model for every agent, and equal rows of a group as the policy says."""
+    plan = with_models(plan, session)
+    return asked_apart(type(plan), plan) if policy.identical == "each" else plan
 
 
 def choose(agent: Agent, session: Session, prompt_tokens: int) -> Choice:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agent_magic.api.asking import asker_of
-from agent_magic.api.choosing import with_models
+from agent_magic.api.choosing import as_asked, with_models
 from agent_magic.api.run import Run
 from agent_magic.api.running import drive, driver_of, run_plan
 from agent_magic.api.session import check_loop, session_of
@@ -222,8 +222,8 @@ class Plan(DeclaredPlan):
         """
         shared = session_of(session, client=client, ledger=ledger, prices=prices)
         tried, client = None if pilot is None else record_of(pilot, "pilot"), shared.client
-        plan = with_models(self, shared)
         policy = as_policy(policy, client.room)
+        plan = as_asked(self, policy, shared)
         shared.check_plan(plan, policy)
         return estimate(
             plan,

@@ -6,7 +6,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from agent_magic.api.asking import asker_of
-from agent_magic.api.choosing import with_models
+from agent_magic.api.choosing import as_asked
 from agent_magic.api.session import check_loop, session_of
 from agent_magic.declare.plan import Plan
 from agent_magic.engine.policy import as_policy
@@ -129,7 +129,7 @@ def driver_of(  # noqa: PLR0913 - the options of `Plan.run`
     client = session.client
     policy = as_policy(policy, client.room)
     plan.check_prompts()
-    plan = with_models(plan, session)
+    plan = as_asked(plan, policy, session)
     if recorded is None:
         session.check_plan(plan, policy)
         session.say_whom()

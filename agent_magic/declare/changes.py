@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from agent_magic.declare.declared import declared, declared_names
+from agent_magic.declare.grouping import apart
 from agent_magic.declare.options import AGENT
 
 if TYPE_CHECKING:
@@ -40,6 +41,12 @@ def declared_anew(kind: type[P], plan: Plan, changes: Mapping[str, Mapping[str, 
     """
     steps = [with_changes(one, changes.get(one.name, {})) for one in declared(plan)]
     return _of_steps(kind, plan, steps, {one.each: _items_of(plan, one.each) for one in steps if one.each is not None})
+
+
+def asked_apart(kind: type[P], plan: P) -> P:
+    """Return a plan in which requests for several items ask for each, those with the same prompt too."""
+    shares = any(one.part is not None and one.part.shares for one in plan.agents)
+    return _of_steps(kind, plan, apart(plan.agents)) if shares else plan
 
 
 def _items_of(plan: Plan, over: str) -> dict[Any, Any]:

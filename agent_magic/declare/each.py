@@ -69,13 +69,14 @@ class Part:
         item: The item: a `Row`, or an element of a list or dict.
         source: The name of the step with the items in its answer; empty if the item is known before the run.
         path: Place of the items in that answer: names of fields.
-        place: The number of the item there, from 0.
+        place: The number of the item there, from 0; in a request for several items from 1.
         most: Maximum items there.
         outer: The position of that step, if it is in a group itself.
         rounds: Number of rounds of a loop, if this is a round, numbered from 1; 0 for an item.
         asks: Maximum items of its request; their numbers, keys and items are in `item`; 0 for a step of one item. See
             `agent_magic.declare.grouping`.
         asked: The name of the step with the request for this item; empty for a separate request.
+        shares: True if an earlier item with the same prompt is asked there instead.
     """
 
     group: str
@@ -93,6 +94,7 @@ class Part:
     asks: int = 0
     asked: str = ""
     dtypes: tuple[Any, ...] = ()
+    shares: bool = False
 
     @property
     def is_reserved(self) -> bool:

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from agent_magic.declare.agent import DEFAULT_MAX_TOKENS, Agent
 from agent_magic.declare.condition import condition_of
 from agent_magic.declare.each import REPEATS, ROUNDS, Part, members_of, places_of, warn_of_labels
-from agent_magic.declare.grouping import check_names, item_steps, request_steps, size_of
+from agent_magic.declare.grouping import check_names, group_steps
 from agent_magic.declare.hedge import hedged_steps
 from agent_magic.declare.step import is_step
 from agent_magic.declare.values import frozen, read_items
@@ -155,8 +155,8 @@ class _Expansion:
         parts = [Part(agent.name, over, number, *one, levels, dtypes=dtypes) for number, one in enumerate(items)]
         if isinstance(agent, Agent) and agent.group is not None:
             check_names(agent, self.declared)
-            requests = request_steps(agent, parts, size_of(agent, parts, agent.max_tokens or DEFAULT_MAX_TOKENS))
-            return [*requests, *item_steps(requests, parts)]
+            values = {name: one for name, one in self.values.items() if name not in self.declared and not is_step(one)}
+            return group_steps(agent, parts, values, agent.max_tokens or DEFAULT_MAX_TOKENS)
         if isinstance(agent, Agent) and agent.hedge is not None:
             return hedged_steps(agent, members_of(agent, parts, each=None))
         return [*members_of(agent, parts, each=None)]

@@ -10,6 +10,8 @@ each with the number of its item. So missing, repeated and invalid answers are d
 again in the same conversation: together while that settles some, at last one by one. Each item is a step without a
 request, which takes its answer from the replies, or fails without one; the others stay.
 
+Of items with the same prompt one is asked, and the others take its answer. `apart` asks each, for `--identical each`.
+
 A model that numbers from 0 or adds items has lost count. Nothing of such a reply is used: no row ever shows the answer
 of another.
 
@@ -27,13 +29,14 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from agent_magic.declare.answers.reading import Rows, numbered
 from agent_magic.declare.answers.returns import Returns
 from agent_magic.declare.answers.schema import of_item, schema_of, typical_chars
-from agent_magic.declare.each import REQUESTS, Part, group_of
+from agent_magic.declare.each import KEY, OWN, REQUESTS, Part, group_of
 from agent_magic.declare.signature import NOTHING, Parameter
 from agent_magic.declare.task import Task
-from agent_magic.errors import InvalidAnswer, PlanError
+from agent_magic.declare.values import fingerprint, is_frozen, single_use_in
+from agent_magic.errors import AgentMagicError, InvalidAnswer, PlanError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 
     from agent_magic.declare.agent import Agent
     from agent_magic.declare.answers.returns import Check
@@ -89,6 +92,67 @@ def check_names(agent: Agent, declared: Mapping[str, Step]) -> None:
         raise PlanError(f"{message} Leave group out, or put the answers beside the rows: rows.join(run.each(...)).")
 
 
+def group_steps(agent: Agent, parts: Sequence[Part], values: Mapping[str, Any], max_tokens: int) -> list[Step]:
+    """Return the requests of an agent, and the steps of its items. Of items with the same prompt one is asked.
+
+    `values` are those that its prompt may use, without the answers of other steps.
+    """
+    firsts = dict["Hashable", int]()
+    like = [firsts.setdefault(key, number) for number, key in enumerate(_prompts(agent, parts, values))]
+    asking = [part for number, part in enumerate(parts) if like[number] == number]
+    return _steps(agent, parts, like, size_of(agent, asking, max_tokens))
+
+
+def _prompts(agent: Agent, parts: Sequence[Part], values: Mapping[str, Any]) -> Iterator[Hashable]:
+    """Yield what each item is asked, by its prompt, or by the item if its prompt has another step's answer."""
+    own = {*agent.template.names} - OWN
+    known = {name: values[name] for name in own if name in values and _is_text(values[name])}
+    for number, part in enumerate(parts):
+        try:
+            if known.keys() == own:
+                yield agent.template.render({**known, **part.values})
+            else:
+                yield fingerprint([part.item, part.key if KEY in agent.template.names else None]) or number
+        except (AgentMagicError, KeyError):  # said where all prompts are checked
+            yield number
+
+
+def _is_text(value: object) -> bool:
+    """Return whether a value can be written any number of times, at any time."""
+    return is_frozen(value) and single_use_in(value) is None
+
+
+def apart(steps: Iterable[Step]) -> list[Step]:
+    """Return the steps of a plan with each item asked, those with the same prompt too."""
+    steps = list(steps)
+    sharing = {one.part.group for one in steps if one.part is not None and one.part.shares}
+    requests = {declared_name(one): one for one in reversed(steps) if one.part is not None and one.part.asks}
+    found: list[Step] = []
+    for step in steps:
+        name = declared_name(step)
+        if name not in sharing:
+            found.append(step)
+        elif (request := requests.pop(name, None)) is not None and request.part is not None:
+            parts = [one.part for one in steps if one.part is not None and one.part.group == name]
+            found += _steps(
+                declared_agent(cast("Agent", request), request.part), parts, range(len(parts)), request.part.asks
+            )
+    return found
+
+
+def _steps(agent: Agent, parts: Sequence[Part], like: Sequence[int], size: int) -> list[Step]:
+    """Return the requests of items and the items' steps; `like` has the place of the item that asks for each."""
+    asking = [place for place, first in enumerate(like) if first == place]
+    requests = request_steps(agent, [parts[place] for place in asking], size)
+    at = {place: divmod(number, size) for number, place in enumerate(asking)}
+    found: list[Step] = [*requests]
+    for place, (part, first) in enumerate(zip(parts, like, strict=True)):
+        request, number = at[first]
+        asked = replace(part, asked=requests[request].name, place=number + 1, shares=first != place)
+        found.append(item_step(asked, requests[request]))
+    return found
+
+
 def request_steps(agent: Agent, parts: Sequence[Part], size: int) -> list[Agent]:
     """Return the requests of an agent, with at most `size` items each."""
     group, over = f"{agent.name}{REQUEST}", f"{REQUESTS}{agent.each}"
@@ -123,18 +187,13 @@ def _one_of(request: Step) -> Returns:
     return kind.each or Returns.of(of_item(schema_of(kind.schema)), agent=request.name)
 
 
-def item_steps(requests: Sequence[Agent], parts: Sequence[Part]) -> list[Task]:
-    """Return the steps of the items: each takes its answer out of the reply of its request."""
-    of = [request for request in requests for _ in (request.part.item if request.part is not None else ())]
-    return [item_step(replace(part, asked=one.name), one) for one, part in zip(of, parts, strict=True)]
-
-
 def item_step(part: Part, request: Agent) -> Task:
     """Return the step of one item."""
     asks = request.part.asks if request.part is not None else 1
     returns = _one_of(request)
     numbers = range(1, 1 + (len(request.part.item) if request.part is not None else 1))
-    take = partial(_take, part.number % asks + 1, numbers, returns, request.check)
+    number = part.place or part.number % asks + 1  # as older recordings have it
+    take = partial(_take, number, numbers, returns, request.check)
     takes = (Parameter(part.asked, NOTHING, NOTHING),)
     name = f"{part.group}_{part.number}"
     return Task(name, take, priority=request.priority, part=part, returns=returns, takes=takes)

@@ -178,7 +178,7 @@ def part_to_dict(part: Part) -> dict[str, Any]:
     found |= {"levels": _key(part.levels)} if part.levels else {}
     found |= {"dtypes": [*map(str, part.dtypes)]} if part.dtypes else {}
     reserved = {"source": part.source, "place": part.place, "most": part.most, "rounds": part.rounds}
-    reserved |= {"asks": part.asks, "asked": part.asked}
+    reserved |= {"asks": part.asks, "asked": part.asked, "shares": part.shares}
     found |= {name: value for name, value in reserved.items() if value} | ({"path": [*part.path]} if part.path else {})
     return found if part.outer is None else {**found, "outer": {**part_to_dict(part.outer), "item": None}}
 
@@ -226,6 +226,7 @@ def _part_from_dict(row: dict[str, Any], place: int) -> Part | None:
             asks=asks,
             asked=str(given.get("asked", "")),
             dtypes=tuple(map(str, given.get("dtypes", ()))),
+            shares=given.get("shares") is True,
         )
     except (AttributeError, KeyError, TypeError, ValueError):
         raise PlanError(f"agents[{place}] has a 'part' without group, over, number and item.") from None

@@ -144,6 +144,8 @@ def _cost_usd(record: RunRecord, number: int) -> float | None:
     part, askers = record.plan.agents[number].part, _askers(record, number)
     if part is None or not part.asked:
         return total_cost(askers)
+    if part.shares:
+        return 0.0
     request = record.plan.agents[record.plan.index[part.asked]].part
     whole = askers[0].cost_usd
     return None if whole is None or request is None else whole / len(request.item)
@@ -169,7 +171,7 @@ def _asked_row(record: RunRecord, number: int) -> dict[str, Any]:
     ready = [one.ready_s for one in askers if one.ready_s is not None]
     took_s = None if result.finished_s is None or not ready else result.finished_s - min(ready)
     return {
-        "source": None if first is None else first.source,
+        "source": record.source_at(number) or (None if first is None else first.source),
         "stop_reason": None if first is None else first.stop_reason,
         "total_s": took_s,
         "input_tokens": usage.input_tokens,

@@ -656,7 +656,8 @@ class RunRecord:
         if result.source is None or not (step.race or (step.part is not None and step.part.asked)):
             return result.source
         if step.part is not None and step.part.asked:
-            return self.results[self.plan.index[step.part.asked]].source
+            source = self.results[self.plan.index[step.part.asked]].source
+            return "shared" if step.part.shares and source != "replay" else source
         parents = (self.results[one] for one in self.plan.dag.parents[number])
         return next((one.source for one in parents if one.status == "succeeded"), None)
 

@@ -129,7 +129,7 @@ def _fine(record: RunRecord, numbers: Summary, prices: Prices | None) -> _Next:
     by_condition = numbers.left_out - beaten
     out = f", {by_condition:,} skipped by a condition" if by_condition else ""
     out += f", {beaten:,} not needed: another answered first" if beaten else ""
-    shared = sum(one.is_shared for one in record.results)
+    shared = sum(record.source_at(number) == "shared" for number in range(len(record.results)))
     out += f", {shared:,} with the answer to an identical request{_saved(record, prices)}" if shared else ""
     return _Next(
         ", ".join(filter(None, [f"{steps(len(done), sum(done))} done" if done or not cut else "", cut])) + out,

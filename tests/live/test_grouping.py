@@ -13,6 +13,7 @@ from pydantic import BaseModel, Field
 
 import agent_magic as am
 from agent_magic.api import Ledger
+from agent_magic.declare.changes import asked_apart
 from agent_magic.engine.policy import Policy
 from tests.live.virtual import Reply, drive
 
@@ -205,3 +206,93 @@ def test_a_rerun_asks_nothing_for_rows_that_are_answered():
     assert am.Run(record).agents["cost_usd"].sum() == 0
     assert am.Run(record).each("label")["label"].to_dict() == {"a": 3, "b": 3, "c": 5, "d": 4, "e": 4}
     assert {"ledger"} == set(am.Run(record).each("label")["source"])
+
+
+EQUAL = pd.DataFrame({"text": ["one", "two", "one", "four", "two", "three"], "id": range(6)})
+
+
+def equal_rows(values: pd.DataFrame = EQUAL, **more: Any) -> am.Plan:
+    """Rows of which four differ in what the prompt shows."""
+    options: dict[str, Any] = {"each": "rows", "group": 2, "returns": int, **more}
+    return am.Plan([am.Agent("label", "Count {{ item.text }}", **options)], {"rows": values})
+
+
+def test_equal_rows_are_asked_once():
+    """In one request and across them: the first asks, the others have its answer for $0, and the frame adds up."""
+    record, client = drive(equal_rows(), script(), SEED)
+    frame = am.Run(record).each("label")
+    assert [["one", "two"], ["four", "three"]] == [re.findall(r"Count (\w+)", one.prompt) for one in client.asked]
+    assert [3, 3, 3, 4, 3, 5] == frame["label"].tolist()
+    assert ["live", "live", "shared", "live", "shared", "live"] == frame["source"].tolist()
+    assert [0.0, 0.0] == frame["cost_usd"][[2, 4]].tolist()
+    assert frame["cost_usd"].sum() == pytest.approx(am.Run(record).totals.cost_usd)
+
+
+def test_the_failure_of_a_row_is_that_of_its_equals():
+    """They are asked for again once, and fail together."""
+    record, client = drive(equal_rows(), script({2}, {2}, {2}), SEED)
+    failed = ["label_1", "label_4", "label_5"]  # `two`, twice, and `three` of the other request
+    assert failed == [one.name for one in record.results if one.is_task and one.status == "failed"]
+    assert 4 == len(client.asked)
+
+
+def test_equal_rows_are_asked_each_where_that_was_said():
+    """With `identical="each"` every row is in a request, of the run, of the estimate, and of the run resumed."""
+    each, seen = Policy(seed=1, identical="each"), list[str]()
+
+    def reply(prompt: str, turn: int) -> Reply:
+        seen.extend(re.findall(r"Count (\w+)", prompt))
+        return script()(prompt, turn)
+
+    plan = am.Plan(asked_apart(am.Plan, equal_rows()).agents)
+    record, _ = drive(plan, reply, each)
+    assert EQUAL["text"].tolist() == seen
+    assert {"live"} == set(am.Run(record).each("label")["source"])
+    assert [3, 3, 3, 4, 3, 5] == am.Run(record).each("label")["label"].tolist()
+    ahead = equal_rows().estimate(each)
+    assert (3 + 6, []) == (len(ahead.expected), ahead.identical)
+
+
+def test_an_estimate_tells_how_many_rows_differ():
+    """By the plan alone, and its dollars are those of the requests that are made."""
+    ahead = equal_rows().estimate()
+    assert ["label: 6 rows, 4 different"] == ahead.identical
+    assert 2 + 6 == len(ahead.expected)
+
+
+@pytest.mark.parametrize(
+    ("prompt", "values", "different"),
+    [
+        ("Count {{ item.text }}", {}, 4),
+        ("{{ task }} {{ item.text }}", {"task": "Count"}, 4),
+        ("{% if words %}{{ item.text | upper }}{% endif %}", {"words": ["a"]}, 4),
+        ("Count {{ item }}", {}, 6),  # its id too
+        ("{{ key }}: {{ item.text }}", {}, 6),
+        ("Count", {}, 1),
+    ],
+)
+def test_rows_are_equal_where_the_prompt_shows_the_same(prompt: str, values: dict[str, Any], different: int):
+    """Columns that the prompt does not show make no difference."""
+    label = am.Agent("label", prompt, each="rows", group=2, returns=int)
+    plan = am.Plan([label], {"rows": EQUAL, **values})
+    assert different == sum(not one.part.shares for one in plan.agents if one.part and one.part.asked)
+
+
+def test_a_prompt_with_an_answer_compares_whole_rows():
+    """What another step will say is unknown when the plan is made; rows that are equal whole ask the same anyway."""
+    other = am.Agent("other", "Say yes.", returns=bool)
+    label = am.Agent("label", "{% if other %}{{ item.text }}{% else %}{{ item.id }}{% endif %}", each="rows", group=2,
+                     returns=int)  # fmt: skip
+    rows = [{"text": "a", "id": 1}, {"text": "a", "id": 2}, {"text": "a", "id": 1}]
+    plan = am.Plan([other, label], {"rows": rows})
+    assert [False, False, True] == [one.part.shares for one in plan.agents if one.part and one.part.asked]
+
+
+def test_a_replay_has_the_rows_that_share(tmp_path: Path):
+    """By the plan, and by the plan as it was recorded."""
+    record, _ = drive(equal_rows(), script(), SEED)
+    am.Run(record).save(tmp_path / "run.jsonl")
+    recorded = am.Plan.from_json(am.Run(record).plan.to_json())
+    for again in (plan.replay(tmp_path / "run.jsonl") for plan in (equal_rows(), recorded)):
+        assert am.Run(record).each("label")["label"].tolist() == again.each("label")["label"].tolist()
+        assert {"replay"} == set(again.each("label")["source"])

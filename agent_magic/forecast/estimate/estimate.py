@@ -220,6 +220,7 @@ def _expect(
         "; ".join(guess.words),
         "" if part is None else part.group,
         part is not None and part.is_counted,
+        part.asked if part is not None and part.shares else "",
     )
 
 

@@ -187,7 +187,7 @@ class Estimate(Shown):
         """Return groups with identical requests, and how many differ: `rows: 60 rows, 41 different`."""
         groups: dict[str, list[Expected]] = {}
         for one in self.expected:
-            if one.group and not one.is_task:
+            if one.group:
                 groups.setdefault(one.group, []).append(one)
         found = {name: (len(every), sum(bool(one.shares) for one in every)) for name, every in groups.items()}
         return [
