@@ -386,7 +386,15 @@ class Truncated(CallError):
 
 
 class Unreadable(CallError):
-    """The response is not one of the API: a web page, broken JSON, wrong bytes."""
+    """The response is not one of the API: a web page, broken JSON, wrong bytes.
+
+    Attributes:
+        final: True if the next one would be no better: it is in an encoding that cannot be read, or endless.
+    """
+
+    def __init__(self, message: str, *, final: bool = False, partial: str = "") -> None:
+        super().__init__(message, partial=partial)
+        self.final = final
 
 
 class Unreachable(CallError):

@@ -86,8 +86,9 @@ def failure_of(error: BaseException, max_attempts: int) -> Failure:
         case Unreachable(final=final):
             most = 1 if final else max_attempts
             return Failure(why, most, kind=kind, stops_run=final, crowded=True, fault=True, reached=error.sent)
-        case Truncated() | Unreadable():
-            return Failure(why, min(TWICE, max_attempts), kind=kind, fault=True)
+        case Truncated() | Unreadable():  # if final, the next one would be paid for nothing too
+            most = 1 if isinstance(error, Unreadable) and error.final else TWICE
+            return Failure(why, min(most, max_attempts), kind=kind, fault=True)
         case NotInBatch(again=True) | LeftOut():  # of several endpoints there is one less each time
             return Failure(why, max_attempts, kind=kind, counts=isinstance(error, NotInBatch) or max_attempts == 1)
         case Rejected(status=status):

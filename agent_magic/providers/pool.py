@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from agent_magic.declare.validation import check_positive, check_word, must_be
 from agent_magic.engine.admission.key import REFUSED
 from agent_magic.engine.pacing.routing import Endpoints, Route, as_route
-from agent_magic.errors import DeclarationError, LeftOut, NotConnected, RateLimited, Rejected, shown_value
+from agent_magic.errors import CallError, DeclarationError, LeftOut, NotConnected, RateLimited, Rejected, shown_value
 from agent_magic.providers.base import EVERYTHING, Provider
 from agent_magic.record.prices import TokenPrice
 
@@ -154,6 +154,26 @@ class Pool(Provider):
             CallError: The count failed.
         """
         return await self.members[self._shared.inside[0]].count_tokens(request)
+
+    async def reach(self, request: Request) -> str:
+        """Try each available member without asking a model; "" if none can be tried for nothing.
+
+        Args:
+            request: A short one; a member without its model is tried with one of its own.
+
+        Raises:
+            CallError: A member cannot be reached, or refuses the key.
+        """
+        told: dict[str, str] = {}
+        for name in self._shared.inside:
+            member = self.members[name]
+            model = member.models[0] if member.models and self._lacks(name, request.model) else request.model
+            try:
+                told[name] = await member.reach(request._replace(model=model))
+            except CallError as error:
+                error.args = (f"{name}: {error}",)
+                raise
+        return "; ".join(f"{name}: {said or 'not tried'}" for name, said in told.items()) if any(told.values()) else ""
 
     def limit_class(self, model: str) -> str:
         """Name the models that share rate limits with this one, as the first member does.

@@ -6,8 +6,10 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import socket
 import struct
+import zlib
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
@@ -22,9 +24,10 @@ from hypothesis import strategies as st
 import agent_magic as am
 from agent_magic.errors import DeclarationError, RateLimited
 from agent_magic.providers.http import transport
+from agent_magic.providers.http.bodies import bounded
 from agent_magic.providers.http.headers import LONGEST_WAIT_S, retry_after_s
 from tests.providers.memory import asked as a_request
-from tests.providers.wire import WHOLE, problem, reply, serving
+from tests.providers.wire import BEGIN, OPEN, STOP, WHOLE, problem, reply, serving
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
@@ -336,3 +339,46 @@ def test_a_key_that_was_copied_wrongly_is_refused(monkeypatch: pytest.MonkeyPatc
             return len(server.bodies)
 
     assert 0 == asyncio.run(work())
+
+
+ENCODED = b"\x28\xb5\x2f\xfd" + bytes(range(200, 256)) * 4
+"""What no decoder here can read, and no text."""
+
+
+@pytest.mark.parametrize(
+    ("encoding", "body"), [("zstd", ENCODED), ("br", ENCODED), ("gzip, x-own", ENCODED), ("gzip", WHOLE)]
+)
+def test_an_answer_in_an_encoding_that_cannot_be_read_is_bought_once(encoding: str, body: bytes):
+    """The next one would be paid and lost too. The failure names the encoding."""
+    run, requests = asked(reply(gzip.compress(body) if "," in encoding else body, content_encoding=encoding))
+    assert (1, "failed") == (requests, run["a"].status)
+    assert f"content-encoding {encoding!r}" in str(run["a"].error)
+    assert run["a"].cost_usd is None or run["a"].cost_usd > 0
+
+
+@pytest.mark.parametrize(
+    ("encoding", "body"),
+    [
+        ("gzip", gzip.compress(WHOLE)),
+        ("x-gzip", gzip.compress(WHOLE)),
+        ("deflate", zlib.compress(WHOLE)),
+        ("gzip, gzip", gzip.compress(gzip.compress(WHOLE))),
+        ("x-own", WHOLE),  # a wrong name of what can be read
+    ],
+)
+def test_an_answer_that_can_be_read_is_read(encoding: str, body: bytes):
+    """Whatever its encoding is called."""
+    run, requests = asked(reply(body, content_encoding=encoding))
+    assert ("hello world", 1) == (run["a"].text, requests)
+
+
+@pytest.mark.parametrize("begins", [BEGIN + OPEN + b": ", b'{"type": "message", "content": "'])
+def test_a_response_that_unpacks_without_end_is_left(begins: bytes, monkeypatch: pytest.MonkeyPatch):
+    """A few bytes may unpack to more than fits into memory; what no answer is long enough for is not read on."""
+    monkeypatch.setattr(bounded, "__kwdefaults__", None)
+    monkeypatch.setattr(bounded, "__defaults__", (1 << 20,))
+    run, requests = asked(reply(gzip.compress(begins + bytes(1 << 22)), content_encoding="gzip"))
+    assert (1, "failed") == (requests, run["a"].status)
+    assert "longer than 1 MB" in str(run["a"].error)
+    run, _ = asked(reply(gzip.compress(WHOLE.removesuffix(STOP) + b": " + bytes(1 << 22)), content_encoding="gzip"))
+    assert "hello world" == run["a"].text  # its end was there

@@ -51,6 +51,29 @@ def run_at(pool: am.Pool, agents: int = 12) -> tuple[am.Run, Session]:
     return asyncio.run(plan(agents).run(am.Policy(4, seed=1), session=session)), session
 
 
+class Reached(Member):
+    """Can be tried."""
+
+    async def reach(self, request: Request) -> str:
+        """Say what was tried."""
+        if self.error is not None:
+            raise self.error
+        return f"it knows {request.model}"
+
+
+def test_a_pool_is_reached_if_each_member_is():
+    """Each is tried by a model of its own; what is wrong names the member."""
+    lab = Reached("http://lab")
+    lab.models = ("own",)
+    pool = am.Pool({"work": Reached("http://work"), "lab": lab, "old": Member("http://old")})
+    request = Request("m", "x", 1)
+    assert "work: it knows m; lab: it knows m; old: not tried" == asyncio.run(pool.reach(request))
+    assert "" == asyncio.run(am.Pool({"old": Member("http://old")}).reach(request))
+    gone = am.Pool({"work": Reached("http://work"), "lab": Reached("http://lab", Unreachable("No reply."))})
+    with pytest.raises(Unreachable, match="lab: No reply"):
+        asyncio.run(gone.reach(request))
+
+
 def test_each_request_says_where_it_went(tmp_path):
     """A column of `run.attempts`, in a cassette too; a replay asks none of them."""
     members = {"one": Member("http://one"), "two": Member("http://two")}

@@ -26,7 +26,7 @@ from agent_magic.declare.values import sendable
 from agent_magic.errors import Truncated, Unreadable
 from agent_magic.providers.anthropic.errors import note_response, raised_by_sdk
 from agent_magic.providers.base import Stream
-from agent_magic.providers.http.bodies import is_json
+from agent_magic.providers.http.bodies import bounded, is_json, naming_encoding
 from agent_magic.providers.http.failures import excerpt, word
 from agent_magic.record.answer import PAUSED, TOOL_USE, TURNS, Answer, Citation, Usage
 from agent_magic.record.results import CAPPED, REFUSED
@@ -94,7 +94,7 @@ def named_stream() -> type[AsyncStream[Any]]:
                     yield json.loads(sse.data)
 
         async def _body(self) -> AsyncIterator[bytes]:
-            async for chunk in self.response.aiter_bytes():
+            async for chunk in bounded(self.response.aiter_bytes()):
                 if self.unread is None:
                     yield chunk
                 else:
@@ -140,18 +140,26 @@ async def collect(events: AsyncStream[Any], request: Request, stream: Stream) ->
     named = headers.get("content-type", "")
     kind = named.partition(";")[0].strip().lower()
     try:
-        is_own = isinstance(events, named_stream())
-        if not is_own and (kind in IN_ONE_PIECE or kind.endswith("+json")):
-            whole = await response.aread()
-        else:
-            await _read_events(events, message, stream)
-            whole = b"".join(cast("Any", events).unread or ()) if is_own else b""
-        if not message.begun and stream.answer is None:
-            _read_whole(response, named, kind, whole.decode("utf-8-sig", "replace"), message, stream)
+        with naming_encoding(headers):
+            await _read(events, response, (named, kind), message, stream)
     except (AttributeError, TypeError) as error:  # the fields of an event were not checked before
         if stream.answer is None:
             raise Unreadable(f"An event of the stream is not the API's: {excerpt(error)}.") from None
     return stream.answer or message.answer(stream)
+
+
+async def _read(
+    events: AsyncStream[Any], response: Response, named: tuple[str, str], message: _Message, stream: Stream
+) -> None:
+    """Read the events, or a message in one piece."""
+    is_own = isinstance(events, named_stream())
+    if not is_own and (named[1] in IN_ONE_PIECE or named[1].endswith("+json")):
+        whole = await response.aread()
+    else:
+        await _read_events(events, message, stream)
+        whole = b"".join(cast("Any", events).unread or ()) if is_own else b""
+    if not message.begun and stream.answer is None:
+        _read_whole(response, *named, whole.decode("utf-8-sig", "replace"), message, stream)
 
 
 async def _read_events(events: AsyncStream[Any], message: _Message, stream: Stream) -> None:
@@ -166,7 +174,7 @@ async def _read_events(events: AsyncStream[Any], message: _Message, stream: Stre
                 break
         with suppress(TimeoutError):  # a connection read to its end can serve the next request
             await drain(reading, DRAIN_S)
-    except raised_by_sdk():
+    except (Unreadable, *raised_by_sdk()):
         if stream.answer is None:
             raise
 

@@ -22,6 +22,7 @@ from agent_magic.providers.chat.limits import read_headers
 from agent_magic.providers.chat.stream import ErrorInside, collect
 from agent_magic.providers.chat.wire import USUAL, Dialect, body
 from agent_magic.providers.http.address import Hidden, check_key, checked_url, without_credentials
+from agent_magic.providers.http.bodies import bounded
 from agent_magic.providers.http.failures import hide, no_connection
 from agent_magic.providers.http.headers import SIMULATED_HEADER, headers_of
 from agent_magic.providers.http.transport import PerLoop, http_client, timeout_of
@@ -44,6 +45,8 @@ VERSION = "/v1"
 UNLISTED = frozenset({404, 405, 501})
 MOST_NAMED = 4
 """Maximum named models; of more, only their number."""
+MOST_LISTED = 1 << 24
+"""Bytes of a list of models; the longest known one has a million."""
 HINT = "Give one such as http://127.0.0.1:8000/v1."
 _JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
@@ -144,7 +147,8 @@ class Chat(Provider):
         headers = self._sent_headers()
         response = await self._begin(self._open.here.build_request("GET", f"{self._base_url}/models", headers=headers))
         try:
-            text = (await response.aread()).decode("utf-8", "replace")
+            body_ = [chunk async for chunk in bounded(response.aiter_bytes(), MOST_LISTED)]
+            text = b"".join(body_).decode("utf-8", "replace")
         except raised_by_transport() as error:
             raise broken(error, self._secrets) from None
         finally:

@@ -25,7 +25,7 @@ from agent_magic.declare.arguments import as_input
 from agent_magic.declare.values import sendable
 from agent_magic.errors import Overloaded, Truncated, Unreadable
 from agent_magic.providers.chat.errors import raised_by_transport
-from agent_magic.providers.http.bodies import read_json
+from agent_magic.providers.http.bodies import bounded, naming_encoding, read_json
 from agent_magic.providers.http.failures import excerpt, word
 from agent_magic.record.answer import TOOL_USE, Answer, Usage
 
@@ -83,18 +83,24 @@ async def collect(response: Response, headers: dict[str, str], request: Request,
     completion = Completion(request, word(headers.get("x-request-id")))
     kind = headers.get("content-type", "").partition(";")[0].strip().lower()
     try:
-        if kind == PAGE:
-            raise Unreadable("A web page came in place of an answer. Check base_url.")
-        if kind == "application/json" or kind.endswith("+json"):
-            _read_whole(await read_json(response.aiter_bytes()), kind, completion, stream)
-        else:
-            await _read_events(events_of(response.aiter_bytes()), completion, stream)
-            if not completion.begun:
-                raise Unreadable(f"Expected an event stream, got {excerpt(kind) or 'no content type'} without events.")
+        with naming_encoding(headers):
+            await _read(response, kind, completion, stream)
     except (AttributeError, TypeError, KeyError) as error:  # the fields of a chunk were not checked before
         if stream.answer is None:
             raise Unreadable(f"A chunk of the stream is not the API's: {excerpt(error)}.") from None
     return stream.answer or completion.answer(stream)
+
+
+async def _read(response: Response, kind: str, completion: Completion, stream: Stream) -> None:
+    """Read the chunks, or a completion in one piece."""
+    if kind == PAGE:
+        raise Unreadable("A web page came in place of an answer. Check base_url.")
+    if kind == "application/json" or kind.endswith("+json"):
+        _read_whole(await read_json(response.aiter_bytes()), kind, completion, stream)
+        return
+    await _read_events(events_of(bounded(response.aiter_bytes())), completion, stream)
+    if not completion.begun:
+        raise Unreadable(f"Expected an event stream, got {excerpt(kind) or 'no content type'} without events.")
 
 
 def _read_whole(body: bytes, kind: str, completion: Completion, stream: Stream) -> None:
@@ -169,6 +175,7 @@ class Completion:
         self._calls: dict[Any, _Call] = {}
         self._is_final = self._goes_on = self._restarted = False
         self._id: Any = None
+        self._opening: Json | None = None
 
     def see(self, chunk: Json, stream: Stream) -> None:
         """Read a chunk, or a whole completion; raise `Overloaded` if the server gave the answer up."""
@@ -189,16 +196,25 @@ class Completion:
 
     def _restart_if_new(self, id_: Any, choice: Json, stream: Stream) -> None:
         """Drop the content so far if another answer begins: its first chunk has a role and a new id."""
-        # Some servers write a role or a new id into every chunk. That begins no answer.
+        # Some servers write a role or a new id into every chunk. That begins no answer. So after a first chunk another
+        # one with both is known to begin an answer once a chunk without a role goes on with its id.
         delta: Json = choice.get("delta") or {}
-        has_role = bool(delta.get("role"))
-        if has_role and not choice.get("finish_reason") and self._goes_on and id_ != self._id:
-            if self._reason is not None:
-                raise Unreadable("Another answer follows in the same stream.")
-            self._restarted, self._refused = True, False
-            self._calls.clear()
-            stream.restart()
+        has_role, ends = bool(delta.get("role")), bool(choice.get("finish_reason"))
+        begins = has_role and not ends and id_ != self._id
+        if begins and self._goes_on:
+            self._restart(stream)
+        elif self._opening is not None and not (has_role or ends) and id_ == self._id:
+            self._restart(stream)
+            self._choose(self._opening, stream)
+        self._opening = choice if begins and self._id and not self._goes_on else None
         self._id, self._goes_on = id_, not has_role
+
+    def _restart(self, stream: Stream) -> None:
+        if self._reason is not None:
+            raise Unreadable("Another answer follows in the same stream.")
+        self._restarted, self._refused = True, False
+        self._calls.clear()
+        stream.restart()
 
     def _choose(self, choice: Json, stream: Stream) -> None:
         delta: Json = choice.get("delta") or choice.get("message") or {}

@@ -1,14 +1,67 @@
-"""Bodies of requests and responses of any API: pass-through options, and complete JSON."""
+"""Bodies of requests and responses of any API: pass-through options, encodings, sizes, and complete JSON.
+
+The transport asks for the encodings that it can decode. A gateway may use another one all the same: its answers are
+paid and lost, so that failure is not repeated. A wrong name of an encoding does no harm to a body that can be read.
+"""
 
 from __future__ import annotations
 
+import functools
 import json
-from typing import TYPE_CHECKING, Any
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final
 
-from agent_magic.errors import DeclarationError
+from agent_magic.errors import DeclarationError, Unreadable
+from agent_magic.machine import in_browser
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import AsyncIterator, Generator, Mapping
+
+MOST_BYTES: Final = 1 << 27
+"""The longest response: 128,000 tokens take 50 MB, if each has a chunk of its own."""
+
+
+async def bounded(chunks: AsyncIterator[bytes], most: int = MOST_BYTES) -> AsyncIterator[bytes]:
+    """Yield the decompressed chunks of a body: a few bytes may unpack to any number.
+
+    Raises:
+        Unreadable: It is longer than `most` bytes.
+    """
+    size = 0
+    async for chunk in chunks:
+        size += len(chunk)
+        if size > most:
+            raise Unreadable(f"The response is longer than {most >> 20} MB, as no answer is.", final=True)
+        yield chunk
+
+
+@contextmanager
+def naming_encoding(headers: Mapping[str, str]) -> Generator[None]:
+    """Raise `Unreadable` with the name of the encoding of a body that cannot be read because of it."""
+    import httpx2
+
+    try:
+        yield
+    except (ValueError, httpx2.DecodingError, Unreadable) as error:
+        named = headers.get("content-encoding", "").lower()
+        is_wrong = isinstance(error, httpx2.DecodingError)
+        if in_browser() or not (
+            is_wrong or not _decodable().issuperset(filter(None, map(str.strip, named.split(","))))
+        ):
+            raise
+        why = "and cannot be decoded" if is_wrong else "which was not asked for and cannot be decoded"
+        message = f"The response has the content-encoding {named[:40]!r}, {why}."
+        hint = "Check the proxy or gateway: every answer would be paid and lost."
+        raise Unreadable(f"{message} {hint}", final=True) from None
+
+
+@functools.cache
+def _decodable() -> frozenset[str]:
+    """Return the encodings that the transport asks for, and can decode."""
+    import httpx2
+
+    accepts = httpx2.AsyncClient(transport=httpx2.AsyncBaseTransport()).headers.get("accept-encoding", "")
+    return frozenset({"identity", *map(str.strip, accepts.split(","))})
 
 
 def with_options(found: dict[str, Any], options: dict[str, Any], called: Mapping[str, str]) -> dict[str, Any]:
@@ -40,7 +93,7 @@ def is_json(body: bytes) -> bool:
 async def read_json(chunks: AsyncIterator[bytes]) -> bytes:
     """Return a body up to the end of its JSON object: some servers never end the response."""
     body = b""
-    async for chunk in chunks:
+    async for chunk in bounded(chunks):
         body += chunk
         if is_json(body):
             break

@@ -86,7 +86,7 @@ def _reopening_client() -> type[AsyncClient]:
                 began_s = time.monotonic()
                 try:
                     response = await self._inner.handle_async_request(request)
-                    return response if response.is_success else await _with_error_read(response)
+                    return await _whole_if_error(response)
                 except httpx2.TransportError as error:
                     is_stale = _kept.get() and time.monotonic() - began_s < STALE_S and _is_unanswered(error)
                     # A batch that was created without a reply is looked for in the list: twice would be paid twice.
@@ -113,6 +113,13 @@ def _is_unanswered(error: BaseException) -> bool:
     if isinstance(cause, aiohttp.ServerDisconnectedError):
         return isinstance(cause.message, str)  # else the received part of the head
     return isinstance(cause, aiohttp.ClientOSError | ConnectionError)
+
+
+async def _whole_if_error(response: Response) -> Response:
+    """Return a response that can be decoded; an error with its body read."""
+    if response.headers.get("content-encoding", "").lower() == "x-gzip":  # the same: RFC 9110, 8.4.1.3
+        response.headers["content-encoding"] = "gzip"
+    return response if response.is_success else await _with_error_read(response)
 
 
 async def _with_error_read(response: Response) -> Response:

@@ -101,6 +101,21 @@ def test_an_answer_that_starts_again_is_read_from_there():
     assert len("hello {") == stream.unseen
 
 
+def first(id_: str, text: str) -> bytes:
+    """The first chunk of an answer, with a text."""
+    return chunk(id=id_, choices=[{"index": 0, "delta": {"role": "assistant", "content": text}}])
+
+
+@pytest.mark.parametrize(
+    "before", [first("c_8", "hello "), first("c_8", "he") + first("c_9", "hello "), first("c_8", "")]
+)
+def test_an_answer_that_starts_again_after_its_first_chunk_is_read_from_there(before: bytes):
+    """The second beginning is known by the chunk that goes on with its id."""
+    again = first("c_1", "hello ") + chunk(id="c_1", choices=[{"index": 0, "delta": {"content": "world"}}])
+    answer, stream, _ = ask(reply(before + again + delta("stop") + chunk(**counts()) + DONE))
+    assert ("hello world", "hello world", True) == (answer.text, stream.text, answer.usage.estimated)
+
+
 def test_another_answer_behind_a_complete_one_is_none_of_it():
     """The complete one is paid for, and stays as it is."""
     answer, _, _ = ask(reply(TEXT + delta("stop") + begun("c_2", "again") + DONE))
