@@ -164,7 +164,7 @@ class UnknownAgent(PlanError):
         if isinstance(agent, str) and agent in groups:
             answers = f", and run.each({agent!r}) has all answers" if in_run else ""
             first = next((name for name in self.known if name.startswith(f"{agent}_")), f"{agent}_0")
-            super().__init__(f"{agent!r} is declared for each of something: {first!r} is one of them{answers}.")
+            super().__init__(f"{agent!r} is a group of agents, such as {first!r}{answers}.")
             return
         if in_run:
             super().__init__(f"The run has no agent {agent!r}.{meant or _has(self.known)}")
@@ -544,7 +544,7 @@ class ReplayMiss(AgentMagicError):
         if is_task:
             super().__init__(
                 f"Task {agent!r} is not the one that was recorded: {' and '.join(differences)} differs.{more} Nothing "
-                "was called. Undo the change, run what is missing (%agents replay FILE --fill), or run all of it anew."
+                "was called. Undo the change, run what is missing (%agents replay FILE --fill), or run all of it again."
             )
             return
         super().__init__(

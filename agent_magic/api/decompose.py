@@ -134,7 +134,7 @@ def by_module(package: str | Path, *, prompt: str = "Review this module.", role:
     folder = Path(package)
     if not folder.is_dir():
         message = f"package {str(package)!r} is not a folder. Give the folder of a package"
-        raise PlanError(f"{message}; of one that is imported, that is Path(package.__file__).parent.")
+        raise PlanError(f"{message}; for an imported one, Path(package.__file__).parent.")
     paths = {_module(path, folder): path for path in _files(folder, _is_python)}
     sources = {name: _read(path) for name, path in paths.items()}
     dotted = _dotted(folder.resolve())

@@ -56,7 +56,7 @@ def editable(record: RunRecord, name: str) -> AgentResult:
     result = record[name]
     if result.is_task:
         hint = "Edit an agent before it, or change the function."
-        raise DeclarationError(f"{name!r} is a function, and its result no answer of a model.", agent=name, hint=hint)
+        raise DeclarationError(f"{name!r} is a function: its result is not a model's answer.", agent=name, hint=hint)
     if not result.attempts:
         hint = "%agents run asks it first; to do without the model, make it a variable of that name."
         raise DeclarationError(

@@ -30,7 +30,7 @@ def plan_of(kind: type[P], record: RunRecord, target: str, judge: Judge, against
     others = None if against is None else answers_of(against, target)
     values = to_judge(answers) if others is None else to_compare(answers, others)
     if not any(values.values()):
-        raise PlanError(f"{target!r} has no answer to judge. Look at run.agents for what became of it.")
+        raise PlanError(f"{target!r} has no answer to judge. run.agents shows what happened.")
     return kind([judge.agent(pairs=others is not None)], values, name=f"{record.plan.name}: {judge.name}")
 
 

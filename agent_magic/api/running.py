@@ -134,7 +134,7 @@ def driver_of(  # noqa: PLR0913 - the options of `Plan.run`
         session.check_plan(plan, policy)
         session.say_whom()
     if again is not None and resume is None:
-        raise PlanError("again= says what of an earlier run is asked once more: give that run too, resume=RUN.")
+        raise PlanError("again= names agents of an earlier run: give that run too, resume=RUN.")
     earlier = None if resume is None else Earlier(resume, client.endpoint, plan=plan, again=again)
     session.recall_limits()
     paced = client.is_limited or bool(session.pacer.given)

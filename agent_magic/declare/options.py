@@ -219,7 +219,7 @@ class StepOptions(Copied):
         check=check_integer,
     )
     repeat: int | None = option(
-        doc="How often it is asked, each time anew: `{{ name }}` is then all its answers, `am.vote` what most say.",
+        doc="How many times it is asked: `{{ name }}` is then all its answers, and `am.vote` takes the majority.",
         help="Ask it N times; {{ NAME }} is all its answers. See am.vote.",
         read=int,
         check=check_integer,
@@ -234,8 +234,8 @@ class StepOptions(Copied):
         apart=("group",),
     )
     until: str | None = option(
-        doc="Run it, and all that leads from it to this condition, again until the condition holds. Prompts take what "
-        "was answered in the round before: `None` in the first.",
+        doc="Run it, and the steps from it to this condition, again until the condition holds. Prompts take the "
+        "answers of the previous round, `None` in the first.",
         help='Run it, and what leads to this condition, again until it holds: "critic.ok".',
         unit="EXPR",
         check=check_text,
@@ -250,8 +250,8 @@ class StepOptions(Copied):
     )
     priority: int = option(
         default=0,
-        doc="Those with more go first when something has to wait; then those with more work to come.",
-        help="Higher goes first where something has to wait.",
+        doc="Higher ones go first when something has to wait; then those with more work after them.",
+        help="Higher ones go first when something has to wait.",
         read=int,
         check=_check_whole,
         outlined=True,
@@ -290,7 +290,7 @@ class StepOptions(Copied):
     writes: Sequence[str] = option(
         default=(),
         doc="Names and paths that are changed while it runs.",
-        help="What is changed while it runs: nobody else writes or uses it.",
+        help="What it changes while it runs: no other step writes or uses it.",
         form="names",
         apart=("speculate",),
     )
@@ -379,22 +379,21 @@ class AgentOptions(StepOptions):
     continues: str | None = option(
         doc="The agent in whose conversation it goes on: what that one was told and has answered, its tools and what "
         "they returned, byte for byte, then this prompt; see `agent_magic.declare.conversation`.",
-        help="Go on in the conversation of this agent: all it was told and said, then this.",
+        help="Continue the conversation of this agent: all its messages, then this prompt.",
         note="continues {}",
         unit="NAME",
         check=check_text,
     )
     group: int | str | None = option(
-        doc="With `each` of a value and `returns`: so many items are asked for in one request, with `auto` as many as "
-        "fit, and the answers are taken apart again. What is missing is asked for once more; see "
-        "`agent_magic.declare.grouping`.",
+        doc="With `each` of a value and `returns`: this many items in one request, with `auto` as many as fit. "
+        "Missing answers are asked for once more; see `agent_magic.declare.grouping`.",
         help="With --each and --returns: N items in one request, or auto.",
         read=group,
         apart=("hedge", "speculate"),
     )
     hedge: str | float | None = option(
-        doc="Ask it a second time where its answer is overdue; the first answer counts. Overdue after so many seconds, "
-        "or with `p95` after what 95 of 100 answers of this run took; see `agent_magic.declare.hedge`.",
+        doc="Ask it a second time if its answer is overdue; the first answer counts. Overdue after these seconds, "
+        "or with `p95` after the time that 95 of 100 answers of this run took; see `agent_magic.declare.hedge`.",
         help="Ask it again when its answer is overdue, the first answer counts: p95 of this run's answers, or 20s.",
         unit="WHEN",
         read=hedge,
@@ -439,7 +438,7 @@ class AgentOptions(StepOptions):
     )
     tools: Any = option(
         default=(),
-        doc="The functions that the model may have called: functions, `Tool`s, and names of tools that the provider "
+        doc="Functions that the model may call: functions, `Tool`s, and names of tools that the provider "
         "runs, such as `web_search`.",
         help="Functions of the notebook that the model may call; web_search, ...",
         form="notebook",
@@ -456,7 +455,7 @@ class AgentOptions(StepOptions):
     )
     ask: bool = option(
         default=False,
-        doc="Whether a person has to agree to the answer before it is passed on.",
+        doc="Whether a person must approve the answer before it is passed on.",
         help="You approve its answer before others use it.",
         note="you approve its answer",
         form="switch",
@@ -525,8 +524,8 @@ class AgentOptions(StepOptions):
         changes=True,
     )
     top_k: int | None = option(
-        doc="Words are drawn from so many of the most likely ones.",
-        help="Draw from so many of the most likely words.",
+        doc="Only this many of the most likely words are considered.",
+        help="Consider only this many of the most likely words.",
         note="top_k {}",
         read=int,
         check=_check_count,
@@ -572,7 +571,7 @@ class TaskOptions(StepOptions):
 
     retries: int = option(default=0, doc="How often a call that failed is made again.", check=_check_count)
     concurrency: int | None = option(
-        doc="How many of the tasks of one `each` run at once; `None` is the run's.", check=check_integer
+        doc="How many tasks of one `each` run at once; `None`: as the run allows.", check=check_integer
     )
     pure: bool = option(
         default=False, doc="Whether its result depends on its arguments only: it may be served again.", form="switch"

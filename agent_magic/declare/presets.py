@@ -12,10 +12,10 @@ REVIEW = """%%agents
 Four reviewers look at one text at once, and a fifth joins what they say. Set `code`.
 
 ## correctness (critic) --context code
-Review the code above for errors. Name for each the line, what happens and the mend.
+Review the code above for errors. Name for each the line, what happens and the fix.
 
 ## design (analyzer) --context code
-Review the structure of the code above: what is hard to change, and the smallest mend.
+Review the structure of the code above: what is hard to change, and the smallest fix.
 
 ## security (critic) --context code
 Review the code above for weaknesses that somebody could use. Say how, and how bad.

@@ -325,7 +325,7 @@ class Forecaster:
             words.append(f"the kernel stood still: {plural(caught, 'answer')} under way then forecast by length")
         if scenario.sent:
             names = dict.fromkeys(name for options in scenario.sent.values() for name in options)
-            words.append(f"{', '.join(names)}: answers as long as recorded, which nobody has tried")
+            words.append(f"{', '.join(names)}: answers assumed as long as recorded")
             basis = "assumed"
         if scenario.outages:
             words.append("in an outage what is under way breaks off, and a new request fails at once")
@@ -681,7 +681,7 @@ class _Deciding:
         if decided:
             self._words[f"{name}: runs then" + (f" ({agent.when} holds)" if agent.when else "")] = None
         else:
-            self._say(f"{name}: assumed to run, since nobody knows what would be decided then")
+            self._say(f"{name}: assumed to run, since its condition is unknown then")
 
     def _say(self, words: str) -> None:
         self._words[words] = None

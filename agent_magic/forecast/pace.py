@@ -108,7 +108,7 @@ class Speeds:
             words = f"{model}: speed of the {assumed.family} family in {SPEEDS_FROM}"
         else:
             assumed, usual = USUAL_SPEED, USUAL_SPEED.family.title()
-            words = f"{model}: nothing is known of its speed, assumed that of {usual} in {SPEEDS_FROM}"
+            words = f"{model}: speed unknown, assumed that of {usual} in {SPEEDS_FROM}"
         times = "" if self._factor == 1.0 else f", {self._factor:g} of it as the mock server is set"
         timing = Timing(assumed.ttft_s * self._factor, assumed.pace / self._factor)
         if self._is_foreign and not self._known:
@@ -126,7 +126,7 @@ class Speeds:
             return first, after.pace / before.pace, after, "ledger", words
         was, will = speed_of(old), speed_of(new)
         if was is None or will is None:
-            words = f"{new}: nothing is known of its speed, assumed as fast as {old}"
+            words = f"{new}: speed unknown, assumed as fast as {old}"
             return 1.0, 1.0, Timing(0.0, 1.0), "assumed", words
         words = f"{new}: speed relative to {old} by their families in {SPEEDS_FROM}"
         return will.ttft_s / was.ttft_s, will.pace / was.pace, Timing(will.ttft_s, will.pace), "assumed", words

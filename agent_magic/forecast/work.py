@@ -502,7 +502,7 @@ class _Modelling:
             return tuple(failed), SAME, SAME  # it fails again as it did
         output, spread = self._output(agent, model, effort, factor)
         if cut is not None and same:
-            self.say(f"{seen.name}: when it would have answered nobody knows, but not before it was aborted", "assumed")
+            self.say(f"{seen.name}: aborted, so it takes at least that long", "assumed")
         elif not seen.answered:
             self.assumed_answers.append(seen.name)
         made = self._guess(output, seen.max_tokens)
@@ -568,7 +568,7 @@ class _Modelling:
         if seen.output_tokens is None:
             return None, UNSURE
         if effort != seen.effort:
-            self.say(f"effort {effort or 'default'}: answers as long as recorded, which nobody has tried", "assumed")
+            self.say(f"effort {effort or 'default'}: answers assumed as long as recorded", "assumed")
             return min(round(seen.output_tokens * factor), seen.max_tokens), UNSURE_EFFORT
         self.say("another model's answers as long as the recorded ones", "measured")
         return min(round(seen.output_tokens * factor), seen.max_tokens), UNSURE

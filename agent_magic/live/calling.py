@@ -136,8 +136,7 @@ class Caller:
         if isinstance(task, Task) and name not in self._repeated:
             self._repeated.add(name)
             self._say(
-                f"{name} runs again: a run that was cut had begun it at {_since(doubt)}, and nobody knows whether it "
-                "has finished."
+                f"{name} runs again: a run that was cut had begun it at {_since(doubt)}, and it may have finished."
             )
 
     async def _run_tool(self, call: Call, tool: Tool, arguments: Mapping[str, Any], key: CallKey | None) -> Result:
@@ -336,7 +335,7 @@ class Caller:
         tool, way = call.wanted.tool, self._policy.on_doubt
         same = doubt.arguments in {None, call.wanted.arguments}
         given = "the same" if same else "other arguments"
-        said = f"{tool} was called with {given} at {_since(doubt)}, and nobody knows whether it has finished"
+        said = f"{tool} was called with {given} at {_since(doubt)}, and may have finished"
         if way == "again":
             return None
         if way == "error":

@@ -136,7 +136,7 @@ def _kind(plan: Plan, other: RunRecord) -> Kind:
             "Use compare(a, b), or run one with schedule='sequential'."
         )
     raise AgentMagicError(
-        f"{other.plan.name!r} is another job than {plan.name!r}. Run plan.baseline(), or the same plan sequentially."
+        f"{other.plan.name!r} does another job than {plan.name!r}. Run plan.baseline(), or the same plan sequentially."
     )
 
 

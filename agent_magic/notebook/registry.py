@@ -303,7 +303,7 @@ def steps_in_variables(namespace: Mapping[str, Any]) -> str:
     if not found:
         return ""
     return (
-        f" The variable {found[0]} holds a step, which counts where a declared one names it. Run it by "
+        f" The variable {found[0]} holds a step, which runs only if a declared agent uses it. Run it by "
         f"await am.Plan([{found[0]}]).run(), or declare it: @am.task above a function, %%agent for a prompt."
     )
 
@@ -353,7 +353,7 @@ def _with(table: dict[str, Declared[T]], value: T, cell: Cell) -> tuple[dict[str
     if renamed:
         return made, [f"renamed from {renamed!r}"]
     elsewhere = old is not None and old.value != value and cell.id is not None and old.cell.id not in {None, cell.id}
-    return made, ["replaces the one another cell had declared"] if elsewhere else []
+    return made, ["replaces the declaration of another cell"] if elsewhere else []
 
 
 def _earlier_name(table: Mapping[str, Declared[T]], name: str, cell: Cell) -> str | None:
@@ -401,5 +401,5 @@ def _shared(context: str, used: str, kind: str) -> DeclarationError:
 def _taken(name: str, held: str, wanted: str) -> DeclarationError:
     return DeclarationError(
         f"{name!r} is {held} already and cannot be {wanted} too: prompts that name it could mean either.",
-        hint=f"Give it another name, or take the other back: %agents drop {name}.",
+        hint=f"Give it another name, or drop the other: %agents drop {name}.",
     )

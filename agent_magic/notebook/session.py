@@ -239,7 +239,7 @@ class Session:
         """A note for a new kernel, if an earlier one ran this notebook; otherwise empty."""
         if any(map(len, self._registries.values())) or self.last is not None or self.before is None:
             return ""
-        return " What cells declared before is gone: run them again. What was bought is kept, %agents runs lists it."
+        return " This kernel is new: run the cells again. Earlier answers are kept; %agents runs lists the runs."
 
     @property
     def ran(self) -> list[str]:
@@ -546,8 +546,8 @@ class Session:
         if self.simulates and asked is not self.shared and who != self._whom:
             self._whom = who
             note(
-                f"{who} is asked, which costs money: %agents connect simulator holds for %agents run, not for runs of "
-                "the Python API. Give those session=run.session, or run a plan in a variable: %agents run --plan NAME."
+                f"this run asks {who}, which costs money: %agents connect simulator is for %agents run, not for the "
+                "Python API. Give it session=run.session, or run a plan in a variable: %agents run --plan NAME."
             )
 
     @property

@@ -39,7 +39,7 @@ def heading_of(question: Question) -> str:
     if question.kind == "answer":
         return f"{agent} has answered: may others use this?"
     if question.kind == "doubt":
-        return f"{agent} had called {tool}, and nobody knows whether it has finished"
+        return f"{agent} called {tool} before, and it may have finished"
     return f"{agent} wants to call {tool}"
 
 

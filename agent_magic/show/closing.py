@@ -83,12 +83,12 @@ def _failed(record: RunRecord, price: str) -> _Next | None:
     elif left > len(failed):
         asks = f"%agents run goes on with the {left:,} left{price}. {why}"
     elif len(rejected) == len(failed):
-        asks = f"{why} Mend {it}, then %agents run goes on{price}."
+        asks = f"{why} Fix {it}, then %agents run goes on{price}."
     elif rejected:
         names = listed([one.name for one in rejected], 3)
         others = listed([one.name for one in failed if one.kind != Rejected.__name__], 3)
         asks = (
-            f"%agents retry asks {others} again{price}. Mend {names} first: %agents error {rejected[0].name} shows why."
+            f"%agents retry asks {others} again{price}. Fix {names} first: %agents error {rejected[0].name} shows why."
         )
     return _Next(f"{len(failed):,} failed: {kinds}{also}", asks, "warn")
 

@@ -205,7 +205,7 @@ def budget_note(record: RunRecord, policy: Policy) -> str:
 def rejected_note(names: Sequence[str]) -> str:
     """Return a note of rejected agents that are not asked again, with advice."""
     are, it = ("is", "it") if len(names) == 1 else ("are", "them")
-    return f"{listed(names, _MOST_NAMED)} {are} {REJECTED}. Mend {it}; %agents retry {names[0]} sends it all the same."
+    return f"{listed(names, _MOST_NAMED)} {are} {REJECTED}. Fix {it}; %agents retry {names[0]} sends it all the same."
 
 
 DESK = "desk = am.Desk(plan), plan.run(ask=desk.ask), desk.approve(...)."

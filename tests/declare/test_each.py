@@ -227,7 +227,7 @@ def test_a_cell_that_is_not_there_is_named():
 def test_a_group_asked_for_as_one_agent_says_what_it_is():
     """No other agent is suggested: the name is right, and stands for several."""
     plan = am.Plan([am.Agent("label", "{{ item }}", each="rows")], {"rows": [1, 2]})
-    with pytest.raises(UnknownAgent, match=r"'label' is declared for each of something: 'label_0' is one of them\.$"):
+    with pytest.raises(UnknownAgent, match=r"'label' is a group of agents, such as 'label_0'\.$"):
         plan.parents("label")
     run = am.Run(drive(plan, lambda *_: Reply())[0])
     with pytest.raises(UnknownAgent, match=r"run\.each\('label'\) has all answers"):

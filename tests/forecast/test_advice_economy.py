@@ -165,7 +165,7 @@ def test_an_effort_that_nobody_sees_may_be_lowered():
     """Nobody has tried the lower one: no saving is claimed, the range is, and quality is said to be unknown."""
     told = by_rule(thinking("high"))["effort by the task"]
     assert "about 3,000 of 3,000 output tokens of a are in no answer" in told.measured
-    assert "An estimate, as nobody has tried it" in told.change
+    assert "Untried: it saves" in told.change
     assert "Quality is not measured" in told.change
     assert (None, None, "assumed") == (told.saves_usd, told.saves_s, told.basis)
     assert {"effort": {"a": "medium"}} == told.apply
@@ -256,6 +256,6 @@ def test_an_answer_that_is_sent_for_nothing_has_the_dollars_of_its_tokens():
 
     run = ran(agents, reply)
     told = by_rule(run)["no dead context"]
-    assert "c is sent a itself, and again through b." in told.measured
+    assert "c gets a directly and again through b." in told.measured
     assert 5_000 == pytest.approx(told.saves_usd / Prices().rates("claude-opus-5-5", 10_000)[0] * 1e6, rel=0.01)
     assert run.totals.cost_usd - told.saves_usd == pytest.approx(told.forecast_usd)

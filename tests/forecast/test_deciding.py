@@ -82,7 +82,7 @@ def test_a_condition_about_what_never_ran_is_assumed_to_hold():
     late = am.Agent("late", "x {{ draft }}", when="'x' in formatter")
     found = forecast(run_of(FORMATTER, late), rounds=2)
     assert "succeeded" == status(found, "late")
-    assert "late: assumed to run, since nobody knows what would be decided then" in found.note.assumed
+    assert "late: assumed to run, since its condition is unknown then" in found.note.assumed
 
 
 def test_a_value_that_was_not_kept_is_assumed():

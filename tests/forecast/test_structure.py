@@ -70,7 +70,7 @@ def test_unused_answers_are_named():
 def test_text_that_arrives_twice_is_named():
     """An answer that is sent itself and through another one."""
     found = findings([A, am.Agent("b", "{{ a }}"), am.Agent("c", "{{ a }} {{ b }}")])["no dead context"]
-    assert "c is sent a itself, and again through b" in found.measured
+    assert "c gets a directly and again through b" in found.measured
     assert "no dead context" not in findings([A, B, am.Agent("c", "{{ a }} {{ b }}")])
 
 
@@ -80,7 +80,7 @@ def test_an_answer_that_a_prompt_never_speaks_of_is_named():
         {"agents": [{"name": "a", "task": "x"}, {"name": "b", "task": "Do something else.", "depends_on": ["a"]}]}
     )
     found = {one.rule: one for one in plan.lint()}["no dead context"]
-    assert "b is sent a, and does not speak of it" in found.measured
+    assert "b gets a but never mentions it" in found.measured
 
 
 def test_a_long_value_of_several_prompts_should_be_a_context():
@@ -160,9 +160,9 @@ def test_answers_that_are_there_already_are_no_chain():
     def said(rows):
         return several_or_one(am.Plan([agent], {"r": range(rows)}).estimate(client=client, ledger=ledger))
 
-    assert said(9).startswith("all answers are there already")
+    assert said(9).startswith("all answers are in the ledger")
     assert not {"Time", "chain"} & set(said(9).replace(":", "").split())
-    assert said(10).startswith("it depends: all answers but one are there already")
+    assert said(10).startswith("it depends: all answers but one are in the ledger")
     assert "take several: one job" in said(18)
 
 

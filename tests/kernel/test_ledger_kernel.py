@@ -70,7 +70,7 @@ def test_a_run_of_another_kernel_goes_on(env):
         ok(kernel.do("%%agent three\nShorter: {{ two }}"))
         said = ok(kernel.do("run = %agents run"))
         assert re.search(
-            r"1 failed: Rejected, 1 skipped because of it(?s:.*)Mend it, then %agents run goes on, about <?\$0\.", said
+            r"1 failed: Rejected, 1 skipped because of it(?s:.*)Fix it, then %agents run goes on, about <?\$0\.", said
         )
         texts = ok(kernel.do("print(list(run.texts[:2]))"))
     with Kernel(**env) as kernel:

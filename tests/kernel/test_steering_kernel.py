@@ -87,7 +87,7 @@ def test_a_rejected_request_is_sent_as_it_was_only_by_name(kernel, calls):
     assert 2 == calls()
     for after in ("{'a': 'skipped', 'b': 'failed', 'c': 'skipped', 'd': 'skipped'}", None):
         said = kernel.do("run = %agents retry --max-attempts 1").text
-        assert "a is not asked again, since the same request was rejected as wrong. Mend it;" in said
+        assert "a is not asked again, since the same request was rejected as wrong. Fix it;" in said
         assert "1 failed: Overloaded, 1 skipped because of it, 2 not asked" in said or after is None
         assert after is None or after == statuses(kernel)
     assert "{'a': 'skipped', 'b': 'succeeded', 'c': 'skipped', 'd': 'succeeded'}" == statuses(kernel)

@@ -195,9 +195,9 @@ def test_a_cut_stream_with_event_numbers_is_resumed():
 
 
 WRONG: dict[str, tuple[Callable[[Asked], None], str]] = {
-    "garbage": (lambda asked: asked.reply('{"jsonrpc'), "answered what is no message of the protocol"),
-    "another shape": (lambda asked: asked.reply('[1, {"a": null}]'), "answered what is no message of the protocol"),
-    "a garbage event": (lambda asked: asked.events("data: {no\n\n"), "answered what is no message of the protocol"),
+    "garbage": (lambda asked: asked.reply('{"jsonrpc'), "sent an invalid message"),
+    "another shape": (lambda asked: asked.reply('[1, {"a": null}]'), "sent an invalid message"),
+    "a garbage event": (lambda asked: asked.events("data: {no\n\n"), "sent an invalid message"),
     "a page": (lambda asked: asked.reply("<h1>Hi</h1>", kind="text/html"), "Unexpected content type: text/html"),
     "nothing": (lambda asked: asked.reply(status=202), "202 Accepted"),
     "an error": (lambda asked: asked.reply("<h1>Boom</h1>", 500, "text/html"), "it answers 500 Internal Server Error"),
@@ -352,7 +352,7 @@ def test_a_list_that_fails_later_keeps_the_tools_and_is_told():
     with Web(says) as web, McpServer("web", url=web.url) as found:
         while not found.unlisted:
             assert "x" == call(found, text="x").content
-        assert "answered what is no message" in found.unlisted
+        assert "sent an invalid message" in found.unlisted
         assert ["echo"] == [*found.tools]
 
 

@@ -98,7 +98,7 @@ def test_a_kernel_that_is_started_again_says_what_it_leaves(said, again, monkeyp
     said("run = %agents run")
     again()
     for line in ("%agents", "%agents run", "%agents plan"):
-        assert "What cells declared before is gone" in " ".join(said(line).split())
+        assert "This kernel is new: run the cells again" in " ".join(said(line).split())
     said("%%agent a --timeout 1\nSay hi.")
     told = said("run = %agents run --max-attempts 1")
     assert "the last run was simulated: http://127.0.0.1:9 answers now, which costs" in told
@@ -150,7 +150,9 @@ def test_a_run_of_the_python_api_says_that_it_leaves_the_mock_server(said, monke
     once = "am.Policy(max_attempts=1)"
     assert "costs money" not in said(f"r = await plan.run({once})")
     said("%agents connect simulator --latency none")
-    assert "http://127.0.0.1:9 is asked, which costs money" in " ".join(said(f"r = await plan.run({once})").split())
+    assert "this run asks http://127.0.0.1:9, which costs money" in " ".join(
+        said(f"r = await plan.run({once})").split()
+    )
     assert "costs money" not in said(f"r = await plan.run({once})")
     said("%agents connect simulator --latency none")
     assert "costs money" in said(f"r = await plan.run({once}, session=am.Session())")

@@ -88,7 +88,7 @@ def test_a_rename_onto_another_agent_replaces_it():
 def test_another_cell_that_takes_a_name_is_told():
     """Two cells with one name: the later wins, and says so; run again it does not."""
     registry = registry_of(a="1")
-    assert ["replaces the one another cell had declared"] == declare(registry, "a", "2", "another cell")
+    assert ["replaces the declaration of another cell"] == declare(registry, "a", "2", "another cell")
     assert [] == declare(registry, "a", "2", "another cell")
 
 
@@ -268,7 +268,7 @@ def test_a_context_is_renamed_and_replaced_like_an_agent():
     registry = Registry("p")
     declare_context(registry, "rules", cell="one")
     assert ["renamed from 'rules'"] == declare_context(registry, "laws", cell="one")
-    assert ["replaces the one another cell had declared"] == declare_context(registry, "laws", "x", "two")
+    assert ["replaces the declaration of another cell"] == declare_context(registry, "laws", "x", "two")
     assert ["laws"] == [one.name for one in registry.contexts]
     assert ("laws",) == registry.of_cells({"two"})
 

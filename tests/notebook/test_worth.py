@@ -110,7 +110,7 @@ def test_what_cannot_be_applied_is_said(magics, line, message):
 def test_a_trial_before_any_run_says_how_to_begin():
     """With a small budget: a trial needs the rows of a run, and not its answers."""
     magics = AgentMagics(InteractiveShell.instance())
-    with pytest.raises(UsageError, match="A small budget will do: %agents run --budget"):
+    with pytest.raises(UsageError, match="A small one will do: %agents run --budget"):
         magics.agents("trial label --model a,b --truth mood")
 
 

@@ -37,7 +37,7 @@ def test_what_asking_again_cannot_help_is_to_be_mended_first():
     rejected = Rejected("no such field", status=400)
     record = drive(PLAN, lambda prompt, _: Reply(error=rejected if prompt == "x" else None), ONE_TRY)[0]
     step = closing(record, "about $0.01").text().split("\n")[1]
-    assert "%agents error a shows why. Mend it, then %agents run goes on, about $0.01." == step
+    assert "%agents error a shows why. Fix it, then %agents run goes on, about $0.01." == step
 
 
 def test_of_several_failures_those_that_asking_cannot_help_are_named():
@@ -45,7 +45,7 @@ def test_of_several_failures_those_that_asking_cannot_help_are_named():
     errors = {"x": Unreachable("gone"), "y": Rejected("no such field", status=400)}
     record = drive(PLAN, lambda prompt, _: Reply(error=errors.get(prompt)), ONE_TRY)[0]
     step = closing(record, "about $0.01").text().split("\n")[1:]
-    said = "%agents retry asks a again, about $0.01. Mend c first: %agents error c shows why."
+    said = "%agents retry asks a again, about $0.01. Fix c first: %agents error c shows why."
     assert said == " ".join(step)
 
 

@@ -42,8 +42,8 @@ def test_more_budget_does_not_help_without_a_price() -> None:
 
 def test_who_is_not_asked_again_is_said_in_one_way():
     """Of one agent and of several, with what to do; the reason is that of the agents themselves."""
-    assert "a is not asked again, since the same request was rejected as wrong. Mend it; " in rejected_note(["a"])
-    assert rejected_note(["a", "b"]).startswith(f"a, b are {REJECTED}. Mend them; %agents retry a sends it")
+    assert "a is not asked again, since the same request was rejected as wrong. Fix it; " in rejected_note(["a"])
+    assert rejected_note(["a", "b"]).startswith(f"a, b are {REJECTED}. Fix them; %agents retry a sends it")
 
 
 def test_who_was_asked_about_no_items_is_named() -> None:

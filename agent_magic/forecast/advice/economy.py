@@ -301,7 +301,7 @@ def high_effort(outlook: Outlook) -> Finding | None:
     )
     group = next((name for name in names if name in plan.groups), None)
     grade = f"await run.trial({group!r}, effort=[{then!r}, {now!r}], truth=...)" if group else "read both answers"
-    hope = "" if tried else f" An estimate, as nobody has tried it: it saves {dollars(best)} at best."
+    hope = "" if tried else f" Untried: it saves {dollars(best)} at best."
     quality = f"Quality is not measured: {grade}." if graded is None else f"In a trial {how_sure(graded)}."
     change = f"Try effort {then} for {listed(names)}.{hope} {quality}"
     apply = {plan.names[number]: effort for number, effort in lower.items()}

@@ -65,7 +65,7 @@ def unused_answers(outlook: Outlook) -> Finding | None:
     names, join = [plan.names[one] for one in lost], plan.names[joins[-1]]
     without = outlook.ask(dropped=frozenset(lost))
     change = f"Let {join} take {{{{ {names[0]} }}}}, or leave {listed(names)} out."
-    measured = f"Nobody is sent the answer of {listed(names)}, while {join} joins the others."
+    measured = f"No agent uses the answer of {listed(names)}, although {join} joins the others."
     edit = f"{{{{ {names[0]} }}}} in the prompt of {join}, or %agents drop {' '.join(names)}"
     source = f"{DEEP_DIVE}: unused outputs"
     told = found(outlook, "every answer is used", measured, source, without, change, drop=tuple(names))
@@ -79,7 +79,7 @@ def wanted_texts(outlook: Outlook) -> Finding | None:
     if not pairs:
         return None
     parent, child = pairs[0]
-    measured = " ".join(f"{child} speaks of {parent}, and is not sent its answer." for parent, child in pairs[:3])
+    measured = " ".join(f"{child} mentions {parent} but does not get its answer." for parent, child in pairs[:3])
     change = f"Put {{{{ {parent} }}}} into the prompt of {child}; --after {parent} only orders."
     told = Finding("wanted answers are sent", measured, change=change, source=f"{DEEP_DIVE}: missing dependencies")
     placed = {"prompt": f"{plan[child].prompt.rstrip()}\n\n<{parent}>\n{{{{ {parent} }}}}\n</{parent}>"}
@@ -147,9 +147,9 @@ def _dead(outlook: Outlook) -> Iterator[tuple[float | None, str, tuple[str, str]
             through = next((one for one in takes[agent.name] if parent in takes[one]), None)
             usd = _price(outlook, agent.name, _output(outlook, parent))
             if through is not None:
-                yield usd, agent.name, (parent, f"{agent.name} is sent {parent} itself, and again through {through}")
+                yield usd, agent.name, (parent, f"{agent.name} gets {parent} directly and again through {through}")
             elif f"{{{{ {parent} }}}}" in fed and not speaks_of(said, parent):
-                yield usd, agent.name, (parent, f"{agent.name} is sent {parent}, and does not speak of it")
+                yield usd, agent.name, (parent, f"{agent.name} gets {parent} but never mentions it")
 
 
 def _output(outlook: Outlook, name: str) -> int:
@@ -288,12 +288,12 @@ def dollars_over_one(outlook: Outlook) -> float | None:
 
 
 REUSED = (
-    "all answers are there already, so a run takes no time and costs nothing, and neither several agents nor one would "
-    "be better. %agents run --fresh asks for them anew."
+    "all answers are in the ledger, so a run takes no time and costs nothing, with several agents or with one. "
+    "%agents run --fresh asks again."
 )
 
 
-ONE_LEFT = "it depends", "all answers but one are there already, and that one waits for nobody"
+ONE_LEFT = "it depends", "all answers but one are in the ledger, and that one waits for no other"
 
 
 def is_all_there(outlook: Outlook) -> bool:

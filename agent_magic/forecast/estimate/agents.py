@@ -276,7 +276,7 @@ def _attached(request: Request, terms: Terms | None) -> _Attached:
     if rule is not None and pages:
         words = (f"input: {pages:,} PDF pages taken as {rule.page_tokens[0]:,} tokens each, until counted",)
     elif likely != most:
-        words = ("input: assumed without its pictures and PDFs, whose tokens nobody knows",)
+        words = ("input: without its pictures and PDFs, whose tokens are unknown",)
     return _Attached(likely, most, words)
 
 

@@ -265,7 +265,7 @@ def why(error: BaseException, name: str) -> str:
     if has_ended(error):
         return f"The connection to the {server} broke during the call, which may have happened."
     if code == PARSE_ERROR:
-        return f"The {server} answered what is no message of the protocol. The call may have happened."
+        return f"The {server} sent an invalid message. The call may have happened."
     if code in {UNSENT, LOST, REFUSED}:
         return f"The {server} did not take the call: {error}"
     return str(error) if code else reason_of(error)

@@ -428,7 +428,7 @@ class McpServer:
         if not text and answer.get("structuredContent") is not None:
             text = json.dumps(answer["structuredContent"], ensure_ascii=False)
         if answer.get("isError"):
-            raise McpError(text or "the server says no more than that it failed")
+            raise McpError(text or "it failed, and the server gives no reason")
         return text if all(isinstance(one, str) for one in parts) else parts
 
     async def request(self, send: _Send) -> dict[str, Any]:

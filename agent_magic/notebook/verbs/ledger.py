@@ -106,7 +106,7 @@ def _as_written(ctx: CommandContext, step: Step, now: Step | None) -> Step:
         wanted = ",".join(tool.name for tool in step.tools)
         found["tools"] = ctx.session.find_tools(names, step.name, wanted)
         if [one.definition() for one in found["tools"]] != [one.definition() for one in step.tools]:
-            raise PlanError(f"The tools of {step.name!r}, {wanted}, say something else by now. {hint}")
+            raise PlanError(f"The tools of {step.name!r}, {wanted}, have changed since. {hint}")
     return replace(step, **found)
 
 

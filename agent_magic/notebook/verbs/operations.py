@@ -142,7 +142,7 @@ VERBS = {
         ),
     ),
     "dead": Verb(
-        "List what failed for good in this notebook, also in other kernels; requeue asks it again.",
+        "List the permanent failures of this notebook, from all kernels; requeue asks them again.",
         _dead_options,
         _dead,
         waits=True,

@@ -60,13 +60,13 @@ def _add_deny_options(parser: Parser) -> None:
 
 VERBS = {
     "pending": Verb(
-        "List what agents of a run in the background ask you: each question with its number.",
+        "List the open questions of agents, each with its number.",
         add_nothing,
         _pending,
         examples=("%agents pending",),
     ),
     "approve": Verb(
-        "Approve what an agent asks, as it is or with a change.",
+        "Approve a question of an agent, unchanged or edited.",
         _add_approve_options,
         _approve,
         examples=(
@@ -76,7 +76,7 @@ VERBS = {
         ),
     ),
     "deny": Verb(
-        "Deny what an agent asks.",
+        "Deny a question of an agent.",
         _add_deny_options,
         _deny,
         examples=("%agents deny 1", "%agents deny analyst send it to sales instead"),

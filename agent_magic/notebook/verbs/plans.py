@@ -120,7 +120,9 @@ def _scenario_options(parser: Parser) -> None:
     parser.add_argument(
         "--rpm", type=float, help="The account's requests a minute; by default as many as the plan has."
     )
-    parser.add_argument("--colleague", type=float, default=0.5, metavar="PART", help="What a colleague uses, below 1.")
+    parser.add_argument(
+        "--colleague", type=float, default=0.5, metavar="PART", help="The part that a colleague uses, below 1."
+    )
     parser.add_argument("--pace", metavar="N", help="Watch it: real, or N of its seconds in one.")
 
 

@@ -51,8 +51,8 @@ RATES = ("input", "output", "cache_read", "cache_write")
 
 def _connect_options(parser: Parser) -> None:
     where = (
-        "simulator: the mock server. api: the real one. URL: a server of its kind. chat URL: one that speaks the chat "
-        "completions API. dask: whoever answers now, over workers. Or a variable with a provider."
+        "simulator: the mock server. api: the real one. URL: a server of the same API. chat URL: a server of the chat "
+        "completions API. dask: the current provider, over workers. Or a variable with a provider."
     )
     parser.add_argument("where", nargs="?", metavar="WHERE", help=where)
     parser.add_argument(
@@ -62,7 +62,7 @@ def _connect_options(parser: Parser) -> None:
     parser.add_argument("--free", action="store_true", help="After chat: its answers cost nothing.")
     parser.add_argument("--workers", type=int, metavar="N", help="After dask: how many to start here; 2 by default.")
     parser.add_argument(
-        "--name", default="", metavar="NAME", help="Ask it beside others that were connected by a name."
+        "--name", default="", metavar="NAME", help="Add it to the named endpoints, which share the requests."
     )
     parser.add_argument(
         "--weight", type=float, default=1.0, metavar="W", help="With --name: its share of the requests."
@@ -110,7 +110,7 @@ def _connect(ctx: CommandContext, given: Namespace) -> None:
 
 def _note_place(ctx: CommandContext, where: str | None, *, is_variable: bool) -> None:
     if is_variable and where in PLACES:
-        note(f"{where} is your variable here: del {where}, and %agents connect {where} means what it always means")
+        note(f"{where} is your variable here, and was used. For {where} itself: del {where}, then this again")
     elif where == "chat":
         note(f"agents without --model ask it for {ctx.model!r}; another for all: %config AgentMagics.model = 'NAME'")
     if where in {"api", "dask"} and ctx.session.shared.client.account is None:
@@ -302,7 +302,7 @@ def _workers_page(dask: Dask) -> Page:
 
 VERBS = {
     "connect": Verb(
-        "Choose who answers: simulator (the mock server), api, a URL, chat URL, a variable, dask. Alone: say who does.",
+        "Choose the provider: simulator (the mock server), api, a URL, chat URL, a variable, dask. Alone: show it.",
         _connect_options,
         _connect,
         examples=(

@@ -232,8 +232,7 @@ def _told(found: decompose.Analysis) -> str:
 
 VERBS = {
     "size": Verb(
-        "Take the last run as one job: how many limits carry, what a rate needs, how many a month's tokens leave, what "
-        "answers bring.",
+        "With the last run as one job: jobs within limits, needs of a rate, runs left this month, value of answers.",
         _size_options,
         _size,
         examples=(

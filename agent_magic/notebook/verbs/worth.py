@@ -70,7 +70,7 @@ def _trial_options(parser: Parser) -> None:
     )
     parser.add_argument("--until", choices=["decided"], help="Go on until every setting is better, as good, or worse.")
     parser.add_argument(
-        "--margin", type=float, default=0.05, metavar="D", help="A difference that counts as none (0.05)."
+        "--margin", type=float, default=0.05, metavar="D", help="Smaller differences count as equal (0.05)."
     )
     add_policy(parser)
     parser.add_argument("--yes", action="store_true", help="Run it. Without it only the price is shown.")
@@ -79,8 +79,8 @@ def _trial_options(parser: Parser) -> None:
 async def _trial(ctx: CommandContext, given: Namespace) -> Trial | None:
     if ctx.session.last is None and not ctx.session.running:
         raise UsageError(
-            "A trial needs a run, for its rows. A small budget will do: %agents run --budget 0.05, and a larger one "
-            "goes on with it later."
+            "A trial needs a run for its rows. A small one will do: %agents run --budget 0.05. A larger budget "
+            "continues it later."
         )
     run, policy, how = ctx.session.last_run(), ctx.policy(given), graders_of(ctx, given)
     model, effort = (value and value.split(",") for value in (given.model, given.effort))

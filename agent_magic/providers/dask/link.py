@@ -245,7 +245,7 @@ class Link:
             elif kind == "ended":
                 _settle(flight.answer, bytes(rest[0]))
         except ValueError as error:
-            _settle(flight.answer, Unreadable(f"Worker {self.name!r} said what cannot be read: {error}."))
+            _settle(flight.answer, Unreadable(f"Worker {self.name!r} sent an unreadable message: {error}."))
             kind = "error"
         except Exception as error:  # noqa: BLE001 - a listener's bug must not end the other streams
             _settle(flight.answer, error)

@@ -115,8 +115,8 @@ class Store:
             raise self._unusable(error) from error
         except UNREADABLE as error:
             raise LedgerError(
-                f"What the ledger {self.file.name!r} says is damaged ({type(error).__name__}). %agents ledger verify "
-                "looks through it; answers that are intact stay in use."
+                f"The ledger {self.file.name!r} has damaged data ({type(error).__name__}). %agents ledger verify "
+                "checks it; intact answers stay in use."
             ) from error
 
     def _unusable(self, error: Exception) -> LedgerError:
