@@ -11,7 +11,7 @@ from tests.browser.playing import PLAYER, STORY
 from tests.browser.test_live_view import said, start
 from tests.lab import Lab
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
 RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
 GROUPS = "plan = layered_plan(300, 60)\nawait play(record_of(plan), finished_run(plan).events, until_s=6.0)"
 

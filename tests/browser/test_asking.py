@@ -15,7 +15,7 @@ from tests.lab import Lab, write_notebook
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 TOOL = """%load_ext agent_magic
 %agents connect simulator --seed 3

@@ -14,7 +14,7 @@ from tests.lab import Lab
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 BAD = "window.harmed=(window.harmed||0)+1"
 TAGS = "script, iframe, object, embed, base, form, video, link"

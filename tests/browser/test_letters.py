@@ -8,7 +8,7 @@ import pytest
 
 from tests.lab import Lab, write_notebook
 
-pytestmark = [pytest.mark.browser, pytest.mark.kernel]
+pytestmark = [pytest.mark.browser, pytest.mark.kernel, pytest.mark.slow]
 LEAST_PX = 10.7
 """Eleven, but for the scroll bar of the page, which takes 15 of the 850 px that a picture is wide."""
 CELLS = (

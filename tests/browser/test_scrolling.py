@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from tests.lab import Lab
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 CELLS = (
     "%load_ext agent_magic\n%agents connect simulator --latency fast",

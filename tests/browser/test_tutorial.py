@@ -14,7 +14,7 @@ from tests.docs.blocks import blocks_of
 from tests.house.source import ROOT
 from tests.lab import PATIENCE_S, Lab, write_notebook
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 TUTORIAL = ROOT / "docs" / "tutorial"
 RUN = """async (cell) => {

@@ -23,7 +23,7 @@ from tests.engine.whole_scene import Asked
 from tests.engine.whole_world import play
 
 NIGHTLY = os.environ.get("AGENT_MAGIC_HYPOTHESIS") == "nightly"
-EACH, PARTS = (2_500, 44) if NIGHTLY else (2_000, 1)
+EACH, PARTS = (2_500, 44) if NIGHTLY else (1_200, 1)
 SHARD, SHARDS = (int(one) for one in os.environ.get("AGENT_MAGIC_SHARD", "0/1").split("/"))
 
 

@@ -178,8 +178,11 @@ def unlearned(name, policy, before, seed):
     return Run(run_on(client, PLANS[name], policy, None if before is None else PLANS[before]))
 
 
-@pytest.mark.parametrize("asked", [{}, {"concurrency": 12}, {"schedule": "layers"}, {"cache": "off"}], ids=str)
-@pytest.mark.parametrize("before", [None, "reduced"], ids=["first", "later"])
+@pytest.mark.parametrize(
+    ("before", "asked"),
+    [(None, {"concurrency": 12}), (None, {"schedule": "layers"}), (None, {"cache": "off"}), ("reduced", {})],
+    ids=str,
+)
 @pytest.mark.parametrize("name", PLANS)
 def test_limits_that_were_learned_hold_a_forecast_as_they_held_the_run(name, before, asked):
     """Nobody was told of the limits, whose buckets hold a second: by what was announced they are known well enough."""

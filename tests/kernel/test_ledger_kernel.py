@@ -11,7 +11,7 @@ import pytest
 import agent_magic as am
 from tests.kernels import Kernel
 
-pytestmark = pytest.mark.kernel
+pytestmark = [pytest.mark.kernel, pytest.mark.slow]
 BEGIN = """%load_ext agent_magic
 %agents connect simulator --latency fast
 for name in ("a", "b", "c"):

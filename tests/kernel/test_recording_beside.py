@@ -6,7 +6,7 @@ import pytest
 
 from tests.kernels import Kernel
 
-pytestmark = pytest.mark.kernel
+pytestmark = [pytest.mark.kernel, pytest.mark.slow]
 
 
 def test_a_reader_without_a_key_gets_the_recording_beside(tmp_path):

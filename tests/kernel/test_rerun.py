@@ -10,7 +10,7 @@ import pytest
 from agent_magic.cli import main
 from tests.kernels import ROOT
 
-pytestmark = pytest.mark.kernel
+pytestmark = [pytest.mark.kernel, pytest.mark.slow]
 
 NAME = "share_and_replay"
 KEY = "sk-" + "ant-api03-" + "CanaryCanary0123456789xyz"

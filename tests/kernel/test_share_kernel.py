@@ -13,7 +13,7 @@ from agent_magic.simulator import child
 from tests.kernels import Kernel
 from tests.relay import Relay
 
-pytestmark = pytest.mark.kernel
+pytestmark = [pytest.mark.kernel, pytest.mark.slow]
 
 CANARY = "sk-" + "ant-api03-" + "CanaryCanary0123456789xyz"
 MODES = ("Plain", "Context", "Verbose", "Minimal")

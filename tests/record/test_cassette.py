@@ -378,8 +378,13 @@ def test_absurd_numbers_with_the_right_checksum_raise_nothing_else(path, value):
     write_cassette(record, path)
     rows = [json.loads(row) for row in path.read_text().splitlines()]
     refused = 0
+    seen = set()
     for number, row in enumerate(rows):
         for *way, name in numbers_in(row):
+            kind = (*row, *(step for step in way if isinstance(step, str)), name)
+            if kind in seen:
+                continue  # a row of the same fields has shown what this number does
+            seen.add(kind)
             changed = json.loads(json.dumps(row))
             functools.reduce(operator.getitem, way, changed)[name] = value
             changed.pop("check", None)
