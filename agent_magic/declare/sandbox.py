@@ -179,7 +179,9 @@ class Sandbox(ImmutableSandboxedEnvironment):
         """Return the result of a function."""
         if isinstance(function, BuiltinMethodType):
             self.take(method_size(function.__self__, function.__name__, *args, **kwargs))
-        return _kept(super().call(context, function, *args, **kwargs))
+        called = partial(super().call, context, function, *args, **kwargs)
+        found = called()
+        return found if type(found) in PLAIN else _reread(found, called)
 
     def wrap_str_format(self, value: Any) -> Callable[..., str] | None:
         """Return the safe form of `str.format` and `str.format_map`; `None` for any other method."""

@@ -6,6 +6,7 @@ import contextlib
 import csv
 import datetime as dt
 import decimal
+import email
 import enum
 import fractions
 import io
@@ -26,6 +27,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 from unittest.mock import Mock
+from xml.etree import ElementTree as ET
 from zoneinfo import ZoneInfo
 
 import attrs
@@ -38,8 +40,12 @@ import polars as pl
 import pyarrow as pa
 import pytest
 import scipy.sparse
+from dask.delayed import delayed
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from matplotlib.figure import Figure
+from multidict import MultiDict
+from PIL import Image
 from pydantic import BaseModel, ConfigDict
 
 import agent_magic as am
@@ -48,6 +54,7 @@ from agent_magic.declare.tool_result import result_text
 from agent_magic.declare.values import (
     as_json,
     as_text,
+    count_items,
     fingerprint,
     holds_content,
     pack,
@@ -56,6 +63,7 @@ from agent_magic.declare.values import (
     single_use_in,
     text_size,
     unpack,
+    value_notes,
 )
 from agent_magic.errors import AgentMagicError, DeclarationError, PlanError, UndefinedVariable
 
@@ -270,6 +278,45 @@ def test_a_row_of_sqlite_is_a_row():
     assert "x a: 1\nb: x" == plan.prompt("a_0", {})
 
 
+def test_what_holds_more_than_its_keys_is_no_mapping():
+    """An element of XML with its attributes alone, or an e-mail without its body, is no JSON."""
+    element = ET.fromstring("<a><b>1</b></a>")
+    for value in (element, email.message_from_string("Subject: hi\n\nbody")):
+        with pytest.raises(DeclarationError, match="cannot be written as JSON"):
+            prompt("{{ v | tojson }}", v=value)
+    with pytest.raises(DeclarationError, match="cannot be run for each of 'v', whose type is Element"):
+        am.Plan([am.Agent("a", "{{ item }}", each="v")], {"v": element})
+
+
+def test_a_collection_that_holds_more_than_its_items_is_not_written_as_a_list():
+    """The edges of a graph would be lost, alone as in a list."""
+    for value in (Graph(), [Graph()]):
+        with pytest.raises(DeclarationError, match=r"Graph.* is an address in memory"):
+            prompt("{{ v }}", v=value)
+
+
+PIXELS = Image.new("RGB", (2, 2))
+PANELS = Figure().subplots(1, 2)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [types.SimpleNamespace(p=PIXELS), pd.DataFrame({"p": [PIXELS]}), {"p": {PIXELS.size: Point(PIXELS)}}, PANELS],
+    ids=["namespace", "frame", "object", "array"],
+)
+def test_a_picture_in_another_object_is_refused(value):
+    """Neither its numbers nor the name of its class say what it shows. Lists and dicts of pictures are sent."""
+    with pytest.raises(DeclarationError, match=r"v }}: it has a picture, .*, in it; write it by itself"):
+        prompt("{{ v }}", v=value)
+    assert result_text(value).is_error
+
+
+def test_a_picture_has_no_items():
+    """An agent for each row of pixels is meant by nobody."""
+    with pytest.raises(DeclarationError, match="each of 'v', whose type is Image"):
+        am.Plan([am.Agent("a", "{{ item }}", each="v")], {"v": PIXELS})
+
+
 def test_a_structured_array_is_a_table():
     """By the names of its columns, in text, JSON, `each` and the fields of a prompt; what is masked is missing."""
     array = np.array([(1, "x"), (2, "y")], dtype=[("a", "i4"), ("b", "U1")])
@@ -309,6 +356,13 @@ def test_a_lazy_object_is_what_it_stands_for():
         prompt("{{ v }}", v=Lazy(iter("ab")))
 
 
+class Refusing:
+    """Raises whatever is asked."""
+
+    def __getattribute__(self, name):
+        raise RuntimeError(name)
+
+
 @pytest.mark.parametrize(
     ("text", "found"),
     [
@@ -332,7 +386,7 @@ def test_what_an_expression_makes_can_be_read_twice(text, found):
 
 
 def test_an_iterator_that_an_object_holds_is_refused():
-    """The next rendering would find it empty. One that a property makes each time is read, twice too."""
+    """So is one that its method returns: the next rendering finds it empty. One that is made each time is read."""
 
     class Holder:
         made = property(lambda self: iter("ab"))
@@ -342,6 +396,10 @@ def test_an_iterator_that_an_object_holds_is_refused():
 
     with pytest.raises(DeclarationError, match=r"v.rows .*: this str_ascii_iterator can be read only once; put list"):
         prompt("{{ v.rows | join }}", v=Holder())
+    held = iter("ab")
+    for _ in range(2):
+        with pytest.raises(DeclarationError, match=r"str_ascii_iterator can be read only once; put list"):
+            prompt("{{ v.rows() | join }}", v=types.SimpleNamespace(rows=lambda: held))
     assert "n abab" == prompt("{{ v.name }} {% set made = v.made %}{{ made | join }}{{ made | join }}", v=Holder())
 
 
@@ -408,6 +466,8 @@ def test_an_address_in_memory_is_no_text(make):
     for value in ([make()], {"a": (1, make())}, Held(table=make()), Owner(Owner(make())), pd.Series([[make()]])):
         with pytest.raises(DeclarationError, match=r"v }}: the text of the .* is an address in memory"):
             prompt("{{ v }}", v=value)
+    with pytest.raises(DeclarationError, match="the text of this Buffer is an address in memory"):
+        prompt("{{ v }}", v=pa.py_buffer(b"ab"))
     assert "['<f at 0x7f>']" == prompt("{{ v }}", v=["<f at 0x7f>"])
 
 
@@ -744,6 +804,8 @@ def test_two_keys_or_columns_never_become_one():
         prompt("{{ v | tojson }}", v=pd.DataFrame([[0, 1]], columns=[1, "1"]))
     with pytest.raises(DeclarationError, match=r"'v'.*item 0 two keys are '1' as text"):
         am.Plan([am.Agent("a", "{{ item }}", each="v")], {"v": [{1: "a", "1": "b"}]})
+    with pytest.raises(DeclarationError, match=r"'v'.*item 0 two keys are 'a' as text"):
+        am.Plan([am.Agent("a", "{{ item }}", each="v")], {"v": [MultiDict([("a", 1), ("a", 2)])]})
     with pytest.raises(PlanError, match="Two values have the name 'μ'"):
         am.Plan([am.Agent("a", "{{ μ }}")], {"\u00b5": 1, "\u03bc": 2})
 
@@ -764,8 +826,20 @@ def test_deep_and_circular_values_are_named():
     shared: object = [0]
     for _ in range(40):
         shared = [shared, shared]
-    with pytest.raises(DeclarationError, match="more than 32,000,000 characters"):
-        prompt("{{ v }}", v=shared)
+    for value in (shared, _shared_points(40)):
+        for text in ("{{ v }}", "{{ v | tojson }}"):
+            with pytest.raises(DeclarationError, match="more than 32,000,000 characters"):
+                prompt(text, v=value)
+        assert ("", None) == (fingerprint(value), pack(value))
+        assert result_text(value).is_error
+
+
+def _shared_points(depth):
+    """Return few objects that are many as text."""
+    found = Point(0)
+    for _ in range(depth):
+        found = Point(found, found)
+    return found
 
 
 # JSON as the documentation has it
@@ -897,6 +971,34 @@ def test_a_value_is_asked_for_nothing_that_its_class_lacks():
             return "guarded"
 
     assert "guarded yes" == prompt("{{ v }} {% if v %}yes{% endif %}", v=Guarded())
+
+
+@pytest.mark.parametrize(
+    "make",
+    [lambda: Lazy(pd.DataFrame({"a": [1]})), lambda: delayed(int)(1), lambda: weakref.proxy(UserDict()), Refusing],
+)
+def test_a_value_that_cannot_be_read_has_no_note(make):
+    """Notes are read beside the cell, before anything is used; who uses the value is told."""
+    value = make()
+    assert [] == value_notes(["v"], {"v": value})
+    assert count_items(value) in {None, 1}
+
+
+def test_the_module_of_a_class_may_be_anything():
+    """As in classes that are made by a program."""
+    assert "odd" == prompt("{{ v }}", v=type("Odd", (), {"__module__": None, "__str__": lambda _: "odd"})())
+
+
+def test_the_letters_of_a_text_are_its_own():
+    """In prompts and in JSON, as values and as keys, whatever the class writes."""
+    loud = type("Loud", (str,), {"__str__": lambda _: "LOUD"})("quiet")
+    assert ("quiet", '"quiet"', '{"quiet": 1}') == (as_text(loud), as_json(loud), as_json({loud: 1}))
+
+
+def test_a_result_without_a_length_is_read():
+    """As numpy reads it, and a duration of numpy keeps its nanoseconds."""
+    assert ('"P0DT0H0M0.000000001S"', '"P5Y"') == (as_json(np.timedelta64(1, "ns")), as_json(np.timedelta64(5, "Y")))
+    assert str([*range(200)]) == result_text(Tensor()).content
 
 
 class Raises:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import UserList, deque
-from collections.abc import Collection, Iterator, Mapping, ValuesView
+from collections.abc import Collection, Iterator, Mapping, Sequence, ValuesView
 from collections.abc import Set as AbstractSet
 from types import SimpleNamespace
 from typing import Any, Final, cast
@@ -34,9 +34,19 @@ def record_fields(value: Any) -> Mapping[str, Any] | None:
 
 
 def is_mapping(value: object) -> bool:
-    """Return whether `dict` accepts a value, such as a row of sqlite, which is no `Mapping`."""
+    """Return whether a value is a mapping, or a row of a database, which may be no `Mapping`."""
+    # A row cannot be changed. What can be is no row, and holds more than its keys: an element of XML, an e-mail.
+    if isinstance(value, Mapping):
+        return True
     kind = cast("type[Any]", type(value))
-    return isinstance(value, Mapping) or (callable(getattr(kind, "keys", None)) and hasattr(kind, "__getitem__"))
+    is_read = callable(getattr(kind, "keys", None)) and hasattr(kind, "__getitem__")
+    return is_read and not hasattr(kind, "__setitem__")
+
+
+def is_keyed(value: object) -> bool:
+    """Return whether the items of a collection are not all it holds, such as the nodes of a graph."""
+    kind = cast("type[Any]", type(value))
+    return hasattr(kind, "__getitem__") and issubclass(kind, Collection) and not issubclass(kind, Sequence)
 
 
 def pairs_of(value: Any) -> list[tuple[Any, Any]]:
@@ -89,7 +99,7 @@ def is_too_deep(value: object) -> bool:
 
 def text_size(value: object) -> int:
     """Return roughly how many characters a value has as text. It stops counting above `MOST_CHARS`."""
-    known: dict[int, int] = {}  # of lists and dicts that are counted: one may be there many times
+    known: dict[int, int] = {}  # of containers that are counted: one may be there many times
     sizes, path, todo = [0], [0], [iter(cast("Collection[Any]", (value,)))]
     while True:
         part: Any
@@ -99,10 +109,9 @@ def text_size(value: object) -> int:
                 sizes[-1] += len(part)
             elif key in known:
                 sizes[-1] += known[key]
-            elif type(part) not in CONTAINERS or key in path or len(path) > DEEPEST:
+            elif type(part) in NUMBERS or key in path or len(path) > DEEPEST or not (found := _sized(part)):
                 sizes[-1] += 1
             else:
-                found: Collection[Any] = [*part, *part.values()] if isinstance(part, dict) else part
                 sizes.append(len(found))
                 path.append(key)
                 todo.append(iter(() if {*map(type, found)} <= NUMBERS else found))
@@ -113,6 +122,10 @@ def text_size(value: object) -> int:
             if not todo:
                 return size
             sizes[-1] += size
+
+
+def _sized(value: Any) -> Collection[Any]:
+    return [*value, *value.values()] if isinstance(value, dict) else parts_of(value)
 
 
 def is_single_use(value: object) -> bool:

@@ -130,16 +130,21 @@ def _rows(table: Any, name: str, agent: str) -> list[dict[str, Any]]:
 
 def count_items(value: object) -> int | None:
     """Return the number of items that a value has for `each`; `None` if it cannot be used, or is a query."""
-    try:
-        return None if is_lazy(value) else len(read_items(value, "", "").found)
-    except DeclarationError:
-        return None
+    found = _items_now(value)
+    return None if found is None else len(found)
 
 
 def first_item(value: object) -> object:
     """Return the first item that a value has for `each`; `None` if it has none, or is a query."""
+    found = _items_now(value)
+    return found[0][1] if found else None
+
+
+def _items_now(value: object) -> list[tuple[Any, Any]] | None:
     try:
-        return None if is_lazy(value) else read_items(value, "", "").found[0][1]
+        if run_user_code(lambda: is_lazy(value), lambda _: DeclarationError("")):
+            return None
+        return read_items(value, "", "").found
     except DeclarationError:
         return None
 
@@ -152,14 +157,12 @@ def as_item(value: Any) -> Any:
     """
     if isinstance(value, Row) or is_table(value) or not is_mapping(value):
         return value
-    named = dict(pairs_of(value))
-    if all(type(name) is str for name in named):
-        return Row(named)
-    found = Row({_column(name): cell for name, cell in named.items()})
-    if len(found) < len(named):
-        names = [_column(name) for name in named]
+    pairs = pairs_of(value)
+    found = Row((_column(name), cell) for name, cell in pairs)
+    if len(found) < len(pairs):
+        names = [_column(name) for name, _ in pairs]
         twice = next(one for one in names if names.count(one) > 1)
-        raise ValueError(f"two keys are {twice!r} as text, such as {[one for one in named if _column(one) == twice]}")
+        raise ValueError(f"two keys are {twice!r} as text: {[one for one, _ in pairs if _column(one) == twice]}")
     return found
 
 

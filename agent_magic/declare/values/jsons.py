@@ -11,7 +11,7 @@ import json
 import math
 import re
 from collections import UserString, deque
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
@@ -21,9 +21,9 @@ from typing import Any, Final, cast
 from uuid import UUID
 
 from agent_magic.declare.answers.lenient import Decimals
-from agent_magic.declare.values.inside import is_mapping, is_single_use, pairs_of, record_fields
+from agent_magic.declare.values.inside import is_keyed, is_mapping, is_single_use, pairs_of, record_fields, text_size
 from agent_magic.declare.values.pictures import is_one
-from agent_magic.declare.values.tables import is_numbered, levels_of, plain_scalar, read_array, read_table
+from agent_magic.declare.values.tables import check_size, is_numbered, levels_of, plain_scalar, read_array, read_table
 
 _INSTEAD: Final[tuple[tuple[Any, str], ...]] = (
     (complex, "[x.real, x.imag]"),
@@ -37,6 +37,7 @@ _MARKED = re.compile(r'"\\u0000([-+.\dEe]+)\\u0000"')
 
 def as_json(value: object, indent: int | None = None) -> str:
     """Return a value as JSON: letters as they are, and no web page's escapes. Errors are those of `as_plain`."""
+    check_size(text_size(value))
     try:
         text = json.dumps(as_plain(value), indent=indent, ensure_ascii=False, allow_nan=False)
     except RecursionError:
@@ -107,22 +108,16 @@ def _of_a_class(value: Any, inner: tuple[int, ...]) -> Any:
     if is_mapping(value):
         return _mapping(value, inner)
     is_bytes = isinstance(value, bytes | bytearray | memoryview)
-    if isinstance(value, Collection) and not is_bytes and not _is_keyed(cast("object", value)):
+    if isinstance(value, Collection) and not is_bytes and not is_keyed(cast("object", value)):
         return [_plain(one, inner) for one in cast("Collection[Any]", value)]
     return _by_pydantic(value)
-
-
-def _is_keyed(value: object) -> bool:
-    """Return whether the items of a collection are not all it holds, such as the nodes of a graph."""
-    kind = cast("type[Any]", type(value))
-    return hasattr(kind, "__getitem__") and issubclass(kind, Collection) and not issubclass(kind, Sequence)
 
 
 def _by_pydantic(value: Any) -> Any:
     """Return a form that only pydantic knows, such as for an IP address; refuse other values."""
     from pydantic_core import PydanticSerializationError, to_jsonable_python
 
-    instead = "list(x)" if is_single_use(value) or _is_keyed(value) else ""
+    instead = "list(x)" if is_single_use(value) or is_keyed(value) else ""
     instead = instead or next((words for kinds, words in _INSTEAD if isinstance(value, kinds)), "")
     if not instead:
         with suppress(PydanticSerializationError):
@@ -152,9 +147,18 @@ def _duration(value: Any) -> str:
     return f"P{value.days}DT{minutes // 60}H{minutes % 60}M{seconds}{part}S"
 
 
+def _numpy_duration(value: Any) -> str:
+    import numpy as np
+    import pandas as pd
+
+    unit, count = np.datetime_data(value.dtype)
+    return f"P{value.astype(int) * count}{unit}" if unit in {"Y", "M"} else pd.Timedelta(value).isoformat()
+
+
 _SCALARS: Final[tuple[tuple[Any, Callable[[Any], Any]], ...]] = (
     (bool, bool),
-    (str | UserString, str),
+    (str, str.__str__),  # its letters, as in a prompt
+    (UserString, str),
     (int, int),
     (Decimals, lambda value: f"\0{value}\0"),
     (float, _number),
@@ -177,7 +181,7 @@ _BY_NAME: Final[dict[str, Callable[[Any], Any]]] = {
     "Interval": str,
     "Period": str,
     "datetime64": str,  # these two count nanoseconds
-    "timedelta64": lambda value: _duration(value.astype("timedelta64[us]").item()),
+    "timedelta64": _numpy_duration,
 }
 """The form of values of pandas and numpy that are nothing of Python's."""
 
@@ -185,7 +189,7 @@ _BY_NAME: Final[dict[str, Callable[[Any], Any]]] = {
 def key_text(key: Any) -> str:
     """Return a key of a dict, or the name of a column, as in JSON."""
     if isinstance(key, str) and not isinstance(key, enum.Enum):
-        return str(key)
+        return str.__str__(key)
     if isinstance(key, tuple):
         raise TypeError("a tuple cannot be a key in JSON; use a text, or nested dicts")
     plain = as_plain(key)

@@ -24,7 +24,7 @@ from uuid import UUID
 
 from agent_magic.declare.content import Attachment
 from agent_magic.declare.user_code import run_user_code
-from agent_magic.declare.values.inside import record_fields
+from agent_magic.declare.values.inside import record_fields, text_size
 from agent_magic.declare.values.tables import (
     count_cells,
     is_array,
@@ -96,7 +96,7 @@ def _written(value: object, other: Callable[[_Packer, Any], Any], most: float = 
     """Return a value as JSON; `None` if it has no form, is too long, has more items, or its own methods raise."""
 
     def written() -> str:
-        if most < math.inf and _count(value) > most:
+        if text_size(value) > MOST_CHARS or (most < math.inf and _count(value) > most):
             raise _NoFormError
         return _JSON.encode(_Packer(other).packed(value))
 

@@ -177,7 +177,7 @@ def _library_of(kind: type[Any]) -> str:
     if kind.__module__ == "builtins":
         return ""
     for one in kind.__mro__:
-        library, name = one.__module__.partition(".")[0], one.__name__
+        library, name = str(one.__module__).partition(".")[0], one.__name__
         if (library, name) in _PICTURES:
             return _PICTURES[library, name]
     return ""

@@ -12,6 +12,8 @@ import math
 import sys
 from typing import Any, Final, cast
 
+from agent_magic.declare.values.pictures import is_content
+
 MOST_CHARS: Final = 32_000_000
 """The longest prompt. Source: https://platform.claude.com/docs/en/api/overview, "Request size limits": 32 MB."""
 TOO_LONG: Final = f"it has more than {MOST_CHARS:,} characters, and a request has 32 MB at most"
@@ -30,7 +32,8 @@ def check_size(size: float) -> None:
 @functools.lru_cache(maxsize=512)
 def _marks(kind: type[Any]) -> tuple[bool, bool]:
     """Return whether values of a class may be tables, and whether they may be arrays."""
-    if kind.__module__ == "builtins" or hasattr(kind, "__next__"):  # such as a reader, which is read once
+    # A reader is read once, and pictures are no arrays of pixels.
+    if kind.__module__ == "builtins" or hasattr(kind, "__next__") or is_content(kind):
         return False, False
     may_be_lazy = hasattr(kind, "columns") and any(hasattr(kind, mark) for mark in _LAZY)
     is_table = may_be_lazy or any(hasattr(kind, mark) for mark in (*_TABLES, *_LAZY[-1:]))
@@ -144,9 +147,11 @@ def _collected(query: Any) -> Any:
 
 
 def count_cells(value: Any) -> int:
-    """Return how many cells a table has that is no query, or how many items an array has."""
+    """Return how many cells a table has that is no query, or how many items an array has; 0 if it does not say."""
     shape: Any = getattr(value, "shape", None)
-    return math.prod(cast("tuple[int, ...]", shape)) if isinstance(shape, tuple) else len(value)
+    if isinstance(shape, tuple):
+        return math.prod(cast("tuple[int, ...]", shape))
+    return len(value) if hasattr(cast("type[Any]", type(value)), "__len__") else 0
 
 
 def is_array(value: object) -> bool:
@@ -164,8 +169,7 @@ def read_array(value: Any) -> list[Any] | None:
     if not is_array(value):
         return None
     kind = cast("type[Any]", type(value))
-    if hasattr(value, "shape") or hasattr(kind, "__len__"):
-        check_size(count_cells(value))
+    check_size(count_cells(value))
     if hasattr(kind, "toarray"):  # of a sparse matrix, whose text leaves its middle out
         return value.toarray().tolist()
     name = next((name for name in _LISTED if hasattr(kind, name)), "")

@@ -15,12 +15,14 @@ from pathlib import PurePath
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType, SimpleNamespace
 from typing import Any, cast
 
+from agent_magic.declare.content import Attachment
 from agent_magic.declare.user_code import reason_of, run_user_code
 from agent_magic.declare.values.inside import (
     CONTAINERS,
     NUMBERS,
     PLAIN,
     everything_in,
+    is_keyed,
     is_mapping,
     is_single_use,
     pairs_of,
@@ -42,7 +44,7 @@ from agent_magic.declare.values.tables import (
 from agent_magic.errors import AgentMagicError, DeclarationError
 
 _NO_TEXT = (FunctionType, BuiltinFunctionType, MethodType, ModuleType, type)
-_ADDRESS = re.compile(r"<.* at 0x[0-9a-fA-F]+>", re.DOTALL)
+_ADDRESS = re.compile(r"<.*(?: at 0x[0-9a-f]+|\baddress=0x[0-9a-f]+.*)>", re.DOTALL)
 """Python's text of an object without its own."""
 _AT = re.compile(r"(?: at |\bid=['\"]?)(0x[0-9a-fA-F]{4,16}|[1-9]\d{5,19})\b")
 _MOST_HELD = 100_000
@@ -137,7 +139,7 @@ def _text(value: Any) -> str:
         return str(whole(items))
     if hasattr(kind, "as_py"):  # of pyarrow: its text of a struct is a list of pairs
         return _text(value.as_py())
-    if isinstance(value, _NO_TEXT) or kind.__module__.startswith("jinja2."):
+    if isinstance(value, _NO_TEXT) or str(kind.__module__).startswith("jinja2."):
         raise NoTextError(_what_to_write(value))
     if hasattr(kind, "is_task"):
         raise NoTextError(f"an am.{kind.__name__} is a step, and has no text; put it among the steps of the plan")
@@ -150,7 +152,7 @@ def _text(value: Any) -> str:
 
 def _check_addresses(value: object, text: str) -> None:
     """Raise `NoTextError` if a text holds the address of a part of its value, which is never the same."""
-    if " at 0x" not in text and "id=" not in text:
+    if "0x" not in text and "id=" not in text:
         return
     unnamed = next(filter(_is_address, everything_in(value)), None)
     if unnamed is None:
@@ -247,12 +249,20 @@ def whole(value: Any) -> Any:
 
 def _is_foreign(value: object) -> bool:
     """Return whether Python writes a library's value differently inside a container, or not at all."""
-    return _is_read(value) or _is_unnamed(value) or plain_scalar(value) is not value
+    return _is_read(value) or _is_unnamed(value) or plain_scalar(value) is not value or _is_picture(value)
+
+
+def _is_picture(value: object) -> bool:
+    """Return whether a value is a picture that is not read."""
+    return is_one(value) and type(value) is not Attachment
 
 
 def _is_unnamed(value: object) -> bool:
     """Return whether a collection defines no text."""
-    return type(value).__repr__ is object.__repr__ and (is_mapping(value) or isinstance(value, Collection))
+    kind = cast("type[Any]", type(value))
+    return kind.__repr__ is object.__repr__ and (
+        is_mapping(value) or (issubclass(kind, Collection) and not is_keyed(value))
+    )
 
 
 def _whole(value: Any, around: tuple[int, ...]) -> Any:
@@ -263,6 +273,8 @@ def _whole(value: Any, around: tuple[int, ...]) -> Any:
         return value if kind in PLAIN else _Text("...")
     if _is_read(value):
         return _Text(_text(value))
+    if _is_picture(value):
+        raise NoTextError(f"it has a picture, a {kind.__name__}, in it; write it by itself, or in a list or dict")
     if kind in {UserDict, UserList}:  # with the text of their content
         return _whole(value.data, around)
     inner = (*around, id(value))
@@ -315,7 +327,7 @@ def with_whole_cells(table: Any) -> Any:
 
 def value_notes(names: Iterable[str], values: Mapping[str, Any]) -> list[str]:
     """Return a note for each value that a prompt shows in an unexpected form."""
-    return [note for name in names if name in values and (note := _note_on(name, values[name]))]
+    return [note for name in names if name in values and (note := _note_if_read(name, values[name]))]
 
 
 _READERS = {
@@ -331,9 +343,16 @@ def reader_of(value: os.PathLike[str], name: str) -> str:
     return f"{name} = am.{_READERS.get(end, 'text_file')}({name}) sends what is in it"
 
 
+def _note_if_read(name: str, value: Any) -> str:
+    try:
+        return run_user_code(lambda: _note_on(name, value), lambda _: AgentMagicError())
+    except AgentMagicError:  # it is refused where it is used
+        return ""
+
+
 def _note_on(name: str, value: Any) -> str:
     kind = cast("type[Any]", type(value))
-    if isinstance(value, os.PathLike):
+    if hasattr(value.__class__, "__fspath__"):  # the type of a proxy has the methods of every type
         return f"{name} is a path: its name goes out, not the file. {reader_of(cast('os.PathLike[str]', value), name)}"
     if issubclass(kind, bytes | bytearray):
         return f"{name} is of {kind.__name__} and goes out as Python text, b'…': {name}.decode() is its own"
