@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from agent_magic.forecast.forecast import Forecaster
-    from agent_magic.measure.server import Fit, Needs
+    from agent_magic.measure.server import Needs
+    from agent_magic.measure.server_fit import Fit
 
 MOST = 1e100
 """Larger numbers are a mistake."""

@@ -28,7 +28,8 @@ from agent_magic.forecast.service import Pricing, play
 from agent_magic.forecast.terms import ceilings_for, facts_of, known_to, policy_of
 from agent_magic.forecast.work import Evidence, Works
 from agent_magic.measure.metrics import Summary, summarize
-from agent_magic.measure.server import OURS, limit_of_run, shortest_s
+from agent_magic.measure.server import shortest_s
+from agent_magic.measure.server_fit import OURS, limit_of_run
 from agent_magic.record.identical import sharers_of
 from agent_magic.record.prices import Prices
 from agent_magic.record.request import Request
@@ -46,7 +47,8 @@ if TYPE_CHECKING:
     from agent_magic.forecast.pace import Basis
     from agent_magic.forecast.service import Played
     from agent_magic.forecast.work import End, Fits, Rewritten, Work
-    from agent_magic.measure.server import At, Fit, Server
+    from agent_magic.measure.server import At, Server
+    from agent_magic.measure.server_fit import Fit
     from agent_magic.record.answer import Price
     from agent_magic.record.history import History
     from agent_magic.record.terms import Ceilings

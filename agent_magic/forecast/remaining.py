@@ -14,14 +14,16 @@ from typing import TYPE_CHECKING, NamedTuple
 from agent_magic.engine.expected import Factors, kinds_of
 from agent_magic.forecast.pace import UNSURE
 from agent_magic.forecast.servers import NOTHING_KNOWN, KnownServers
-from agent_magic.measure.server import FEWEST, Needs, at_of, shortest_s
+from agent_magic.measure.server import Needs, shortest_s
+from agent_magic.measure.server_fit import FEWEST, at_of
 from agent_magic.record.exchanges import Exchange, seen_run
 from agent_magic.record.history import MEASURED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from agent_magic.measure.server import At, Steps
+    from agent_magic.measure.server import At
+    from agent_magic.measure.server_fit import Steps
     from agent_magic.record.exchanges import SeenRun
     from agent_magic.record.history import History, Past
     from agent_magic.record.results import AgentResult, RunRecord

@@ -33,7 +33,8 @@ from agent_magic.forecast.pace import (
     tokens_factor,
 )
 from agent_magic.forecast.terms import facts_of
-from agent_magic.measure.server import CONSTANT, NEVER, NO_NEEDS, Needs, Observed, asked_at, at_of, fit, is_forecast
+from agent_magic.measure.server import CONSTANT, NEVER, NO_NEEDS, Needs
+from agent_magic.measure.server_fit import Observed, asked_at, at_of, fit, is_forecast
 from agent_magic.record.answer import CHARS_PER_TOKEN, ESCALATED
 from agent_magic.record.events import TICKS_PER_S
 from agent_magic.record.history import History
@@ -44,7 +45,8 @@ if TYPE_CHECKING:
     from agent_magic.engine.retry import Failure
     from agent_magic.forecast.evidence import Seen, Tried
     from agent_magic.forecast.pace import Basis
-    from agent_magic.measure.server import At, Fit, Server
+    from agent_magic.measure.server import At, Server
+    from agent_magic.measure.server_fit import Fit
     from agent_magic.record.answer import Price, Usage
     from agent_magic.record.exchanges import Exchange
     from agent_magic.record.results import Attempt, RunRecord

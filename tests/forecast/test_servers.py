@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from agent_magic.api import Agent, Claude, Ledger, Plan, Policy, Run, Session
-from agent_magic.measure.server import Needs, Observed, Server, fit
+from agent_magic.measure.server import Needs, Server
+from agent_magic.measure.server_fit import Observed, fit
 from agent_magic.record.exchanges import SeenRun, seen_run
 from agent_magic.record.history import History
 from agent_magic.simulator import start
