@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from agent_magic.declare.agent import Agent
 from agent_magic.declare.each import REPEATS, Part
 from agent_magic.declare.grouping import declared_agent, declared_name
-from agent_magic.declare.hedge import FIRST, HEDGE, declared_hedge
+from agent_magic.declare.race import FIRST, HEDGE, declared_hedge
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

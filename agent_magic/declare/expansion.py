@@ -28,7 +28,7 @@ from agent_magic.declare.agent import DEFAULT_MAX_TOKENS, Agent
 from agent_magic.declare.condition import condition_of
 from agent_magic.declare.each import REPEATS, ROUNDS, Part, members_of, places_of, warn_of_labels
 from agent_magic.declare.grouping import check_names, group_steps
-from agent_magic.declare.hedge import hedged_steps
+from agent_magic.declare.race import hedged_steps
 from agent_magic.declare.step import is_step
 from agent_magic.declare.values import frozen, read_items
 from agent_magic.errors import PlanError, UndefinedVariable

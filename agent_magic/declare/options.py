@@ -393,7 +393,7 @@ class AgentOptions(StepOptions):
     )
     hedge: str | float | None = option(
         doc="Ask it a second time if its answer is overdue; the first answer counts. Overdue after these seconds, "
-        "or with `p95` after the time that 95 of 100 answers of this run took; see `agent_magic.declare.hedge`.",
+        "or with `p95` after the time that 95 of 100 answers of this run took; see `agent_magic.declare.race`.",
         help="Ask it again when its answer is overdue, the first answer counts: p95 of this run's answers, or 20s.",
         unit="WHEN",
         read=hedge,

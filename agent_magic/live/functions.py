@@ -12,13 +12,16 @@ The place of a function decides its access and how it can be stopped:
 
 In a browser, which has neither threads nor processes, a `def` runs on the loop, and nothing stops it.
 
-The threads are ours (`live.threads`), not the loop's pool, which has six on a small machine and delays the end of the
-process. Calls keep the caller's context, so that a kernel can attribute the output.
+The threads are ours, not the loop's pool, which has six on a small machine and delays the end of the process: daemon
+threads, as many as needed, each reused for a while, since starting one takes as long as five calls of an idle one.
+Calls keep the caller's context, so that a kernel can attribute the output.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
+import queue
 import signal
 import threading
 from contextlib import nullcontext, suppress
@@ -34,9 +37,8 @@ from agent_magic.declare.user_code import reason_of, run_user_code
 from agent_magic.errors import AgentMagicError, Unreachable
 from agent_magic.live.prints import Prints
 from agent_magic.live.saving import Saves
-from agent_magic.live.threads import in_thread
 from agent_magic.live.workers import Ran, Workers, called, check_sendable, failed, pack_call, pack_ran, unpack_ran
-from agent_magic.machine import needs_processes
+from agent_magic.machine import in_browser, needs_processes
 from agent_magic.record.quick_tuples import new_tuple
 from agent_magic.record.secret_scan import masked
 
@@ -48,6 +50,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Ran", "run_function", "tool_result"]
 
+IDLE = "agent_magic idle"
+"""The name of a waiting thread."""
+IDLE_S = 20.0
+"""Seconds a thread waits for its next call before it ends."""
 _WORKERS = Workers()
 """Worker processes of this machine; idle ones serve any run."""
 
@@ -287,3 +293,48 @@ class _Alarm:
         if self._armed:
             self.rang = True
             raise _TimeUp
+
+
+def in_thread(work: Callable[[], object], name: str) -> None:
+    """Call a function, which must not raise, in an idle or new thread; if there are no threads, call it here."""
+    if in_browser():
+        work()
+        return
+    try:
+        taken = _IDLE.pop()
+    except IndexError:
+        taken = _Thread()
+        taken.thread.start()
+    taken.thread.name = name
+    taken.calls.put(work)
+
+
+class _Thread:
+    """A thread that makes calls, one at a time."""
+
+    def __init__(self) -> None:
+        self.calls: queue.SimpleQueue[Callable[[], object]] = queue.SimpleQueue()
+        self.thread = threading.Thread(target=self._serve, name=IDLE, daemon=True)
+
+    def _serve(self) -> None:
+        """Make calls until the thread has been idle for a while."""
+        while True:
+            try:
+                work = self.calls.get(timeout=IDLE_S)
+            except queue.Empty:
+                try:
+                    _IDLE.remove(self)
+                except ValueError:  # it was taken this moment: the call is on its way
+                    continue
+                return
+            work()
+            del work  # its objects would live until the next call
+            self.thread.name = IDLE
+            _IDLE.append(self)
+
+
+_IDLE: list[_Thread] = []
+"""Idle threads, the most recent last. Each operation is atomic in the interpreter, so it needs no lock."""
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_IDLE.clear)  # a fork has none of them

@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 import agent_magic as am
 from agent_magic.declare.dag import build_dag
-from agent_magic.engine.conductor.lines import Lines
-from agent_magic.engine.conductor.order import Order
+from agent_magic.engine.conductor.queues import Order, Queues
 from agent_magic.engine.expected import kinds_of
 from agent_magic.engine.policy import Policy
 from tests.live.virtual import Reply, drive
@@ -53,7 +52,7 @@ def test_one_kind_and_a_sequence_have_nothing_to_learn() -> None:
 def test_whoever_waits_goes_on_waiting(ends: list[tuple[int, float]], waiting: set[int]) -> None:
     """A new order loses nobody and lets nobody in: all leave, by the order that holds then."""
     order = Order(ALONE, Policy(), None, KINDS)
-    lines = Lines(None, order)
+    lines = Queues(None, order)
     for agent in waiting:
         lines.join(agent)
     for agent, took_s in ends:

@@ -25,7 +25,7 @@ from agent_magic.engine.admission.pool import Seat
 from agent_magic.engine.admission.prefix import Prefixes
 from agent_magic.engine.conductor.attempts import Slots, Tries
 from agent_magic.engine.conductor.conductor import Conductor
-from agent_magic.engine.conductor.lines import Barrier
+from agent_magic.engine.conductor.queues import Barrier
 from agent_magic.engine.pacing import class_pacer
 from agent_magic.engine.pacing import window as pacer_window
 from agent_magic.engine.pacing.bucket import Bucket

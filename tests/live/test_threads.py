@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from agent_magic.live import threads
+from agent_magic.live import functions as threads
 
 
 def call_in_thread(number: int) -> tuple[int, threading.Thread]:

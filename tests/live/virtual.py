@@ -12,7 +12,7 @@ from typing import Any
 from agent_magic.declare.agent import DEFAULT_MODEL
 from agent_magic.engine.policy import Policy
 from agent_magic.live.driver import Driver
-from agent_magic.live.threads import IDLE
+from agent_magic.live.functions import IDLE
 from agent_magic.providers.anthropic.models import limit_class, min_cacheable_tokens
 from agent_magic.providers.base import EVERYTHING, Provider
 from agent_magic.record.answer import Answer, Usage

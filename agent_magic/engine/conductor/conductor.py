@@ -21,8 +21,7 @@ from agent_magic.engine.actions import Abort, Backoff, Decision, Done, Reopened,
 from agent_magic.engine.admission.room import FOREVER, Hold, Never
 from agent_magic.engine.calls import Holding, Resources
 from agent_magic.engine.conductor.attempts import Slots, Tries
-from agent_magic.engine.conductor.lines import Lines, barrier_of
-from agent_magic.engine.conductor.order import Order
+from agent_magic.engine.conductor.queues import Order, Queues, barrier_of
 from agent_magic.engine.contract import NO_STEPS
 from agent_magic.engine.identical import IDENTICAL
 from agent_magic.record.events import AgentEnded, AgentReady
@@ -56,7 +55,7 @@ class Alarms:
 
     def __init__(self) -> None:
         self._heap: list[tuple[float, int, int]] = []
-        self._told_s = self._lines_s = FOREVER
+        self._told_s = self._queues_s = FOREVER
 
     def set(self, at_s: float, agent: int, number: int = 0) -> None:
         """Set a wake-up time for an agent; `number` breaks ties."""
@@ -64,13 +63,13 @@ class Alarms:
 
     def set_lines(self, at_s: float) -> None:
         """Set the time to try the queues again, unless an earlier one is set. An infinite hold waits for an answer."""
-        if at_s < self._lines_s:
-            self._lines_s = at_s
+        if at_s < self._queues_s:
+            self._queues_s = at_s
             self.set(at_s, LINES)
 
     def woken(self) -> None:
         """Record a wake-up: callers take due ones with `due`, and the next time is reported again."""
-        self._told_s = self._lines_s = FOREVER
+        self._told_s = self._queues_s = FOREVER
 
     def due(self, now: float) -> int | None:
         """Return the next agent that is due, or `None`."""
@@ -81,7 +80,7 @@ class Alarms:
         # Superseded times of the queues are dropped, since each would lead to another.
         heap = self._heap
         while heap and heap[0][0] < self._told_s:
-            if heap[0][2] != LINES or heap[0][0] == self._lines_s:
+            if heap[0][2] != LINES or heap[0][0] == self._queues_s:
                 self._told_s = heap[0][0]
                 return self._told_s
             heappop(heap)
@@ -175,8 +174,8 @@ class Conductor:
         name = self._line if self._others else room.line if room else None
         self._room = room
         order = Order(dag, policy, work_s, kinds)
-        self._lines = Lines(name, order, barrier)
-        self.learn = self._lines.learn if order.learns else None
+        self._queues = Queues(name, order, barrier)
+        self.learn = self._queues.learn if order.learns else None
         self._alarms = Alarms()
         self._moved_for: dict[int, str] = {}  # why those ask another model that have not asked it yet
         self._running = 0
@@ -230,7 +229,7 @@ class Conductor:
     def room_changed(self, now: float) -> list[Decision]:
         """Record that more slots or limits may be free."""
         may = self._running < self._slots.width or self._others
-        return self._go_on(now) if may and self._lines.waiting else []
+        return self._go_on(now) if may and self._queues.waiting else []
 
     def succeeded(self, agent: int, now: float) -> list[Decision]:
         """Record the answer of a running agent."""
@@ -276,7 +275,7 @@ class Conductor:
     def _move(self, agent: int, now: float) -> None:
         """Move a step that changed its model to that model's queue."""
         self._tries.moved(agent)
-        self._lines.rename(agent)
+        self._queues.rename(agent)
         self._join(agent, now)
 
     def _falls_back(self, agent: int, found: Failure | Hold | Never) -> bool:
@@ -372,7 +371,7 @@ class Conductor:
             return IDENTICAL
         if self._paused:
             return "paused"
-        return self._lines.reason(agent)
+        return self._queues.reason(agent)
 
     def wake(self, now: float) -> list[Decision]:
         """Record that the time of a `WakeAt` has come."""
@@ -415,14 +414,14 @@ class Conductor:
     def pause(self, now: float) -> list[Decision]:
         """Start nothing new until `resume`. Requests under way go on."""
         self._paused = True
-        self._lines.hold_others((), "paused", now)
+        self._queues.hold_others((), "paused", now)
         return self._go_on(now)
 
     def resume(self, now: float) -> list[Decision]:
         """Start agents again after `pause`."""
         if self._paused:
             self._paused = False
-            self._lines.hold_others((), "paused", now)
+            self._queues.hold_others((), "paused", now)
         return self._go_on(now)
 
     def _settle_done(self, now: float) -> None:
@@ -430,8 +429,8 @@ class Conductor:
         for agent, status in self._ends.done.items():
             self._state[agent] = ENDED
             self._open -= 1
-            if self._lines.barrier is not None:
-                self._lines.ended(agent, now)
+            if self._queues.barrier is not None:
+                self._queues.ended(agent, now)
             for child in self._dag.children[agent]:
                 self._missing[child] -= status in PASSED_ON or agent in self._ends.left
         for agent, status in self._ends.done.items():
@@ -456,11 +455,11 @@ class Conductor:
         """Put a step into its queue, and decide whether it is batched."""
         if self._batching is not None:
             self._batching.decide(agent, now)
-        self._lines.join(agent)
+        self._queues.join(agent)
 
     def _go_on(self, now: float) -> list[Decision]:
         """Fill free slots, set the alarm, and return the decisions."""
-        if self._lines.waiting and not self._paused:
+        if self._queues.waiting and not self._paused:
             self._fill(now)
         if not self._open and not self._over:
             self._over = True
@@ -472,32 +471,32 @@ class Conductor:
 
     def _fill(self, now: float) -> None:
         """Start agents while slots and limits allow, the longest remaining path first."""
-        lines, room, width, others = self._lines, self._room, self._slots.width, self._others
+        queues, room, width, others = self._queues, self._room, self._slots.width, self._others
         held: Collection[int] = ()
-        while lines.waiting and (self._running < width or others) and (agent := lines.first(held)) is not None:
+        while queues.waiting and (self._running < width or others) and (agent := queues.first(held)) is not None:
             if self._state[agent] != READY:  # it ended while it waited
-                lines.leave(agent, now, now)
+                queues.leave(agent, now, now)
             elif (deadline := self._deadline_s[agent]) is not None and deadline <= now:
-                lines.leave(agent, now, now)
+                queues.leave(agent, now, now)
                 self._run_late(agent, now)  # a slot came free too late for another try
             elif self._identical is not None and self._follows(agent, now):
                 continue
             elif others and (reason := self._held_back(agent, width)):
-                held = {*held, lines.hold(agent, reason, now)}
+                held = {*held, queues.hold(agent, reason, now)}
             elif room is None or agent in self._tasks or (answer := room.enter(agent, now)) is None:
-                self._launch(agent, now, lines.leave(agent, self._ready_s[agent], now))
+                self._launch(agent, now, queues.leave(agent, self._ready_s[agent], now))
             elif self._falls_back(agent, answer):
-                reason = lines.leave(agent, self._ready_s[agent], now)
+                reason = queues.leave(agent, self._ready_s[agent], now)
                 self._moved_for[agent] = answer.reason if isinstance(answer, Hold) else reason
                 self._move(agent, now)
             elif isinstance(answer, Hold):
-                held = {*held, lines.hold(agent, answer.reason, now)}
+                held = {*held, queues.hold(agent, answer.reason, now)}
                 self._alarms.set_lines(answer.until_s)
             else:
-                lines.leave(agent, now, now)
+                queues.leave(agent, now, now)
                 self._turn_away(agent, answer, now)
         if self._running >= width:
-            lines.hold_others(held, self._slots.reason, now)
+            queues.hold_others(held, self._slots.reason, now)
 
     def _turn_away(self, agent: int, never: Never, now: float) -> None:
         """End an agent that can never be admitted."""
@@ -511,11 +510,11 @@ class Conductor:
         """Let an agent wait for, or take the outcome of, an identical one. Return False if it must ask itself."""
         if self._identical is None or agent in self._tasks or (leader := self._identical.leader(agent)) is None:
             return False
-        if self._state[leader] != ENDED and self._lines.barrier is not None:
+        if self._state[leader] != ENDED and self._queues.barrier is not None:
             layer = self._dag.layer
             if layer[leader] > layer[agent]:  # it may wait for this one's layer
                 return False
-        reason = self._lines.leave(agent, self._ready_s[agent], now)
+        reason = self._queues.leave(agent, self._ready_s[agent], now)
         if self._state[leader] == ENDED:
             self._take_over(agent, leader, now, "" if now <= self._ready_s[agent] else reason)
         else:
@@ -578,7 +577,7 @@ class Conductor:
     def _held_by(self, agent: int, now: float, reason: str) -> str:
         if self._tries.made(agent) > 1:
             return self._tries.held_by(agent, reason)
-        return self._lines.opened(agent, now) or reason or self._slots.reason
+        return self._queues.opened(agent, now) or reason or self._slots.reason
 
     def _set_deadline(self, agent: int, now: float, number: int) -> None:
         timeout_s = FOREVER if agent in self._batched else self._timeouts_s[agent]
@@ -642,8 +641,8 @@ class Conductor:
             self._ends.lost[agent] = agent if cause is None else cause
         end = new_tuple(AgentEnded, (now, agent, status, error, kind)) if cause is None else Skipped(agent, cause)
         self._out.append(end)
-        if self._lines.barrier is not None:
-            self._lines.ended(agent, now)
+        if self._queues.barrier is not None:
+            self._queues.ended(agent, now)
         if self._identical is not None:
             self._led(agent, status, (error or "", kind or "") if status == "failed" else None, now)
 
@@ -691,7 +690,7 @@ class Conductor:
             self._state[agent], self._deadline_s[agent] = PENDING, None
             self._tries.forget(agent)
             self._open += 1
-            self._lines.reopened(agent)
+            self._queues.reopened(agent)
             if self._identical is not None:
                 self._identical.reopened(agent)
             self._out.append(Reopened(agent))

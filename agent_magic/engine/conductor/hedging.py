@@ -1,4 +1,4 @@
-"""A conductor for hedges (`agent_magic.declare.hedge`): a second request when an answer is overdue.
+"""A conductor for hedges (`agent_magic.declare.race`): a second request when an answer is overdue.
 
 The place of a second request has the parents of its step, and waits until the step's request is overdue. If the step
 ends earlier, the place is unused. Otherwise it queues like any step, and an answer of the first request still makes it
@@ -20,7 +20,7 @@ from collections import defaultdict, deque
 from typing import TYPE_CHECKING, Any, Final
 
 from agent_magic.declare.flow import UNUSED, Left
-from agent_magic.declare.hedge import share_of
+from agent_magic.declare.race import share_of
 from agent_magic.engine.actions import WakeAt
 from agent_magic.engine.conductor.conductor import ENDED, HEDGES, RUNNING
 from agent_magic.engine.conductor.racing import RacingConductor

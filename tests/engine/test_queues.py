@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from agent_magic.declare.dag import build_dag
-from agent_magic.engine.conductor.lines import Lines
-from agent_magic.engine.conductor.order import Order
+from agent_magic.engine.conductor.queues import Order, Queues
 from agent_magic.engine.policy import Policy
 
 
-def three_in_a_line() -> Lines:
+def three_in_a_line() -> Queues:
     """Return a line of three."""
-    lines = Lines(lambda _: "", Order(build_dag([(), (), ()]), Policy(), None))
+    lines = Queues(lambda _: "", Order(build_dag([(), (), ()]), Policy(), None))
     for agent in range(3):
         lines.join(agent)
     return lines
