@@ -130,7 +130,7 @@ def test_part_of_a_group_can_be_chosen():
         ("text", "whose type is str"),
         (3, "whose type is int"),
         ({1, 2}, "whose type is set"),
-        ((one for one in "ab"), "whose type is generator"),
+        ((one for one in "ab"), "'them', a generator, which can be read only once"),
         ([], "which is empty"),
         (FRAME.iloc[:0], "which is empty"),
         (pd.concat([FRAME, FRAME], axis=1), "which has the column 'text' more than once"),

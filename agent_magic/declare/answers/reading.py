@@ -36,6 +36,7 @@ from agent_magic.declare.answers.schema import (
     unwrapped,
     values_of,
 )
+from agent_magic.declare.values import as_json
 from agent_magic.errors import InvalidAnswer, shown_value
 
 if TYPE_CHECKING:
@@ -105,16 +106,6 @@ class Items(list[Any]):
 
     def __str__(self) -> str:
         return as_json(self)
-
-
-def as_json(value: object) -> str:
-    """Write a value as JSON, letters as they are, and `null` for a number that JSON lacks."""
-    data = plain(value, Decimals)
-    try:
-        return written(data, ", ", ": ", is_ascii=False)
-    except ValueError:
-        finite = json.loads(json.dumps(data), parse_constant=lambda _: None)
-        return json.dumps(finite, ensure_ascii=False)
 
 
 def plain(value: object, number: Callable[[Decimals], float] = float) -> Any:

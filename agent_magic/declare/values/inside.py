@@ -80,27 +80,17 @@ def everything_in(value: object) -> Iterator[object]:
 
 def is_too_deep(value: object) -> bool:
     """Return whether a value is inside itself, or is nested about as deep as Python can write, or deeper."""
-    path, done, todo = [id(value)], dict[int, object](), [iter(parts_of(value))]
-    while todo and len(done) < MOST_FOLLOWED:
-        for part in todo[-1]:
-            if type(part) in PLAIN or id(part) in done:
-                continue
-            if id(part) in path or len(todo) >= DEEPEST:
-                return True
-            path.append(id(part))
-            todo.append(iter(parts_of(part)))
-            done[id(part)] = part
-            break
-        else:
-            todo.pop()
-            path.pop()
-    return False
+    return _measured(value)[1]
 
 
 def text_size(value: object) -> int:
     """Return roughly how many characters a value has as text. It stops counting above `MOST_CHARS`."""
+    return _measured(value)[0]
+
+
+def _measured(value: object) -> tuple[int, bool]:
     known: dict[int, int] = {}  # of containers that are counted: one may be there many times
-    sizes, path, todo = [0], [0], [iter(cast("Collection[Any]", (value,)))]
+    is_deep, sizes, path, todo = False, [0], [0], [iter(cast("Collection[Any]", (value,)))]
     while True:
         part: Any
         for part in todo[-1] if sizes[-1] <= MOST_CHARS else ():
@@ -109,7 +99,9 @@ def text_size(value: object) -> int:
                 sizes[-1] += len(part)
             elif key in known:
                 sizes[-1] += known[key]
-            elif type(part) in NUMBERS or key in path or len(path) > DEEPEST or not (found := _sized(part)):
+            elif key in path or len(path) > DEEPEST:
+                sizes[-1], is_deep = sizes[-1] + 1, True
+            elif type(part) in NUMBERS or not (found := _sized(part)):
                 sizes[-1] += 1
             else:
                 sizes.append(len(found))
@@ -120,7 +112,7 @@ def text_size(value: object) -> int:
             todo.pop()
             size = known[path.pop()] = sizes.pop()
             if not todo:
-                return size
+                return size, is_deep
             sizes[-1] += size
 
 

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple, cast
 
 from agent_magic.declare.user_code import run_user_code
 from agent_magic.declare.validation import find_name
-from agent_magic.declare.values.inside import is_mapping, pairs_of, single_use_in
+from agent_magic.declare.values.inside import is_mapping, pairs_of
 from agent_magic.declare.values.tables import index_of, is_lazy, is_table, levels_of, read_array, read_table
-from agent_magic.declare.values.text import plain_reason, whole
+from agent_magic.declare.values.text import check_values, plain_reason, whole
 from agent_magic.errors import DeclarationError, did_you_mean
 
 _NO_ITEMS = (str, UserString, bytes, bytearray, set, frozenset)
@@ -75,7 +75,7 @@ def read_items(value: object, name: str, agent: str, *, may_be_empty: bool = Fal
 
 def _read(value: Any, name: str, agent: str) -> Items:
     table = read_table(value)
-    _check_single_use(value if table is None else table, name, agent)
+    check_values([name], {name: value if table is None else table}, f"Agent {agent!r}")
     if table is not None:
         index, rows = table.index, table.tolist() if table.ndim == 1 else _rows(table, name, agent)
         levels = tuple(index.names) if index.nlevels > 1 else ()
@@ -98,16 +98,6 @@ def _dtypes_of(index: Any) -> tuple[Any, ...]:
     """Return the dtypes of an index of pandas; none if its keys alone give the same."""
     dtypes = tuple(one.dtype for one in levels_of(index))
     return () if dtypes == tuple(index_of(one.tolist()).dtype for one in levels_of(index)) else dtypes
-
-
-def _check_single_use(value: Any, name: str, agent: str) -> None:
-    once = single_use_in(value)
-    if once is value and once is not None:
-        message = f"Agent {agent!r} cannot be run for each of {name!r}, whose type is {type(once).__name__}."
-        raise DeclarationError(message, agent=agent, hint=f"It can be read only once: {name} = list({name}) keeps it.")
-    if once is not None:
-        message = f"Agent {agent!r} cannot be run for each of {name!r}, which has a {type(once).__name__} in it."
-        raise DeclarationError(message, agent=agent, hint="It can be read only once: write list(...) around it.")
 
 
 def _item_at(key: Any, item: Any, name: str, agent: str) -> Any:

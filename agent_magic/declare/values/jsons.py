@@ -31,7 +31,9 @@ _INSTEAD: Final[tuple[tuple[Any, str], ...]] = (
     (PurePath, "str(x)"),
 )
 """What to write in the place of a value `x` that is refused."""
-_MARKED = re.compile(r'"\\u0000([-+.\dEe]+)\\u0000"')
+_MARK: Final = "\udfff\ud800"
+"""Around a number that keeps its digits. Two surrogates that never occur together."""
+_MARKED = re.compile(f'"{_MARK}([-+.0-9Ee]+){_MARK}"')
 """A number with preserved digits, which `json` would write by its value alone."""
 
 
@@ -42,7 +44,7 @@ def as_json(value: object, indent: int | None = None) -> str:
         text = json.dumps(as_plain(value), indent=indent, ensure_ascii=False, allow_nan=False)
     except RecursionError:
         raise ValueError("it holds itself, or is nested too deeply for JSON") from None
-    return _MARKED.sub(r"\1", text) if "\\u0000" in text else text
+    return _MARKED.sub(r"\1", text) if _MARK in text else text
 
 
 def as_plain(value: object) -> Any:
@@ -160,7 +162,7 @@ _SCALARS: Final[tuple[tuple[Any, Callable[[Any], Any]], ...]] = (
     (str, str.__str__),  # its letters, as in a prompt
     (UserString, str),
     (int, int),
-    (Decimals, lambda value: f"\0{value}\0"),
+    (Decimals, lambda value: f"{_MARK}{value}{_MARK}"),
     (float, _number),
     (Decimal, _decimal),
     (UUID | Fraction, str),

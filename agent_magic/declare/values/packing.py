@@ -240,22 +240,21 @@ def _zone_of(value: datetime) -> str | None:
     return getattr(value.tzinfo, "key", None)  # of a `ZoneInfo`
 
 
-def _timestamp_of(_: _Packer, value: Any) -> dict[str, Any]:
-    zone = {} if value.tz is None else {"zone": str(value.tz)}
-    return {KIND: "timestamp", "text": value.isoformat(), **zone}
-
-
-def _interval_of(packer: _Packer, value: Any) -> dict[str, Any]:
-    return {KIND: "interval", "ends": packer.every((value.left, value.right)), "closed": value.closed}
-
-
 _OF_PANDAS: Final[dict[str, Callable[[_Packer, Any], dict[str, Any]]]] = {
     "DataFrame": _Packer.frame,
     "Series": _Packer.series,
-    "Timestamp": _timestamp_of,
+    "Timestamp": lambda _, value: {
+        KIND: "timestamp",
+        "text": value.isoformat(),
+        **_given(zone=None if value.tz is None else str(value.tz)),
+    },
     "Period": lambda _, value: {KIND: "period", "text": str(value), "unit": value.freqstr},
     "Timedelta": lambda _, value: {KIND: "timedelta", "text": value.isoformat()},
-    "Interval": _interval_of,
+    "Interval": lambda packer, value: {
+        KIND: "interval",
+        "ends": packer.every((value.left, value.right)),
+        "closed": value.closed,
+    },
     "NAType": lambda _, __: {KIND: "NAType"},
     "NaTType": lambda _, __: {KIND: "NaTType"},
 }
@@ -328,116 +327,75 @@ def _unpacked(data: Any) -> Any:
 
 
 def _frame(data: dict[str, Any]) -> Any:
-    import pandas as pd
-
     index = _index(data)
     columns = {place: _series_of(one, index) for place, one in enumerate(data["columns"])}
-    frame: Any = pd.DataFrame(columns, index=index)
+    frame = _pandas().DataFrame(columns, index=index)
     frame.columns = _plain_index(data["names"])
     frame.columns.names = _unpacked(data.get("column_names", frame.columns.names))
     return frame
 
 
-def _series(data: dict[str, Any]) -> Any:
-    return _series_of(data["column"], _index(data)).rename(_unpacked(data["name"]))
-
-
 def _index(data: dict[str, Any]) -> Any:
-    import pandas as pd
-
-    index: Any = pd.RangeIndex(*data["range"]) if "range" in data else _plain_index(data["index"])
+    index = _pandas().RangeIndex(*data["range"]) if "range" in data else _plain_index(data["index"])
     index.names = _unpacked(data["index_names"])
     return index if "step" not in data else type(index)(index, freq=data["step"])
 
 
 def _plain_index(data: dict[str, Any]) -> Any:
-    import pandas as pd
-
     if "levels" in data:
-        return pd.MultiIndex.from_arrays([_series_of(one, None) for one in data["levels"]])
-    return pd.Index(_series_of(data, None))
+        return _pandas().MultiIndex.from_arrays([_series_of(one, None) for one in data["levels"]])
+    return _pandas().Index(_series_of(data, None))
 
 
 def _series_of(data: dict[str, Any], index: Any) -> Any:
     """Read a column."""
-    import pandas as pd
-
     if "codes" in data:
         categories = _series_of(data["categories"], None)
-        made = pd.Categorical.from_codes(data["codes"], categories=categories, ordered=data["ordered"])
-        return pd.Series(made, index=index)
+        found = _pandas().Categorical.from_codes(data["codes"], categories=categories, ordered=data["ordered"])
+        return _pandas().Series(found, index=index)
     if "ticks" in data:
         return _times(data["ticks"], index, data["dtype"])
-    return pd.Series(_unpacked(data["items"]), index=index, dtype=data["dtype"])
+    return _pandas().Series(_unpacked(data["items"]), index=index, dtype=data["dtype"])
 
 
 def _times(ticks: Any, index: Any, dtype: str) -> Any:
     """Return dates from numbers in the unit of their dtype."""
-    import numpy as np
-    import pandas as pd
-
     plain = f"{dtype.partition(',')[0].rstrip(']')}]"
-    missing = np.iinfo("int64").min  # how numpy writes a date that is missing
-    numbers = np.array([missing if one is None else one for one in ticks], dtype="int64")
-    found: Any = pd.Series(numbers.view(plain), index=index)
+    missing = _numpy().iinfo("int64").min  # how numpy writes a date that is missing
+    numbers = _numpy().array([missing if one is None else one for one in ticks], dtype="int64")
+    found = _pandas().Series(numbers.view(plain), index=index)
     return found if plain == dtype else found.dt.tz_localize("UTC").astype(dtype)
-
-
-def _array(data: dict[str, Any]) -> Any:
-    import numpy as np
-
-    return np.array(_unpacked(data["items"]), dtype=data["dtype"]).reshape(data["shape"])
-
-
-def _scalar(data: dict[str, Any]) -> Any:
-    import numpy as np
-
-    return np.dtype(data["dtype"]).type(_unpacked(data["value"]))
 
 
 def _datetime(data: dict[str, Any]) -> Any:
     from zoneinfo import ZoneInfo  # noqa: PLC0415 - a load would wait 7 ms for it
 
     found = datetime.fromisoformat(data["text"]).replace(fold=data.get("fold", 0))
-    try:
-        return found.replace(tzinfo=ZoneInfo(data["zone"])) if "zone" in data else found
-    except (KeyError, ValueError):  # a zone that is not known here; the offset is
-        return found
+    return _in_zone(found, data, lambda zone: found.replace(tzinfo=ZoneInfo(zone)))
 
 
 def _timestamp(data: dict[str, Any]) -> Any:
-    import pandas as pd
+    found = _pandas().Timestamp(data["text"])
+    return _in_zone(found, data, found.tz_convert)
 
-    found = pd.Timestamp(data["text"])
+
+def _in_zone(found: Any, data: dict[str, Any], convert: Callable[[str], Any]) -> Any:
     try:
-        return found.tz_convert(data["zone"]) if "zone" in data else found
+        return convert(data["zone"]) if "zone" in data else found
     except (KeyError, ValueError):  # a zone that is not known here; the offset is
         return found
 
 
-def _period(data: dict[str, Any]) -> Any:
+def _pandas() -> Any:
     import pandas as pd
 
-    return pd.Period(data["text"], freq=data["unit"])
+    return pd
 
 
-def _timedelta(data: dict[str, Any]) -> Any:
-    import pandas as pd
+def _numpy() -> Any:
+    import numpy as np
 
-    return pd.Timedelta(data["text"])
-
-
-def _missing(data: dict[str, Any]) -> Any:
-    import pandas as pd
-
-    return pd.NA if data[KIND] == "NAType" else pd.NaT
-
-
-def _interval(data: dict[str, Any]) -> Any:
-    import pandas as pd
-
-    left, right = map(_unpacked, data["ends"])
-    return pd.Interval(left, right, closed=data["closed"])
+    return np
 
 
 _READERS: Final[dict[str, Callable[[dict[str, Any]], Any]]] = {
@@ -449,13 +407,13 @@ _READERS: Final[dict[str, Callable[[dict[str, Any]], Any]]] = {
     "SimpleNamespace": lambda data: SimpleNamespace(**_unpacked(data["items"])),
     "bytes": lambda data: base64.b64decode(data["data"], validate=True),
     "frame": _frame,
-    "series": _series,
-    "array": _array,
-    "scalar": _scalar,
+    "series": lambda data: _series_of(data["column"], _index(data)).rename(_unpacked(data["name"])),
+    "array": lambda data: _numpy().array(_unpacked(data["items"]), dtype=data["dtype"]).reshape(data["shape"]),
+    "scalar": lambda data: _numpy().dtype(data["dtype"]).type(_unpacked(data["value"])),
     "timestamp": _timestamp,
-    "period": _period,
-    "timedelta": _timedelta,
-    "interval": _interval,
-    "NAType": _missing,
-    "NaTType": _missing,
+    "period": lambda data: _pandas().Period(data["text"], freq=data["unit"]),
+    "timedelta": lambda data: _pandas().Timedelta(data["text"]),
+    "interval": lambda data: _pandas().Interval(*map(_unpacked, data["ends"]), closed=data["closed"]),
+    "NAType": lambda _: _pandas().NA,
+    "NaTType": lambda _: _pandas().NaT,
 }
