@@ -108,7 +108,8 @@ def with_models(plan: P, session: Session, recorded: Mapping[str, str] | None = 
     requests = foresee(plan, session.client)[0]
     jobs: dict[tuple[str, str | None], list[int]] = {}
     for number in open_:
-        jobs.setdefault((job_of(_agent(plan, number)), _model(plan.agents[number])), []).append(number)
+        agent = _agent(plan, number)
+        jobs.setdefault((job_of(agent), agent.model), []).append(number)
     changes: dict[int, dict[str, object]] = {}
     for numbers in jobs.values():
         agent = _agent(plan, numbers[0])
@@ -208,7 +209,3 @@ def _agent(plan: Plan, number: int) -> Agent:
     if not isinstance(found, Agent):
         raise TypeError(found)
     return found
-
-
-def _model(step: object) -> str | None:
-    return step.model if isinstance(step, Agent) else None

@@ -453,7 +453,8 @@ class Plan(DeclaredPlan):
 
     def to_dict(self) -> dict[str, Any]:
         """Write the plan as plain data; see `agent_magic.declare.plan_json`."""
-        return plan_to_dict(self) | self._files()
+        files = files_to_json(attachments_of(self))
+        return plan_to_dict(self) | ({"attachments": files} if files else {})
 
     def to_json(self, *, indent: int | None = 2) -> str:
         """Write the plan as JSON.
@@ -473,11 +474,6 @@ class Plan(DeclaredPlan):
         """
         about = [text for text in (self.description, values_note(self)) if text]
         return to_cell(declared(self), name=self.name, description="\n\n".join(about))
-
-    def _files(self) -> dict[str, Any]:
-        """Return the bytes of pictures and documents, each once."""
-        found = files_to_json(attachments_of(self))
-        return {"attachments": found} if found else {}
 
     def to_graphviz(self) -> Digraph:
         """Return the graph for the `graphviz` package: a rank per layer, edges that only order dashed."""

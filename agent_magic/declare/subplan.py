@@ -113,7 +113,9 @@ def renamed(step: Step, names: Mapping[str, str]) -> Step:
     if isinstance(step, Task):
         takes = tuple(replace(one, name=names.get(one.name, one.name)) for one in step.takes or ())
         called = {names[one.name]: one.name for one in step.takes or () if one.name in names}
-        given = _renaming(step.function, called) if called and not step.is_recorded else step.function
+        given = step.function
+        if called and not step.is_recorded:
+            given = (_AsyncRenamed if is_async(given) else _Renamed)(given, called)
         return replace(step, **changes, function=given, takes=takes)
     written = Template.parse(step.prompt, agent=step.name)  # not as a request for several items has it
     changes["prompt"] = renamed_names(written, names)
@@ -169,10 +171,6 @@ class _AsyncRenamed(_Renamed):
 
     async def __call__(self, **arguments: Any) -> Any:
         return await self.function(**{self.names.get(name, name): value for name, value in arguments.items()})
-
-
-def _renaming(function: Callable[..., Any], names: Mapping[str, str]) -> _Renamed:
-    return (_AsyncRenamed if is_async(function) else _Renamed)(function, names)
 
 
 def boxes_of(names: Sequence[str]) -> dict[str, list[int]]:

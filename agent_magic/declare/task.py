@@ -189,7 +189,8 @@ class Task(TaskOptions, NothingOfAgents):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Leave the function and its types out: they may not be importable elsewhere, and a record needs none."""
-        takes = tuple(Parameter(one.name, NOTHING, _bare(one.default)) for one in self.takes or ())
+        defaults = ((one.name, NOTHING if one.default is NOTHING else None) for one in self.takes or ())
+        takes = tuple(Parameter(name, NOTHING, default) for name, default in defaults)
         options = {name: getattr(self, name) for name in TASK}
         known = {"returns": self.returns, "source_sha": self.source_sha, "takes": takes}
         return _rebuilt, (self.name, {**options, **known})
@@ -221,10 +222,6 @@ class Task(TaskOptions, NothingOfAgents):
 _RENAMED = {"timeout": "timeout_s", "uses": "uses_resources"}
 """The options of `task` that are called otherwise than those of `Task`."""
 _AT_FUNCTION = [name for name, row in TASK.items() if row.form != "none" and name not in _RENAMED.values()]
-
-
-def _bare(default: Any) -> Any:
-    return NOTHING if default is NOTHING else None
 
 
 def _rebuilt(name: str, options: dict[str, Any]) -> Task:

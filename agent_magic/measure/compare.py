@@ -17,7 +17,7 @@ from agent_magic.record.facts import Facts, overlap
 from agent_magic.record.results import Base, RunRecord
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable
 
     import pandas as pd
 
@@ -65,7 +65,13 @@ def differences(a: RunRecord, b: RunRecord) -> list[dict[str, Any]]:
         for run in (a, b)
     ]
     return [
-        {**_row(first.get(name), second.get(name)), **_named(name, models)} for name in dict.fromkeys([*first, *second])
+        {
+            **_row(first.get(name), second.get(name)),
+            "agent": name,
+            "model_a": models[0].get(name),
+            "model_b": models[1].get(name),
+        }
+        for name in dict.fromkeys([*first, *second])
     ]
 
 
@@ -138,10 +144,6 @@ def _kind(plan: Plan, other: RunRecord) -> Kind:
     raise AgentMagicError(
         f"{other.plan.name!r} does another job than {plan.name!r}. Run plan.baseline(), or the same plan sequentially."
     )
-
-
-def _named(name: str, models: Sequence[Mapping[str, str]]) -> dict[str, str | None]:
-    return {"agent": name, "model_a": models[0].get(name), "model_b": models[1].get(name)}
 
 
 def _row(a: AgentResult | None, b: AgentResult | None) -> dict[str, Any]:

@@ -196,7 +196,8 @@ def _columns(group: str, results: Sequence[AgentResult | None]) -> dict[str, pd.
     """Return the answers of one group as columns; a non-object answer is named after the group."""
     returns = next((one.returns for one in results if one is not None), None)
     if returns is None and any(one is not None and one.is_task for one in results):
-        return {group: _returned(results)}
+        known: list[Any] = [one.value if one is not None and one.has_value else None for one in results]
+        return {group: series_of(known, None if any(one is not None for one in known) else "object")}
     if returns is None:
         texts = [None if one is None or one.status != "succeeded" else one.text for one in results]
         return {ANSWER: _series(texts, {"type": "string"})}
@@ -208,12 +209,6 @@ def _columns(group: str, results: Sequence[AgentResult | None]) -> dict[str, pd.
         name: _series([None if one is None else _cell(one[0], name) for one in values], of)
         for name, of in leaves(schema)
     }
-
-
-def _returned(results: Sequence[AgentResult | None]) -> pd.Series[Any]:
-    """Return results of tasks as a column, with the dtype inferred by pandas."""
-    values: list[Any] = [one.value if one is not None and one.has_value else None for one in results]
-    return series_of(values, None if any(value is not None for value in values) else "object")
 
 
 def _value(result: AgentResult | None) -> tuple[Any] | None:

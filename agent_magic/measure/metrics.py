@@ -158,6 +158,7 @@ def summarize(record: RunRecord, now_s: float | None = None) -> Summary:
     needed = len(results) - statuses["unused"] - left_out
     alone, sequence = record.bases.get("one agent"), record.bases.get("one after another")
     multiple, low, high = _multiple(cost_usd, None if record.served else alone)
+    chained = sum(work[one] > 0 for one in path) > 1  # more than one step works on the critical path
     summary = Summary(
         plan=record.plan.name,
         steps=len(results) - statuses["unused"],
@@ -170,7 +171,7 @@ def summarize(record: RunRecord, now_s: float | None = None) -> Summary:
         bound=bound,
         efficiency=efficiency,
         verdict=verdict,
-        limited_by=_limited_by_all(record, _limited_by(results, verdict, efficiency, chained=_chained(path, work))),
+        limited_by=_limited_by_all(record, _limited_by(results, verdict, efficiency, chained=chained)),
         queued_s=sum(result.queued_s or 0.0 for result in results),
         input_tokens=total_tokens(usage.input_tokens for usage in usages),
         cache_read_tokens=total_tokens(usage.cache_read_tokens for usage in usages),
@@ -359,11 +360,6 @@ def _limited_by_all(record: RunRecord, limit: str) -> str:
     if limit not in OURS or record.ended_s is None:
         return (record.forecast and record.forecast.limited_by) or limit
     return limit_of_run(record) or limit
-
-
-def _chained(path: Sequence[int], work: Sequence[float]) -> bool:
-    """Return whether more than one step works on a path."""
-    return sum(work[one] > 0 for one in path) > 1
 
 
 def _limited_by(

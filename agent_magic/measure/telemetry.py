@@ -73,7 +73,10 @@ class Telemetry:
         for result in record.rows:
             if result.ready_s is None:
                 continue
-            attributes = _of_step(result) | (_texts(result) if self.content else {})
+            attributes = _of_step(result)
+            if self.content:
+                prompt = result.attempts[-1].request.prompt if result.attempts else ""
+                attributes |= {"gen_ai.input.messages": prompt, "gen_ai.output.messages": result.text}
             name = f"{attributes['gen_ai.operation.name']} {result.name}"
             start = began + int(result.ready_s * NS_PER_S)
             span = tracer.start_span(name, around, start_time=start, attributes=attributes, kind=_internal(trace))
@@ -125,11 +128,6 @@ def _usage(result: AgentResult) -> Mapping[str, int | None]:
         "gen_ai.usage.cache_read.input_tokens": used.cache_read_tokens,
         "gen_ai.usage.cache_write.input_tokens": used.cache_write_tokens,
     }
-
-
-def _texts(result: AgentResult) -> Attributes:
-    prompt = result.attempts[-1].request.prompt if result.attempts else ""
-    return {"gen_ai.input.messages": prompt, "gen_ai.output.messages": result.text}
 
 
 def _measure(record: RunRecord, meter: Any) -> None:

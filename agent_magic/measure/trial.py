@@ -157,7 +157,9 @@ class Trial(Shown):
                     **setting._asdict(),
                     "n": found.n,
                     "errors": len(tried) - found.n,
-                    **_numbers(found),
+                    "score": _or_none(found.value),
+                    "low": _or_none(found.low),
+                    "high": _or_none(found.high),
                     "verdict": verdicts[place],
                     "cost_usd": _or_none(cost.value),
                     "total_s": _or_none(mean_interval(_known(tried, "work_s")).value),
@@ -450,10 +452,6 @@ def _scores(tried: Sequence[Tried]) -> dict[str, float]:
 
 def _known(tried: Sequence[Tried], name: str) -> list[float]:
     return [value for one in tried if (value := getattr(one, name)) is not None]
-
-
-def _numbers(found: Interval) -> dict[str, float | None]:
-    return {"score": _or_none(found.value), "low": _or_none(found.low), "high": _or_none(found.high)}
 
 
 def _or_none(value: float) -> float | None:

@@ -69,12 +69,7 @@ def _free_s(result: AgentResult, now_s: float) -> float:
     since_s = result.attempts[-1].ended_s if result.attempts else result.ready_s
     if since_s is None:
         return now_s
-    return _last_s(since_s, result.calls) if result.calls else since_s
-
-
-def _last_s(since_s: float, calls: Sequence[ToolCall]) -> float:
-    """Return when the last of an agent's calls ended, but not before a time."""
-    return max([since_s, *(one.ended_s or since_s for one in calls)])
+    return max([since_s, *(one.ended_s or since_s for one in result.calls)])
 
 
 def _end_backoff(result: AgentResult, free_s: float, now_s: float) -> float:

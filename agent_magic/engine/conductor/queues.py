@@ -64,14 +64,11 @@ class Order:
         if self._ended < self._next:
             return False
         self._next = self._ended + max(1, self._ended // 2)
-        self.turns, self.by_turn = _ranked(self._dag, self._policy, self._corrected())
-        return True
-
-    def _corrected(self) -> list[float]:
-        """Return the expected work of each step, corrected by the factor of its kind."""
         work_s = self._work_s or [1.0] * len(self._kinds)
         factors = {kind: self._factors.of(kind) for kind in set(self._kinds)}
-        return [work * factors[kind] for work, kind in zip(work_s, self._kinds, strict=True)]
+        corrected = [work * factors[kind] for work, kind in zip(work_s, self._kinds, strict=True)]
+        self.turns, self.by_turn = _ranked(self._dag, self._policy, corrected)
+        return True
 
 
 class Queues:
