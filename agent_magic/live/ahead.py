@@ -1,4 +1,4 @@
-"""The known parts of a run's requests before it begins, and the answers that are already stored."""
+"""The known parts of a run's requests before it begins, and the stored answers."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ if TYPE_CHECKING:
     from agent_magic.record.results import AgentResult, RunRecord
 
 ANY_TIMEOUT_S = 60.0
-"""Deadlines are not part of a request's key."""
+"""Any value: deadlines are not part of a request's key."""
 MOST_COUNTED = 50
 """Larger plans are sampled: the count endpoint has its own rate limit."""
 SAMPLED = 10
-"""Number of requests, across all lengths, counted as a sample of one kind."""
+"""Requests of one kind that are counted as a sample, from shortest to longest."""
 COUNT_TIMEOUT_S = 10.0
 WRONG_REQUEST = frozenset({400, 413, 422})
-"""Statuses that reject the content of a request; other statuses can be fixed elsewhere, for example with a key."""
+"""Statuses that reject a request's content; others can be fixed elsewhere, such as by a key."""
 UNNEEDED = Answer("", "end_turn", usage=Usage(0, output_tokens=0), model="", source="ledger")
-"""Placeholder answer, at no cost, for an agent that stored answers show is not needed."""
+"""Stands for the answer of an agent that stored answers show to be unneeded; costs nothing."""
 
 
 def foresee(
@@ -50,14 +50,10 @@ def foresee(
     ledger: Ledger | None = None,
     pilot: RunRecord | None = None,
 ) -> tuple[tuple[Request, ...], tuple[Answer | None, ...]]:
-    """Build every request of a plan, with unknown answers left empty, and look up the stored answers.
+    """Build every request of a plan, unknown answers left empty, and look up the stored answers; nothing is sent.
 
-    Nothing is sent.
-
-    An agent can only be looked up if the answers its prompt contains are known. A pilot's answers are used too.
-
-    Raises:
-        DeclarationError: A prompt cannot be filled in.
+    A request can only be looked up if the answers in its prompt are known, from the ledger or a pilot. Raise
+    `DeclarationError` if a prompt cannot be filled in.
     """
     known = None
     if ledger is not None or pilot is not None:
@@ -89,7 +85,7 @@ def foresee(
 
 
 def waiting_in_batches(plan: Plan, client: Provider | AsyncAnthropic | None, ledger: Ledger | None) -> int:
-    """Return the number of a plan's requests in open batches, as far as they can be built before it runs."""
+    """Return how many requests of a plan wait in open batches, as far as they can be built before it runs."""
     where = as_provider(client).endpoint
     names = {name for one in ([] if ledger is None else ledger.batches.open(where)) for name in one.names}
     if not names:
@@ -101,7 +97,7 @@ def waiting_in_batches(plan: Plan, client: Provider | AsyncAnthropic | None, led
 
 
 def _find(plan: Plan, known: AnswerCache, agent: int, request: Request) -> Answer | None:
-    """Return the stored answer; for a cascade, the answer of the last model asked."""
+    """Return the stored answer; in a cascade, of the last model asked."""
     models = plan.agents[agent].cascade or (request.model,)
     for model in reversed(models):
         answer = known.find(agent, request._replace(model=model))
@@ -122,11 +118,7 @@ def terms_ahead(plan: Plan, client: Provider, pacer: Pacer) -> Terms:
 def unbought(
     plan: Plan, endpoint: str, ledger: Ledger | None, earlier: Earlier | None, *, fresh: bool, timeout_s: float
 ) -> list[int]:
-    """Return the agents that will be asked: those without a stored answer, and those that use an answer of these.
-
-    Raises:
-        DeclarationError: A prompt cannot be filled in.
-    """
+    """Return the agents that will be asked: without a stored answer, or using an answer of such an agent."""
     known = AnswerCache(plan, endpoint, ledger, earlier, fresh=fresh)
     left_out = () if earlier is None else earlier.left_out
     texts: dict[str, Any] = {}
@@ -162,21 +154,21 @@ def unbought(
 def _going_on(
     plan: Plan, agent: int, request: Request, answers: Mapping[str, Any], said: Mapping[int, Request]
 ) -> Request:
-    """Return a request as the next message of the conversation its agent continues, as far as it is known."""
+    """Return a request as the next message of the conversation it continues, if that is known."""
     name = plan.continued(agent, answers)
     before = None if name is None else said.get(plan.index[name])
     return request if before is None else going_on(request, before)
 
 
 def is_rejected(result: AgentResult) -> bool:
-    """Return whether an agent failed because its request is invalid, so that the same request would fail again."""
+    """Return whether the request of a failed agent was invalid, so that it would fail again."""
     if result.status != "failed" or result.kind != Rejected.__name__ or not result.attempts:
         return False
     return result.attempts[-1].status_code in WRONG_REQUEST
 
 
 def rejected_again(plan: Plan, records: Sequence[RunRecord], client: Provider) -> list[str]:
-    """Return the agents with a newest request that was rejected as invalid and would be sent unchanged.
+    """Return the agents whose newest request was rejected as invalid and would be sent unchanged.
 
     `records` are the plan's runs, newest first; the answers of the first fill the requests.
     """
@@ -194,13 +186,12 @@ def rejected_again(plan: Plan, records: Sequence[RunRecord], client: Provider) -
 
 
 def _won(plan: Plan, race: int, answers: Mapping[str, Any]) -> str:
-    """Return the first agent of a race that has an answer; empty if none has."""
     names = (plan.agents[one].name for one in plan.dag.parents[race])
     return next((name for name in names if name in answers), "")
 
 
 def _decided(plan: Plan, agent: int, answers: Mapping[str, Any], left: Mapping[int, Left]) -> Left | None:
-    """Return why an agent is not needed, if all its dependencies are known."""
+    """Return why an agent is not needed, if all that decides it is known."""
     flow = plan.flow
     if flow is None or agent not in flow.decides:
         return None
@@ -212,7 +203,7 @@ ESTIMATED = "tokens are estimated, not counted"
 
 
 async def count(request: Request, client: Provider) -> tuple[int | None, str]:
-    """Request the input token count of one request; None, and the reason, if the API does not return it."""
+    """Ask for the input tokens of a request; None, and why, if the API does not count."""
     if not request.prompt.strip():  # nothing but answers that are not there yet, and the API counts no empty text
         request = request._replace(prompt="-")
     try:
@@ -226,11 +217,10 @@ async def count(request: Request, client: Provider) -> tuple[int | None, str]:
 async def count_ahead(
     plan: Plan, client: Provider, ledger: Ledger | None = None, pilot: RunRecord | None = None
 ) -> tuple[list[int | None], str]:
-    """Request the input token counts of a plan from the API; unknown answers are left empty.
+    """Ask the API for the input tokens of a plan; unknown answers are left empty.
 
-    Returns:
-        The input tokens of each agent: None if its answer is stored, the API does not return a count, or others of its
-        kind were counted for it. And which counts are estimated, and why; empty if none.
+    Return a count per agent, None if its answer is stored, the API does not count, or others of its kind were counted
+    for it; and which counts are estimated and why, empty if none.
     """
     requests, held = foresee(plan, client, ledger, pilot)
     sent = [request for request, answer in zip(requests, held, strict=True) if answer is None]
@@ -240,7 +230,6 @@ async def count_ahead(
 
 
 async def _count_all(requests: Sequence[Request], client: Provider) -> tuple[list[int | None], str]:
-    """Request the token count of each request; None, and the reason, if the API does not return it."""
     nothing: list[int | None] = [None] * len(requests)
     if not requests:
         return nothing, ""
@@ -261,7 +250,7 @@ async def _count_all(requests: Sequence[Request], client: Provider) -> tuple[lis
 
 
 def _sample(requests: Sequence[Request]) -> list[int]:
-    """Return the numbers of a sample of requests: a few of each kind, from shortest to longest."""
+    """Return a sample of requests, by number: a few of each kind, from shortest to longest."""
     kinds: dict[Kind, list[int]] = {}
     for number, request in enumerate(requests):
         kinds.setdefault(request.kind, []).append(number)

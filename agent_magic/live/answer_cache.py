@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class AnswerCache:
-    """Finds stored answers; with `record`, invalid answers of that run are bought again."""
+    """Finds stored answers; with `record`, answers that this run found invalid are bought again."""
 
     def __init__(
         self,
@@ -62,13 +62,13 @@ class AnswerCache:
         return None if self._earlier is None else self._earlier.find(name, request)
 
     def adopt(self, agent: int, request: Request, answer: Answer) -> None:
-        """Record that an edited answer is used, which may have been made under another name of the notebook."""
+        """Record that an edited answer is used; another name of the notebook may have edited it."""
         place = self._plan.agents[agent].name, self.key(agent, request)[0]
         if self._ledger is not None and self._kept_edits.get(place) is answer:  # not one of an earlier run in memory
             self._ledger.edits.adopt(*place, answer)
 
     def is_there(self, agent: int, request: Request) -> bool:
-        """Return whether the answer is stored, so that nothing will be sent."""
+        """Return whether the answer is stored."""
         return self.find(agent, request) is not None
 
     def find(self, agent: int, request: Request) -> Answer | None:
@@ -79,14 +79,14 @@ class AnswerCache:
         return self._ledger.find(*self.key(agent, request))
 
     def is_fresh(self, agent: int) -> bool:
-        """Return whether the agent is asked regardless of the ledger."""
+        """Return whether the agent is asked whatever the ledger has."""
         if self._fresh or self._earlier is None:
             return self._fresh
         name = self._plan.agents[agent].name
         return name in self._earlier.again or name in self._earlier.unfit
 
     def buys_anew(self, agent: int, request: Request) -> bool:
-        """Return whether a ledger answer is not served: a new one is wanted, or it was invalid before."""
+        """Return whether the ledger's answer is not used: a new one is wanted, or it was invalid."""
         if self.is_fresh(agent):
             return True
         earlier = () if self._record is None or request.goes_on else self._record.results[agent].attempts
@@ -97,7 +97,7 @@ class AnswerCache:
         return answer.source == "ledger" or any(one is answer for one in self._taken.get(agent, {}).values())
 
     def key(self, agent: int, request: Request) -> tuple[str, int]:
-        """Return the request's fingerprint, and its number among identical requests of this run."""
+        """Return the request's fingerprint, and its number among identical ones of this run."""
         place = agent, request.model, request.effort, request.tool_choice, request.messages  # varies in a run
         known = self._keys.get(place)
         if known is None:
@@ -106,7 +106,7 @@ class AnswerCache:
         return known
 
     def _ordinal_of(self, agent: int, request: Request, key: str) -> int:
-        """Number a request among identical ones. Requests that share an answer have the same number."""
+        """Number a request among identical ones; those that share an answer have one number."""
         same = same_of(self._plan, agent, request) if self._once and not request.goes_on else None
         if same is None:
             return self._ordinal(agent, key)
@@ -115,7 +115,6 @@ class AnswerCache:
         return self._shared[same]
 
     def _ordinal(self, agent: int, key: str) -> int:
-        """Number a request among identical ones."""
         # Of the two requests of a hedge the ledger has one answer, the first to come. It serves the first to
         # ask again.
         if key in self._passed_over:

@@ -58,15 +58,15 @@ GATHER_S = 0.3
 FIRST_LOOK_S, LAST_LOOK_S = 30.0, 300.0
 """First and longest polling interval in seconds, if the provider gives none."""
 UNKNOWN_S = 3600.0
-"""Seconds during which a batch unknown to the provider may only be too new. Source: anthropic-sdk-python#1432."""
+"""Seconds in which a batch unknown to the provider may be too new. Source: anthropic-sdk-python#1432."""
 SETTLED_S = 60.0
 """A batch not on the provider's list this many seconds after it was planned was never created."""
 SKEW_S = 900.0
-"""Allowance in seconds for the provider's clock skew and for the duration of a creation."""
+"""Seconds allowed for the provider's clock and for a creation."""
 FINISH_S = 10.0
-"""Seconds a stop waits for the id of a batch that is being created."""
+"""Seconds that a stop waits for the id of a batch under creation."""
 READS = 5
-"""How often results are read that lack lines."""
+"""How often results with missing lines are read."""
 SERVER_ERROR = 500
 
 
@@ -87,7 +87,7 @@ class _Watched:
     Attributes:
         given_up: True if this run cancelled it to send the rest live.
         others: Batches that were mistaken for it.
-        unread: Why the creation response could not be read; None: it was read.
+        unread: Why the answer to its creation could not be read; None: it was read.
     """
 
     row: int
@@ -103,7 +103,7 @@ class _Watched:
 
 
 class Waiting(NamedTuple):
-    """A batch that a run waits for; `planned_at` is in seconds since the epoch, and `id` is `None` until known."""
+    """A batch that a run waits for, planned at this time since the epoch; `id` is `None` until known."""
 
     id: str | None
     requests: int
@@ -111,7 +111,7 @@ class Waiting(NamedTuple):
 
 
 class _Over(NamedTuple):
-    """A batch with delivered results; `took_s` from creation to end is `None` after a cancel."""
+    """A batch with delivered results; `took_s` is `None` after a cancel."""
 
     row: int
     planned_at: float
@@ -120,11 +120,7 @@ class _Over(NamedTuple):
 
 
 class Collected(NamedTuple):
-    """The result of checking a batch.
-
-    Attributes:
-        answers: Number of answers; None: not ended, or no longer known.
-    """
+    """The result of checking a batch; no number of `answers` if it has not ended or is no longer known."""
 
     id: str | None
     answers: int | None
@@ -132,7 +128,7 @@ class Collected(NamedTuple):
 
 
 class Batcher:
-    """Sends the requests of one run by batch; after `left_s` seconds batches are given up for live requests."""
+    """Sends the requests of a run by batch; after `left_s` seconds it gives them up for live requests."""
 
     def __init__(
         self,
@@ -151,12 +147,7 @@ class Batcher:
         self._over: dict[int, _Over] = {}
 
     async def check(self) -> None:
-        """Check that the provider has batches, before anything is sent.
-
-        Raises:
-            PlanError: The provider has no batches.
-            CallError: The provider cannot be asked.
-        """
+        """Check that the provider has batches, before anything is sent; raise `PlanError` or `CallError`."""
         try:
             await self._batches.recent(time.time() + SKEW_S)
         except Rejected as error:
@@ -165,7 +156,7 @@ class Batcher:
             raise
 
     async def send(self, key: str, ordinal: int, request: Request, stream: Stream, *, fresh: bool) -> Answer:
-        """Send a request with the next batch, or find it in an earlier one. Return its answer, hours later."""
+        """Return the answer of a request, hours later: sent with the next batch, or found in an earlier one."""
         item = _Item(name_of(key, ordinal), request, fresh, asyncio.get_running_loop().create_future())
         self._intake.append(item)
         self._arrivals += 1
@@ -185,7 +176,7 @@ class Batcher:
         return [Waiting(one.id, len(one.waiting), one.planned_at) for one in self._watched.values()]
 
     def close(self) -> None:
-        """Record which batches are over, once the run has stored its answers, and log those still open."""
+        """Record which batches are over, once the run has stored their answers, and log the others."""
         for one in self._over.values():
             if self._book.has_all(one.answered, one.planned_at):
                 self._book.over(one.row, took_s=one.took_s)
@@ -195,7 +186,7 @@ class Batcher:
     # sending
 
     async def _gather(self) -> None:
-        """Wait until no more requests arrive, then send all of them."""
+        """Wait until no more requests arrive, then send them."""
         seen = 0
         while seen != self._arrivals:
             seen = self._arrivals
@@ -205,7 +196,7 @@ class Batcher:
         await self._place([one for one in items if not one.reply.done()])
 
     async def _place(self, items: Sequence[_Item]) -> None:
-        """Attach each request to an existing batch, and send the rest."""
+        """Let each request wait for an existing batch, and send the rest."""
         try:
             kept = [one for one in self._book.open(self._endpoint) if one.row not in self._over]
             rest: list[_Item] = []
@@ -221,7 +212,6 @@ class Batcher:
             _fail(items, error)
 
     def _watch(self, kept: KeptBatch, item: _Item) -> None:
-        """Wait for a batch of this run or of an earlier one."""
         if kept.row not in self._watched:
             self._follow(_Watched(kept.row, kept.id, kept.names, kept.planned_at, found=True))
         self._watched[kept.row].waiting[item.name] = item
@@ -231,7 +221,6 @@ class Batcher:
         self._begin(lambda: self._see_through(batch))
 
     async def _create(self, items: Sequence[_Item]) -> None:
-        """Send a batch."""
         by_name = {one.name: one for one in items}
         batch = _Watched(0, None, frozenset(by_name), time.time(), found=False, waiting=by_name)
         batch.row = self._book.plan(self._endpoint, list(by_name))
@@ -253,7 +242,7 @@ class Batcher:
         self._follow(batch)
 
     async def _finish(self, creating: asyncio.Future[BatchState], batch: _Watched) -> None:
-        """Read the id of a batch that was being created when the run stopped."""
+        """Read the id of a batch under creation when the run stopped."""
         await asyncio.wait([creating], timeout=FINISH_S)
         self._watched[batch.row] = batch
         if creating.done() and not creating.cancelled() and creating.exception() is None:
@@ -265,7 +254,6 @@ class Batcher:
     # waiting
 
     async def _see_through(self, batch: _Watched) -> None:
-        """Wait for the end of a batch and deliver its results."""
         try:
             if await self._take_in(batch, self._until_ended):
                 return
@@ -282,7 +270,7 @@ class Batcher:
             _fail(batch.waiting.values(), error)
 
     async def _take_in(self, batch: _Watched, ended: Callable[[_Watched], Awaitable[BatchState | None]]) -> bool:
-        """Deliver the results of a batch if it has ended. Return True if it was created."""
+        """Deliver the results of a batch once it has ended; return whether it was created."""
         while batch.id is not None or await self._find(batch):
             state = await ended(batch)
             if state is None:
@@ -296,7 +284,7 @@ class Batcher:
         return False
 
     async def take(self, kept: KeptBatch) -> Collected:
-        """Store the answers of a batch if it has ended, regardless of the sender, without waiting."""
+        """Store the answers of a batch if it has ended, for any sender, without waiting."""
         batch = _Watched(kept.row, kept.id, kept.names, kept.planned_at, found=True)
         if kept.may_be_under_creation:
             return Collected(None, None, is_over=False)
@@ -311,18 +299,14 @@ class Batcher:
         return Collected(batch.id, None if over is None else len(over.answered), is_over=over is not None)
 
     async def _if_ended(self, batch: _Watched) -> BatchState | None:
-        """Return the final state of a batch, or None if it has not ended.
-
-        Raises:
-            NotInBatch: The provider no longer knows it.
-        """
+        """Return the state of an ended batch, else None; raise `NotInBatch` if the provider no longer knows it."""
         state = await self._batches.state(batch.id or "")
         if state is None:
             self._check_age(batch)
         return None if state is None or state.ended_at is None else state
 
     async def _find(self, batch: _Watched) -> bool:
-        """Find the id of a batch on the provider's list. Return True if it was created."""
+        """Find the id of a batch on the provider's list; return whether it was created."""
         wait_s = 1.0
         while True:
             settled = time.time() - batch.planned_at > SETTLED_S
@@ -341,19 +325,14 @@ class Batcher:
             wait_s = min(wait_s * 2, FIRST_LOOK_S)
 
     def _fitting(self, batch: _Watched, recent: Iterable[BatchState]) -> BatchState | None:
-        """Return the best match among recent batches. Ended ones come first: their results can be checked at once."""
+        """Return the recent batch that fits best; ended ones first, since their results prove it at once."""
         others = self._book.known() | batch.others
         fits = [one for one in recent if one.requests == len(batch.names) and one.id not in others]
         fits = [one for one in fits if abs(one.created_at - batch.planned_at) < SKEW_S]
         return min(fits, key=lambda one: (one.ended_at is None, abs(one.created_at - batch.planned_at)), default=None)
 
     async def _until_ended(self, batch: _Watched) -> BatchState:
-        """Poll a batch until it has ended.
-
-        Raises:
-            NotInBatch: The provider no longer knows it.
-            Rejected: The provider refuses to answer.
-        """
+        """Poll a batch until it has ended; raise `NotInBatch` if it is unknown, `Rejected` if asking is refused."""
         wait_s, unknown_s = FIRST_LOOK_S, 1.0
         if not batch.found:
             await self._pause(batch, batch.look_s or wait_s)
@@ -398,7 +377,6 @@ class Batcher:
         await asyncio.sleep(pause_s if left_s is None else min(pause_s, max(left_s, 0.0)))
 
     async def _read(self, batch: _Watched) -> dict[str, BatchItem]:
-        """Read the results of an ended batch; read again if lines are missing."""
         found: dict[str, BatchItem] = {}
         for number in range(READS):
             if number:
@@ -413,7 +391,7 @@ class Batcher:
         return found
 
     async def _collect(self, batch: _Watched, state: BatchState, found: dict[str, BatchItem]) -> None:
-        """Deliver the results, and store those without a waiter."""
+        """Deliver the results, and store those that no request waits for."""
         answered = frozenset(name for name, one in found.items() if one.answer is not None and name in batch.names)
         nobodys = [(name, one.answer) for name, one in found.items() if name in answered - batch.waiting.keys()]
         kept = ((name, answer) for name, answer in nobodys if answer is not None)
@@ -440,7 +418,7 @@ class Batcher:
 
 
 def _goes_on(batches: Collection[_Watched]) -> str:
-    """Return a message about batches that a stop leaves at the provider, and the command for them."""
+    """Tell which batches go on at the provider after a stop, and the command for them."""
     count = sum(len(one.names) for one in batches)
     requests = plural(count, "request")
     what = f"A batch of {requests} goes" if len(batches) == 1 else f"{len(batches)} batches of {requests} go"
@@ -472,13 +450,13 @@ def _fail(items: Iterable[_Item], error: Exception) -> None:
 
 
 def _raise_refusal(error: CallError) -> None:
-    """Raise an error that waiting cannot fix. Ignore others, including a 404 on a batch."""
+    """Raise an error that waiting cannot fix, not others, nor a 404 on a batch."""
     if isinstance(error, Rejected) and error.status != 404:
         raise error
 
 
 def _may_have_arrived(error: CallError) -> bool:
-    """Return whether a batch may have been created although the provider returned no answer."""
+    """Return whether a batch may exist although its creation got no answer."""
     if isinstance(error, Rejected | RateLimited):
         return False
     if isinstance(error, Overloaded):
@@ -487,7 +465,7 @@ def _may_have_arrived(error: CallError) -> bool:
 
 
 def _parts(items: Sequence[_Item], batches: Batches) -> Iterator[list[_Item]]:
-    """Split requests into as few batches as possible. Equal names go into different batches."""
+    """Split requests into as few batches as possible, equal names apart."""
     part: dict[str, _Item] = {}
     size = 0
     for item in items:
@@ -508,11 +486,7 @@ def batcher_of(
     begin: Beside,
     left_s: Callable[[], float | None],
 ) -> Batcher:
-    """Return the batcher of a run.
-
-    Raises:
-        PlanError: The provider has no batches, or there is no ledger to find them again.
-    """
+    """Return the batcher of a run; raise `PlanError` without batches, or without a ledger to find them again."""
     if provider.batches is None:
         raise no_batches(provider.endpoint)
     if ledger is None:
@@ -524,7 +498,7 @@ def batcher_of(
 
 
 async def collect_batches(provider: Provider, book: BatchBook, ids: Iterable[str]) -> list[Collected]:
-    """Store the answers of ended batches, oldest first, even if no run asks; without `ids`, of this notebook."""
+    """Store the answers of ended batches, oldest first; without `ids`, of this notebook's."""
     batches, open_, own = _open(provider, book)
     wanted = _named(ids, open_)
     chosen = own if wanted is None else [one for one in open_ if one.id in wanted]
@@ -535,14 +509,13 @@ async def collect_batches(provider: Provider, book: BatchBook, ids: Iterable[str
 
 
 def _open(provider: Provider, book: BatchBook) -> tuple[Batches, list[KeptBatch], list[KeptBatch]]:
-    """Return the batch API, the open batches, and those of them sent by this notebook."""
+    """Return the batch API, the open batches, and those of this notebook."""
     if provider.batches is None:
         raise no_batches(provider.endpoint)
     return provider.batches, book.open(provider.endpoint), book.own(provider.endpoint)
 
 
 def _named(ids: Iterable[str], open_: Sequence[KeptBatch]) -> list[str] | None:
-    """Check ids of batches; None: no ids given."""
     known, wanted = [one.id for one in open_ if one.id is not None], list(ids)
     for one in wanted:
         if one not in known:
@@ -551,10 +524,7 @@ def _named(ids: Iterable[str], open_: Sequence[KeptBatch]) -> list[str] | None:
 
 
 async def cancel_batches(provider: Provider, book: BatchBook, ids: Iterable[str]) -> list[str]:
-    """Cancel batches (without `ids`: this notebook's) and return the cancelled ids.
-
-    Their answers so far are billed, and can be collected.
-    """
+    """Cancel batches (without `ids`: this notebook's) and return their ids; answers so far are billed."""
     batches, open_, own = _open(provider, book)
     wanted = _named(ids, open_) or [one.id for one in own if one.id is not None]
     async with provider.open():

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from agent_magic.record.request import Request
 
 LOOK_S = 0.1
-"""Polling interval in seconds while another run buys an answer."""
+"""Polling interval while another run buys an answer."""
 
 
 class Buyer:
@@ -58,14 +58,14 @@ class Buyer:
     def answer(
         self, step: int, request: Request, stream: Stream, now: Callable[[], float]
     ) -> Coroutine[Any, Any, Answer]:
-        """Return the stored answer, or buy and store it. Nothing is awaited between buying and storing."""
+        """Return the stored answer, or a new one, stored before anything else is awaited."""
         # `now` is an argument: kept here, its owner would never be freed.
         if self._cache is None:
             return self._bought(step, request, stream)
         return self._kept(self._cache, step, request, stream, now)
 
     def is_elsewhere(self, step: int, request: Request) -> bool:
-        """Return whether another run is buying this answer. A step that waits for it has sent nothing yet."""
+        """Return whether another run is buying this answer: a step that waits for it has sent nothing."""
         cache = self._cache
         if cache is None or self.journal is None or cache.buys_anew(step, request):
             return False
@@ -74,7 +74,6 @@ class Buyer:
     async def _kept(
         self, cache: AnswerCache, step: int, request: Request, stream: Stream, now: Callable[[], float]
     ) -> Answer:
-        """Return the cached answer, or buy and store it."""
         journal, number = self.journal, len(self._record.results[step].attempts)
         taken = cache.taken_over(step, request)
         if taken is not None:
@@ -102,7 +101,7 @@ class Buyer:
         return answer
 
     async def _bought(self, step: int, request: Request, stream: Stream) -> Answer:
-        """Buy an answer, unless an earlier attempt's has arrived after all."""
+        """Buy an answer, unless an earlier attempt's has arrived late."""
         if step in self._late:
             asked, answer, stream.worker = self._late.pop(step)
             if asked == request:
@@ -111,18 +110,18 @@ class Buyer:
         return self._settled(step, stream, await self._provider.send(request, stream))
 
     def take_late(self, step: int, request: Request, answer: Answer, worker: str) -> None:
-        """Accept an answer for the next attempt of a step, with the same request."""
+        """Keep a late answer for the next attempt with the same request."""
         self._late[step] = request, answer, worker
 
     def keep(self, step: int, stream: Stream, answer: Answer, now_s: float) -> Answer:
-        """Store and return the complete answer of a request that was stopped while its connection was open."""
+        """Store the complete answer of a request that was stopped before its connection closed."""
         answer = self._settled(step, stream, answer)
         if self.journal is not None:
             self.journal.keep(step, len(self._record.results[step].attempts), answer, now_s)
         return answer
 
     def _settled(self, step: int, stream: Stream, answer: Answer) -> Answer:
-        """Return an answer with a credible usage, and a source that frames and files know."""
+        """Return an answer with a credible usage, and a source known to frames and files."""
         if answer.source not in SOURCES:  # a provider of the user's may say anything
             answer = replace(answer, source="live")
         request = self._record.results[step].attempts[-1].begun.request

@@ -1,4 +1,4 @@
-"""Calling the functions of a run's steps: tools that responses ask for, and tasks."""
+"""Calls of a run's functions: tools that responses ask for, and tasks."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ if TYPE_CHECKING:
     from agent_magic.record.results import RunRecord
 
 LOOK_S = 0.1
-"""Polling interval in seconds while another process locks the ledger."""
+"""Polling interval while another process locks the ledger."""
 MOST_TEXT = 100_000
-"""Maximum characters of a task's result kept as text."""
+"""Characters of a task's result kept as text."""
 
 
 class Caller:
@@ -120,7 +120,7 @@ class Caller:
         return await self._run_tool(call, tool, arguments, key) if kept is None else kept
 
     def _tell_repeat(self, key: CallKey) -> None:
-        """Report, once per tool, that a call with possible side effects is repeated."""
+        """Report, once per tool, that a call with possible side effects is made again."""
         made = None if self.journal is None or key.tool in self._repeated else self.journal.made_by(key)
         if made is not None:
             self._repeated.add(key.tool)
@@ -172,13 +172,13 @@ class Caller:
         )
 
     def _named_secrets(self) -> Mapping[str, str]:
-        """Return the secrets of the environment, reading them again if it has grown: that takes 0.1 ms."""
+        """Return the secrets of the environment, read again (0.1 ms) only if it has grown."""
         if self._known[0] != len(os.environ):
             self._known = len(os.environ), secrets_of(os.environ, named=True)
         return self._known[1]
 
     def _late(self, call: Call, key: CallKey | None, ran: Ran) -> None:
-        """Record the result of an interrupted call that finished later, so that the next run need not repeat it."""
+        """Record the result of a call that its run no longer awaits: the next run need not repeat it."""
         if self.journal is None or key is None or is_coroutine(ran.value):
             return
         shown = self._record.results[call.step].call(call.number)
@@ -194,7 +194,6 @@ class Caller:
         self.journal.end_late(key, end)
 
     async def _save(self, step: int) -> Result:
-        """Write the answer of an agent to its file."""
         plan, text = self._record.plan, self._record.results[step].text
         if plan.agents[step].returns is not None:
             text = as_json(plan.meaning_of(step, text), indent=2)
@@ -252,7 +251,7 @@ class Caller:
         return new_tuple(Result, (*told, False, "", ran.artifacts, (), ran.worker))
 
     def arguments(self, step: int) -> dict[str, Any]:
-        """Return the arguments of a task by parameter name: values, and results of agents and tasks."""
+        """Return the values and results that a task takes, by parameter."""
         plan = self._record.plan
         found = {name: self._argument(plan, step, name) for name in plan.takes(step)}
         return {name: value for name, value in found.items() if value is not MISSING}
@@ -275,7 +274,7 @@ class Caller:
     # the ledger's entry of a call
 
     def _task_key(self, task: Task, step: int, takes: Mapping[str, str]) -> CallKey | None:
-        """Return the key of a task for a run that continues this one; None if its inputs are unknown."""
+        """Return the key of a task for a later run; None if its inputs are unknown."""
         # The key is not its position: after an edit another row may be there. Equal tasks are numbered in
         # starting order.
         if task.race or not task.source_sha or (task.part is not None and task.part.asked):
@@ -300,7 +299,7 @@ class Caller:
         return CallKey(_digest(place), tool.name, repeats=tool.safe, arguments=call.wanted.arguments)
 
     def agreed(self, call: Call) -> Verdict | None:
-        """Return a person's verdict on a call that already has a result; None if a person must be asked."""
+        """Return a person's verdict on a call that has a result already; None if a person must be asked."""
         tool = self._record.plan.agents[call.step].tools.named(call.wanted.tool)
         key = None if tool is None else self.key_of(call, tool)
         if key is None or self.journal is None or self._fresh:
@@ -309,7 +308,7 @@ class Caller:
         return None if done is None else Verdict(approved=True, text=done.arguments)
 
     async def _begin(self, call: Call, key: CallKey | None, *, fresh: bool) -> Result | None:
-        """Return the stored result; if there is none, record the call and return None to make it."""
+        """Return the stored result, or record that the call begins and return None."""
         journal = self.journal
         if journal is None or key is None:
             return None
@@ -353,7 +352,7 @@ class Caller:
 
 
 def _text_of(name: str, value: Any) -> tuple[str, str]:
-    """Return a task's result as text, or its class if it has no text; and the failure, or an empty string."""
+    """Return a result as text, or its class if it has none; and why not, or an empty string."""
     kind = type(value).__name__
     try:
         once = run_user_code(lambda: single_use_in(value), lambda error: RaisedError(reason_of(error)))
@@ -371,13 +370,13 @@ def _text_of(name: str, value: Any) -> tuple[str, str]:
 
 
 def _code_of(function: object, sha: str) -> str:
-    """Return the identity of a function's behavior: its source and the variables it reads."""
+    """Return the identity of a function's behaviour: its source and the variables it reads."""
     found = variables_of(function) if sha else None
     return _digest([sha, *sorted(found.items())]) if found else sha
 
 
 def pure_key(name: str, sha: str, arguments: str | None) -> CallKey | None:
-    """Return the key of a pure function's result: code, arguments and versions; None if unknown."""
+    """Return the key of a pure function's result: code, arguments, versions; None if unknown."""
     if not sha or arguments is None:
         return None
     return CallKey(_digest([sha, arguments, platform.python_version(), version("pandas")]), name, pure=True)
@@ -392,7 +391,6 @@ def _digest(parts: list[Any]) -> str:
 
 
 def _result_of(end: CallEnded) -> Result:
-    """Return a call's recorded result."""
     return Result(
         end.status,
         end.result,
@@ -409,7 +407,7 @@ def _result_of(end: CallEnded) -> Result:
 
 
 def _masking(tell: Callable[[str], object]) -> Callable[[str], None]:
-    """Return a callback that forwards a function's prints without secrets."""
+    """Return a callback that passes on prints without secrets."""
     secrets: dict[str, str] | None = None
 
     def told(text: str) -> None:
@@ -421,7 +419,6 @@ def _masking(tell: Callable[[str], object]) -> Callable[[str], None]:
 
 
 def _broken(ran: Ran, told: str, prints: str, secrets: Mapping[str, str]) -> Result:
-    """Return the failure of a function, without secrets."""
     kind = "DeclarationError" if ran.error is None else type(ran.error).__name__
     trace = masked(ran.trace, secrets)
     failure = Result("failed", told, " ".join(told.split()), kind, prints=prints, trace=trace)
@@ -434,7 +431,6 @@ def _failed(why: str, kind: str) -> Result:
 
 
 def _cut(text: str) -> str:
-    """Shorten a text that is too long to keep, with a note of the omitted part."""
     if len(text) <= MOST_TEXT:
         return text
     return f"{text[:MOST_TEXT]}\n[{len(text) - MOST_TEXT:,} more characters were left out]"

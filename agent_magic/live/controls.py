@@ -70,7 +70,7 @@ class Controls:
         self._say(self._driver.resume)
 
     def _checked(self, names: str | Iterable[str] | None) -> list[str] | None:
-        """Check the names here, so that an error is raised to the caller."""
+        """Check the names here, so that the caller gets the error."""
         if names is None:
             return None
         known = names_of(names)

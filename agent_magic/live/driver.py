@@ -1,7 +1,7 @@
-"""The engine on an event loop: each action becomes a task, and its result is reported back with the time.
+"""The engine on an event loop: an action becomes a task, and its result is reported back with the time.
 
-There is one task per request under way, one timer for the engine's alarm, and one owner of them all (`Tasks`). The
-driver decides nothing. A complete answer is in the ledger before the engine sees it: see `buying`.
+One task per request under way, one timer for the engine's alarm, and one owner of them all (`Tasks`). The driver
+decides nothing. A complete answer is in the ledger before the engine sees it: see `buying`.
 """
 
 from __future__ import annotations
@@ -67,11 +67,11 @@ if TYPE_CHECKING:
 
 LOG = logging.getLogger("agent_magic")
 BLOCKED_S = 1.0
-"""An alarm this many seconds late means that code of another cell blocked the event loop."""
+"""An alarm this late means that another cell's code blocked the loop."""
 GRACE_S = 0.25
 """Seconds then given to events that arrived meanwhile, before deadlines are checked."""
 LACKING = frozenset({"queued", "running", "failed"})
-"""The states of a step that has no answer and could use one."""
+"""States of a step that could use an answer."""
 
 
 class Driver:
@@ -174,7 +174,6 @@ class Driver:
         self.loop: asyncio.AbstractEventLoop | None = None
 
     def _terms(self, seed: int, work_s: Sequence[float] | None) -> Terms:
-        """Return the terms under which the run begins."""
         pacer, kept, key = self._pacer, self.policy.to_dict(), self._provider.credentials
         kept["seed"] = seed
         before, learned = (pacer.ceilings(), pacer.learned(self._clock())) if pacer else ({}, {})
@@ -185,7 +184,7 @@ class Driver:
         return terms if pacer is None else pacer.route(terms, self._clock())
 
     def held_by(self, agent: int) -> str:
-        """Return what holds an agent that is ready; see `agent_magic.engine.admission.room`."""
+        """Return what holds a ready agent; see `agent_magic.engine.admission.room`."""
         return self.engine.held_by(agent)
 
     @property
@@ -196,15 +195,15 @@ class Driver:
 
     @property
     def batched(self) -> AbstractSet[int]:
-        """The steps with a current request in a batch."""
+        """The steps whose current request is in a batch."""
         return self.engine.batched
 
     def batches_waiting(self) -> list[Waiting]:
-        """Return the batches at the provider that the run waits for."""
+        """Return the batches that the run waits for."""
         return [] if self._buyer.batcher is None else self._buyer.batcher.waiting()
 
     def health(self) -> Health:
-        """Return the health of the run with the provider; after the run, its health at the end."""
+        """Return the health of the run with the provider; after the run, at its end."""
         return self._monitor.snapshot(self.record, self.now())
 
     def now(self) -> float:
@@ -212,16 +211,16 @@ class Driver:
         return self._after_s + round((self._clock() - self._began) * TICKS_PER_S) / TICKS_PER_S
 
     def buys(self) -> bool:
-        """Return whether there is anything to buy. If all that is missing waits for failures, the run ends here."""
+        """Return whether anything is to be bought; if only failures are missing, end the run."""
         self.do(self.engine.settle_recorded(self._after_s))
         return self.record.ended_s is None
 
     async def check(self) -> None:
-        """Check once whether the run can begin: if requests go by batch, whether the provider has batches.
+        """Check once that the run can begin, such as that the provider has batches, before anything is sent.
 
         Raises:
-            PlanError: The provider has no batches; nothing was sent.
-            CallError: The provider cannot be asked; nothing was sent.
+            PlanError: The provider has no batches.
+            CallError: The provider cannot be asked.
             asyncio.CancelledError: The task was cancelled, so the run is stopped.
         """
         if self._checked:
@@ -234,14 +233,11 @@ class Driver:
         self._checked = True
 
     async def drive(self) -> RunRecord:
-        """Run to the end.
-
-        Returns:
-            The complete record: `am.Run(record)` has its frames.
+        """Run to the end and return the complete record.
 
         Raises:
             NotConnected: There is no key; nothing was sent.
-            asyncio.CancelledError: The task was cancelled. All requests have been stopped, and `record` is complete.
+            asyncio.CancelledError: The task was cancelled: all requests are stopped, and `record` is complete.
         """
         for model in self._asked:
             self.prices.find(model)  # reads the price lists before the clock starts
@@ -261,7 +257,7 @@ class Driver:
         return self.record
 
     async def _divided(self, sharing: Sharing) -> None:
-        """Run to the end, dividing the rate limits with other kernels."""
+        """Run to the end, sharing the rate limits with other kernels."""
         classes = {self._provider.limit_class(model) for model in filter(None, self.plan.models)}
         async with sharing.taking_part(classes, self._slot_free):
             await self._until_over()
@@ -339,7 +335,6 @@ class Driver:
             self._act(self.alerts.check())
 
     def _act(self, wanted: OnAlert | None) -> None:
-        """Carry out the action of an alert."""
         if wanted == "pause" and not self.paused:
             self.alerts.paused_by = [*self.alerts.open]  # a new list each time tells the notebook of a new pause
             self.pause()
@@ -347,7 +342,6 @@ class Driver:
             self.stop()
 
     def _do(self, action: Action) -> None:
-        """Carry out the less common decisions."""
         match action:
             case Begin(call):
                 over, cut = partial(self._call_over, call), partial(self._call_over, call, CUT)
@@ -366,14 +360,13 @@ class Driver:
                 raise TypeError(action)
 
     def _abort(self, step: int) -> None:
-        """Stop the request, the calls and the questions of a step."""
         self._tasks.cancel(step, partial(self._never_ran, step))
         self._tasks.drop(step)
         for call in self.engine.calls.running(step):
             self._tasks.cancel((step, call.number), partial(self._call_over, call, CUT))
 
     def _slot_free(self) -> bool:
-        """Ask again for a slot of the session. Return False if on another loop, which does it later."""
+        """Ask again for a slot of the session; return False on another loop than ours, which will do it later."""
         if asyncio.get_running_loop() is not self.loop:
             if self.loop is not None:
                 self.loop.call_soon_threadsafe(self._slot_free)
@@ -392,7 +385,6 @@ class Driver:
             self._arm()
 
     def _arm(self) -> None:
-        """Set the timer of the alarm unless it is due."""
         if self.loop is not None and self._due_s < math.inf:
             if self._alarm is not None:
                 self._alarm.cancel()
@@ -412,7 +404,6 @@ class Driver:
     # one request, as a task
 
     async def _request(self, step: int) -> None:
-        """Send one request and report its result."""
         answer, error = None, None
         try:
             stream = self.streams[step] = Stream(self, step, taker=self)
@@ -443,13 +434,12 @@ class Driver:
                 raise
 
     def _report(self, step: int, stream: Stream, answer: Answer | None, error: Exception | None) -> None:
-        """Report the outcome of a request to the engine."""
         self.do(self.engine.ended(step, self._buyer.outcome(step, stream, answer, error), self.now()))
         if answer is None:
             self._buyer.write()
 
     def _never_ran(self, step: int) -> None:
-        """Report an agent with a task that was cancelled before it started."""
+        """Report an agent whose task was cancelled before it started."""
         self.do(self.engine.ended(step, UNSENT, self.now()))
 
     def _make_batcher(self) -> Batcher:
@@ -458,7 +448,7 @@ class Driver:
         return batcher_of(self._provider, self._ledger, self._tasks.beside, self._batch_time_s)
 
     def _batch_time_s(self) -> float | None:
-        """Return the seconds batches may still take; None: unlimited."""
+        """Return the seconds that batches may still take; None: unlimited."""
         most_s = self.policy.deadline_s if self.policy.batch_fallback == "live" else None
         return None if most_s is None else most_s * (1 - LIVE_SHARE) - self.now()
 
@@ -467,7 +457,6 @@ class Driver:
         self._buyer.write()
 
     async def _ask(self, call: Call) -> Verdict:
-        """Ask a person."""
         try:
             if (verdict := self._caller.agreed(call)) is None:
                 verdict = await ask(self._asker, self.plan, question_of(self.record, call, self.policy.ask_s))
@@ -500,7 +489,7 @@ class Driver:
     # an answer that comes when its attempt has failed, because its worker was given up
 
     def awaits(self, stream: Stream, request: Request) -> bool:
-        """Return whether an answer is useful: its step still asks for it, or failed without it."""
+        """Return whether a late answer is useful: its step asks for it again, or failed without it."""
         result = self.record.results[stream.agent]
         last = result.attempts[-1]
         return (
@@ -511,7 +500,7 @@ class Driver:
         )
 
     def take_late(self, stream: Stream, request: Request, answer: Answer) -> None:
-        """Accept a late answer, since it is paid for. It serves the current attempt, which is cut, or another one."""
+        """Take a late answer, since it is paid for: it serves the current attempt, which is cut, or another."""
         with self._tasks:
             step, current = stream.agent, self.streams.get(stream.agent)
             if not self.awaits(stream, request):
@@ -525,5 +514,5 @@ class Driver:
 
 
 def _ended(record: RunRecord) -> dict[int, Status]:
-    """Return the steps that ended before the run begins, with their statuses."""
+    """Return the steps that have ended before the run begins."""
     return {number: one.status for number, one in enumerate(record.results) if one.finished_s is not None}

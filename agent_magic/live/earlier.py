@@ -1,7 +1,7 @@
-"""The answers of an earlier run, reused if an agent's request is the same.
+"""The answers of an earlier run, for agents with the same request now.
 
-An agent with a changed request is asked, and so are its descendants if its answer differs. A task keeps its result
-while its code and arguments are the same, as shown by fingerprints or by object identity.
+An agent with a changed request is asked, and so are those after it if its answer differs. A task keeps its result while
+its code and arguments are the same, by fingerprint or as objects.
 """
 
 from __future__ import annotations
@@ -27,23 +27,21 @@ if TYPE_CHECKING:
     from agent_magic.record.results import AgentResult, RunRecord
 
 UNFIT = frozenset({"InvalidAnswer", "UnexpectedToolUse"})
-"""The kinds of failures caused by an answer that arrived."""
+"""Failures caused by an answer that arrived."""
 
 
 class Earlier:
-    """The answers that may be reused from a run. Answers of another server and refusals are never reused.
+    """The answers of a run that may be reused, not another server's, nor refusals.
 
-    With the argument `again` only these agents rerun, with dependencies and dependents; None: all without success.
+    `again` names agents to rerun, with dependencies and dependents; None: all without success. Raise `UnknownAgent` if
+    one is not in the plan.
 
     Attributes:
         again: The agents that are asked again even if they succeeded.
-        unfit: The agents with invalid answers that are still invalid: the same answers would not help.
+        unfit: The agents whose answers are still invalid: the same ones would not help.
         left_out: The agents without an answer that do not rerun.
         uid: The id of the earlier run.
         edits: The user's replacements of its answers since.
-
-    Raises:
-        UnknownAgent: `again` names an agent that is not in the plan.
     """
 
     def __init__(self, record: RunRecord, endpoint: str, *, plan: Plan, again: Iterable[str] | None = None) -> None:
@@ -130,7 +128,7 @@ class Earlier:
 
 
 def _is_unfit(result: AgentResult, before: Step, now: Step) -> bool:
-    """Return whether an agent's answer was invalid by a rule that still applies."""
+    """Return whether an answer was invalid by a rule that still applies."""
     # If its check or condition itself failed (`its check raised ...`), that needs fixing, and the answer may be
     # right.
     check = "" if before.check is None else before.check.name
@@ -163,7 +161,7 @@ def _given(record: RunRecord, name: str, step: int) -> list[object]:
 
 
 def same_request(request: Request) -> Request:
-    """Return a request without what does not change its answer."""
+    """Return a request without the parts that do not change its answer."""
     return request._replace(
         cached=False,
         timeout_s=0.0,

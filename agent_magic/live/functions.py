@@ -55,7 +55,7 @@ IDLE = "agent_magic idle"
 IDLE_S = 20.0
 """Seconds a thread waits for its next call before it ends."""
 _WORKERS = Workers()
-"""Worker processes of this machine; idle ones serve any run."""
+"""Worker processes of this machine; any run may use idle ones."""
 
 
 async def run_function(
@@ -101,7 +101,7 @@ async def run_function(
 
 
 def tool_result(ran: Ran, secrets: Mapping[str, str]) -> ToolResult:
-    """Return the result or error of a call as sent to the model, without secrets."""
+    """Return the result or error of a call as the model gets it, without secrets."""
     if ran.error is not None:
         return error_text(masked(reason_of(ran.error), secrets))
     told = result_text(ran.value)
@@ -124,7 +124,7 @@ def _late(timeout_s: float, *, finished: bool) -> Ran:
 
 
 async def _on_loop(function: Callable[..., Any], arguments: Mapping[str, Any], prints: Prints | None) -> Ran:
-    """Await an `async def`. Our caller may cancel it; if it cancels itself, it has failed."""
+    """Await an `async def`: cancelled by us it was stopped, by itself it has failed."""
     task = asyncio.current_task()
     before = 0 if task is None else task.cancelling()
     with Saves() as saves:
@@ -149,7 +149,7 @@ async def _in_thread(
     prints: Prints | None,
     late: Callable[[Ran], object] | None,
 ) -> Ran:
-    """Call a function in a thread. A returned coroutine is awaited: the function may wrap an `async def`."""
+    """Call a function in a thread, and await a returned coroutine: it may wrap an `async def`."""
     ran = await _threaded(lambda: called(function, arguments, prints), name_of(function), late)
     if is_coroutine(ran.value):
         return await _on_loop(lambda: ran.value, {}, prints)
@@ -157,7 +157,7 @@ async def _in_thread(
 
 
 def is_coroutine(value: object) -> bool:
-    """Return whether a result is to be awaited. A lazy object may raise if asked for its class."""
+    """Return whether a result is to be awaited, without asking a lazy object for its class, which may raise."""
     return type(value) is CoroutineType
 
 
@@ -194,7 +194,7 @@ async def _in_process(
     remote: Remote | None,
     timeout_s: float | None,
 ) -> Ran:
-    """Call a function in another process, here or at a worker. Pickling runs user code, so it happens in threads."""
+    """Call a function in another process. Pickling runs user code, so it happens in a thread."""
     name, tell = name_of(function), prints.write if prints is not None else _print
 
     def pack() -> Ran:
@@ -218,10 +218,7 @@ async def _in_process(
 
 
 async def call_packed(packed: bytes, tell: Callable[[str], object], *, timeout_s: float | None = None) -> bytes:
-    """Make a call from `pack_call` in a process of this machine, and return the result for `unpack_ran`.
-
-    Cancelling kills the process, and so does the timeout.
-    """
+    """Make a call from `pack_call` in a process here; a timeout or cancelling kills the process."""
     # It has a timeout since a remote caller may be gone.
     worker = _WORKERS.take()
     try:
@@ -267,7 +264,7 @@ def _on_main(
 
 
 class _Alarm:
-    """Raises in the main thread's code when its time is up, if the operating system has such a signal."""
+    """Raises in the main thread's code when its time is up, where the system has such a signal."""
 
     def __init__(self, after_s: float | None) -> None:
         self._after_s, self.rang, self._armed = after_s, False, False

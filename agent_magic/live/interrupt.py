@@ -1,7 +1,7 @@
 """Ctrl-C, or the Stop button, during awaited work.
 
-A notebook kernel's handler does not wake a loop that waits on the network (ipykernel issue 881), and Python's would
-break the loop and leave its tasks running. Ours cancels the work through the loop, which wakes it.
+A notebook kernel's handler does not wake a loop that waits on the network (ipykernel issue 881), and Python's breaks
+the loop and leaves its tasks running. Ours cancels the work through the loop, which wakes it.
 """
 
 from __future__ import annotations
@@ -22,10 +22,9 @@ Handler: TypeAlias = Callable[[int, FrameType | None], Any] | int
 
 SHOWN_LINES = 3
 LOOK_S = 0.1
-"""Seconds between wake-ups of the loop. Python handles a signal that comes just before a system call after that call.
-"""
+"""Seconds between wake-ups of the loop: Python handles a signal just before a system call only after that call."""
 GRACE_S = 0.2
-"""Seconds the second interrupt waits. Ctrl-C is often hit twice in a row while a working clean-up is under way."""
+"""Seconds the second interrupt waits: Ctrl-C is often hit twice while a clean-up is under way."""
 
 
 def stopped() -> str:
@@ -34,15 +33,14 @@ def stopped() -> str:
 
 
 async def interruptible(work: Coroutine[Any, Any, T], *, message: Callable[[], str] = stopped) -> T:
-    """Await work so that an interrupt ends it; `message` returns the text of the `KeyboardInterrupt`.
+    """Await work so that an interrupt ends it with a `KeyboardInterrupt` of this message.
 
-    The first interrupt cancels the work and waits for its clean-up. The second cancels it again and ends the wait after
-    a moment; a clean-up that hangs is abandoned. Outside the main thread, which gets no signals, and if the handler
-    belongs to a C program, the work is simply awaited.
+    The first interrupt cancels the work and waits for its clean-up. The second cancels again, and a moment later
+    abandons a clean-up that hangs. Outside the main thread, which gets no signals, or under a C program's handler, the
+    work is simply awaited.
 
     Raises:
-        KeyboardInterrupt: An interrupt came, even if the work finished in the same moment. An error of the clean-up is
-            its `__cause__`.
+        KeyboardInterrupt: An interrupt came, even as the work finished; an error of the clean-up is its `__cause__`.
         asyncio.CancelledError: Other code cancelled the work or the caller.
     """
     if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGINT) is None:
@@ -93,7 +91,7 @@ class _Watch:
             self.before = signal.signal(signal.SIGINT, self)
 
     def restore(self) -> None:
-        """Restore the previous handler, or the nearest one still in use."""
+        """Restore the previous handler, or the nearest one in use."""
         # Runs of one cell may end in any order. If a later one is the handler now, this one is its `before`.
         self.is_open = False
         handler = self.before
@@ -103,7 +101,7 @@ class _Watch:
             signal.signal(signal.SIGINT, handler)
 
     async def finish(self, task: asyncio.Task[Any]) -> None:
-        """Wait until the work is done or abandoned; a cancellation of the caller is passed on to the work."""
+        """Wait until the work is done or abandoned; pass on a cancellation."""
         while not (task.done() or self.enough.done()):
             try:
                 await asyncio.wait({task, self.enough}, timeout=LOOK_S, return_when=asyncio.FIRST_COMPLETED)
@@ -124,7 +122,7 @@ class _Watch:
 
 
 def _error_of(task: asyncio.Task[Any]) -> BaseException | None:
-    """Return a task's error, or None if it was cancelled or abandoned."""
+    """Return a task's error; None if it was cancelled or abandoned."""
     if not task.done():
         task.add_done_callback(_error_of)
         return None
@@ -132,7 +130,7 @@ def _error_of(task: asyncio.Task[Any]) -> BaseException | None:
 
 
 def _interruption(text: str) -> KeyboardInterrupt:
-    """Return a `KeyboardInterrupt` that IPython shows without the frames of a loop."""
+    """Return a `KeyboardInterrupt` that IPython shows without a loop's frames."""
     lines = f"KeyboardInterrupt: {text}".splitlines()[:SHOWN_LINES]
     error = KeyboardInterrupt(text)
     # On the instance: front ends know the error by the name of its class.

@@ -1,4 +1,4 @@
-"""The health of one run, computed on demand, and its alerts, checked as it runs."""
+"""The health of a run, computed on demand, and its alerts, checked as it runs."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ class HealthMonitor:
         self._final: Health | None = None
 
     def close(self, now: float) -> None:
-        """Save the state of the gate at the end of the run, because the use of limits fades."""
+        """Keep the state of the gate at the end, since the use of limits fades."""
         self._kept = self._look(now)
 
     def snapshot(self, record: RunRecord, now: float) -> Health:
-        """Return the health of a record's run at a time of its clock."""
+        """Return the health of a run at this time."""
         if self._final is not None:
             return self._final
         watch = self._watch = self._watch or Watch()
@@ -50,7 +50,7 @@ class HealthMonitor:
 
 
 class AlertMonitor:
-    """Watches a run for alerts, and returns the reactions to them."""
+    """Watches a run for alerts, and returns what to do."""
 
     def __init__(self, record: RunRecord, alerts: Alerts | None) -> None:
         self.rules = () if alerts is None else alerts.rules
@@ -61,11 +61,11 @@ class AlertMonitor:
 
     @property
     def open(self) -> list[Episode]:
-        """The alerts that go on."""
+        """The alerts that are open."""
         return [] if self._watch is None else self._watch.open
 
     def check(self) -> OnAlert | None:
-        """Notify listeners of new alerts. Return the action the alerts ask for; None: no new alerts."""
+        """Tell listeners of new alerts, and return the action these ask for, if any."""
         alerts, watch = self._alerts, self._watch
         if alerts is None or watch is None or not (began := watch.read(self._record.events)):
             return None

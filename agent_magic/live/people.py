@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from agent_magic.record.results import RunRecord
 
 Asker = Callable[["Question"], Awaitable[Verdict | bool] | Verdict | bool]
-"""Shows a question to a person and returns the answer. It is cancelled when no answer is needed any more."""
+"""Shows a question to a person and returns the answer; it is cancelled once no answer is needed."""
 NOBODY = Verdict(approved=False, why="nobody is there to ask")
 
 
@@ -70,7 +70,7 @@ NOTHING = "No question is open."
 
 
 async def ask(asker: Asker | None, plan: Plan, question: Question) -> Verdict:
-    """Ask a person. Denied without a person, after the time limit, and if a changed text is invalid."""
+    """Ask a person; denied without one, too late, or with an invalid text."""
     if asker is None:
         return NOBODY
     limit = asyncio.timeout(question.seconds)
@@ -87,7 +87,7 @@ async def ask(asker: Asker | None, plan: Plan, question: Question) -> Verdict:
 
 
 def _read(said: object) -> Verdict:
-    """Return the verdict from the return value of a user function: a verdict, or yes or no."""
+    """Return a user function's answer, perhaps only yes or no, as a verdict."""
     if isinstance(said, Verdict):
         return said
     if isinstance(said, bool):
@@ -182,11 +182,7 @@ class Desk:
 
 
 def settle(desks: Iterable[Desk], which: int | str, verdict: Verdict) -> None:
-    """Answer the open question with this number, or of this agent, on one of these desks.
-
-    Raises:
-        DeclarationError: There is no such question, the agent has several, or the changed text is invalid.
-    """
+    """Answer the open question of this number or agent; raise `DeclarationError` for none, several, a wrong text."""
     found = {number: (desk, question) for desk in desks for number, question in desk.open.items()}
     if not found:
         raise DeclarationError(NOTHING)
@@ -207,7 +203,7 @@ def _give(answer: asyncio.Future[Verdict], verdict: Verdict) -> None:
 
 
 def fault_of(plan: Plan, question: Question, verdict: Verdict) -> str:
-    """Return why a person's changed text is invalid; empty if it is valid."""
+    """Return why a person's text is invalid; empty if it is valid."""
     if verdict.text is None or not verdict.approved:
         return ""
     agent = plan.agents[plan.index[question.agent]]

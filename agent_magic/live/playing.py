@@ -37,7 +37,7 @@ TAIL = 80
 
 
 class Player:
-    """Plays a recorded run at its recorded times, `pace` seconds per real second. Nothing is sent."""
+    """Plays a run at its recorded times, `pace` of its seconds per second; nothing is sent."""
 
     # It has the attributes of a driver: alerts, batched and asked are empty in a replay.
 
@@ -75,7 +75,7 @@ class Player:
         return self._held_since is not None
 
     def health(self) -> Health:
-        """Return the health of the recorded run, as far as its record knows."""
+        """Return the health of the run, as far as its record knows."""
         return record_health(self.record)
 
     def now(self) -> float:
@@ -84,7 +84,7 @@ class Player:
         return on_grid((now - self._began) * self.pace)
 
     def held_by(self, _agent: int) -> str:
-        """Return an empty string: what held an agent is known when it has started."""
+        """Return an empty string: a recording knows only afterwards what held an agent."""
         return ""
 
     def batches_waiting(self) -> list[Waiting]:
@@ -92,7 +92,7 @@ class Player:
         return []
 
     def stop(self, names: Iterable[str] | None = None) -> None:
-        """Stop playing; the rest is cancelled. Single agents of a recording cannot be stopped."""
+        """Stop playing and cancel the rest; single agents cannot be stopped."""
         if names is None:
             self._stopped = True
             self._nudge.set()
@@ -111,16 +111,16 @@ class Player:
             self._nudge.set()
 
     def retry(self, _names: Iterable[str] | None = None) -> None:
-        """Do nothing: a replay repeats no effects."""
+        """Do nothing: what was recorded cannot be retried."""
 
     def skip(self, _names: Iterable[str]) -> None:
-        """Do nothing: the recorded events have already happened."""
+        """Do nothing: what was recorded has happened."""
 
     async def check(self) -> None:
-        """Ask nothing: a recording can always be played."""
+        """Do nothing: a recording can always be played."""
 
     async def drive(self) -> RunRecord:
-        """Play to the end or until stopped, and return the played part."""
+        """Play to the end or a stop, and return the played part."""
         self.loop = asyncio.get_running_loop()
         self._began = self._clock()
         try:
@@ -152,7 +152,7 @@ class Player:
                 pass
 
     def _close(self) -> None:
-        """End the record, as recorded or cut at this point."""
+        """End the record, as recorded or here."""
         whole = len(self.record.events) >= len(self._recorded.events) - 1
         if whole:
             self.record.add(self._recorded.events[-1])
@@ -167,7 +167,7 @@ class Player:
 
 
 class _Arriving:
-    """An arriving answer, cut to the time that has passed."""
+    """An answer, as far as it has arrived by now."""
 
     def __init__(self, player: Player, since_s: float, ended: AttemptEnded) -> None:
         self._player, self._since_s, self._until_s = player, since_s, ended.at_s
@@ -202,11 +202,7 @@ def _cut(now: float, agent: int, number: int, arriving: _Arriving | None) -> Att
 
 
 def lay(deck: Deck, plan: Plan, policy: Policy, start: Callable[[Match], Driver]) -> RunRecord | Player | Driver:
-    """Match a plan with a cassette: return the recorded run, its player, or the driver that buys the rest.
-
-    Raises:
-        ReplayMiss: Something is missing and must not be bought.
-    """
+    """Return the recorded run, its player, or the driver that buys the rest; raise `ReplayMiss` if that must not be."""
     match = deck.find(plan, timeout_s=policy.timeout_s)
     if match.missing and deck.fill:
         driver = start(match)

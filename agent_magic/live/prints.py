@@ -1,8 +1,7 @@
 """Sends a function's prints to its caller instead of a cell.
 
-`redirect_stdout` would capture the prints of all threads and tasks, since they share `sys.stdout`. So while functions
-run, `sys.stdout` and `sys.stderr` are streams that look up the owner in a context variable, and pass on text without an
-owner.
+All threads and tasks share `sys.stdout`, so `redirect_stdout` would capture all their prints. While functions run,
+`sys.stdout` and `sys.stderr` look up the owner in a context variable; text without one passes through.
 """
 
 from __future__ import annotations
@@ -16,16 +15,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 MOST_CHARS = 200_000
-"""Maximum characters printed by one call. A loop that prints for hours would fill the record and the page."""
+"""Characters kept of one call's prints: an endless loop would fill the record and the page."""
 _LOCK = threading.Lock()
 
 
 class Prints:
-    """Captures what this thread or task prints inside `with prints:`.
-
-    Args:
-        tell: Called with each piece of text, in the printing thread.
-    """
+    """Captures what this thread or task prints inside `with prints:`, and passes it to `tell` there."""
 
     def __init__(self, tell: Callable[[str], object]) -> None:
         self._tell: Callable[[str], object] | None = tell
@@ -54,7 +49,7 @@ class Prints:
                     stream.leave()
 
     def write(self, text: str) -> None:
-        """Capture a piece of text, unless closed."""
+        """Capture a text, unless closed."""
         if self._tell is None or not text:
             return
         if len(text) > self._left:
@@ -66,7 +61,7 @@ class Prints:
             self._tell(text)
 
     def close(self) -> None:
-        """Stop capturing. An abandoned function may go on printing."""
+        """Stop capturing: an abandoned function may go on printing."""
         self._tell = None
 
 
@@ -74,7 +69,7 @@ _WHOSE: ContextVar[Prints | None] = ContextVar("agent_magic_prints", default=Non
 
 
 class _Asking:
-    """A replacement for `sys.stdout` or `sys.stderr`; `users` is the number of running functions."""
+    """Stands for `sys.stdout` or `sys.stderr` while functions run; `users` counts them."""
 
     def __init__(self, name: str, stream: Any) -> None:
         self._name, self._stream, self.users = name, stream, 0

@@ -1,6 +1,6 @@
-"""The log of a run, for `logging.getLogger("agent_magic")` at DEBUG: each event, its time, and its reason.
+"""The log of a run, in `logging.getLogger("agent_magic")` at DEBUG: its events with time and reason.
 
-Lines contain no prompt, answer, arguments or results of calls, or key.
+No line has a prompt, an answer, a key, or arguments or results of calls.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ LOG = logging.getLogger("agent_magic")
 
 
 def tell(record: RunRecord, since: int) -> int:
-    """Log the events of a run from a number on. Return the number at which the next call continues."""
+    """Log the events of a run from a number on; return the number for the next call."""
     events = record.events
     for event in events[since:]:
         if isinstance(event, RunEnded):
@@ -42,7 +42,6 @@ def tell(record: RunRecord, since: int) -> int:
 
 
 def _of_call(event: CallStarted | CallEnded, result: AgentResult) -> str:
-    """Log the end of a call."""
     if isinstance(event, CallStarted):
         return f"begins call {event.number}: {single_line(event.tool)}{held(event.held_by)}"
     took_s = event.at_s - result.call(event.number).started_s
@@ -50,7 +49,6 @@ def _of_call(event: CallStarted | CallEnded, result: AgentResult) -> str:
 
 
 def _what(event: Event, result: AgentResult) -> str:
-    """Log the end of an agent."""
     match event:
         case AgentReady():
             return "is ready"

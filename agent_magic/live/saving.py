@@ -1,7 +1,6 @@
-"""Files written by a run: `am.save(name, value)` in a task or a tool, and the answers of agents with `save`.
+"""Files that a run writes: `am.save(name, value)` in a task or tool, and answers of agents with `save`.
 
-Each is written to a temporary file and then moved into place, so that no reader sees half a file. The run's record has
-its name and fingerprint. A replay writes no files.
+Each appears whole, moved from a temporary file. The record has its name and fingerprint. A replay writes none.
 """
 
 from __future__ import annotations
@@ -30,11 +29,7 @@ FORMS = (
 
 
 class Saves:
-    """Collects what this thread or task saves inside `with saves:`.
-
-    Attributes:
-        found: The files, in order, without duplicates.
-    """
+    """Collects what this thread or task saves inside `with saves:`."""
 
     def __init__(self) -> None:
         self._files: dict[str, Artifact] = {}
@@ -50,7 +45,7 @@ class Saves:
 
     @property
     def found(self) -> tuple[Artifact, ...]:
-        """The files."""
+        """The files, in order, each once."""
         return tuple(self._files.values())
 
     def add(self, artifact: Artifact) -> None:
@@ -88,7 +83,7 @@ def save(name: str, value: Any) -> str:
 
 
 class Saved(NamedTuple):
-    """The existing content in the place of an answer's file, and a note for a person who has edited it."""
+    """The content in the place of an answer's file, with a note for a person who has edited it."""
 
     file: Artifact
     note: str = ""
@@ -96,7 +91,7 @@ class Saved(NamedTuple):
 
 
 def write_answer(path: str, data: bytes, known: str | None, *, named: bool = True) -> Saved:
-    """Write an answer to its file, unless it exists already, or a person has edited the file and the answer is old."""
+    """Write an answer to its file, unless it is there, or the answer is old and a person has edited the file."""
     if not named:
         _check_place(path, known)
     place = inside(path, Path.cwd(), AgentMagicError, "Name a file in it.")
@@ -113,7 +108,7 @@ def write_answer(path: str, data: bytes, known: str | None, *, named: bool = Tru
 
 
 def _check_place(path: str, known: str | None) -> None:
-    """Raise `AgentMagicError` if an item names a hidden file, or code that is not an earlier answer."""
+    """Raise `AgentMagicError` if an item names a hidden file, or code that is no earlier answer."""
     root = Path.cwd().resolve()
     place = inside(path, root, AgentMagicError, "Name a file in it.")
     hint = "Only a path without items may be that: write it into save, or another folder."
@@ -134,11 +129,11 @@ def _check_place(path: str, known: str | None) -> None:
 
 
 def write_artifact(path: str, data: bytes) -> Artifact:
-    """Write a file below the working folder.
+    """Write a file below the working folder, whole or not at all.
 
     Raises:
-        AgentMagicError: The path leaves the folder by a link, or is not a regular file.
-        OSError: The file cannot be written; an old one is unchanged.
+        AgentMagicError: The path leaves the folder by a link, or is no regular file.
+        OSError: It cannot be written; an old file is unchanged.
     """
     place = inside(path, Path.cwd(), AgentMagicError, "Name a file in it.")
     check_regular(place, AgentMagicError)
@@ -148,7 +143,6 @@ def write_artifact(path: str, data: bytes) -> Artifact:
 
 
 def _data_of(path: str, value: Any) -> bytes:
-    """Return a value in the format of a name's ending."""
     ending = Path(path).suffix.lower()
     if isinstance(value, str):
         return value.encode()
@@ -164,7 +158,6 @@ def _data_of(path: str, value: Any) -> bytes:
 
 
 def _writer_of(value: Any, ending: str) -> Callable[[], bytes] | None:
-    """Return the function that writes a value in a format; None: no such format."""
     if (table := read_table(value)) is not None:
         frame = table.to_frame() if table.ndim == 1 else table
         index = frame.index.name is not None or frame.index.nlevels > 1

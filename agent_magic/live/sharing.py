@@ -28,26 +28,26 @@ if TYPE_CHECKING:
 
 
 class Rows(Protocol):
-    """Shared rows in which kernels with the same key publish their demand."""
+    """Rows in which kernels with the same key publish their demand."""
 
     name: str
-    """The name of this one for the others."""
+    """Our name for the others."""
 
     def look(self, decide: Callable[[Mapping[str, Any]], Any], *, beat: bool = True) -> bool:
-        """Read the other kernels' rows and write ours; return False if that is impossible now. On any thread."""
+        """Read the others' rows and write ours, on any thread; return False if that is impossible now."""
         ...
 
     def peek(self) -> Mapping[str, Any]:
-        """Read the other kernels' rows without writing. On any thread."""
+        """Read the others' rows, on any thread."""
         ...
 
     def leave(self) -> None:
-        """Delete our own."""
+        """Delete ours."""
         ...
 
 
 class Sharing:
-    """Keeps a pacer to its share of the rate limits while runs of the session are under way."""
+    """Keeps a pacer to its share of the rate limits during the session's runs."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class Sharing:
 
     @asynccontextmanager
     async def taking_part(self, limit_classes: Iterable[str], wake: Callable[[], object]) -> AsyncGenerator[None]:
-        """Divide the limits with the other kernels during a run; `wake` is called when the share has changed."""
+        """Share the limits with other kernels during a run; `wake` is called when the share has changed."""
         run = tuple(limit_classes), wake
         self._runs.append(run)
         if self._look(self._demands()):  # before the first request, so that present kernels are seen
@@ -84,7 +84,7 @@ class Sharing:
                 self.pacer.set_shares({}, self._clock())
 
     async def _beats(self) -> None:
-        """Poll the rows. The file is read and written on a thread, so the loop never waits for it."""
+        """Poll the rows, on a thread: the loop never waits for the file."""
         while True:
             wait_s = beat_s(self._told)
             await asyncio.sleep(wait_s)
@@ -105,7 +105,7 @@ class Sharing:
         return self.pacer.demands((name for names, _ in self._runs for name in names), self._looked_s)
 
     def _peek(self, demands: Demands) -> tuple[bool, Claims]:
-        """Return whether there is something to write, and the row."""
+        """Return whether there is news to write, and our row."""
         # A new share of a limit applies only once it is written.
         told = claims(demands, self._told, self._rows.name, self._rows.peek(), self._common_clock())
         is_new, self._told = is_news(told, self._told), with_parts(told, self._told)
@@ -123,7 +123,7 @@ class Sharing:
         return self._rows.look(decide, beat=beat)
 
     def _keep(self) -> bool:
-        """Apply our share, also of limits that other kernels know. Return True if it has changed."""
+        """Apply our share, also of limits only other kernels know; return whether it has changed."""
         now = self._clock()
         changed = self.pacer.set_shares(shares_of(self._told), now)
         self.pacer.recall(self._limits, {}, now)

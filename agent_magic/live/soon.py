@@ -1,7 +1,7 @@
-"""Calls a moment later, if still needed then: one event loop timer for all of them.
+"""Calls a moment later, if still needed: one timer of the loop for all.
 
-A loop keeps cancelled timers and sorts new ones among them, so for many short runs they cost more than their use. Here
-a run that ends within the moment sets none.
+A loop keeps cancelled timers and sorts new ones among them: for many short runs they cost more than they give. Here a
+run that ends within the moment sets none.
 """
 
 from __future__ import annotations
@@ -17,16 +17,11 @@ if TYPE_CHECKING:
 
 MOMENT_S: Final = 0.25
 _waiting: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, Calls]] = WeakKeyDictionary()
-"""The calls of each loop that has a timer."""
+"""The pending calls of each loop."""
 
 
 def in_a_moment(loop: asyncio.AbstractEventLoop, call: Callable[[], None]) -> None:
-    """Call a function once on a loop, after a moment at most.
-
-    Args:
-        loop: The running loop.
-        call: The function.
-    """
+    """Call a function once on a running loop, after a moment at most."""
     calls = _waiting.get(loop)
     if calls is None:
         calls = _waiting[loop] = {}
@@ -35,12 +30,7 @@ def in_a_moment(loop: asyncio.AbstractEventLoop, call: Callable[[], None]) -> No
 
 
 def forget(loop: asyncio.AbstractEventLoop, call: Callable[[], None]) -> None:
-    """Cancel a pending call. The timer stays: it may serve the next run.
-
-    Args:
-        loop: The loop.
-        call: The function.
-    """
+    """Cancel a pending call; the timer stays for the next run."""
     if (calls := _waiting.get(loop)) is not None:
         calls.pop(call, None)
 

@@ -11,20 +11,20 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 BESIDE = -1
-"""Replaces the agent in the key of a task without an agent."""
+"""Stands for the agent in the key of a task without one."""
 Key = int | tuple[int, int]
 """An agent, or an agent and a call's number, negative for the question whether to make it.
 
-The complement `~agent` is the task that counts the agent's input.
+`~agent` is the task that counts the agent's input.
 """
 
 
 class Tasks:
     """Owns the tasks of one run, at most one per key: a request of an agent, or one of its calls.
 
-    Callbacks of the loop for the run are wrapped in `with tasks:`, and a task passes an escaping error to `broke`. Such
-    an error is a bug: it ends the run, and `finish` raises it. After `finish` no task is left. `KeyboardInterrupt` and
-    the like also end the run, and propagate to the loop.
+    The run's callbacks are wrapped in `with tasks:`, and a task passes an escaping error to `broke`. Such an error is a
+    bug: it ends the run, and `finish` raises it. After `finish` no task is left. `KeyboardInterrupt` and the like end
+    the run, too, and go on to the loop.
     """
 
     # A task group gives the same guarantees, at two microseconds per task: here a task that ends well notifies
@@ -46,7 +46,7 @@ class Tasks:
         return bug is not None and self.broke(bug)
 
     def broke(self, bug: BaseException) -> bool:
-        """Handle an error that escaped a task or callback. Return True if it goes no further."""
+        """Handle an error that escaped a task or callback; return whether it goes no further."""
         if isinstance(bug, asyncio.CancelledError):
             return False
         self.broken = True
@@ -59,7 +59,7 @@ class Tasks:
         return False
 
     def begin(self, key: Key, work: Coroutine[Any, Any, None], name: str | None = None) -> None:
-        """Start the task of a key. Nothing starts once the run is finishing."""
+        """Start the task of a key, unless the run is finishing."""
         # It has a name, since automatic numbering takes as long as starting it in the loop.
         if self._finishing:
             work.close()
@@ -67,7 +67,7 @@ class Tasks:
             self._tasks[key] = (self._loop or self._running_loop()).create_task(work, name=name)
 
     def _running_loop(self) -> asyncio.AbstractEventLoop:
-        """Return the event loop, cached: looking it up takes a system call."""
+        """Return the event loop, looked up once: that takes a system call."""
         loop = self._loop = asyncio.get_running_loop()
         return loop
 
@@ -78,7 +78,7 @@ class Tasks:
         over: Callable[[T], object],
         cut: Callable[[], object] | None = None,
     ) -> None:
-        """Start the task of a key, and report its result when the key is free again."""
+        """Start the task of a key, and report its result once the key is free."""
         self.begin(key, self._owned(key, work, over, cut))
 
     def beside(self, work: Callable[[], Awaitable[None]]) -> None:
@@ -111,17 +111,17 @@ class Tasks:
                 raise
 
     def left(self, key: Key) -> None:
-        """Record that a task is on its last step and will not wait again."""
+        """Record that a task is on its last step: it will not wait again."""
         del self._tasks[key]
 
     def cancel(self, key: Key, never_ran: Callable[[], None]) -> None:
-        """Stop a task that has not ended. If it has not started, call `never_ran`."""
+        """Stop a task; if it has not started, call `never_ran`."""
         if (task := self._tasks.get(key)) is not None:
             task.add_done_callback(lambda _: self._gone(key, task, never_ran))
             task.cancel()
 
     def drop(self, agent: int) -> None:
-        """Stop the questions about an agent, since no answer is needed any more."""
+        """Stop the questions about an agent."""
         for key in [one for one in self._tasks if isinstance(one, tuple) and one[0] == agent and one[1] <= 0]:
             self._tasks[key].cancel()
 
@@ -132,7 +132,7 @@ class Tasks:
                 never_ran()
 
     async def finish(self) -> None:
-        """Stop the remaining tasks and wait for their end, even if cancelled meanwhile; raise their bugs as a group."""
+        """Stop the remaining tasks and wait for their end, even if cancelled; raise their bugs as a group."""
         self._finishing = True
         cancelled: asyncio.CancelledError | None = None
         for task in self._tasks.values():

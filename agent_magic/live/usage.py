@@ -1,8 +1,7 @@
-"""The usage of a request, as far as it can be known: its last count, a marked estimate, or unknown.
+"""The usage of a request, as far as it is known: a final count, a marked estimate, or unknown.
 
-Only a final count settles a request. Without one the engine keeps its reservation against the budget, because all of it
-may be billed, and shows an estimate from what has arrived, at least the running count and at most the requested tokens.
-Without any count, nothing is shown.
+Without a final count the engine keeps its reservation against the budget, since all of it may be billed, and shows an
+estimate from what arrived: at least the running count, at most the requested tokens; without any count, nothing.
 """
 
 from __future__ import annotations
@@ -23,19 +22,15 @@ if TYPE_CHECKING:
 
 HTTP_ERROR = 400
 PASSED_ON = frozenset({408, 499, 502, 504, 520, 524, 598, 599})
-"""Statuses of a gateway that passed the request on and got no answer back, or none in time.
-503, and 521 to 523, mean that it could not pass it on.
-"""
+"""Statuses of a gateway that passed the request on and got no answer, or none in time; 503 and 521 to 523 did not."""
 MOST_INPUT_TOKENS = 10_000_000
-"""A larger input count is not credible: ten times the longest context."""
+"""A larger input is not credible: ten times the longest context."""
 LONGEST_TOKEN = 64
-"""Bytes. A count below an answer's bytes divided by this is not credible.
-Words have a few bytes a token, rows of blanks the most.
-"""
+"""Bytes: fewer tokens than an answer's bytes divided by this are not credible. Rows of blanks have the most."""
 
 
 def settled(answer: Answer, request: Request, stream: Stream, rule: TokenRule | None, most_searches: int) -> Answer:
-    """Return an answer with a credible usage: as reported, or estimated if the report is not credible."""
+    """Return an answer with a credible usage: as reported, or else estimated."""
     # A server may count nothing although it wrote something, or more than was requested. Such a count is not final.
     usage, text = answer.usage, answer.text
     made, taken = usage.output_tokens, usage.total_input_tokens
@@ -57,10 +52,9 @@ def settled(answer: Answer, request: Request, stream: Stream, rule: TokenRule | 
 def partial_usage(stream: Stream, error: Exception | None, request: Request, rule: TokenRule | None) -> Usage | None:
     """Return the usage of an attempt without a complete response: zero, an estimate, or None if unknown.
 
-    The API bills nothing for a request rejected with an error status, and a request that was never sent costs nothing.
-    It bills what a stream produced before it was cut, but its count comes last, so that is estimated from what arrived.
-    If a connection broke before the answer began, or a gateway lost the answer or timed out, the model may have worked:
-    that may have been billed, and cannot be known.
+    A request never sent or rejected with an error status costs nothing. A cut stream is billed for what it produced,
+    but the count comes last, so that is estimated from what arrived. If a connection broke before the answer began, or
+    a gateway lost it, the model may have worked: nothing tells whether that is billed.
     """
     if stream.status_code is not None and stream.status_code >= HTTP_ERROR:
         return None if stream.status_code in PASSED_ON else NOTHING_USED
@@ -71,7 +65,7 @@ def partial_usage(stream: Stream, error: Exception | None, request: Request, rul
 
 
 def _is_free(error: Exception | None) -> bool:
-    """Return whether nothing can have been billed: nothing was sent, or the batch did not process it."""
+    """Return whether nothing can be billed: nothing was sent, or the batch did not process it."""
     if isinstance(error, NotInBatch):
         return not error.billed
     if isinstance(error, Rejected):
@@ -80,7 +74,6 @@ def _is_free(error: Exception | None) -> bool:
 
 
 def _estimate(usage: Usage, request: Request, arrived: int, rule: TokenRule | None) -> Usage:
-    """Return non-final counts as an estimate."""
     made = min(max(usage.output_tokens or 0, arrived), request.most_output_tokens)
     if 0 < (usage.total_input_tokens or 0) <= MOST_INPUT_TOKENS:
         return replace(usage, output_tokens=made, estimated=True)

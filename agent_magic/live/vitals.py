@@ -1,4 +1,4 @@
-"""CPU, memory and loop lag of the kernel, sampled during a run."""
+"""CPU, memory and loop lag of the kernel during a run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 EVERY_S = MOMENT_S
 MOST = 4000
-"""Maximum samples; in a longer run every other one is dropped, and the sampling rate is halved."""
+"""Maximum samples; a longer run drops every other one and samples half as often."""
 BYTES_PER_MB = 1e6
 
 
@@ -54,7 +54,6 @@ class Sampling:
             self._timer.cancel()
 
     def _begin(self) -> None:
-        """Begin to measure for the next sample."""
         self._due_s = self._loop.time() + self._every_s
         self._wall_s, self._cpu_s = time.perf_counter(), time.process_time()
 
@@ -78,7 +77,7 @@ class Sampling:
 
 
 def _memory() -> Callable[[], float | None]:
-    """Return a function that measures the resident memory of this process."""
+    """Return a function that measures the memory of this process."""
     if importlib.util.find_spec("psutil") is None:
         return lambda: None
     import psutil  # noqa: PLC0415  # lazy: a script need not have it

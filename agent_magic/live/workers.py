@@ -1,13 +1,11 @@
 """Worker processes for long computations, which block neither the loop nor each other.
 
-A worker starts with a fresh interpreter (`spawn`): a fork of a kernel would copy locks held by its threads, and
-sockets. So a function must be importable there, which a function from a cell is not; with Dask, cloudpickle sends its
-code. An idle worker serves the next call for a while; a worker with an abandoned call is killed, which is the only way
-to stop a computation, and which would break a pool of `concurrent.futures` for all others. A worker ends by itself when
-its parent process is gone.
+A worker starts afresh (`spawn`): a fork would copy a kernel's sockets and the locks of its threads. So it must import
+the function, which fails for one of a cell; with Dask, cloudpickle sends the code. An idle worker serves the next call
+for a while. A worker with an abandoned call is killed, the only way to stop a computation, which would break a pool of
+`concurrent.futures` for all others. A worker whose parent process is gone ends.
 
-Messages to and from a worker are bytes, which a process in between need not be able to read: a Dask worker forwards its
-calls to other workers.
+Messages are bytes that a process in between need not read: a Dask worker passes on the calls to other workers.
 """
 
 from __future__ import annotations
@@ -43,9 +41,9 @@ class Ran(NamedTuple):
     """The result of a call of a function.
 
     Attributes:
-        error: Its exception; None: it returned. The traceback is removed, since its frames keep data alive.
-        trace: The traceback as text, the user's lines only; empty without an error.
-        finished: True if it has ended. Otherwise it was abandoned, and may end later.
+        error: Its exception; None: it returned. It has no traceback, whose frames would keep data alive.
+        trace: The traceback as text, the user's lines only.
+        finished: False if it was abandoned, and may end later.
         worker: The worker process that made the call; empty: this machine.
     """
 
@@ -66,7 +64,7 @@ def failed(error: BaseException) -> Ran:
 
 
 def called(function: Callable[..., Any], arguments: Mapping[str, Any], prints: Prints | None = None) -> Ran:
-    """Call a function here. Every exception is caught: most must not leave a thread or a task."""
+    """Call a function here, and catch every exception: most must not leave a thread or a task."""
     with Saves() as saves:
         try:
             with prints or nullcontext():
@@ -77,11 +75,11 @@ def called(function: Callable[..., Any], arguments: Mapping[str, Any], prints: P
 
 
 IDLE_S = 20.0
-"""Seconds a worker waits for its next call before it ends."""
+"""Seconds a worker stays idle before it ends."""
 KEPT_S = IDLE_S / 2
-"""Idle seconds during which a worker is given another call: well before it ends by itself."""
+"""Idle seconds after which a worker gets no more calls: well before it ends."""
 PRINTED, ENDED = b"p", b"e"
-"""Prefixes of a worker's messages: prints of the function, and the result of the call."""
+"""Prefixes of a worker's messages: prints, or a result."""
 _LOADS: Callable[[bytes], Any] = cast("Any", ForkingPickler).loads
 _DUMPS: Callable[[Any], bytes] = cast("Any", ForkingPickler).dumps
 _SPAWN = multiprocessing.get_context("spawn")
@@ -97,7 +95,7 @@ class Worker:
         self.idle_s = 0.0
 
     def call(self, packed: bytes, tell: Callable[[str], object]) -> bytes:
-        """Make a call from `pack_call` in the process, wait, and return the result for `unpack_ran`."""
+        """Make a call from `pack_call`, wait, and return the result for `unpack_ran`."""
         if self._pipe is None:
             self._start()
         pipe = cast("Connection", self._pipe)
@@ -143,7 +141,7 @@ class Worker:
 
 
 class Workers:
-    """The workers of this process that are idle."""
+    """The idle workers of this process."""
 
     def __init__(self) -> None:
         self._idle: list[Worker] = []
@@ -167,12 +165,7 @@ class Workers:
 
 
 def check_sendable(function: Any, what: str) -> None:
-    """Raise `DeclarationError` for a function that another process cannot import.
-
-    Args:
-        function: The function.
-        what: Its owner, for the error.
-    """
+    """Raise `DeclarationError`, naming `what`, for a function that another process cannot import."""
     written = defined(function)
     home, name = getattr(written, "__module__", None), getattr(written, "__qualname__", "<")
     main = sys.modules["__main__"]
@@ -184,10 +177,7 @@ def check_sendable(function: Any, what: str) -> None:
 
 
 def pack_call(function: Callable[..., Any], arguments: Mapping[str, Any], *, with_code: bool = False) -> bytes:
-    """Serialize a call of a function for another process.
-
-    `with_code` includes code that cannot be imported there, with cloudpickle, and the result is then sent the same way.
-    """
+    """Serialize a call for another process; `with_code` sends code it cannot import, and the result returns alike."""
     dumps = _DUMPS
     if with_code:
         import cloudpickle  # pyright: ignore[reportMissingTypeStubs]
@@ -210,7 +200,7 @@ def unpack_ran(packed: bytes) -> Ran:
 
 
 def pack_ran(ran: Ran, dumps: Callable[[Any], bytes] = _DUMPS) -> bytes:
-    """Serialize the result of a call so that the other end can always read it."""
+    """Serialize a result so that the other end can always read it."""
     try:
         packed = bytes(dumps(tuple(ran)))
         if ran.error is not None:
@@ -240,7 +230,7 @@ class _Told(io.TextIOBase):
 
 
 def _serve(pipe: Connection) -> None:
-    """Serve calls from the pipe until it closes or stays idle for a while."""
+    """Serve calls until the pipe closes or stays idle for a while."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt of a kernel goes to all of its processes
     threading.Thread(target=_end_with_parent, daemon=True).start()
     told = _Told(pipe)
@@ -253,7 +243,7 @@ def _serve(pipe: Connection) -> None:
 
 
 def _end_with_parent() -> None:
-    """End this process when its parent is gone: no process needs the result."""
+    """End this process with its parent: then no result is needed."""
     if (parent := multiprocessing.parent_process()) is not None:
         parent.join()
         os._exit(1)

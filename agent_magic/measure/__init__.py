@@ -1,4 +1,1 @@
-"""Metrics and frames derived from the record of a run.
-
-`metrics` defines the numbers, `frames` the frames; `spans` cuts a run into phases for charts.
-"""
+"""The numbers and frames of a run: `metrics` has the numbers, `frames` the frames, `spans` the phases for charts."""

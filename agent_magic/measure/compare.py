@@ -1,4 +1,4 @@
-"""Comparison of two runs, and of a run with a baseline of the same job."""
+"""Compare two runs, or a run with its baseline."""
 
 from __future__ import annotations
 
@@ -37,12 +37,11 @@ class Recorded(Protocol):
 
 
 def compared(a: RunRecord, b: RunRecord) -> pd.DataFrame:
-    """Compare two runs, agent by agent. Differences are `b` minus `a`, so savings are negative.
+    """Compare two runs, with a row per agent, those of `a` first, then `(all)`; columns are `COMPARISON`.
 
-    One row per agent of either run, those of `a` first, then `(all)`. Columns are `COMPARISON`: `seconds` are an
-    agent's `total_s`, and `wall_s` for all; `tokens` are input (including cached) and output; `prompt_changed` covers
-    prompt, context and system prompt, `text_changed` the answer; `model` is the requested one, all models for a
-    cascade. Values missing from a run are `NA`.
+    Differences are `b` minus `a`, so savings are negative. `seconds` are an agent's `total_s`, for `(all)` the wall
+    time; `tokens` include cached input; `prompt_changed` covers prompt, context and system prompt, `text_changed` the
+    answer; `model` is the requested one. `NA` if a run lacks it.
     """
     rows = differences(a, b)
     one, other = summarize(a), summarize(b)
@@ -58,7 +57,7 @@ def compared(a: RunRecord, b: RunRecord) -> pd.DataFrame:
 
 
 def differences(a: RunRecord, b: RunRecord) -> list[dict[str, Any]]:
-    """Return the rows of `compared` without the last, as plain values; unknown is `None`."""
+    """Return the rows of `compared` without `(all)`, as plain values; unknown is `None`."""
     first, second = ({one.name: one for one in run.results} for run in (a, b))
     models = [
         {one.name: models_text(step, one.model) for step, one in zip(run.plan.agents, run.results, strict=True)}
@@ -76,7 +75,7 @@ def differences(a: RunRecord, b: RunRecord) -> list[dict[str, Any]]:
 
 
 def bought_again(before: RunRecord, record: RunRecord) -> Counter[str]:
-    """Count the succeeded agents requested again for another prompt, another model, and a truncated answer."""
+    """Count the succeeded agents asked again, by cause: another prompt, another model, a truncated answer."""
     earlier = {one.name: one for one in before.results if one.status in {"succeeded", "capped"} and one.attempts}
     found: Counter[str] = Counter()
     for now in record.results:
@@ -93,11 +92,7 @@ def bought_again(before: RunRecord, record: RunRecord) -> Counter[str]:
 
 
 def measure_against(record: RunRecord, other: RunRecord) -> Kind:
-    """Record a baseline's time and cost with a run, beside those of equal earlier ones, and return its kind.
-
-    Raises:
-        AgentMagicError: `other` is another job, did not succeed, or reused answers, which take no time.
-    """
+    """Record a baseline with a run, return its kind; raise `AgentMagicError` if it is no measure of this job."""
     kind = _kind(record.plan, other)
     summary = summarize(other)
     wrong = f"{other.plan.name!r} is not a baseline:"
@@ -113,11 +108,7 @@ def measure_against(record: RunRecord, other: RunRecord) -> Kind:
 
 
 def record_of(run: object, what: str) -> RunRecord:
-    """Return the record of a run.
-
-    Raises:
-        DeclarationError: `run` is not a run.
-    """
+    """Return the record of a run; raise `DeclarationError` if it is not a run."""
     record: Any = getattr(run, "record", None)
     if not isinstance(record, RunRecord):
         hint = "Pass what plan.run(...) or %agents run returned."

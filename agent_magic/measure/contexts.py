@@ -1,4 +1,4 @@
-"""The cost of shared contexts, and what prompt caching saved or cost."""
+"""The cost of shared contexts, and what prompt caching saved or lost."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Shared(NamedTuple):
 
 
 def contexts_frame(record: RunRecord, prices: Prices | Mapping[str, TokenPrice] | None = None) -> pd.DataFrame:
-    """Return one row per context and model; columns are `CONTEXTS`, see `Shared`."""
+    """Return a row per context and model; columns are `CONTEXTS`, explained in `Shared`."""
     return frame_of([one._asdict() for one in shared_contexts(record, prices)], CONTEXTS, record)
 
 
@@ -112,7 +112,7 @@ def _shared(context: str, model: str, results: Sequence[AgentResult], prices: Pr
 
 
 def _bill(model: str, usages: Iterable[Usage], prices: Prices) -> tuple[float | None, float | None]:
-    """Return the cost of the cached tokens, and as uncached input; `None` if the price is unknown."""
+    """Return the cost of the cached tokens, and their cost as uncached input; `None` if the price is unknown."""
     cost: list[float] = []
     uncached: list[float] = []
     for usage in usages:
@@ -127,7 +127,6 @@ def _bill(model: str, usages: Iterable[Usage], prices: Prices) -> tuple[float | 
 
 
 def _waited_s(results: Iterable[AgentResult], marked: Sequence[Attempt]) -> float:
-    """Return the total seconds that agents waited for the leader's answer to begin."""
     # Only the last reason of a wait is recorded. An attempt held last by a rate limit counts as waiting for the
     # leader until the first of the others was sent.
     if not marked:

@@ -1,4 +1,4 @@
-"""Dead letters: steps that failed for good, with request, attempts and error."""
+"""Dead letters: steps that failed for good."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from agent_magic.record.results import AgentResult, RunRecord
 
 DEAD = table("agent error_class error attempts transient request model http_status started_s finished_s")
-"""`run.dead`. `attempts` counts requests, `request` is the first line of the last prompt.
+"""`run.dead`: `attempts` counts requests, `request` is the first line of the last prompt.
 
-`transient` means that a retry can help: the service, the network, a limit or a deadline failed, not the request.
+`transient` if a retry can help: the service, the network, a limit or a deadline failed, not the request.
 """
 ALL_DEAD = {**table("run began_at plan"), **DEAD}
 """`ledger.dead()`."""
@@ -27,19 +27,16 @@ TRANSIENT = frozenset(
     {"RateLimited", "Overloaded", "Unreachable", "Truncated", "Unreadable", "NotInBatch", "Late", "BudgetExceeded"}
 )
 MOST_REQUEST = 100
-"""Maximum characters shown of a prompt's first line."""
+"""Characters shown of a prompt's first line."""
 
 
 def dead_frame(record: RunRecord) -> pd.DataFrame:
-    """Return one row per step that failed for good, in plan order; columns are `DEAD`.
-
-    Steps skipped because of it or stopped by the user have no row.
-    """
+    """Return a row per step that failed for good, not those skipped because of it or stopped by the user."""
     return frame_of(map(_row, _failed(record)), DEAD, record)
 
 
 def all_dead_frame(runs: Iterable[tuple[int, RunRecord]]) -> pd.DataFrame:
-    """Return the dead letters of several runs, without requests answered since; columns are `ALL_DEAD`."""
+    """Return the dead letters of several runs, without requests answered since."""
     rows: list[Mapping[str, Any]] = []
     later: set[tuple[str, str]] = set()  # a later request: its newest outcome counts
     for number, record in runs:
@@ -50,9 +47,9 @@ def all_dead_frame(runs: Iterable[tuple[int, RunRecord]]) -> pd.DataFrame:
 
 
 def to_requeue(record: RunRecord, names: str | Iterable[str] | None, before: Iterable[str] = ()) -> list[str]:
-    """Return the steps to run again: the named ones, or dead ones with a transient error.
+    """Return the steps to run again: the named ones, or those with a transient error.
 
-    Steps of `before`, which failed for good in an earlier run, can be named too, unless this run answered them.
+    Steps of `before` failed for good in an earlier run: they can be named unless this run answered them.
     """
     dead = {one.name: one for one in _failed(record)}
     if names is not None:
@@ -75,7 +72,7 @@ def _failed(record: RunRecord) -> list[AgentResult]:
 
 
 def _class_of(result: AgentResult) -> str | None:
-    """Return the error class; for a killed run its last attempt's."""
+    """Return the error class; in a killed run only the last attempt has it."""
     return result.kind or (result.attempts[-1].kind if result.attempts else None)
 
 

@@ -1,8 +1,8 @@
 """The answers of a group as a frame with a row per item, to join to the items' rows.
 
-A typed answer has a column per field, with the dtype of its schema; a text is the column `answer`. Columns are read
-from the model's text by the schema in the record, so a replay without the class gives the same frame. Rows are never
-lost: if an agent did not succeed, its columns are `NaN` or `NA`, and `error` has the reason.
+A typed answer has a column per field, with the dtype of its schema; a text or a task's result is one column. The schema
+comes from the record, so a replay without the class gives the same frame. Rows are never lost: if an agent did not
+succeed, its answer is `NaN` or `NA`, and `error` has the reason.
 
 | schema | dtype |
 |---|---|
@@ -13,11 +13,9 @@ lost: if an agent did not succeed, its columns are `NaN` or `NA`, and `error` ha
 | date, date-time | `datetime64[us, UTC]` |
 | list, object, several types | `object` |
 
-Results of tasks are a column with the name of their group.
-
-With a hedge, a row has the first answer and the cost of both requests. A row of a batched request has an equal share of
-its dollars, so that rows add up to requests; its tokens are unknown. In both cases `total_s` counts from when the first
-request was ready.
+With a hedge, a row has the first answer and the cost of both requests. Rows of a batched request share its dollars
+equally, so that they add up; their tokens are unknown. In both cases `total_s` counts from when the first request was
+ready.
 """
 
 from __future__ import annotations
@@ -43,20 +41,20 @@ if TYPE_CHECKING:
     from agent_magic.record.results import AgentResult, RunRecord
 
 OF_EACH = ("agent", "status", "source", "stop_reason", "total_s", "input_tokens", "output_tokens", "cost_usd", "error")
-"""Columns of `run.agents` repeated in `run.each`."""
+"""Columns of `run.agents` that `run.each` repeats."""
 HANDED: Final = frozenset({"status", "error"})
-"""Columns also passed to a task. The others are measurements, which differ in each run."""
+"""Those also passed to a task. The others are measured, so they differ in each run."""
 OF_ASKED: Final = {
     **dict.fromkeys(("source", "stop_reason"), "string"),
     **dict.fromkeys(("input_tokens", "output_tokens"), "Int64"),
     **dict.fromkeys(("total_s", "cost_usd"), "Float64"),
 }
-"""Those taken from the requests for a row, if these are separate steps."""
+"""Those read from a row's requests, if these are separate steps."""
 OF_SEVERAL: Final = {"status": "string", "cost_usd": "Float64", "error": "string"}
-"""Columns of `run.each` for several agents; `status` is of the first agent that did not succeed, if any."""
+"""Columns of `run.each` for several agents; `status` is that of the first one that did not succeed."""
 ANSWER: Final = "answer"
 DTYPES: Final = {"integer": "Int64", "number": "float64", "boolean": "boolean", "string": "str"}
-"""Where pandas has a choice, a missing answer is `NaN`, which can be compared: `pd.NA == "yes"` has no truth value."""
+"""A missing answer is `NaN` where pandas has a choice, since `pd.NA == "yes"` has no truth value."""
 DATES: Final = frozenset({"date", "date-time"})
 MOST_INT: Final = 1 << 63
 
@@ -121,7 +119,7 @@ def answers_frame(record: RunRecord, group: str) -> pd.DataFrame:
 
 
 def _askers(record: RunRecord, number: int) -> list[AgentResult]:
-    """Return the steps with the requests for one row: itself, or the steps it takes its answer from."""
+    """Return the steps that send the requests for a row: itself, or those it takes its answer from."""
     plan, part = record.plan, record.plan.agents[number].part
     if part is not None and part.asked:
         return [record.results[plan.index[part.asked]]]
@@ -131,7 +129,7 @@ def _askers(record: RunRecord, number: int) -> list[AgentResult]:
 
 
 def _answerer(record: RunRecord, number: int) -> AgentResult | None:
-    """Return the step that answered a row: itself, or the first to answer in a race; `None` without one."""
+    """Return the step that answered a row: itself, or the first in a race; `None` without an answer."""
     result = record.results[number]
     if not record.plan.agents[number].race:
         return result
@@ -140,7 +138,7 @@ def _answerer(record: RunRecord, number: int) -> AgentResult | None:
 
 
 def _cost_usd(record: RunRecord, number: int) -> float | None:
-    """Return the dollars of a row: all its requests, or its share of a request for several rows."""
+    """Return the dollars of a row: of all its requests, or its share of one for several rows."""
     part, askers = record.plan.agents[number].part, _askers(record, number)
     if part is None or not part.asked:
         return total_cost(askers)
@@ -163,7 +161,6 @@ def _one(record: RunRecord, numbers: list[int]) -> pd.DataFrame:
 
 
 def _asked_row(record: RunRecord, number: int) -> dict[str, Any]:
-    """Return the measurements of a row from its requests."""
     result, askers, part = record.results[number], _askers(record, number), record.plan.agents[number].part
     shared = part is not None and bool(part.asked)
     first = askers[0] if shared else _answerer(record, number)
@@ -193,7 +190,7 @@ def _several(record: RunRecord, members: Mapping[str, Mapping[int, int]], items:
 
 
 def _columns(group: str, results: Sequence[AgentResult | None]) -> dict[str, pd.Series[Any]]:
-    """Return the answers of one group as columns; a non-object answer is named after the group."""
+    """Return the answers of one group as columns; an answer that is no object is named after the group."""
     returns = next((one.returns for one in results if one is not None), None)
     if returns is None and any(one is not None and one.is_task for one in results):
         known: list[Any] = [one.value if one is not None and one.has_value else None for one in results]
@@ -212,7 +209,7 @@ def _columns(group: str, results: Sequence[AgentResult | None]) -> dict[str, pd.
 
 
 def _value(result: AgentResult | None) -> tuple[Any] | None:
-    """Return the value of an answer in a tuple, since it may be `None`; `None` without an answer."""
+    """Return the value in a tuple, since it may be `None`; `None` without an answer."""
     if result is None or result.status != "succeeded":
         return None
     try:
@@ -228,7 +225,6 @@ def _cell(value: Any, name: str) -> Any:
 
 
 def _series(cells: list[Any], schema: Schema) -> pd.Series[Any]:
-    """Return cells with the dtype of their schema, or as objects if a class returned other values."""
     import pandas as pd
 
     try:
@@ -254,7 +250,7 @@ def _typed(cells: list[Any], schema: Schema) -> pd.Series[Any]:
 
 
 def _moments(cells: list[Any]) -> pd.Series[Any]:
-    """Return dates and times in UTC, the default zone; as text if a date is out of range."""
+    """Return dates and times in UTC, the default zone; as text if pandas cannot hold one."""
     import pandas as pd
 
     try:

@@ -1,11 +1,11 @@
 """A run as pandas frames.
 
-Unknown is `NA`, never 0. Seconds, dollars and shares are `Float64`, tokens and counts `Int64`, names and words
-`string`, flags `bool`, or `boolean` if they may be unknown. The most used columns come first. `frame.attrs` has `run`
-(its id), `plan`, `source` and `simulated`; of a replay `provenance`, of a forecast `basis` and `assumed`.
+Unknown is `NA`, never 0. Seconds, dollars and shares are `Float64`, counts `Int64`, words `string`, flags `bool`, or
+`boolean` if unknown is possible. `frame.attrs` has `run` (its id), `plan`, `source` and `simulated`; of a replay
+`provenance`, of a forecast `basis` and `assumed`.
 
-Frames have the class `RunFrame`, which notebooks show short; results derived from one (`df[...]`, `merge`, `groupby`, a
-copy, a pickle) are plain `DataFrame`s.
+A notebook shows a `RunFrame` short; anything derived from it (`df[...]`, `merge`, a copy, a pickle) is a plain
+`DataFrame`.
 """
 
 from __future__ import annotations
@@ -62,7 +62,6 @@ if TYPE_CHECKING:
 
 
 def _columns(words: str, numbers: str, counts: str, flags: str, maybe: str, times: str) -> dict[str, str]:
-    """Return the dtype of each column name."""
     kinds = {"string": words, "Float64": numbers, "Int64": counts, "bool": flags, "boolean": maybe}
     kinds["datetime64[s, UTC]"] = times
     return {name: dtype for dtype, names in kinds.items() for name in names.split()}
@@ -89,7 +88,7 @@ DTYPES: Mapping[str, str] = _columns(
     maybe="met prompt_changed text_changed",
     times="began_at",
 )
-"""The dtype of every column of the frames of this room: a name has one meaning everywhere."""
+"""The dtype of every column here: a name has one meaning in all frames."""
 
 
 def table(names: str) -> Mapping[str, str]:
@@ -105,33 +104,31 @@ AGENTS = table(
 """`run.agents`. pandas shows the first ten and the last ten columns.
 
 `kind` is `agent` or `task`; a task has no model and no tokens. `model` is the requested one, `model_used` the answering
-one: another of its cascade, a fallback, or as named by the server. `context_tokens` is the input of an agent's largest
-turn, `round` the round of a loop, from 1. If durations were expected, from earlier answers or as declared, `expected_s`
-has the seconds of an answer and `bias` the relative error: 0.5 took half as long again, -0.5 half; `NA` if nothing was
-measured. If a model was chosen, `model_asked` is `auto`, and `model_reason` explains `model`. Unused reserved places
-have no row. `artifacts` names the files a step wrote, `worker` the last worker process of its requests or calls.
-`capped` is `True` in the last round of a loop that made all its rounds while its condition does not hold. `speedup` is
-the time to a step's end if all steps had run one at a time, divided by the time it took, `saved_s` the difference: both
-simulated from the run, `NA` where `run.summary` has no `speedup`.
+one: another of its cascade, a fallback, or as named by the server. `model_asked` is `auto` if a model was chosen, and
+`model_reason` says why. `context_tokens` is the input of an agent's largest turn, `round` the round of a loop, from 1;
+`capped` is `True` in the last one if the loop made all its rounds and its condition still fails. `expected_s` has the
+expected seconds of an answer, declared or from earlier answers, and `bias` the relative error: 0.5 took half as long
+again, -0.5 half. Unused reserved places have no row. `artifacts` names the files a step wrote, `worker` the last worker
+process of its requests or calls. `speedup` is the time to a step's end with one step at a time, divided by the time it
+took, `saved_s` the difference: both simulated from the run, `NA` where `run.summary` has no `speedup`.
 """
 ATTEMPTS = table(
     "agent attempt status api_s input_tokens output_tokens cost_usd model source http_status held_by queued_s "
     "backoff_s started_s ttft_s finished_s cache_read_tokens cache_write_tokens searches usage_estimated price turn "
     "stop_reason request_id batch error_class error"
 )
-"""`run.attempts`. `error_class` is the category of a failure, such as `RateLimited` or `Overloaded`.
+"""`run.attempts`. `error_class` is the kind of a failure, such as `RateLimited`.
 
-`batch` is the provider's batch id of an answer, `NA` for a live request or without an answer; `price` is the source of
-the price, `turn` the number of the requested response. `worker` is the worker process of the request, if any, and
-`endpoint` the endpoint, if there are several.
+`batch` is the provider's batch id, `NA` for a live request or without an answer; `price` is the source of the price,
+`turn` the number of the requested response. `worker` is the worker process, if any, and `endpoint` the endpoint, if
+there are several.
 """
 TOOL_CALLS = table("agent turn tool arguments status result started_s duration_s result_chars error source held_by")
 """`run.tool_calls`.
 
-`turn` is the response in `run.attempts` that requested the call, `NA` for the call of a task.
-
-`arguments` is the model's JSON, `result` the result as text, `held_by` the reason of the wait before it. `worker` is
-the worker process of the call, if any, and `prints` the printed output of functions.
+`turn` is the response in `run.attempts` that requested the call, `NA` for a task. `arguments` is the model's JSON,
+`result` the result as text, `held_by` what it waited for. `worker` is the worker process, if any, and `prints` what
+functions printed.
 """
 LAYERS = table(
     "layer agents succeeded wall_s input_tokens output_tokens cost_usd agent_s mean_concurrency slowest started_s "
@@ -152,38 +149,38 @@ KERNEL = table("at_s cpu_share rss_mb lag_s")
 ALERTS = table("rule at_s finished_s measured worst wanted")
 """`run.alerts`.
 
-`measured` is the value that broke the rule, `worst` the maximum of the episode, `wanted` the threshold; `finished_s` is
-`NA` if the rule was still broken at the end.
+`measured` is the value that broke the rule, `worst` the highest since, `wanted` the threshold; `finished_s` is `NA` if
+the rule was still broken at the end.
 """
 RUNS = table(
     "run began_at plan state agents succeeded wall_s tokens cost_usd saved_usd calls served unknown simulated notebook"
 )
-"""The runs of a ledger; see `agent_magic.record.ledger.runs.PastRun`."""
+"""The runs of a ledger; see `PastRun`."""
 TOKENS = "input_tokens cache_read_tokens cache_write_tokens output_tokens"
 
 
 class Speedups(Protocol):
-    """The seconds that concurrency has saved each step, in plan order; `None` if unknown."""
+    """What concurrency saved each step, in plan order; `None` if unknown."""
 
     @property
     def speedups(self) -> Sequence[float | None]:
-        """The time to its end one step at a time, divided by the time it took."""
+        """Time to a step's end one step at a time, divided by the time it took."""
         ...
 
     @property
     def saved_s(self) -> Sequence[float | None]:
-        """The difference of the two, in seconds."""
+        """The difference of the two."""
         ...
 
 
 class _Table(NamedTuple):
-    """The rows of a frame before pandas, and its columns with their dtypes."""
+    """The rows of a frame before pandas, with the dtypes of its columns."""
 
     rows: list[dict[str, Any]]
     columns: Mapping[str, str]
 
     def text(self, left_out: Sequence[str]) -> str:
-        """Return the values as text, without the excluded columns; equal if their frames would be equal."""
+        """Return the values as text; equal texts mean equal frames."""
         kinds = {name: float if dtype == "Float64" else str for name, dtype in self.columns.items()}
         shown = {name: kind for name, kind in kinds.items() if name not in left_out}
         return repr(
@@ -257,7 +254,7 @@ def _agents(record: RunRecord) -> _Table:
 
 
 def _expectation(record: RunRecord, number: int) -> dict[str, float | None]:
-    """Return the expected work of a step and the relative error; for a task only if declared."""
+    """Return the expected work of a step and its relative error; of a task only if declared."""
     result, step, terms = record.results[number], record.plan.agents[number], record.terms
     expected_s = terms.work_s[number] if terms is not None and terms.work_s else None
     if not expected_s or (step.is_task and step.expect is None):
@@ -270,7 +267,6 @@ def _expectation(record: RunRecord, number: int) -> dict[str, float | None]:
 
 
 def _round(record: RunRecord, number: int) -> int | None:
-    """Return the loop round of a step, or `None` outside loops."""
     part = record.plan.agents[number].part
     return part.number if part is not None and part.rounds else None
 
@@ -286,19 +282,19 @@ def _attempts(record: RunRecord) -> _Table:
 
 
 def _with_place(columns: Mapping[str, str], rows: Sequence[Mapping[str, Any]]) -> Mapping[str, str]:
-    """Return the columns plus optional ones: worker, endpoint, prints, and options such as `temperature`."""
+    """Add the columns that only some runs have: worker, endpoint, prints, and options such as `temperature`."""
     found = [one for one in ("worker", "endpoint", "prints") if any(row.get(one) for row in rows)]
     sent = {name: dtype_of_option(name) for name in SENT if any(row.get(name) is not None for row in rows)}
     return {**columns, **table(" ".join(found)), **sent}
 
 
 def dtype_of_option(name: str) -> str:
-    """Return the column dtype of a passed-through option."""
+    """Return the dtype of an option's column."""
     return {float: "Float64", int: "Int64"}.get(cast("type", AGENT[name].read), "string")
 
 
 def _sent(options: str) -> dict[str, Any]:
-    """Return passed-through options as cells; lists and objects are JSON."""
+    """Return the options passed through as cells; lists and objects are JSON."""
     found: dict[str, Any] = json.loads(options) if options else {}
     return {name: json.dumps(one) if isinstance(one, list | dict) else one for name, one in found.items()}
 
@@ -329,12 +325,7 @@ def _layers(record: RunRecord) -> _Table:
 
 
 def summary_frame(record: RunRecord, summary: Summary | None = None) -> pd.DataFrame:
-    """Return one row for the run; columns are `SUMMARY`.
-
-    Args:
-        record: The run.
-        summary: Its numbers, if they are known already.
-    """
+    """Return one row for the run; columns are `SUMMARY`."""
     return frame_of(*_summary(summary or summarize(record)), record)
 
 
@@ -404,7 +395,7 @@ def runs_frame(runs: Iterable[PastRun]) -> pd.DataFrame:
 
 
 def fingerprint(record: RunRecord, *, texts: bool = True) -> dict[str, str]:
-    """Return a SHA-256 per frame of a run, equal if all numbers are equal, from any source."""
+    """Return a SHA-256 per frame, equal for equal numbers, whatever their source."""
     tables = {
         "agents": _agents(record),
         "attempts": _attempts(record),
@@ -420,7 +411,7 @@ def fingerprint(record: RunRecord, *, texts: bool = True) -> dict[str, str]:
 
 
 def make_frame(rows: Iterable[Mapping[str, Any]], dtypes: Mapping[str, str], **attrs: Any) -> pd.DataFrame:
-    """Return a frame with a row per mapping and these columns in order. Missing values are `NA`."""
+    """Return a frame with a row per mapping; a missing value is `NA`."""
     check_pandas()
     import pandas as pd
 
@@ -431,7 +422,7 @@ def make_frame(rows: Iterable[Mapping[str, Any]], dtypes: Mapping[str, str], **a
 
 
 def series_of(cells: Any, dtype: Any = None) -> pd.Series[Any]:
-    """Return a column, of objects if pyarrow cannot hold its text: a model may write half a surrogate pair."""
+    """Return a column; of objects if pyarrow cannot hold its text, such as half a surrogate pair."""
     import pandas as pd
 
     try:
@@ -442,7 +433,7 @@ def series_of(cells: Any, dtype: Any = None) -> pd.Series[Any]:
 
 @functools.cache
 def check_pandas() -> None:
-    """Raise `AgentMagicError` without pandas, as in a browser that could not load it."""
+    """Raise `AgentMagicError` without pandas: a browser may fail to load it."""
     try:
         importlib.import_module("pandas")
     except ImportError as error:
@@ -453,7 +444,7 @@ def check_pandas() -> None:
 
 
 def as_made(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return a frame as a `RunFrame`, which a notebook shows short."""
+    """Return a frame as a `RunFrame`."""
     made = _frame_class()(frame)
     made.attrs.update(frame.attrs)
     return made
@@ -461,11 +452,11 @@ def as_made(frame: pd.DataFrame) -> pd.DataFrame:
 
 @functools.cache
 def _frame_class() -> type[pd.DataFrame]:
-    """Build `RunFrame` lazily, since pandas takes half a second to load."""
+    """Build `RunFrame` late, since pandas takes half a second to load."""
     import pandas as pd
 
     class RunFrame(ShownFrame, pd.DataFrame):
-        """A frame made by a run. Derived frames are plain `DataFrame`s, by pandas' rule for subclasses."""
+        """A frame made by a run; derived ones are plain, by pandas' rule for subclasses."""
 
         @property
         def _constructor(self) -> type[pd.DataFrame]:
@@ -476,7 +467,7 @@ def _frame_class() -> type[pd.DataFrame]:
             return _as_is, (self.copy(deep=False),)
 
         def to_markdown(self, buf: Any = None, *, index: bool = True, **options: Any) -> Any:
-            """Write the frame as a Markdown table: as pandas does, or plainly where its `tabulate` is not installed."""
+            """Write the frame as a Markdown table, even without pandas' optional `tabulate`."""
             if buf is None and not options and importlib.util.find_spec("tabulate") is None:
                 return _pipe_table(self, index=index)
             return super().to_markdown(buf, index=index, **options)
@@ -486,7 +477,6 @@ def _frame_class() -> type[pd.DataFrame]:
 
 
 def _pipe_table(frame: pd.DataFrame, *, index: bool) -> str:
-    """Write a frame as a Markdown table, numbers on the right."""
     table = frame.reset_index(names=frame.index.name or "") if index else frame
     numbers = [one.dtype.kind in "iuf" for _, one in table.items()]
     rows = [[*table.columns], ["---:" if one else ":---" for one in numbers], *table.itertuples(index=False)]
@@ -495,18 +485,17 @@ def _pipe_table(frame: pd.DataFrame, *, index: bool) -> str:
 
 
 def _as_is(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return an unpickled frame as it is."""
     return frame
 
 
 def _cells(rows: Sequence[Mapping[str, Any]], name: str, dtype: str) -> list[Any]:
-    """Return the values of a column. Words are cleaned for terminals: some come from a server or a file."""
+    """Return the values of a column, words cleaned for terminals: some come from a server or a file."""
     values = [row.get(name) for row in rows]
     return [clean(one) if isinstance(one, str) else one for one in values] if dtype == "string" else values
 
 
 def frame_of(rows: Iterable[Mapping[str, Any]], dtypes: Mapping[str, str], record: RunRecord) -> pd.DataFrame:
-    """Return rows of a run as a frame with the attributes of the run."""
+    """Return rows as a frame with the attributes of the run."""
     return make_frame(rows, dtypes, **_attrs(record))
 
 
@@ -527,7 +516,7 @@ def _fields(held: object, names: str) -> dict[str, Any]:
 
 
 def _times(result: AgentResult) -> dict[str, float | None]:
-    """Return the parts of an agent's time, which add up to `total_s` exactly."""
+    """Return the parts of an agent's time; they add up to `total_s`."""
     if result.total_s is None:
         return {"started_s": result.started_s, "finished_s": None if result.ready_s is None else result.finished_s}
     return _fields(result, "queued_s api_s tool_s backoff_s local_s total_s started_s finished_s ttft_s")
@@ -595,7 +584,7 @@ def _layer_row(layer: int, results: Sequence[AgentResult]) -> dict[str, Any]:
 
 
 def _of_call(event: CallStarted | CallEnded, record: RunRecord) -> str:
-    """Describe an event of a call, without arguments and results."""
+    """Describe a call without arguments and results, which may be secret."""
     if isinstance(event, CallStarted):
         return event.tool + held(event.held_by)
     tool = record.results[event.agent].call(event.number).tool
@@ -603,7 +592,6 @@ def _of_call(event: CallStarted | CallEnded, record: RunRecord) -> str:
 
 
 def _what(event: Event) -> str | None:
-    """Describe an event."""
     match event:
         case AttemptStarted():
             return event.request.model + held(event.held_by)

@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 
 LEVEL = 0.95
 GRID = 400
-"""Steps between the bounds searched for a confidence sequence; its ends are rounded outwards."""
+"""Steps between the bounds in the search for a confidence sequence; its ends are rounded outwards."""
 MOST_BET = 0.5
-"""Maximum share of the capital bet on one score; the source's `c`."""
+"""The most of its capital that the gambler bets on one score; the source's `c`."""
 EXACT_DF = 200
-"""Above these degrees of freedom Student's t is taken from the normal distribution, right to six digits."""
+"""Above, Student's t is taken from the normal distribution: six digits are right."""
 
 
 class Interval(NamedTuple):
@@ -46,7 +46,7 @@ class Interval(NamedTuple):
 
 
 def share_interval(hits: float, n: int, level: float = LEVEL) -> Interval:
-    """Return a share with Wilson's interval; for `n` = 0 all is `NaN`."""
+    """Return a share with Wilson's interval; all `NaN` for `n` = 0."""
     # A tie may count as half a hit: a mean of values from 0 to 1 varies no more than a share, so the interval is
     # wide enough.
     if n == 0:
@@ -55,7 +55,6 @@ def share_interval(hits: float, n: int, level: float = LEVEL) -> Interval:
 
 
 def _wilson(p: float, effective: float, n: int, z: float) -> Interval:
-    """Return a share of `n` with the Wilson interval for the effective sample size."""
     scale = 1 + z * z / effective
     middle = (p + z * z / (2 * effective)) / scale
     half = z / scale * math.sqrt(p * (1 - p) / effective + z * z / (4 * effective * effective))
@@ -108,7 +107,7 @@ def student_quantile(df: int, p: float) -> float:
 
 
 def _student_two_sided(angle: float, df: int) -> float:
-    """Return the probability that |t| is at most `tan(angle) * sqrt(df)`."""
+    """Return the probability of |t| up to `tan(angle) * sqrt(df)`."""
     square, term, total = math.cos(angle) ** 2, 1.0 if df % 2 == 0 else math.cos(angle), 0.0
     for step in range(1 if df % 2 == 0 else 2, df, 2):
         total += term
@@ -146,7 +145,7 @@ def running_interval(values: Sequence[float], least: float, most: float, error_r
 
 
 def more_needed(found: Interval, margin: float) -> int:
-    """Estimate how many more values decide a difference, if its band shrinks like one over the root of n."""
+    """Estimate how many more values decide a difference, if its band shrinks as 1 / sqrt(n)."""
     # It is decided when the band excludes 0 or lies within the margin around it.
     half = max(found.high - found.value, found.value - found.low)
     gap = max(abs(found.value), margin - abs(found.value))
@@ -154,7 +153,7 @@ def more_needed(found: Interval, margin: float) -> int:
 
 
 def stratified(strata: Sequence[Hashable], n: int, seed: int) -> list[int]:
-    """Choose `n` places at random, each stratum with its share, by largest remainders."""
+    """Choose `n` random places, each stratum in proportion, by largest remainders."""
     rng, places = random.Random(seed), dict[object, list[int]]()
     for place, stratum in enumerate(strata):
         places.setdefault(stratum, []).append(place)

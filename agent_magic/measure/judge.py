@@ -1,8 +1,7 @@
-"""A model as judge: its prompts for answers, and the grades from its verdicts.
+"""A model as judge: prompts for the answers, and grades from the verdicts.
 
-A judge is an ordinary agent, declared for each answer: it is planned, priced, rate-limited, recorded in the ledger and
-charged to the budget. Pairs are judged in both orders, since models have a position bias: only a verdict that holds
-when the order is swapped is a win, everything else a tie.
+A judge is an ordinary agent per answer: planned, priced, recorded and limited as any other. Models favour one
+place, so pairs are judged in both orders: a verdict that changes with the order is a tie.
 
 Source: Zheng et al., "Judging LLM-as-a-Judge with MT-Bench and Chatbot Arena", 2023, section 3.4 (position bias).
 """
@@ -30,14 +29,14 @@ if TYPE_CHECKING:
     from agent_magic.record.results import AgentResult
 
 GRADED: Final = "graded"
-"""Name of the value that holds the answers to judge."""
+"""The value with the answers to judge."""
 VERDICT: Final[dict[str, Any]] = {
     "type": "object",
     "title": "Verdict",
     "properties": {"why": {"type": "string"}, "ok": {"type": "boolean"}},
     "required": ["why", "ok"],
 }
-"""Default verdict. The reason comes first, so that the verdict can follow from it."""
+"""Default verdict. The reason comes first, so that the verdict follows from it."""
 FIRST, SECOND, TIE = "first", "second", "tie"
 BETTER: Final[dict[str, Any]] = {
     "type": "object",
@@ -77,7 +76,7 @@ class Judge:
         self.agent(pairs=False)
 
     def agent(self, *, pairs: bool) -> Agent:
-        """Return the agent that judges each answer, or each pair."""
+        """Return the agent that judges an answer, or a pair."""
         return Agent(
             self.name,
             f"{self.question}\n\n{ASKED}\n\n{TWO if pairs else ONE}",
@@ -89,7 +88,7 @@ class Judge:
 
 
 class Judging:
-    """A pending judgement: `await` sends the requests and returns the frame."""
+    """A judgement to await: that sends the requests and returns the frame."""
 
     def __init__(self, ask: Callable[[], Coroutine[Any, Any, pd.DataFrame]], target: str) -> None:
         self._ask, self._target = ask, target
@@ -138,13 +137,13 @@ def _score_field(returns: Returns) -> str:
 
 
 def to_judge(answers: Sequence[Answered]) -> dict[str, Any]:
-    """Return the values of a judge's plan: each existing answer, by agent name."""
+    """Return the values of a judge's plan: the answers by agent."""
     there = [one for one in answers if one.result.status == "succeeded"]
     return {GRADED: {one.result.name: {**_asked(one), "answer": _text(one)} for one in there}}
 
 
 def to_compare(answers: Sequence[Answered], others: Sequence[Answered]) -> dict[str, Any]:
-    """Return the values of a comparing judge's plan: each pair in both orders."""
+    """Return the values of a comparing judge's plan: each pair, in both orders."""
     known = {one.result.name: one for one in others if one.result.status == "succeeded"}
     items: dict[Any, Any] = {}
     for one in answers:
@@ -186,7 +185,7 @@ def judged(judge: Judge, target: str, answers: Sequence[Answered], said: Mapping
 
 
 def compared(judge: Judge, target: str, answers: Sequence[Answered], said: Mapping[Any, AgentResult]) -> list[Grade]:
-    """Return the grade of each answer: 1 if better in both orders, 0 if worse in both, else 0.5 for a tie."""
+    """Return the grade of each answer: 1 if better in both orders, 0 if worse in both, else 0.5."""
     grades: list[Grade] = []
     for one in answers:
         words: list[tuple[float, str]] = []
@@ -211,7 +210,7 @@ SWAPPED: Final = "a tie: with the order swapped the verdict was another"
 
 
 def compared_rows(grades: Sequence[Grade]) -> Iterator[dict[str, Any]]:
-    """Yield the win rate, ties as halves, and the rate of verdicts unchanged by the order."""
+    """Yield the win rate, ties as halves, and how often the order changed nothing."""
     yield from score_rows(grades, "win rate")
     held = [g._replace(score=None if g.score is None else float(g.why != SWAPPED)) for g in grades]
     yield from score_rows(held, "same when swapped")
@@ -222,7 +221,7 @@ def _fields(verdict: Any) -> dict[str, Any]:
 
 
 def _verdict(result: AgentResult | None, one: Answered) -> tuple[tuple[Any] | None, str | None]:
-    """Return a verdict in a tuple, or the reason for its absence."""
+    """Return a verdict in a tuple, or why there is none."""
     if result is None:
         missing = one.result.error or f"it is {one.result.status}"
         return None, missing if one.result.status != "succeeded" else "there is no answer to compare it with"

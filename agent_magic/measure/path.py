@@ -1,6 +1,6 @@
 """The critical path of a run, and what shorter agents would save.
 
-This is arithmetic on recorded seconds with unlimited slots. `run.whatif` forecasts the effect under a policy.
+Arithmetic on recorded seconds, with unlimited slots; `run.whatif` forecasts under a policy.
 """
 
 from __future__ import annotations
@@ -64,7 +64,6 @@ class CriticalPath(Shown):
 
     @property
     def _verdict(self) -> str:
-        """Format its share of the run and the largest possible saving in a line."""
         if not self.agents:
             return "no agent ran"
         of = "" if self.wall_s is None else f" of {seconds(self.wall_s)}"
@@ -101,11 +100,11 @@ def find_path(record: RunRecord, wall_s: float | None) -> CriticalPath:
 
 
 def savings_frame(record: RunRecord) -> pd.DataFrame:
-    """Return what shorter agents would save, with unlimited slots. One row per agent, in plan order.
+    """Return what shorter agents would save, with unlimited slots: a row per agent, in plan order.
 
     Columns are `SAVINGS`: `work_s`; `slack_s`, how much later the agent could have finished without delaying the run;
-    and how much shorter the longest chain gets if the agent takes half as long, or no time. `NA` if the agent never
-    ran. `started_early_s` is its start in a sequential run minus `started_s`, negative if it waited past that.
+    and how much shorter the longest chain gets if the agent takes half as long, or no time. `NA` if it never ran.
+    `started_early_s` is its start in a sequential run minus `started_s`, negative if it waited longer.
     """
     work, path, slack = works(record), set(critical_path(record)), slack_s(record)
     chains = Chains.of(record.dag, work)
@@ -150,7 +149,7 @@ class Chains:
 
     @classmethod
     def of(cls, dag: Dag, work: Sequence[float]) -> Chains:
-        """Compute the chains in O(E log E)."""
+        """Find the chains, in O(E log E)."""
         head = [0.0] * len(work)
         for agent in dag.order:
             head[agent] = work[agent] + max((head[parent] for parent in dag.parents[agent]), default=0.0)
@@ -163,13 +162,12 @@ class Chains:
         )
 
     def saved_s(self, agent: int, instead_s: float) -> float:
-        """Return how much shorter the longest chain gets if this agent works for `instead_s`."""
+        """Return how much shorter the longest chain gets if the agent works for `instead_s`."""
         changed = max(self.around_s[agent], self.through_s[agent] - self.work_s[agent] + instead_s)
         return self.longest_s - changed
 
 
 def _around(dag: Dag, head: Sequence[float], tail: Sequence[float]) -> list[float]:
-    """Return the longest chain without each agent."""
     # In topological order such a chain ends before the agent, begins after it, or has an edge that passes over it.
     place = [0] * len(head)
     for number, agent in enumerate(dag.order):

@@ -1,4 +1,4 @@
-"""Plans as tables: steps to do, and differences between two versions."""
+"""Plans as tables: what is to do, and what differs between two versions."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ DIFF: Mapping[str, str] = {
     "after": "string",
 }
 _LEFT_OUT = frozenset({"name", "depends_on"})
-"""Not options of a step: `depends_on` follows from prompt and `after`."""
+"""No options of a step: `depends_on` follows from prompt and `after`."""
 
 
 def todo_frame(
     plan: Plan, record: RunRecord | None = None, expected: Sequence[tuple[float | None, float | None]] = ()
 ) -> pd.DataFrame:
-    """Return a row per step, in a possible order of work; without a run each is `pending`. Columns are `TODO`."""
+    """Return a row per step, in a possible order of work; `pending` without a run."""
     known = {} if record is None else {one.name: one.status for one in record.results}
     rows: list[dict[str, Any]] = []
     for number in plan.dag.order:
@@ -63,11 +63,7 @@ def todo_frame(
 
 
 def needed_rows(frame: pd.DataFrame) -> tuple[list[dict[str, Any]], str]:
-    """Return the rows of `todo_frame` without unused places, and a line that counts these.
-
-    Args:
-        frame: The result of `todo_frame`.
-    """
+    """Return the rows of `todo_frame` without unused places, and a line that counts these."""
     rows: list[Any] = frame.to_dict("records")
     needed = [row for row in rows if row["status"] != "unused"]
     left = len(rows) - len(needed)
@@ -82,7 +78,7 @@ def todo_words(row: Mapping[str, Any]) -> str:
 
 
 def todo_markdown(frame: pd.DataFrame) -> str:
-    """Return the result of `todo_frame` as a checklist: `- [x] name (owner), after a, b, priority 2`."""
+    """Return the frame as a checklist: `- [x] name (owner), after a, b, priority 2`."""
     lines: list[str] = []
     rows, unused = needed_rows(frame)
     for row in rows:
@@ -93,7 +89,7 @@ def todo_markdown(frame: pd.DataFrame) -> str:
 
 
 def diff_frame(plan: Plan, other: Plan) -> pd.DataFrame:
-    """Return a row per added or removed step and per changed option or value of another plan; columns are `DIFF`."""
+    """Return a row per step added or removed, and per option or value changed."""
     (before, values), (after, others) = _parts(plan), _parts(other)
     rows = [_row(name, "removed", "", "", "") for name in before if name not in after]
     rows += [_row(name, "added", "", "", after[name].get("prompt", "")) for name in after if name not in before]

@@ -1,8 +1,7 @@
-"""Grades of answers: against a known truth, or by a function or a judge.
+"""Grades of answers: against a truth, or by a function or a judge.
 
-A grade belongs to an answer for a row: its key has the fingerprints of the request, the text of the answer, and the
-row. So a run with the same reused answer for the same row has the same grade. An answer that could not be graded is a
-row with the reason in `error`, counted in `errors`. A forecast has no grades, since its answers do not exist.
+A grade is kept by request, answer text and row, so a run that reuses the answer for the same row has the same grade. An
+answer that could not be graded is a row with the reason in `error`. A forecast has no answers, so no grades.
 """
 
 from __future__ import annotations
@@ -38,32 +37,26 @@ if TYPE_CHECKING:
     from agent_magic.record.results import AgentResult, RunRecord
 
 Grader: TypeAlias = Callable[[Any, Any], Any]
-"""Takes an answer and its row; returns a number or a bool, or one of them with a reason."""
+"""Takes an answer and its row; returns a number or a bool, alone or with a reason."""
 Measure = Literal["share", "mean", "error"]
-"""The scores of a target: 0 or 1; numbers; numbers of which less is better."""
+"""Scores of 0 or 1; numbers; numbers of which less is better."""
 Kind = Literal["choice", "number", "text"]
 SCORE = table("target grader metric n score low high errors no_label reads")
-"""`run.score(...)`.
+"""`run.score(...)`: `low` and `high` are a 95 % interval, `errors` counts answers that could not be graded.
 
-`low` and `high` are a 95 % interval. `errors` counts answers that could not be graded, `no_label` those without a
-truth; `reads` is the score in words.
+`no_label` counts those without a truth; `reads` is the score in words.
 """
 SCORES = {"agent": "string", "row": "object", **table("target grader score why n error")}
-"""`run.scores`. `n` counts requests to the grader; `row` is the key of the answer's row."""
+"""`run.scores`: `n` counts the grader's requests, `row` is the key of the row."""
 _NAMED = re.compile(r"^Agent '[^']*' has no value: |\.? Its text is in .*$")
-"""The agent's name in the error of a missing answer: without it equal reasons can be counted together."""
+"""The agent's name in an error: without it, equal reasons can be counted."""
 FEW: Final = 30
-"""Fewer answers are marked as few: the number alone means little."""
+"""Fewer answers are marked as few."""
 NO_TRUTH: Final = "its truth is unknown"
 
 
 class Grade(NamedTuple):
-    """The grade of one answer by one grader.
-
-    Attributes:
-        score: `None` if it could not be graded.
-        n: Number of requests to the grader.
-    """
+    """A grade of an answer; its score is `None` if it could not be graded, `n` counts the requests to the grader."""
 
     target: str
     grader: str
@@ -75,7 +68,7 @@ class Grade(NamedTuple):
 
 
 class Answered(NamedTuple):
-    """An answer to grade, with the key of its row, if any, and the fields that lead to the value."""
+    """An answer to grade, the key of its row, if any, and the path of fields to the graded value."""
 
     result: AgentResult
     key: Any
@@ -84,7 +77,7 @@ class Answered(NamedTuple):
 
     @property
     def value(self) -> Any:
-        """The graded value, as plain data. Raises `NoValue` or `InvalidAnswer` without one."""
+        """The graded value as plain data; raises `NoValue` or `InvalidAnswer` without one."""
         result = self.result
         if result.status != "succeeded":
             raise NoValue(result.name, (result.error or f"it is {result.status}").rstrip("."))
@@ -103,7 +96,7 @@ def _at(value: Any, path: Sequence[str]) -> Any:
 
 
 class GradeBook:
-    """The grades of answers and the trials of a session, in memory; `keep` stores them for later sessions."""
+    """A session's grades and trials; `keep` stores grades for later sessions."""
 
     def __init__(self, keep: Callable[[Sequence[Graded]], None] | None = None) -> None:
         self.trials: list[tuple[str, Trial]] = []
@@ -112,25 +105,21 @@ class GradeBook:
         self._keep = keep
 
     def store(self, rows: Sequence[Graded]) -> None:
-        """Store grades by request and answering model.
-
-        Raises:
-            LedgerError: They could not be stored.
-        """
+        """Store grades by request and answering model; raise `LedgerError` if that fails."""
         self._rows.update({one[:6]: one for one in rows})
         if self._keep is not None and rows:
             self._keep(rows)
 
     def of_job(self, job: str, endpoint: str) -> list[Graded]:
-        """Return this session's grades for a job and endpoint, for all models."""
+        """Return this session's grades of a job at an endpoint, of all models."""
         return [one for one in self._rows.values() if (one.job, one.endpoint) == (job, endpoint)]
 
     def add(self, record: RunRecord, answered: Answered, grade: Grade) -> None:
-        """Store a grade, replacing the grader's earlier grade of this answer."""
+        """Store a grade in place of the grader's earlier one for this answer."""
         self._grades.setdefault(grade_key(record, answered.result), {})[grade.target, grade.grader] = grade
 
     def of(self, record: RunRecord, result: AgentResult) -> tuple[Grade, ...]:
-        """Return the grades of an answer in order of time; empty for a forecast."""
+        """Return the grades of an answer, the oldest first; none in a forecast."""
         if record.forecast is not None:
             return ()
         return tuple(self._grades.get(grade_key(record, result), {}).values())
@@ -151,7 +140,7 @@ def grade_key(record: RunRecord, result: AgentResult) -> str:
 
 
 def answer_key(record: RunRecord, result: AgentResult) -> str:
-    """Return the fingerprint of request and answer; without an answer, of its run."""
+    """Return the fingerprint of request and answer; without an answer, the run and its step."""
     if result.status != "succeeded" or not result.attempts:
         return f"{record.uid} {result.name}"
     asked = result.attempts[0].request.key(record.origin)
@@ -159,7 +148,7 @@ def answer_key(record: RunRecord, result: AgentResult) -> str:
 
 
 def answers_of(record: RunRecord, target: str) -> list[Answered]:
-    """Return the answers of a target: an agent or a group, with dotted fields of a typed answer (`label.sentiment`)."""
+    """Return the answers of an agent, a group, or a field of theirs (`label.sentiment`)."""
     if not isinstance(target, str):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise DeclarationError(f"target must be an agent, or agent.field, got {shown_value(target)}.")
     if record.forecast is not None:
@@ -184,7 +173,7 @@ def answers_of(record: RunRecord, target: str) -> list[Answered]:
 
 
 def _row_of(record: RunRecord, number: int) -> tuple[Any, Any]:
-    """Return the key and row of an agent; for a single agent `None` and the plan's values."""
+    """Return the key and row of an agent; without a row, the plan's values."""
     plan, part = record.plan, record.plan.agents[number].part
     if part is None or not part.has_item:
         return None if part is None else part.key, Row(plan.values)
@@ -212,7 +201,7 @@ def grader_name(grader: Grader) -> str:
 
 
 def check_signature(grader: Grader, name: str) -> None:
-    """Raise `DeclarationError` if a function cannot be called with an answer and its row."""
+    """Raise `DeclarationError` if a function cannot take an answer and its row."""
     try:
         inspect.signature(grader).bind(None, None)
     except ValueError:  # written in C, without a signature
@@ -234,7 +223,7 @@ def _graded(one: Answered, target: str, grader: Grader, name: str) -> Grade:
 
 
 def grade_of(target: str, name: str, score: Any, why: str = "", n: int = 1) -> Grade:
-    """Convert a grader's result to a grade: a bool is a share, a number a mean, anything else an error."""
+    """Make a grade: of a bool a share, of a number a mean, of anything else an error."""
     score = score.item() if type(score).__module__ == "numpy" else score
     if isinstance(score, bool):
         return Grade(target, name, "share", float(score), why, n)
@@ -252,7 +241,7 @@ def grade_of(target: str, name: str, score: Any, why: str = "", n: int = 1) -> G
 
 
 def summary_of(grades: Sequence[Grade], level: float = 0.95) -> Interval:
-    """Return the mean of grades with the interval that fits their kind; errors do not count."""
+    """Return the mean of grades with the interval of their kind; errors do not count."""
     scores = [one.score for one in grades if one.score is not None]
     is_share = bool(grades) and all(one.measure == "share" for one in grades)
     if is_share:
@@ -298,7 +287,7 @@ def metric_row(grade: Grade, metric: str, found: Interval, missing: Missing = EL
 
 
 def reading(found: Interval) -> str:
-    """Format a score in words: number, interval, and whether it has few answers."""
+    """Return a score in words: number, interval, and whether it is of few answers."""
     if found.n == 0:
         return "no answer graded"
     if math.isnan(found.low):
@@ -315,7 +304,7 @@ def keep_grades(
     grades: Sequence[Grade],
     rows: Iterable[Mapping[str, Any]],
 ) -> pd.DataFrame:
-    """Store grades of answers, and return one row per metric; columns are `SCORE`. Unknown is `NA`."""
+    """Store grades, and return a row per metric; columns are `SCORE`."""
     for one, grade in zip(answers, grades, strict=True):
         book.add(record, one, grade)
     book.store([*_graded_rows(record, answers, grades)])
@@ -331,7 +320,7 @@ def keep_grades(
 
 
 def why_not(grades: Iterable[Grade]) -> str:
-    """Return why answers have no grade, the most frequent reason first; empty if all have one."""
+    """Return why answers have no grade, the most frequent reason first."""
     found = Counter(_NAMED.sub("", one.error) for one in grades if one.error is not None)
     no_label = found.pop(NO_TRUTH, 0)
     unlabelled = f"{plural(no_label, 'answer')} without a label." if no_label else ""
@@ -347,7 +336,7 @@ def _failed_words(reasons: Counter[str]) -> str:
 
 
 def _graded_rows(record: RunRecord, answers: Sequence[Answered], grades: Sequence[Grade]) -> Iterator[Graded]:
-    """Yield rows from which later sessions choose a model: graded answers, one per row."""
+    """Yield the grades from which later sessions choose a model."""
     for answered, grade in zip(answers, grades, strict=True):
         result, agent = answered.result, record.plan.agents[record.plan.number(answered.result.name)]
         if grade.score is None or result.model_used is None or isinstance(agent, Task):
@@ -358,7 +347,7 @@ def _graded_rows(record: RunRecord, answers: Sequence[Answered], grades: Sequenc
 
 
 def scores_frame(record: RunRecord, book: GradeBook) -> pd.DataFrame:
-    """Return one row per answer and grader, in plan order; columns are `SCORES`."""
+    """Return a row per answer and grader, in plan order; columns are `SCORES`."""
     parts = [agent.part for agent in record.plan.agents]
     rows = [
         {"agent": result.name, "row": None if part is None else part.key, **grade._asdict()}

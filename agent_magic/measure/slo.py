@@ -1,4 +1,4 @@
-"""Service-level targets against a run. A target that the run cannot decide is `NA`."""
+"""A run against service-level targets; `NA` where it cannot tell."""
 
 from __future__ import annotations
 
@@ -82,7 +82,6 @@ def slo_frame(record: RunRecord, targets: Mapping[str, float | None]) -> pd.Data
 
 
 def _verdict(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Format in a line how many targets are met, and the missed ones."""
     missed = [one["target"].partition(",")[0] for one in rows if one["met"] is False]
     open_ = sum(one["met"] is None for one in rows)
     found = [f"{sum(one['met'] is True for one in rows)} of {plural(len(rows), 'target')} met"]
@@ -151,11 +150,10 @@ class _Facts:
         return _unknown(row, self._why()) if mean_s is None else row | {"met": row["measured"] <= room}
 
     def _held(self) -> str:
-        """Return the limit of the run in words."""
         return limited(self._summary.limited_by, self._summary.slots)
 
     def _kinds(self) -> Iterator[str]:
-        """Yield the error class, or else the status, of each agent that did not succeed."""
+        """Yield why each agent did not succeed: its error class, or else its status."""
         for one in self._results:
             if one.status in {"failed", "cancelled", "skipped"}:
                 yield one.kind or one.status
@@ -165,7 +163,6 @@ class _Facts:
 
 
 def _share(target: str, wanted: float, count: int, n: int, missed: str, *, least: bool) -> dict[str, Any]:
-    """Compare a share with its target and explain a miss."""
     # Without a counterexample fewer than `1 / (1 - wanted)` cases show nothing.
     share = count / n if n else None
     row = _row(target, wanted, share, "share", n)

@@ -1,8 +1,8 @@
 """A run as OpenTelemetry spans and metrics, named by the GenAI conventions. Needs opentelemetry-api only.
 
-Spans are written after the run, with the times of its record: nothing is measured twice or in the hot path. There is
-one for the run (`invoke_workflow`) and one for each step (`invoke_agent`; `execute_tool` for a task). Requests have
-none: the SDK emits its own when a tracer is configured, and two would double the tokens.
+Spans are written after the run, with its recorded times: one for the run (`invoke_workflow`), one per step
+(`invoke_agent`, or `execute_tool` for a task). Requests have none: a traced SDK emits its own, and two would double the
+tokens.
 
 Source: OpenTelemetry semantic conventions for generative AI, status Development, names as of 2026.
 """
@@ -46,7 +46,7 @@ class Telemetry:
     meter_provider: Any = None
 
     def __post_init__(self) -> None:
-        """Check at construction, before anything is bought."""
+        """Check at once, before anything is bought."""
         if importlib.util.find_spec("opentelemetry") is None:
             raise AgentMagicError("OpenTelemetry is not installed: pip install 'agent-magic[otel]'")
 
@@ -103,7 +103,7 @@ def _of_run(record: RunRecord) -> Attributes:
 
 
 def _of_step(result: AgentResult) -> Attributes:
-    """Return the attributes of a step. `input_tokens` includes cached tokens, by the conventions."""
+    """Return the attributes of a step. By the conventions `input_tokens` includes cached ones."""
     answer = result.answer
     known: Mapping[str, Any] = {
         "gen_ai.operation.name": "execute_tool" if result.is_task else "invoke_agent",

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 Verdict = Literal["best", "as good", "worse", "undecided", "unknown"]
 Stopped = Literal["decided", "sample", "rows", "budget", "stopped"]
-"""Why a trial ended: it was decided, the sample, the rows or the budget were used up, or the user stopped it."""
+"""Why a trial ended: it was decided, its sample, rows or budget were used up, or the user stopped it."""
 TRIAL: Final[Mapping[str, str]] = {
     "model": "string",
     "effort": "string",
@@ -55,7 +55,7 @@ TRIAL: Final[Mapping[str, str]] = {
     "more": "Int64",
     "errors": "Int64",
 }
-"""`trial.frame`. `cost_usd` and `total_s` are means per answer, `run_usd` the whole run at that rate."""
+"""`trial.frame`: `cost_usd` and `total_s` are means per answer, `run_usd` is a whole run at that rate."""
 PAIRS: Final[Mapping[str, str]] = {
     "setting": "string",
     "other": "string",
@@ -192,7 +192,7 @@ class Trial(Shown):
         return make_frame(rows, PAIRS, target=self.target, simulated=self.simulated)
 
     def more_words(self, place: int) -> str:
-        """Format how many answers would decide between a setting and the best; empty if decided or unknown."""
+        """Return how many answers would decide between a setting and the best; empty if decided or unknown."""
         best = self._best()
         if best is None or self.verdicts()[place] != "undecided":
             return ""
@@ -202,7 +202,7 @@ class Trial(Shown):
         return f"the {plural(more, 'row')} left {'is' if more == 1 else 'are'} too few to decide" if more else NO_ROWS
 
     def _more(self, found: Interval) -> tuple[int, bool]:
-        """Return about how many more answers a difference needs, at most the rows left, and whether these suffice."""
+        """Return about how many more answers decide a difference, at most the rows left, and whether these suffice."""
         needed, left = more_needed(found, self.margin), self._left(found.n)
         return min(needed, left), needed <= left
 
@@ -210,7 +210,7 @@ class Trial(Shown):
         return max(0, (self.rows if self.gradable is None else self.gradable) - graded)
 
     def _to_decide(self) -> str:
-        """Format how many more rows would decide between the best setting and the others; empty if unknown."""
+        """Return how many more rows would decide between the best setting and the others; empty if unknown."""
         best, pairs = self._best(), self._pairs()
         if best is None:
             return ""
@@ -230,14 +230,13 @@ class Trial(Shown):
         return self._score(self.tried[self.settings.index(setting)])
 
     def _score(self, tried: Sequence[Tried]) -> Interval:
-        """Return the score of a setting, with a band valid at all times if trials may stop early."""
         if self.sequential:
             return running_interval(list(_scores(tried).values()), 0, 1, self.error_rate)
         return summary_of([one.grade for one in tried])
 
     @property
     def bounded(self) -> bool:
-        """True if all scores are between 0 and 1, so that it may stop once decided."""
+        """True if all scores are from 0 to 1, so that it may stop once decided."""
         return all(0 <= score <= 1 for tried in self.tried for score in _scores(tried).values())
 
     def verdicts(self) -> list[Verdict]:
@@ -258,7 +257,7 @@ class Trial(Shown):
         return found
 
     def racing(self) -> list[int]:
-        """Return the settings still to be sampled: those not worse than another one."""
+        """Return the settings to sample on: those not worse than another."""
         return [place for place, one in enumerate(self.verdicts()) if one != "worse"]
 
     @property
@@ -268,7 +267,7 @@ class Trial(Shown):
 
     @property
     def chosen(self) -> Setting | None:
-        """The cheapest of the best setting and those as good; `None` with fewer than two graded settings."""
+        """The cheapest of the best setting and those as good; `None` with fewer than two graded ones."""
         verdicts = self.verdicts()
         if len(verdicts) - verdicts.count("unknown") < FEWEST:
             return None
@@ -276,7 +275,7 @@ class Trial(Shown):
         return self.settings[min(good, key=self._dearness)]
 
     def _dearness(self, place: int) -> tuple[bool, float]:
-        """Return the sort key of a setting by dollars per answer, unknown last."""
+        """Return a sort key by dollars per answer, unknown last."""
         cost = mean_interval(_known(self.tried[place], "cost_usd")).value
         return (math.isnan(cost), cost)
 
@@ -322,7 +321,6 @@ class Trial(Shown):
 
     @staticmethod
     def _from(place: int, pairs: Mapping[tuple[int, int], Interval]) -> Iterator[Interval]:
-        """Yield the differences of a setting from the others."""
         for (one, other), found in pairs.items():
             if place == one:
                 yield found
@@ -341,7 +339,7 @@ class Trial(Shown):
         return f"Trial({self.target!r}: {self.headline()})\n{self.frame.to_string(index=False)}"
 
     def headline(self) -> str:
-        """Format the result in one line: which is best, how sure that is, and dollars of a run with the chosen one."""
+        """Return the result in one line: the best setting, how sure that is, and dollars of a run with the chosen."""
         verdicts, chosen = self.verdicts(), self.chosen
         names = {
             kind: [s.label for s, v in zip(self.settings, verdicts, strict=True) if v == kind] for kind in verdicts
@@ -389,15 +387,15 @@ def settings_of(model: Any, effort: Any) -> tuple[Setting, ...]:
 
 
 def last_compared(trials: Sequence[Trial]) -> Trial:
-    """Return the last trial that compared settings, else the last one, which a budget may have ended early."""
+    """Return the last trial that compared settings, else the last one: a budget may have ended it early."""
     return next((one for one in reversed(trials) if one.chosen is not None), trials[-1])
 
 
 def with_scores(frame: pd.DataFrame, trials: Sequence[Trial], record: RunRecord) -> pd.DataFrame:
-    """Add the scores of the last trial to scenarios. Scores are never forecast; ungraded is `NA`.
+    """Add the scores of the last trial to scenarios: scores are never forecast.
 
-    Adds the columns `score`, `score_low`, `score_high` and `score_of`, the measured setting; and `to_score`, how to
-    measure a missing score. A frame that has them is unchanged.
+    Columns: `score`, `score_low`, `score_high`; `score_of`, the measured setting; `to_score`, how to measure a missing
+    one. A frame that has them is unchanged.
     """
     if not trials or "score" in frame.columns:
         return frame
@@ -426,9 +424,9 @@ def with_scores(frame: pd.DataFrame, trials: Sequence[Trial], record: RunRecord)
 
 
 FEWEST: Final = 2
-"""Minimum number of graded settings for a comparison."""
+"""Graded settings that a comparison needs."""
 SAMPLE: Final = 20
-"""Suggested number of answers to grade."""
+"""Answers to grade, as a suggestion."""
 SCORED: Final = ("score", "score_low", "score_high")
 
 
@@ -441,7 +439,6 @@ def _listed(given: Any) -> list[Any]:
 
 
 def _scores(tried: Sequence[Tried]) -> dict[str, float]:
-    """Return the scores by agent; more is better."""
     known = [(one.agent, one.grade) for one in tried if one.grade.score is not None]
     return {
         name: -grade.score if grade.measure == "error" else grade.score

@@ -1,4 +1,4 @@
-"""Grades of answers against truths: a choice is right or wrong, a number has an error, a text matches or not."""
+"""Grades against truths: a choice is right or wrong, a number has an error, a text matches or not."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
 class Truths(NamedTuple):
-    """Answers with their truths: grades, pairs, classes (declared ones first), and anything odd, as a note."""
+    """Grades of answers with their truths; declared classes come first, `note` tells anything odd."""
 
     grades: list[Grade]
     kind: Kind
@@ -51,10 +51,10 @@ class Truths(NamedTuple):
 
 
 def grade_truth(answers: Sequence[Answered], target: str, truth: Any) -> Truths:
-    """Grade answers against a column of the rows, values by row key, or the value for a single agent.
+    """Grade answers against a column of the rows, values by row key, or one value for a single agent.
 
-    A choice or a bool is right or wrong; the score of a number is its error; a text is right if it is equal after
-    normalisation. Source of that: Rajpurkar et al., "SQuAD", 2016, its evaluation script.
+    A choice or a bool is right or wrong; a number scores its error; a text is right if it is equal once normalised, as
+    in Rajpurkar et al., "SQuAD", 2016, its evaluation script.
     """
     kind, classes = _kind_of(answers, target)
     find, name = _truth_finder(answers, truth)
@@ -128,7 +128,7 @@ def _kind_of(answers: Sequence[Answered], target: str) -> tuple[Kind, list[Any]]
 
 
 def _truth_finder(answers: Sequence[Answered], truth: Any) -> tuple[Callable[[Answered], Any], str]:
-    """Return a function that finds the truth of an answer, and the name of the truth."""
+    """Return a function that finds the truth of an answer, and its name."""
     if answers[0].key is None and answers[0].result is answers[-1].result:
         return lambda _: truth, "truth"
     if isinstance(truth, str):
@@ -195,12 +195,10 @@ def score_answers(
     grader: Grader | None = None,
     part: bool = False,
 ) -> pd.DataFrame:
-    """Grade answers against a truth or by a function, store the grades, and return one row per metric; see `SCORE`.
+    """Grade answers by a truth or a function, store the grades, and return a row per metric; columns are `SCORE`.
 
-    With `part` these are a few of many answers; their truths may all fail to fit by chance.
-
-    Raises:
-        DeclarationError: Not exactly one of truth and grader is given, or it does not fit.
+    `part` says that these are a few of many answers, whose truths may all fail to fit by chance. Raise
+    `DeclarationError` unless exactly one of truth and grader is given and fits.
     """
     if (truth is None) == (grader is None):
         raise DeclarationError("run.score takes one of truth= and grader=.", hint="Such as truth='column'.")

@@ -81,7 +81,6 @@ def _graded(grade: Callable[[Any], float], answer: Any) -> float:
 
 
 def _given(answers: Any) -> list[Any]:
-    """Return the existing answers."""
     if hasattr(answers, "columns"):
         columns = [name for name in answers.columns if name == ANSWER or name not in {*OF_EACH, *OF_SEVERAL}]
         if len(columns) != 1:
@@ -96,7 +95,7 @@ def _given(answers: Any) -> list[Any]:
 
 
 def _key(answer: Any) -> Any:
-    """Return a key shared by equal answers: texts are compared without case and surrounding space."""
+    """Return a key that equal answers share: texts without case and surrounding space."""
     if isinstance(answer, str):
         return " ".join(answer.split()).casefold()
     try:

@@ -44,14 +44,14 @@ UNSENT: Final = -39_001
 LOST: Final = -39_002
 """The server does not know the session, and has done nothing."""
 CUT: Final = -39_003
-"""It was sent, and its answer did not arrive whole."""
+"""It was sent; its answer did not arrive whole."""
 REFUSED: Final = -39_004
-"""It was answered by an HTTP status such as 401, or by too much."""
+"""The answer was an HTTP status such as 401, or too long."""
 CONNECT_S = 10.0
 END_S = 2.0
-"""Seconds for the request that ends a session; its answer is not awaited longer."""
+"""Seconds to wait for the answer to the end of a session."""
 LISTEN_EVERY_S = 0.5
-"""Minimum seconds between two requests for events: a server may say `retry: 0` and close the stream each time."""
+"""Seconds between two requests for events: a server may say `retry: 0` and close the stream each time."""
 MOST_BYTES = 64_000_000
 """Maximum size of one message."""
 BAD = HTTPStatus.BAD_REQUEST
@@ -65,7 +65,7 @@ _SESSION = "mcp-session-id"
 
 
 class Http:
-    """Connects to a server at an address, with these headers. See `live.mcp.server.Transport`."""
+    """Connects to a server at an address, with these headers; see `Transport`."""
 
     reopens = True
     ignored = ""
@@ -85,7 +85,7 @@ class Http:
 
     @property
     def secrets(self) -> Mapping[str, str]:
-        """Texts that nothing may show, and what stands in their place."""
+        """Texts to hide, and what stands in their place."""
         return dict.fromkeys((self._secrets.reveal() or "").split("\n"), "[key]") if self._secrets.reveal() else {}
 
     @asynccontextmanager
@@ -101,7 +101,7 @@ class Http:
                 yield both
 
     def refusal(self, error: BaseException) -> str:
-        """Return the reason no session was opened, and what to check."""
+        """Return why no session was opened, and what to check."""
         from mcp import MCPError
 
         if isinstance(error, TimeoutError):
@@ -120,7 +120,7 @@ _HINTS = {
 
 
 def _checked(name: str, headers: Mapping[str, str]) -> Mapping[str, str]:
-    """Return headers, or raise `DeclarationError` if one cannot be sent. A value is never shown."""
+    """Return headers; raise `DeclarationError`, without a value, if one cannot be sent."""
     for key, value in headers.items():
         what = f"The header {shown_value(key)} of the MCP server {name!r}"
         if not isinstance(key, str) or not key.isascii() or not key.replace("-", "").replace("_", "").isalnum():  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -135,7 +135,7 @@ def _checked(name: str, headers: Mapping[str, str]) -> Mapping[str, str]:
 
 @contextmanager
 def _quiet() -> Generator[None]:
-    """Suppress logs of libraries about this thread's requests: they have whole addresses and tracebacks."""
+    """Suppress libraries' logs of this thread's requests: they show whole addresses and tracebacks."""
     own = threading.get_ident()
 
     def is_other(record: logging.LogRecord) -> bool:
@@ -153,7 +153,7 @@ def _quiet() -> Generator[None]:
 
 @functools.lru_cache(maxsize=1)
 def _client() -> type[AsyncClient]:
-    """Return the client class that turns failed requests into error answers."""
+    """Build the client that turns failed requests into error answers."""
     import httpx2
 
     class Client(httpx2.AsyncClient):
@@ -191,7 +191,6 @@ def _client() -> type[AsyncClient]:
 
 
 async def _whole(request: Request, response: Response) -> Response:
-    """Read a message, or the body of an error response."""
     import httpx2
 
     is_error = response.status_code >= BAD
@@ -210,7 +209,7 @@ async def _whole(request: Request, response: Response) -> Response:
 
 
 def _refused(request: Request, status: int, body: bytes) -> Response:
-    """Return the answer for an error response: the protocol's own error if the body is one."""
+    """Return the answer for an error response: the protocol's own error, if the body is one."""
     message = _message_in(body)
     is_unknown = status == HTTPStatus.NOT_FOUND or (
         status == BAD and "session" in body.decode("utf-8", "replace").lower()
@@ -231,7 +230,7 @@ def _message_in(body: bytes) -> str:
 
 
 def _failure(request: Request, code: int, message: str) -> Response:
-    """Return the protocol's error answer. The package sets its id to the request's, since its status is an error."""
+    """Return the protocol's error answer; the package gives it the request's id, since its status is an error."""
     import httpx2
 
     content = {"jsonrpc": "2.0", "id": None, "error": {"code": code, "message": message}}
@@ -239,26 +238,26 @@ def _failure(request: Request, code: int, message: str) -> Response:
 
 
 def code_of(error: BaseException) -> int:
-    """Return the code of an error of the protocol; 0 if it is another."""
+    """Return the protocol's code of an error, or 0."""
     from mcp import MCPError
 
     return error.error.code if isinstance(error, MCPError) else 0
 
 
 def was_not_received(error: BaseException) -> bool:
-    """Return whether the server has done nothing, so that the request may be repeated."""
+    """Return whether the server has done nothing, so that the request may be sent again."""
     return code_of(error) in {UNSENT, LOST}
 
 
 def has_ended(error: BaseException) -> bool:
-    """Return whether the connection was closed during the request."""
+    """Return whether the connection closed during the request."""
     from mcp.types import CONNECTION_CLOSED
 
     return code_of(error) in {CONNECTION_CLOSED, CUT}
 
 
 def why(error: BaseException, name: str) -> str:
-    """Return the reason a request to a server failed."""
+    """Return why a request failed."""
     from mcp.types import PARSE_ERROR
 
     code, server = code_of(error), f"MCP server {name!r}"

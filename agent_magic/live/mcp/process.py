@@ -1,4 +1,4 @@
-"""A server of the Model Context Protocol as a process on this machine, which ends with its session and this process."""
+"""A server of the Model Context Protocol as a process here, which ends with its session and with us."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from agent_magic.live import guarded
 from agent_magic.record.secret_scan import masked, secrets_of
 
 MOST_LINES = 5
-"""Maximum lines of a failed server's output quoted in its error."""
+"""Lines of a failed server's output that its error quotes."""
 
 
 class Process:
-    """Starts a server and connects to its standard input and output; `env` names environment variables to pass on."""
+    """Starts a server and talks over its standard input and output; `env` names variables to pass on."""
 
     reopens = False
     open_s = 60.0  # `npx` downloads it first
@@ -62,7 +62,7 @@ class Process:
                 raise
 
     def refusal(self, error: BaseException) -> str:
-        """Return the reason it did not start, with its last lines of output."""
+        """Return why it did not start, with its last lines of output."""
         why = f"did not start within {self.open_s:g} s" if isinstance(error, TimeoutError) else "did not start"
         reason = "" if isinstance(error, TimeoutError) else f": {reason_of(error)}"
         quoted = masked("\n".join(f"  {line}" for line in self._said), secrets_of(os.environ))
@@ -70,7 +70,7 @@ class Process:
 
     @contextmanager
     def _listening(self) -> Generator[None]:
-        """Capture the library's prints about lines that are not messages, which contain paths of this machine."""
+        """Capture the library's prints about lines that are no messages: they contain paths of this machine."""
         own = threading.get_ident()
 
         def is_other(record: logging.LogRecord) -> bool:
@@ -90,11 +90,7 @@ class Process:
 
 
 def _guarded(command: Sequence[str]) -> tuple[str, ...]:
-    """Return a command that ends with this process.
-
-    Raises:
-        FileNotFoundError: The program does not exist.
-    """
+    """Return a command that ends with this process; raise `FileNotFoundError` if there is no such program."""
     if os.name == "nt":
         return tuple(command)
     if shutil.which(command[0]) is None and not os.path.lexists(command[0]):

@@ -33,25 +33,25 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 CALL_S = 300.0
-"""Default timeout of a call in seconds: a hanging call would block its run forever."""
+"""Seconds a call may take: a hanging one would block its run forever."""
 CLOSE_S = 5.0
 LIST_EVERY_S = 1.0
-"""Minimum seconds between two lists: a server may report a change with each."""
+"""Seconds between two lists: a server may report a change with each."""
 MOST_LISTED = 10_000
 MOST_SHOWN = 12
 READ_S = 30.0
-"""Timeout of reading a resource or prompt in seconds: a plan is created on the kernel's own loop, which it blocks."""
+"""Seconds a resource or prompt may take to read: that blocks the kernel's loop."""
 REOPEN_AFTER_S = (0.5, 2.0)
-"""Seconds between attempts to open a lost session again: a server that restarts takes a moment."""
+"""Seconds between attempts to reopen a lost session: a server needs a moment to restart."""
 _NO_NAME = re.compile(r"[^a-zA-Z0-9_-]")
 
 
 class McpError(Exception):
-    """A failed call reported by a server. The message is sent to the model."""
+    """A failure that a server reports; its message goes to the model."""
 
 
 class Transport(Protocol):
-    """Carries messages to a server and back; `words` has no secrets, `ignored` is its first line of other output."""
+    """Carries messages to a server and back; `words` has no secrets, `ignored` is the first line of other output."""
 
     words: str
     open_s: float
@@ -60,7 +60,7 @@ class Transport(Protocol):
 
     @property
     def secrets(self) -> Mapping[str, str]:
-        """Texts that nothing may show, and what stands in their place."""
+        """Texts to hide, and what stands in their place."""
         ...
 
     def open(self) -> AbstractAsyncContextManager[Any]:
@@ -68,7 +68,7 @@ class Transport(Protocol):
         ...
 
     def refusal(self, error: BaseException) -> str:
-        """Return the reason no session was opened, after the server's name."""
+        """Return why no session was opened, to follow the server's name."""
         ...
 
 
@@ -135,18 +135,18 @@ class McpServer:
 
     @property
     def has_ended(self) -> bool:
-        """True if calls cannot be made any more."""
+        """True if no more calls can be made."""
         lost = self._current is None or self._current.session is None
         return not self._thread.is_alive() or (lost and not self._transport.reopens)
 
     @property
     def ignored(self) -> str:
-        """The first line of its output that is not a protocol message; empty if there is none."""
+        """The first line of its output that is no message of the protocol, if any."""
         return self._transport.ignored
 
     @property
     def again(self) -> str:
-        """What starts it again."""
+        """The hint how to start it again."""
         return f"Start it again: %agents mcp {self.name} {self._transport.words}"
 
     def __enter__(self) -> Self:
@@ -206,7 +206,7 @@ class McpServer:
         return self._now(self._prompt(name, values, every=False), f"prompt {name!r}")
 
     def _now(self, work: Coroutine[Any, Any, T], what: str) -> T:
-        """Wait for work in the server's thread. Stop ends the wait."""
+        """Wait for work in the server's thread; Stop ends the wait."""
         if self.has_ended:
             work.close()
             raise AgentMagicError(f"The MCP server {self.name!r} has ended. {self.again}")
@@ -287,7 +287,7 @@ class McpServer:
             return []
 
     def _lacks(self, kind: str, name: str, known: Sequence[str], more: Sequence[str] = ()) -> DeclarationError:
-        """Return the error for an unknown name, with the names a server has."""
+        """Return the error for an unknown name, with the known ones."""
         shown = [*known[:MOST_SHOWN], *more[:MOST_SHOWN]]
         rest = len(known) + len(more) - len(shown)
         has = f"It has: {', '.join(shown)}{f' and {rest} more' if rest else ''}." if shown else f"It has no {kind}s."
@@ -299,7 +299,7 @@ class McpServer:
             runner.run(self._own())
 
     async def _own(self) -> None:
-        """List the tools again when they change, until the end. Then close all sessions."""
+        """List the tools again whenever they change; at the end close all sessions."""
         listing = asyncio.create_task(self._list_again())
         await self._end.wait()
         listing.cancel()
@@ -309,7 +309,6 @@ class McpServer:
             await asyncio.wait([one.task for one in self._sessions], timeout=CLOSE_S)
 
     async def _opened(self) -> _Session:
-        """Open a session and list the tools."""
         session = _Session(self._transport, self._told)
         self._sessions.add(session)
         session.task.add_done_callback(lambda _: self._sessions.discard(session))
@@ -326,7 +325,7 @@ class McpServer:
         return session
 
     async def _told(self, message: Any) -> None:
-        """Handle a notification of the server. A request from here would deadlock, so another task sends it."""
+        """Note a changed list; another task asks for it, since a request from here would deadlock."""
         if type(message).__name__ == "ToolListChangedNotification":
             self._changed.set()
 
@@ -349,7 +348,6 @@ class McpServer:
         return {str(one["name"]): self._tool(one) for one in told}
 
     async def _all(self, ask: _Ask, method: str, key: str) -> list[dict[str, Any]]:
-        """Return a server's list, of all pages."""
         from mcp.types import PaginatedRequestParams
 
         found: list[dict[str, Any]] = []
@@ -365,7 +363,7 @@ class McpServer:
                 raise McpError(f"it lists more than {MOST_LISTED:,} {key}")
 
     def _tool(self, told: Mapping[str, Any]) -> Tool:
-        """Return a tool as the server describes it. A read-only tool is `safe` to call again."""
+        """Return a tool as the server describes it: a read-only one is `safe` to call again."""
         there = str(told["name"])
         hints: Mapping[str, Any] = told.get("annotations") or {}
 
@@ -382,7 +380,7 @@ class McpServer:
         )
 
     async def _asked(self, send: _Send) -> dict[str, Any]:
-        """Send a request and return the answer. It is repeated once if the server cannot have received it."""
+        """Send a request and return the answer; send it again, once, if the server cannot have received it."""
         session = self._current
         if session is None or session.session is None:
             session = await self._reopened(session)
@@ -397,7 +395,7 @@ class McpServer:
         return await self._exchange(session, send)
 
     async def _reopened(self, lost: _Session | None) -> _Session:
-        """Return the session in place of a lost one. Calls that lose it together open one."""
+        """Return the session in place of a lost one: one for all calls that lost it."""
         if not self._transport.reopens:
             raise McpError(f"The MCP server {self.name!r} has ended. {self.again}")
         async with self._opens:
@@ -415,7 +413,6 @@ class McpServer:
                 await asyncio.sleep(waits_s.pop(0))
 
     async def _exchange(self, session: _Session, send: _Send) -> dict[str, Any]:
-        """Send a request in a session and return the answer by the protocol's own names, without secrets."""
         answer = await session.exchange(send)
         return _without(answer.model_dump(by_alias=True), self._transport.secrets)
 
@@ -451,13 +448,11 @@ class McpServer:
             raise McpError(self._said(error)) from None
 
     def _said(self, error: BaseException) -> str:
-        """Return the reason a request failed."""
         if has_ended(error) and not self._transport.reopens:
             return f"The MCP server {self.name!r} ended during the call, which may have happened. {self.again}"
         return replaced(why(error, self.name), self._transport.secrets)
 
     def _failed(self, error: BaseException) -> AgentMagicError:
-        """Return the reason no session was opened."""
         while isinstance(error, BaseExceptionGroup):
             error = cast("BaseExceptionGroup[BaseException]", error).exceptions[0]
         if isinstance(error, ImportError) and (error.name or "").partition(".")[0] == "mcp":
@@ -492,11 +487,7 @@ class _Session:
             self.session = None
 
     async def exchange(self, send: _Send) -> Any:
-        """Send a request and return the answer.
-
-        Raises:
-            MCPError: The session has ended, or the server says so.
-        """
+        """Send a request and return the answer; raise `MCPError` if the session has ended, or the server says so."""
         from mcp import MCPError
         from mcp.types import CONNECTION_CLOSED
 
@@ -535,7 +526,7 @@ def _transport(
     env: str | Iterable[str],
     timeout_s: float,
 ) -> Transport:
-    """Return how to reach a server: the only place that chooses."""
+    """Return how to reach a server: only this chooses."""
     if url is None:
         if headers:
             raise DeclarationError(
@@ -548,12 +539,12 @@ def _transport(
 
 
 def _plain(value: Any) -> Any:
-    """Return a number as text, since arguments of prompts are texts; anything else as it is."""
+    """Return a number as text, as arguments of prompts are."""
     return str(value) if isinstance(value, int | float) else value
 
 
 def _without(value: Any, secrets: Mapping[str, str]) -> Any:
-    """Return data of JSON without secrets."""
+    """Return JSON data without secrets."""
     if not secrets:
         return value
     if isinstance(value, str):
@@ -568,7 +559,7 @@ def _without(value: Any, secrets: Mapping[str, str]) -> Any:
 
 
 def part_of(block: Mapping[str, Any]) -> str | Attachment:
-    """Return a content block as a text, a picture or a PDF, or the name of another type."""
+    """Return a content block as text, picture or PDF, or as the name of its type."""
     if block.get("type") == "text":
         return str(block.get("text", ""))
     found: Any = block.get("resource") or block
