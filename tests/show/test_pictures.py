@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import agent_magic as am
 from agent_magic.record.events import AgentEnded, AgentReady, AttemptStarted
 from agent_magic.record.results import RunRecord
 from agent_magic.show.charts.timeline import run_timeline
@@ -269,6 +270,17 @@ def test_a_plan_shows_estimates_and_no_timeline() -> None:
     assert {"≈ 500 tok · ≈ $0.0020"} == {words(one) for one in classes(root, "l")}
     assert [] == classes(root, "b") == classes(root, "tr")
     assert "≈ 4,500 tokens" in words(classes(root, "facts")[0])
+
+
+def test_a_function_has_no_tokens_and_no_dollars() -> None:
+    """Its card says that it is a task; a card of many functions and one agent has what the agent is expected to use."""
+
+    def clean(draft: str) -> str:
+        return draft
+
+    plan = am.Plan([am.Agent("draft", "Write"), am.task(clean)])
+    root = with_classes(plan, estimates={"draft": (500, 0.002), "clean": (0, 0.0)})
+    assert ["≈ 500 tok · ≈ $0.0020", "task"] == [words(one) for one in classes(root, "l")]
 
 
 def test_unknown_numbers_are_a_dash_never_zero() -> None:

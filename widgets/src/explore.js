@@ -196,7 +196,6 @@ function controls(model, el, home) {
     numbers.replaceChildren(html("span", {}, ["forecast"]), ...shown.facts.map(([label, value, note]) => html("span", {}, [`${label} `, html("b", {}, [value]), ` ${note}`])));
     setText(goal, shown.goal);
     setText(error, shown.error);
-    error.hidden = !shown.error;
     write.disabled = !shown.cell;
     const drawn = `data:image/svg+xml;charset=utf-8,${encodeURIComponent(shown.picture)}`;
     if (picture.src !== drawn) picture.src = drawn;

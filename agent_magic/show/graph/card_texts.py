@@ -136,11 +136,12 @@ def planned_faces(sheet: Sheet, plan: Plan, views: Sequence[NodeView], estimates
             continue
         counts = tuple(counted("p" * len(group.agents)))
         share = f"{'≤ ' if group.is_reserved else ''}{len(group.agents):,}"
-        yield one._replace(counts=counts, share=share, who=_expected(group.agents, plan, estimates))
+        yield one._replace(counts=counts, share=share, who=_expected(group.agents, plan, estimates) or one.who)
 
 
 def _expected(agents: Iterable[int], plan: Plan, estimates: Estimates) -> str:
-    found = [estimates[plan.names[agent]] for agent in agents if plan.names[agent] in estimates]
+    asked = (plan.names[agent] for agent in agents if not plan.agents[agent].is_task)
+    found = [estimates[name] for name in asked if name in estimates]
     tokens: list[Any] = [one for one, _ in found if one is not None]
     prices: list[Any] = [one for _, one in found if one is not None]
     if not found:

@@ -221,6 +221,7 @@ def planned_view(plan: Plan, agent: int, estimates: Estimates) -> NodeView:
     tail = f"if {single_line(one.when)}" if one.when else kind
     words = (one.name, "task" if one.is_task else "", line, "after " + ", ".join(parents) if parents else "")
     hint = single_line(" · ".join(filter(None, words)))[:MOST_HINT]
+    line, tail = (line, tail) if line else (tail, "")
     return NodeView("p", one.name, line=line, tail=tail, hint=hint, is_task=one.is_task)
 
 
@@ -362,8 +363,9 @@ def _first_lost(record: RunRecord, agent: int) -> str:
 
 
 def _expected(plan: Plan, agent: int, estimates: Estimates) -> str:
-    if plan.agents[agent].name not in estimates:
-        return ""
-    tokens, price = estimates[plan.agents[agent].name]
+    one = plan.agents[agent]
+    if one.is_task or one.name not in estimates:
+        return ""  # a function uses no tokens: "≈ 0 tok" would only be noise
+    tokens, price = estimates[one.name]
     shown = f"≈ {count(tokens)} tok" if tokens is not None else f"{UNKNOWN} tok"
     return f"{shown} · " + (f"≈ {dollars(price)}" if price is not None else dollars(None))
