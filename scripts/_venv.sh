@@ -15,7 +15,7 @@ stop() { say "$@"; exit 1; }
 # browser tests, which take longest, come first. More than four browsers and kernels at once slow one another down. CI has
 # a worker more than cores, since many tests wait for a clock: one that a busy machine breaks runs once more there.
 WORKERS=logical
-[ -z "${CI:-}" ] || WORKERS=$(($(getconf _NPROCESSORS_ONLN) + 1))
+[ -z "${CI:-}" ] || WORKERS=${AGENT_MAGIC_WORKERS:-$(($(getconf _NPROCESSORS_ONLN) + 1))}
 # shellcheck disable=SC2034 # read by the scripts
 PARALLEL=(--numprocesses "$WORKERS" --maxprocesses 4 --dist loadfile --no-loadscope-reorder)
 
@@ -28,13 +28,13 @@ can_make_environments() {
 # The first Python >= 3.11 that runs and can make environments.
 find_python() {
   local name
-  for name in python3.13 python3.12 python3.11 python3 python; do
+  for name in python3.14 python3.13 python3.12 python3.11 python3 python; do
     if can_make_environments "$name" 11; then
       command -v "$name"
       return
     fi
   done
-  stop "No Python >= 3.11 that can make environments was found (tried python3.13, python3.12, python3.11, python3)." \
+  stop "No Python >= 3.11 that can make environments was found (tried python3.14, python3.13, python3.12, python3.11, python3)." \
     "Install one, on Debian and Ubuntu with: apt-get install python3 python3-venv" \
     "or point AGENT_MAGIC_PYTHON at the interpreter of an environment that has this package installed."
 }
@@ -124,7 +124,7 @@ need() {
 
 # run_pytest ARGUMENTS: without a key, on kernels of this environment, and without a file left behind.
 run_pytest() {
-  cd "$ROOT"
+  cd "$ROOT" || exit
   unset ANTHROPIC_API_KEY ANTHROPIC_AUTH_TOKEN
   export JUPYTER_PREFER_ENV_PATH=1 JUPYTER_PLATFORM_DIRS=1 AGENT_MAGIC_LEDGER="${AGENT_MAGIC_LEDGER:-:memory:}"
   exec "$PYTHON" -m pytest "$@"
