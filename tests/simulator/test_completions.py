@@ -36,7 +36,8 @@ def post(server: str, path: str = "/v1/chat/completions", **body: Any) -> tuple[
         with urllib.request.urlopen(request) as reply:
             return reply.status, json.loads(reply.read())
     except urllib.error.HTTPError as error:
-        return error.code, json.loads(error.read())
+        with error:
+            return error.code, json.loads(error.read())
 
 
 def test_an_answer_is_streamed_counted_and_simulated(server):
@@ -125,7 +126,8 @@ def test_errors_before_its_route_have_its_form(server):
     assert (413, "request_too_large", None) == (status, reply["error"]["type"], reply["error"]["code"])
     with pytest.raises(urllib.error.HTTPError) as found:
         urllib.request.urlopen(f"{server}/v1/chat/completions")
-    assert {"message", "type", "param", "code"} == json.loads(found.value.read())["error"].keys()
+    with found.value as error:
+        assert {"message", "type", "param", "code"} == json.loads(error.read())["error"].keys()
     assert "error" == post(server, "/v1/nowhere")[1]["type"]
 
 
