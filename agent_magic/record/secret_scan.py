@@ -95,6 +95,18 @@ _LAST = re.compile(
     r"(?=[^\s<]{0,40}\d)(?=[^\s<]{0,40}[A-Za-z])[^\s\"'`<>(){}\[\]$][^\s\"'`<>]{7,60}(?=\s*(?:\n|\Z)|</)"
 )
 """A value to the end of its line or element, with signs that end another one."""
+_BRACKETED = re.compile(
+    r"(?=[^\s]{0,60}[A-Za-z])[^\s\"'`<>$,;|\\](?:[^\s,;|<>\\`&]|&(?![\w.-]+=)){5,60}"
+    r"(?=\s*(?:\n|\Z)|\s+(?:\#|[\w.-]+=)|</)"
+)
+"""The same with brackets or quotes inside; a comment or the next name may follow."""
+_CALL = re.compile(
+    r"(?P<head>[A-Za-z_][\w.:>-]*)"
+    r"(?:\([^()]*(?:\([^()]*\)[^()]*)*\)|\[[^\[\]]*(?:\[[^\[\]]*\][^\[\]]*)*\]|[?!]?\.\w+)*(?:[!?)\]}:]*|[(\[{])"
+)
+"""A call, or an item of a list or dict, in most languages."""
+_PATTERN = re.compile(r"[aA]-[zZfF]|0-9|\.[*+]|\{[A-Za-z_.]{2,40}\}|[\w)]\+[\"']|==|\[\]|\(\)")
+"""A part of a regular expression, a template or an expression."""
 _HEADER = re.compile(r"[^\n\"'\\]{1,4000}")
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 PLAIN = frozenset({"disabled", "required", "optional"})
@@ -411,10 +423,11 @@ def _named(text: str, small: str, *, told: bool) -> Iterator[tuple[int, int, str
         pattern = _QUOTED[mark] if mark else _HEADER if header else _BARE
         if sign == "=" and not mark and text[max(0, before.start() - 1) : before.start()] == ";":
             pattern = _CONNECTION
-        value = pattern.match(text, after.end())
+        value = _bracketed(text, after.end()) if pattern is _BARE and sign in {"=", ":"} else None
+        is_bracketed, value = value is not None, value or pattern.match(text, after.end())
         if value is None or (not mark and text[value.end() : value.end() + 1] in {"(", "["}):
             continue  # nothing, or a call: getpass(), os.environ[...]
-        if pattern is _BARE and sign in {"=", ":"}:
+        if pattern is _BARE and sign in {"=", ":"} and not is_bracketed:
             value = _LAST.match(text, after.end()) or value
         name = text[before.start() : after.end("rest")].strip("-.$")
         if kind := _Field(name, value[0], sign, bool(mark), told).kind():
@@ -423,6 +436,27 @@ def _named(text: str, small: str, *, told: bool) -> Iterator[tuple[int, int, str
                 done = value.end()
                 following = _NEXT_IN_A_LIST.match(text, done) if (after["sign"] or "").rstrip().endswith("[") else None
                 value = following and pattern.match(text, following.end())
+
+
+def _bracketed(text: str, at: int) -> re.Match[str] | None:
+    """Return a value without quotes around it that has brackets or quotes inside, unless it looks like code."""
+    found = _BRACKETED.match(text, at)
+    if found is None:
+        return None
+    value = found[0].rstrip("\"'")
+    for opening, closing in ("()", "[]", "{}"):
+        if value.endswith(closing) and value.count(opening) < value.count(closing):
+            value = value[:-1]
+    if not any(one in "()[]{}\"'#" for one in value) or _PATTERN.search(value):
+        return None
+    if not any(one.isdigit() for one in value) and _changes(value) < 0.4 * len(value):
+        return None
+    call = _CALL.fullmatch(value)
+    if call is not None and not (_is_odd(call["head"]) and re.search(r"[(\[][\d.]+[)\]]", value)):
+        return None
+    if value[0] in "([{" and not is_random(value, SHORTEST):
+        return None
+    return re.compile(re.escape(value)).match(text, at)
 
 
 def _columns(text: str, *, told: bool) -> Iterator[tuple[int, int, str]]:

@@ -21,6 +21,7 @@ CHARACTERS = {
     "v": ALPHANUMERIC + "_-",
     "6": ALPHANUMERIC + "+/",
     "s": ALPHANUMERIC + "!@#%^&*(-_=+)",
+    "p": ALPHANUMERIC + "()[]{}\"'!#%^*",
     "a": string.ascii_letters,
     "w": string.ascii_lowercase,
 }
@@ -36,7 +37,7 @@ def drawn(template: str, chance: random.Random) -> tuple[str, str]:
         parts.append("".join(chance.choice(CHARACTERS[match[1]]) for _ in range(int(match[2]))))
         return parts[-1]
 
-    text = re.sub(r"\[([bhudv6saw])(\d+)\]", draw, template)
+    text = re.sub(r"\[([bhudv6spaw])(\d+)\]", draw, template)
     return (text if '\\"' in text else text.replace("\\n", "\n").replace("\\t", "\t")), max(parts, key=len)
 
 

@@ -100,6 +100,9 @@ SAID = {
     "GET https://x.org/v1?a=2&api_key=abc123 failed": "GET https://x.org/v1?a=2&api_key=[a token in a URL] failed",
     "-----BEGIN PRIVATE KEY-----\nMIIab\n-----END PRIVATE KEY-----\nx": "[a private key]\nx",
     "-----BEGIN RSA PRIVATE KEY-----\nMIIab": "[a private key]",
+    "x --password=aB3(xY]9!kQz": "x --password=[a password]",
+    "{password=aB3(xY]9}": "{password=[a password]}",
+    "PASSWORD=Tr0ub4dor&3'x\"y\n": "PASSWORD=[a password]\n",
 }
 NOT_SAID = [
     "password authentication failed for user me",
@@ -107,6 +110,17 @@ NOT_SAID = [
     "connect(password=None)",
     "x?key=${KEY}&page=3",
     "password=",
+    "password=os.environ['DB_PASSWORD_2']",
+    "password = getpass.getpass(stream)",
+    "pwd=self.config[0]['pw1']",
+    "password: Optional[str]",
+    "key_code2: ClassVar[type[KeyCode2]]",
+    "password = vault2.readSecret2(",
+    "password={self.password}2",
+    "password=[^&]+[a-z0-9]{8}",
+    "if password==other[0]:",
+    "token = tokens[17]",
+    "password = (yield get(1))",
 ]
 
 
