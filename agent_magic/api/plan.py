@@ -232,7 +232,7 @@ class Plan(DeclaredPlan):
             history=history if history is not None or session is None else session.history,
             budget_usd=budget_usd,
             prices=shared.price_book(),
-            counted=counted,
+            counted=counted if len(plan) == len(self) else None,  # of other requests
             ceilings=terms_ahead(plan, client, shared.pacer) if ceilings is None else ceilings,
             simulated=simulated,
             pilot=tried,

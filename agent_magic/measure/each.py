@@ -165,10 +165,13 @@ def _asked_row(record: RunRecord, number: int) -> dict[str, Any]:
     shared = part is not None and bool(part.asked)
     first = askers[0] if shared else _answerer(record, number)
     usage = Usage() if shared else add_usage([one.usage for one in askers if one.attempts])
+    source = None if first is None else first.source
+    if part is not None and part.shares and source not in {None, "replay"}:  # also where all of them failed
+        source = "shared"
     ready = [one.ready_s for one in askers if one.ready_s is not None]
     took_s = None if result.finished_s is None or not ready else result.finished_s - min(ready)
     return {
-        "source": record.source_at(number) or (None if first is None else first.source),
+        "source": source,
         "stop_reason": None if first is None else first.stop_reason,
         "total_s": took_s,
         "input_tokens": usage.input_tokens,

@@ -14,6 +14,7 @@ from traitlets import observe
 
 from agent_magic import api, show
 from agent_magic.declare.cells import near_headings, sections_of
+from agent_magic.declare.changes import asked_apart
 from agent_magic.declare.each import (
     ITEM,
     columns_missing,
@@ -195,9 +196,9 @@ class AgentMagics(Magics, Settings):
         }
 
     def freeze(self, given: Namespace) -> Plan:
-        """Return the plan that the options select from the declared agents."""
+        """Return the plan that the options select from the declared agents, with the requests it will make."""
         with notes_of(print):
-            return self.session.plan(
+            plan = self.session.plan(
                 self.shell.user_ns,
                 name=given.plan or DEFAULT_PLAN,
                 agents=given.names,
@@ -205,6 +206,8 @@ class AgentMagics(Magics, Settings):
                 on_cycle=given.on_cycle or self.on_cycle,
                 on_missing=given.on_missing or self.on_missing,
             )
+        is_each = (getattr(given, "identical", None) or self.identical) == "each"
+        return asked_apart(type(plan), plan) if is_each else plan
 
     def configure(self, name: str, value: Any) -> Callable[[], None]:
         """Set a default of `%config AgentMagics`; return a function that restores it."""

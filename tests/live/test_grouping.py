@@ -14,6 +14,7 @@ from pydantic import BaseModel, Field
 import agent_magic as am
 from agent_magic.api import Ledger
 from agent_magic.declare.changes import asked_apart
+from agent_magic.declare.plan_json import plan_to_dict
 from agent_magic.engine.policy import Policy
 from tests.live.virtual import Reply, drive
 
@@ -234,6 +235,9 @@ def test_the_failure_of_a_row_is_that_of_its_equals():
     failed = ["label_1", "label_4", "label_5"]  # `two`, twice, and `three` of the other request
     assert failed == [one.name for one in record.results if one.is_task and one.status == "failed"]
     assert 4 == len(client.asked)
+    frame = am.Run(record).each("label")
+    assert ["live", "shared", "live"] == frame["source"][[1, 4, 5]].tolist()
+    assert frame["cost_usd"].sum() == pytest.approx(am.Run(record).totals.cost_usd)
 
 
 def test_equal_rows_are_asked_each_where_that_was_said():
@@ -292,7 +296,7 @@ def test_a_replay_has_the_rows_that_share(tmp_path: Path):
     """By the plan, and by the plan as it was recorded."""
     record, _ = drive(equal_rows(), script(), SEED)
     am.Run(record).save(tmp_path / "run.jsonl")
-    recorded = am.Plan.from_json(am.Run(record).plan.to_json())
+    recorded = am.Plan.from_dict(plan_to_dict(record.plan))
     for again in (plan.replay(tmp_path / "run.jsonl") for plan in (equal_rows(), recorded)):
         assert am.Run(record).each("label")["label"].tolist() == again.each("label")["label"].tolist()
         assert {"replay"} == set(again.each("label")["source"])

@@ -189,3 +189,18 @@ def test_a_step_that_only_a_variable_holds_is_told_how_to_run(magics):
     with pytest.raises(AgentMagicError, match=r"variable heavy holds a step, .* am\.Plan\(\[heavy\]\)"):
         plan_of(made)
     made.session.close()
+
+
+def test_equal_rows_of_a_group_are_planned_as_they_will_be_asked(
+    magics: AgentMagics, capsys: pytest.CaptureFixture[str]
+):
+    """Once, or each with `--identical each`, on the line or as the default."""
+    magics.agents("connect simulator --latency none")
+    magics.shell.user_ns["words"] = ["a", "b", "a", "a"]
+    magics.agent("label --each words --group 2 --returns str", "Rate {{ item }}\n")
+    for line, told in (("plan label", True), ("plan label --identical each", False)):
+        capsys.readouterr()
+        magics.agents(line)
+        shown = capsys.readouterr().out
+        assert told == ("4 rows, 2 different" in shown)
+        assert (1, 2)[not told] == shown.count("--- label_request_")
