@@ -216,6 +216,12 @@ def test_an_answer_that_is_not_there_yet_may_be_of_any_form(kind):
     assert plan.estimate().agents["input_tokens"].gt(0).all()
 
 
+class Unfinished(BaseModel):
+    """Of a notebook in which a later cell defines the class."""
+
+    one: Later  # noqa: F821 # pyright: ignore[reportUndefinedVariable]
+
+
 REFUSED = [
     (3, r"3 is no type\. Give a pydantic model, dataclass"),
     (None, r"None is no type"),
@@ -223,7 +229,8 @@ REFUSED = [
     (Label(tone=Tone.BAD, topic="t"), r"is no type"),
     (types.SimpleNamespace, r"SimpleNamespace is no type of answers"),
     (json, r"is no type"),
-    (Callable[[], int], r"has no schema"),
+    (Callable[[], int], r"is no type of answers"),
+    (Unfinished, r"Unfinished has a type in it that is not defined yet\. Define that one first"),
 ]
 
 

@@ -309,6 +309,7 @@ def test_a_picture_in_another_object_is_refused(value):
     with pytest.raises(DeclarationError, match=r"v }}: it has a picture, .*, in it; write it by itself"):
         prompt("{{ v }}", v=value)
     assert result_text(value).is_error
+    assert "[[[image v 1 1]], {'p': [[image v 2 p 1]]}]" == prompt("{{ v }}", v=[[PIXELS], {"p": [PIXELS]}])
 
 
 def test_a_picture_has_no_items():
@@ -1064,5 +1065,5 @@ def test_a_model_of_pydantic_1_has_json():
         heights: list[int] = []
 
     assert '[{"name": "Bern", "heights": []}]' == as_json([Place(name="Bern")])
-    with pytest.raises(DeclarationError, match=r"Place has no schema\..*Models of pydantic 1 have none"):
+    with pytest.raises(DeclarationError, match=r"Place is no type of answers\..*Models of pydantic 1 are none"):
         am.Agent("a", "Go", returns=Place)

@@ -98,8 +98,8 @@ class Returns:
             if isinstance(kind, dict):
                 schema, adapter, decimals, name = cast("Schema", kind), None, "", "The schema"
             else:
-                adapter, name = _adapter(kind), _name_of(kind)
-                schema, decimals = _written_by(adapter, kind)
+                name = _name_of(kind)
+                adapter, schema, decimals = _read_by(kind, name)
             schema, why = sent_as(schema, name)
         except DeclarationError as error:
             raise DeclarationError(f"Agent {agent!r} cannot return this: {error}", agent=agent) from None
@@ -151,11 +151,11 @@ class Returns:
         return run_user_code(lambda: self.adapter.validate_json(text), _invalid)  # validators are the user's code
 
 
-def _adapter(kind: Any) -> Any:
-    """Return what reads values of a type.
+def _read_by(kind: Any, name: str) -> tuple[Any, Schema, str]:
+    """Return what reads values of a type, and its schemas.
 
     Raises:
-        DeclarationError: It is none.
+        DeclarationError: It is no type of answers.
     """
     import pydantic
 
@@ -164,11 +164,20 @@ def _adapter(kind: Any) -> Any:
         raise DeclarationError(f"{shown_value(kind)} is no type.", hint=f"Give {TYPES}.")
 
     def failed(error: BaseException) -> DeclarationError:
-        if isinstance(error, pydantic.errors.PydanticUserError):
-            return DeclarationError(f"{_name_of(kind)} is no type of answers.", hint=f"Give {TYPES}.")
-        return DeclarationError(f"{_name_of(kind)} raised {reason_of(error)}.")
+        if not isinstance(error, pydantic.errors.PydanticUserError | pydantic.errors.PydanticUndefinedAnnotation):
+            return DeclarationError(f"{name} raised {reason_of(error)}.")
+        if getattr(error, "code", "") in {"class-not-fully-defined", "undefined-annotation"}:
+            return DeclarationError(f"{name} has a type in it that is not defined yet.", hint="Define that one first.")
+        return DeclarationError(f"{name} is no type of answers.", hint=f"Give {TYPES}. Models of pydantic 1 are none.")
 
-    return run_user_code(lambda: pydantic.TypeAdapter(modern(kind)), failed)
+    def read() -> tuple[Any, Schema, str]:
+        adapter = pydantic.TypeAdapter(modern(kind))
+        return adapter, *schemas_of(adapter.json_schema)
+
+    adapter, schema, decimals = run_user_code(read, failed)
+    if isinstance(root := schema.get("$ref"), str):  # the title of a class that is defined below
+        schema.setdefault("title", root.rpartition("/")[2])
+    return adapter, schema, decimals
 
 
 def modern(kind: Any) -> Any:
@@ -195,22 +204,6 @@ def modern(kind: Any) -> Any:
     if inner == typing.get_args(kind) or origin is typing.Literal:
         return kind
     return (typing.Union if origin is UnionType else origin)[inner]  # pyright: ignore[reportOptionalSubscript]
-
-
-def _written_by(adapter: Any, kind: object) -> tuple[Schema, str]:
-    import pydantic
-
-    def failed(error: BaseException) -> DeclarationError:
-        if isinstance(error, pydantic.errors.PydanticUserError):
-            hint = f"Give {TYPES}. Models of pydantic 1 have none."
-            return DeclarationError(f"{_name_of(kind)} has no schema.", hint=hint)
-        return DeclarationError(f"{_name_of(kind)} raised {reason_of(error)}.")
-
-    schema, decimals = run_user_code(lambda: schemas_of(adapter.json_schema), failed)
-    root: Any = schema.get("$ref")
-    if isinstance(root, str):  # the title of a class that is defined below
-        schema.setdefault("title", root.rpartition("/")[2])
-    return schema, decimals
 
 
 def _name_of(kind: object) -> str:

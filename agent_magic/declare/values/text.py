@@ -388,7 +388,7 @@ def check_values(names: Iterable[str], values: Mapping[str, Any], user: str) -> 
 
 
 def holds_content(value: object) -> bool:
-    """Return whether a value is a picture or document, or a list, tuple or dict that holds one."""
+    """Return whether a value is a picture or document, or lists, tuples and dicts hold one."""
     todo, seen = [value], set[int]()
     while todo:
         one = todo.pop()
@@ -398,8 +398,11 @@ def holds_content(value: object) -> bool:
             seen.add(id(named))
         elif type(one) in {list, tuple}:
             rows = cast("list[object] | tuple[object, ...]", one)
-            if any(map(is_content, {type(row) for row in rows})):
+            if any(map(is_content, kinds := {type(row) for row in rows})):
                 return True
+            if id(rows) not in seen and not kinds <= PLAIN:
+                todo += rows
+                seen.add(id(rows))
         elif is_one(one):
             return True
     return False
