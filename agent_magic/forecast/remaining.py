@@ -53,7 +53,7 @@ def remaining(
     """Estimate the fewest and most remaining seconds of a run; `None` if it is over, or if an agent is unknown.
 
     An agent's answer is expected between the quartiles of complete answers of its declaration's other items in this
-    run, or of its own last answers; or at half to twice its `expect`, corrected by its kind in this run; or like
+    run, or of its last answers; or at half to twice its `expect`, corrected by its kind in this run; or like
     answers of its model. The rest takes at least its longest path, and at least its work divided by the concurrency;
     the upper end adds both, which no order of starts exceeds. Source: R. L. Graham, Bounds on Multiprocessing Timing
     Anomalies, 1969.

@@ -56,7 +56,7 @@ def policy_of(record: RunRecord) -> tuple[Policy, tuple[str, ...]]:
 def ceilings_for(
     record: RunRecord, asked: Mapping[str, Limits] | None, pools: Iterable[str]
 ) -> tuple[Ceilings, tuple[str, ...]]:
-    """Return the provider's limits in a forecast, and assumptions about them; `None` is as recorded."""
+    """Return the provider's limits in a forecast, and assumptions about them; without `asked` as recorded."""
     learned: Ceilings = record.terms.after if record.terms is not None else {}
     if asked is None:
         return {pool: learned[pool] for pool in pools if pool in learned}, _unknown(learned, pools)

@@ -120,7 +120,7 @@ class Caller:
         return await self._run_tool(call, tool, arguments, key) if kept is None else kept
 
     def _tell_repeat(self, key: CallKey) -> None:
-        """Report, once per tool, that a call with possible side effects is made again."""
+        """Report, once per tool, that a call with possible side effects is repeated."""
         made = None if self.journal is None or key.tool in self._repeated else self.journal.made_by(key)
         if made is not None:
             self._repeated.add(key.tool)

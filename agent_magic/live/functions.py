@@ -264,7 +264,7 @@ def _on_main(
 
 
 class _Alarm:
-    """Raises in the main thread's code when its time is up, where the system has such a signal."""
+    """Raises in the main thread's code when its time is up, if the system has such a signal."""
 
     def __init__(self, after_s: float | None) -> None:
         self._after_s, self.rang, self._armed = after_s, False, False

@@ -111,10 +111,10 @@ class Player:
             self._nudge.set()
 
     def retry(self, _names: Iterable[str] | None = None) -> None:
-        """Do nothing: what was recorded cannot be retried."""
+        """Do nothing: a recording cannot retry."""
 
     def skip(self, _names: Iterable[str]) -> None:
-        """Do nothing: what was recorded has happened."""
+        """Do nothing: the events have happened."""
 
     async def check(self) -> None:
         """Do nothing: a recording can always be played."""

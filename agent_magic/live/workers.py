@@ -177,7 +177,7 @@ def check_sendable(function: Any, what: str) -> None:
 
 
 def pack_call(function: Callable[..., Any], arguments: Mapping[str, Any], *, with_code: bool = False) -> bytes:
-    """Serialize a call for another process; `with_code` sends code it cannot import, and the result returns alike."""
+    """Serialize a call for another process; `with_code` sends code it cannot import, both ways."""
     dumps = _DUMPS
     if with_code:
         import cloudpickle  # pyright: ignore[reportMissingTypeStubs]

@@ -51,7 +51,7 @@ OF_ASKED: Final = {
 }
 """Those read from a row's requests, if these are separate steps."""
 OF_SEVERAL: Final = {"status": "string", "cost_usd": "Float64", "error": "string"}
-"""Columns of `run.each` for several agents; `status` is that of the first one that did not succeed."""
+"""Columns of `run.each` for several agents; `status` is of the first agent that did not succeed."""
 ANSWER: Final = "answer"
 DTYPES: Final = {"integer": "Int64", "number": "float64", "boolean": "boolean", "string": "str"}
 """A missing answer is `NaN` where pandas has a choice, since `pd.NA == "yes"` has no truth value."""

@@ -1,4 +1,4 @@
-"""Plans as tables: what is to do, and what differs between two versions."""
+"""Plans as tables: steps to do, and differences between two versions."""
 
 from __future__ import annotations
 

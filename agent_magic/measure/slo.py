@@ -1,4 +1,4 @@
-"""A run against service-level targets; `NA` where it cannot tell."""
+"""A run against service-level targets; `NA` if it cannot decide."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Shift+Tab: the help of the command, the magic or the option at the cursor.
 
-IPython looks up the word at the cursor: for `%agents plan` it shows the help of `%%plan`, for `%agents run` that of its
-`%run`, for an option nothing.
+IPython looks up the word at the cursor: `%%plan` for `%agents plan`, its own `%run` for `%agents run`, nothing for an
+option.
 """
 
 from __future__ import annotations

@@ -341,7 +341,7 @@ class Provider(Protocol):
         Default: it counts the tokens of the request.
 
         Args:
-            request: A short one, to the model that agents without one of their own ask.
+            request: A short one, to the model of agents that name none.
 
         Raises:
             CallError: The server cannot be reached, or refuses the key.

@@ -159,7 +159,7 @@ class Pool(Provider):
         """Try each available member without asking a model; "" if none can be tried for nothing.
 
         Args:
-            request: A short one; a member without its model is tried with one of its own.
+            request: A short one; a member without its model tries another.
 
         Raises:
             CallError: A member cannot be reached, or refuses the key.

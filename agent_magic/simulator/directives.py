@@ -76,7 +76,7 @@ class Overrides:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A directive or a line of the script; `None` is without limit."""
+    """A directive or a line of the script; `None`: no limit."""
 
     pattern: re.Pattern[str]
     values: Mapping[str, Any]

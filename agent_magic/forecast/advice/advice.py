@@ -223,7 +223,7 @@ SITUATIONS: Final[dict[str, _Situation]] = {
 
 
 def in_situation(outlook: Outlook, name: str, multiple: float | None) -> Finding:
-    """Answer by one row of the matrix; `multiple` is the run's cost over that of one agent, if known."""
+    """Answer by one row of the matrix; `multiple` is the run's cost divided by one agent's, if known."""
     row, slow_s, fast_s = SITUATIONS[name], outlook.sequential.wall_s, outlook.as_it_was.wall_s
     saved = 1.0 - fast_s / slow_s if slow_s else 0.0
     asks = "which nobody needs" if row.least_saved == NEVER else f"it asks for {row.least_saved:.0%}"

@@ -274,7 +274,7 @@ def worth_it(outlook: Outlook) -> Finding | None:
 
 
 def dollars_over_one(outlook: Outlook) -> float | None:
-    """Return the run's cost over that of one agent with the same answers; `None` if unknown."""
+    """Return the run's cost divided by one agent's for the same answers; `None` if unknown."""
     # One agent is not sent answers again as input.
     plan, cost = outlook.record.plan, summarize(outlook.record).cost_usd
     sent_on = [

@@ -376,7 +376,7 @@ def _guess(
 
 
 class _Turns(NamedTuple):
-    """Requests per answer, output of one that calls (`None` if unknown), and tokens of results between two."""
+    """Requests per answer, output of a request that calls (`None` if unknown), and tokens of results between two."""
 
     number: Span
     most: int

@@ -139,7 +139,7 @@ class Chat(Provider):
         """Ask for the list of models, which costs nothing.
 
         Args:
-            request: A request to the model that agents without one of their own ask.
+            request: A request to the model of agents that name none.
 
         Raises:
             CallError: The server cannot be reached, or refuses the key.

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Generator, Mapping
 
 MOST_BYTES: Final = 1 << 27
-"""The longest response: 128,000 tokens take 50 MB, if each has a chunk of its own."""
+"""The longest response: 128,000 tokens take 50 MB, if each is a chunk."""
 
 
 async def bounded(chunks: AsyncIterator[bytes], most: int = MOST_BYTES) -> AsyncIterator[bytes]:

@@ -132,7 +132,7 @@ def plot_of(width: float, graph_h: float, rows: int) -> Plot:
 
 
 def _on_page(width: float) -> float:
-    """Return the width of what is above and below a graph: it stays on the page if the graph is scrolled."""
+    """Return the width above and below a graph: a scrolled graph leaves it on the page."""
     return width if width <= SCROLLED_W else PAGE_W
 
 
