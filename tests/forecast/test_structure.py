@@ -102,8 +102,8 @@ def test_who_writes_what_others_use_is_named():
 
 
 def test_many_tiny_requests_are_named():
-    """After a run says how short they are."""
-    plan = am.Plan([am.Agent("rate", "One word: {{ item }}", each="rows")], {"rows": ["x"] * 10})
+    """After a run says how short they are. Rows that share an answer make none."""
+    plan = am.Plan([am.Agent("rate", "One word: {{ item }}", each="rows")], {"rows": [*range(10), 0, 0, 1]})
     record = drive(plan, lambda *_: Reply(1.0, tokens=(10, 3, 0, 0)))[0]
     found = {one.rule: one for one in Run(record).advise()}["not too many tiny agents"]
     assert "10 requests" in found.measured

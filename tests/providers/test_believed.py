@@ -356,6 +356,14 @@ def test_an_answer_in_an_encoding_that_cannot_be_read_is_bought_once(encoding: s
     assert run["a"].cost_usd is None or run["a"].cost_usd > 0
 
 
+@pytest.mark.parametrize("kind", ["application/json", "text/plain"])
+def test_a_refusal_in_an_encoding_that_cannot_be_read_says_so(kind: str):
+    """In place of its bytes. Its status counts as ever."""
+    run, requests = asked(reply(ENCODED, 400, kind, content_encoding="zstd"))
+    assert (1, "failed") == (requests, run["a"].status)
+    assert "content-encoding 'zstd', which cannot be decoded (400)" in str(run["a"].error)
+
+
 @pytest.mark.parametrize(
     ("encoding", "body"),
     [

@@ -165,8 +165,8 @@ def tiny_requests(outlook: Outlook) -> Finding | None:
     """Many requests for a word or two each: their instruction is sent every time."""
     plan = outlook.record.plan
     for group, members in plan.groups.items():
-        numbers = list(members.values())
-        agent = plan.agents[numbers[0]]
+        numbers = [one for one in members.values() if not outlook.record.results[one].is_shared]
+        agent = plan.agents[next(iter(members.values()))]
         longest = max((_output(outlook, plan.names[one]) for one in numbers), default=0)
         if agent.is_task or len(numbers) < MANY or not 0 < longest <= SHORT:
             continue

@@ -136,6 +136,9 @@ async def _with_error_read(response: Response) -> Response:
         pass  # the status and headers are here, and say whether and when to try again
     finally:
         await response.aclose()
+    named = response.headers.get("content-encoding", "")
+    if named and "\ufffd" in told.decode("utf-8", "replace"):
+        told = bytearray(f"its reason has the content-encoding {named[:40]!r}, which cannot be decoded".encode())
     headers = [(name, value) for name, value in response.headers.raw if name.lower().decode("latin-1") not in ENCODED]
     return httpx2.Response(response.status_code, headers=headers, content=bytes(told), extensions=response.extensions)
 
