@@ -32,7 +32,7 @@ from agent_magic.live.calling import Caller
 from agent_magic.live.monitor import AlertMonitor, HealthMonitor
 from agent_magic.live.people import ask, question_of
 from agent_magic.live.run_log import tell
-from agent_magic.live.soon import MOMENT_S, forget, in_a_moment
+from agent_magic.live.shared_timer import MOMENT_S, forget, in_a_moment
 from agent_magic.live.tasks import Tasks
 from agent_magic.providers.base import Stream, facts_of
 from agent_magic.record.conversation import conversation_of
