@@ -392,44 +392,38 @@ def _paths(tree: nodes.Template, loops: list[nodes.For], names: Collection[str])
     for loop in loops:
         items.setdefault(cast("nodes.Name", loop.target).name, []).append(loop.iter)
 
-    def path(node: nodes.Node, depth: int = 0) -> tuple[str | int, ...]:
-        match node:
-            case nodes.Name(name=name):
-                over = items.get(name, ())
-                if name in names or len(over) != 1 or depth > len(items):
-                    return (name,) if name in names and not over else ()
-                begins = path(over[0], depth + 1)
-                return (*begins, 0) if begins else ()
-            case nodes.Getattr(node=owner, attr=step) | nodes.Getitem(node=owner, arg=nodes.Const(value=step)):
-                begins = path(owner, depth)
-                return (*begins, step) if begins and isinstance(step, str | int) else ()
-            case _:
-                return ()
+    def named(name: str, depth: int = 0) -> tuple[str | int, ...]:
+        over = items.get(name, ())
+        if name in names or len(over) != 1 or depth > len(items):
+            return (name,) if name in names and not over else ()
+        begins = _path_of(over[0], lambda one: named(one, depth + 1))
+        return (*begins, 0) if begins else ()
 
     for node in tree.find_all((nodes.Getattr, nodes.Getitem)):
-        if len(found := path(node)) > 1:
+        if len(found := _path_of(node, named)) > 1:
             yield found
+
+
+def _path_of(node: nodes.Node, named: Callable[[str], tuple[str | int, ...]]) -> tuple[str | int, ...]:
+    """Return the path of fields and items that a node takes of a name; empty if it is something else."""
+    match node:
+        case nodes.Name(name=name):
+            return named(name)
+        case nodes.Getattr(node=owner, attr=step) | nodes.Getitem(node=owner, arg=nodes.Const(value=step)):
+            begins = _path_of(owner, named)
+            return (*begins, step) if begins and isinstance(step, str | int) else ()
+        case _:
+            return ()
 
 
 def _compared(tree: nodes.Template) -> Iterable[tuple[str | int, ...]]:
     """Yield the paths a template compares with a number."""
-
-    def path(node: nodes.Node) -> tuple[str | int, ...]:
-        match node:
-            case nodes.Name(name=name):
-                return (name,)
-            case nodes.Getattr(node=owner, attr=step) | nodes.Getitem(node=owner, arg=nodes.Const(value=step)):
-                begins = path(owner)
-                return (*begins, step) if begins and isinstance(step, str | int) else ()
-            case _:
-                return ()
-
     for node in tree.find_all(nodes.Compare):
         sides = [node.expr, *(one.expr for one in node.ops)]
         for left, compared, right in zip(sides, node.ops, sides[1:], strict=False):
             for one, other in ((left, right), (right, left)):
                 is_number = isinstance(other, nodes.Const) and type(other.value) in {int, float}
-                if compared.op not in {"in", "notin"} and is_number and (found := path(one)):
+                if compared.op not in {"in", "notin"} and is_number and (found := _path_of(one, lambda name: (name,))):
                     yield found
 
 

@@ -24,7 +24,7 @@ from agent_magic.declare.each import (
 from agent_magic.declare.options import candidates_of
 from agent_magic.declare.roles import ROLES
 from agent_magic.declare.task import Task
-from agent_magic.declare.values import count_items, first_item, value_notes
+from agent_magic.declare.values import items_now, value_notes
 from agent_magic.errors import AgentMagicError, DeclarationError, PlanError, did_you_mean, shown_message
 from agent_magic.notebook import verbs
 from agent_magic.notebook.awaiting import awaited
@@ -320,11 +320,11 @@ class AgentMagics(Magics, Settings):
         said = [*lines_that_declare(agent.prompt), *value_notes(registry.variables(agent), names)]
         if agent.each is not None and agent.each in names:
             said += notes_on_missing(agent.each, names[agent.each], agent.template.paths)
-        if undefined := registry.undefined(agent, names):
-            item = first_item(names.get(agent.each))
-            said += filter(None, (hint_at_item(name, item) for name in undefined))
-        if any(path[0] == ITEM for path in agent.template.paths):
-            said += columns_missing(agent.template.paths, first_item(names.get(agent.each)))
+        undefined = registry.undefined(agent, names)
+        if undefined or any(path[0] == ITEM for path in agent.template.paths):
+            (first, *_) = items_now(names.get(agent.each)) or [None]
+            said += filter(None, (hint_at_item(name, first) for name in undefined))
+            said += columns_missing(agent.template.paths, first)
         return [*([taken] if hidden else []), *said, *self._notes_on_models(agent)]
 
     def _notes_on_models(self, agent: Step) -> list[str]:
@@ -348,7 +348,7 @@ class AgentMagics(Magics, Settings):
             "agent": agent.with_defaults(model=self.model, max_tokens=self.max_tokens),
             "edges": [one if kind == "prompt" else f"{one} (--{kind})" for one, kind in registry.parents(agent)],
             "undefined": [self._near(name, registry) for name in registry.undefined(agent, names)],
-            "items": count_items(names.get(agent.each)),
+            "items": len(items_now(names.get(agent.each)) or ()) or None,
         }
 
     def _near(self, name: str, registry: Registry) -> str:

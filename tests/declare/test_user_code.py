@@ -13,7 +13,7 @@ from agent_magic.declare.agent import Agent
 from agent_magic.declare.plan import Plan
 from agent_magic.declare.plan_json import plan_to_dict
 from agent_magic.declare.user_code import run_user_code
-from agent_magic.declare.values import count_items
+from agent_magic.declare.values import items_now
 from agent_magic.errors import AgentMagicError, DeclarationError
 
 LEAVING = {"exit": SystemExit(1), "interrupt": KeyboardInterrupt("mine"), "cancelled": asyncio.CancelledError()}
@@ -65,7 +65,7 @@ def test_contexts_items_and_plans_as_data_are_safe_too(error):
     assert {"value": "<Leaves>"} == plan_to_dict(plan)["values"]
     with pytest.raises(DeclarationError, match=f"'a' cannot be run for each of 'rows'.*{type(error).__name__}"):
         Plan([Agent("a", "{{ item }}", each="rows")], {"rows": value})
-    assert count_items(value) is None
+    assert items_now(value) is None
 
 
 def test_the_place_in_the_prompt_is_said():

@@ -17,7 +17,7 @@ time. A refusal names the value, its type, and an alternative.
 
 from agent_magic.declare.validation import find_name, same_name, with_same_names
 from agent_magic.declare.values.inside import PLAIN, is_single_use, is_too_deep, single_use_in, text_size
-from agent_magic.declare.values.items import Row, as_item, count_items, first_item, read_items
+from agent_magic.declare.values.items import Row, as_item, items_now, read_items
 from agent_magic.declare.values.jsons import as_json, as_plain
 from agent_magic.declare.values.packing import DIGITS, SCALARS, digest, fingerprint, pack, packed_key, unpack, unpacked
 from agent_magic.declare.values.pictures import (
@@ -84,11 +84,9 @@ __all__ = [
     "check_values",
     "column_names",
     "count_cells",
-    "count_items",
     "digest",
     "find_name",
     "fingerprint",
-    "first_item",
     "frozen",
     "holds_content",
     "image",
@@ -100,6 +98,7 @@ __all__ = [
     "is_single_use",
     "is_table",
     "is_too_deep",
+    "items_now",
     "levels_of",
     "pack",
     "packed_key",

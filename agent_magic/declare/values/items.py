@@ -118,23 +118,12 @@ def _rows(table: Any, name: str, agent: str) -> list[dict[str, Any]]:
     return table.set_axis(columns, axis=1).to_dict("records")
 
 
-def count_items(value: object) -> int | None:
-    """Return the number of items that a value has for `each`; `None` if it cannot be used, or is a query."""
-    found = _items_now(value)
-    return None if found is None else len(found)
-
-
-def first_item(value: object) -> object:
-    """Return the first item that a value has for `each`; `None` if it has none, or is a query."""
-    found = _items_now(value)
-    return found[0][1] if found else None
-
-
-def _items_now(value: object) -> list[tuple[Any, Any]] | None:
+def items_now(value: object) -> list[Any] | None:
+    """Return the items that a value has for `each`; `None` without any, and for a query, which is not computed."""
     try:
         if run_user_code(lambda: is_lazy(value), lambda _: DeclarationError("")):
             return None
-        return read_items(value, "", "").found
+        return [item for _, item in read_items(value, "", "").found]
     except DeclarationError:
         return None
 
