@@ -134,31 +134,38 @@ class Resources:
 
 
 class Holding:
-    """Resources that the steps of a run hold while they run, between turns too."""
+    """Resources that the steps of a run hold while they run: between turns and before retries too.
 
-    def __init__(self, holds: Mapping[int, tuple[Held, ...]], resources: Resources) -> None:
-        self._holds, self._resources = holds, resources
+    `alone` lets only one step run at a time.
+    """
+
+    def __init__(self, holds: Mapping[int, tuple[Held, ...]], resources: Resources, *, alone: bool = False) -> None:
+        self._holds, self._resources, self._alone = holds, resources, alone
         self._holding: set[int] = set()
 
     def line(self, step: int) -> str:
         """Return the part of a queue's name that stands for the step's resources; empty without any."""
         return f" {self._holds[step]}" if step in self._holds else ""
 
-    def is_free(self, step: int) -> bool:
-        """Return whether a step's resources are available now."""
-        return step in self._holding or self._resources.are_free(self._holds.get(step, ()))
+    def held_by(self, step: int) -> Reason | None:
+        """Return the reason a step may not run now, or `None` if it may."""
+        if step in self._holding:
+            return None
+        if self._alone and self._holding:
+            return "schedule"
+        return None if self._resources.are_free(self._holds.get(step, ())) else "resource"
 
     def take(self, step: int) -> None:
         """Acquire a step's resources, unless it holds them already."""
-        if step in self._holds and step not in self._holding:
-            self._resources.take(self._holds[step])
+        if step not in self._holding and (self._alone or step in self._holds):
+            self._resources.take(self._holds.get(step, ()))
             self._holding.add(step)
 
     def give_back(self, step: int) -> None:
         """Release a step's resources."""
         if step in self._holding:
             self._holding.discard(step)
-            self._resources.give_back(self._holds[step])
+            self._resources.give_back(self._holds.get(step, ()))
 
 
 class _Asked:

@@ -18,7 +18,7 @@ Schedule = Literal["ready", "shortest", "layers", "groups", "sequential"]
 """The order of steps. `ready`: an agent starts when its parents are done, the longest remaining path first.
 `shortest`: likewise, the agent with the least expected work first. `layers`: when all earlier layers are done, to
 measure the cost of such a barrier. `groups`: in groups of `concurrency` agents, each after the previous one.
-`sequential`: one agent at a time.
+`sequential`: one step at a time, with its tools, retries and waits.
 """
 
 TimeoutCounts = Literal["work", "total"]

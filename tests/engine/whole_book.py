@@ -56,6 +56,7 @@ class Book:
         self.tries, self.counted = Counter[int](), Counter[int]()
         self.waits: dict[int, float] = {}
         self.out: set[int] = set()
+        self.under_way: set[int] = set()  # from their first request to their last status
         self.paused = self.cut = False
         self.ready_s: dict[int, float] = {}
         self.due_s: dict[int, float] = {}
@@ -91,6 +92,7 @@ class Book:
         assert agent not in self.status, "ended twice"
         assert agent not in self.run.running, "ended while it runs"
         self.status[agent] = status
+        self.under_way.discard(agent)
         self.due_s.pop(agent, None)
         self.last_tries.discard(agent)
         self.stopping.discard(agent)
@@ -129,6 +131,8 @@ class Book:
             mine = self.dag.layer[agent]
             earlier = (other for other in range(self.run.agents) if self.dag.layer[other] < mine)
             assert all(other in self.status for other in earlier), "before an earlier layer has ended"
+        self.under_way.add(agent)
+        assert self.policy.schedule != "sequential" or self.under_way == {agent}, "while another waits for its retry"
         self.due_s.setdefault(agent, now + one.timeout_s)
         assert now < self.due_s[agent], "after its deadline"
         assert now <= (self.policy.deadline_s or math.inf), "after the run's deadline"
@@ -277,11 +281,18 @@ class Book:
             case "limits":
                 assert self.shared.waits_for_reply(limit_class(self.scene.asked[agent].model)), "a reply has come"
             case "slot" | "schedule":
-                assert self.shared.is_full(self.scene.asked[agent].model), "there is a slot"
+                self._is_taken(agent, by_schedule=why == "schedule")
             case "concurrent" | "requests" | "input" | "output" | "spend":
                 pass  # the pacer's own, over all runs, and the cap's; that it ends is checked by the end
             case _:
                 raise AssertionError(f"held by {why!r}")
+
+    def _is_taken(self, agent: int, *, by_schedule: bool) -> None:
+        if by_schedule:
+            assert self.policy.schedule == "sequential", "another schedule"
+            assert self.under_way - {agent}, "nobody is under way"
+        else:
+            assert self.shared.is_full(self.scene.asked[agent].model), "there is a slot"
 
     def _is_open(self) -> None:
         row = min(BREAKER_ROW, 2 ** max(0, self.bads - 1))

@@ -23,6 +23,7 @@ from agent_magic.engine.admission.key import Key
 from agent_magic.engine.admission.pool import Pool as Session
 from agent_magic.engine.admission.pool import Seat
 from agent_magic.engine.admission.prefix import Prefixes
+from agent_magic.engine.calls import Holding
 from agent_magic.engine.conductor.attempts import Slots, Tries
 from agent_magic.engine.conductor.conductor import Conductor
 from agent_magic.engine.conductor.queues import Barrier
@@ -230,6 +231,7 @@ BREAKS: dict[str, Break] = {
     "no barrier": (Barrier, "hold", always(False)),
     "the barrier forgets who runs again": (Barrier, "reopened", always(False)),
     "the barrier never opens": (Barrier, "ended", always(())),
+    "a step that waits for its retry lets the next one go": (Holding, "take", always(None)),
     "a budget is overrun by one token": (Budget, "fits", overdrawn),
     "what is under way is not set aside": (Budget, "set_aside", always(None)),
     "unknown usage is free": (Budget, "settle", unknown_is_free),

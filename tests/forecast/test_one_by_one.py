@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import math
 import os
@@ -21,6 +22,7 @@ from agent_magic.api import Plan, Run
 from agent_magic.engine.policy import Policy
 from agent_magic.forecast.one_by_one import MOST_AT_ONCE
 from agent_magic.measure.compare import measure_against
+from agent_magic.record.events import AgentReopened
 from agent_magic.show.text import run_line
 from tests.forecast.test_forecast_properties import EIGHTHS, plans, recorded
 from tests.live.virtual import Reply, drive
@@ -79,6 +81,20 @@ def test_the_laws_hold_for_drawn_runs(history):
     run = Run(history[0])
     row = lawful(run)
     assert run.record.is_complete or pd.isna(row["speedup"])
+
+
+@settings(max_examples=100, deadline=None)
+@given(histories(), st.integers(1, 4))
+def test_no_step_begins_before_the_one_before_it_has_ended(history, slots):
+    """In a run under `sequential` and in its forecast, retries and their waits included."""
+    run = Run(history[0])
+    for one in [run, *([run.forecast(schedule="sequential", concurrency=slots)] if run.record.ended_s else [])]:
+        if one.record.terms.policy["schedule"] != "sequential" or any(
+            isinstance(event, AgentReopened) for event in one.record.events
+        ):
+            continue
+        spans = [(step.attempts[0].granted_s, step.finished_s) for step in one.record.results if step.attempts]
+        assert all(end <= begin for (_, end), (begin, _) in itertools.pairwise(sorted(spans)))
 
 
 @settings(max_examples=60, deadline=None)

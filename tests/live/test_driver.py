@@ -13,6 +13,7 @@ import asyncio
 import pytest
 from hypothesis import given
 
+import agent_magic as am
 from agent_magic.api import Ledger, start
 from agent_magic.declare.agent import Agent
 from agent_magic.declare.plan import Plan
@@ -24,6 +25,7 @@ from agent_magic.record.answer import Usage
 from agent_magic.record.events import AgentEnded, AgentReopened, AttemptStarted, RunEnded
 from agent_magic.record.history import History
 from agent_magic.record.prices import Prices, PriceWarning, TokenPrice
+from agent_magic.show.text import run_line
 from tests.declare.examples import E1, E2, E3, E6
 from tests.live.virtual import Reply, Scripted, drive, run_virtually
 from tests.record.histories import histories
@@ -559,3 +561,24 @@ def test_nobody_is_asked_before_its_parents_answered(history):
         if isinstance(event, AttemptStarted):
             assert all(done.get(one) == "succeeded" for one in plan.dag.parents[event.agent])
             assert event.agent not in done
+
+
+def busy_once(prompt, number):
+    """A server that takes no request at first."""
+    return Reply(1.0, RateLimited("busy", retry_after_s=3.0) if number == 1 and prompt == "a" else None)
+
+
+def test_sequential_waits_for_a_step_that_waits():
+    """Before its retry, and while its tool runs: the next step begins when it has ended, held by the schedule."""
+
+    @am.task
+    async def slow():
+        await asyncio.sleep(5)
+
+    plan = am.Plan([am.Agent("a", "a"), slow, am.Agent("b", "b"), am.Agent("c", "c")])
+    record, _ = drive(plan, busy_once, Policy(8, "sequential", seed=1))
+    a, slow_one, b, c = record.results
+    assert [a.finished_s, slow_one.finished_s, b.finished_s] == [slow_one.started_s, b.started_s, c.started_s]
+    assert 5.0 <= a.finished_s <= 5.3
+    assert ["schedule"] * 3 == [slow_one.calls[0].held_by, b.attempts[0].held_by, c.attempts[0].held_by]
+    assert "limited by its schedule, one step at a time" in run_line(record)

@@ -286,3 +286,18 @@ def test_speculation_changes_no_outcome(plan, concurrency, stopped_at):
         cut, _ = drive(plan, by_prompt, policy, stops=[(stopped_at / 4 + 0.1, None)])
         assert all(one.finished_s is not None for one in cut.results)
         assert parts_are_whole(cut)
+
+
+@pytest.mark.parametrize("policy", [Policy(8), Policy(8, "sequential")])
+def test_a_step_that_waits_for_its_condition_holds_nothing(policy):
+    """What its condition needs may use the same resource, or go one step at a time."""
+    am.resource("one of", 1)
+    plan = am.Plan(
+        [
+            am.Agent("early", "E"),
+            am.Agent("review", "R {{ early }}", returns=int, uses_resources=["one of"]),
+            am.Agent("fix", "F", when="review < 4", speculate=True, uses_resources=["one of"], priority=1),
+        ]
+    )
+    record, _ = drive(plan, scripted(1), policy)
+    assert ["succeeded"] * 3 == [one.status for one in record.results]

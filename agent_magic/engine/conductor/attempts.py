@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
     from agent_magic.engine.policy import Policy
     from agent_magic.engine.retry import Failure
-    from agent_magic.record.reasons import Reason
 
 
 class Tries:
@@ -106,9 +105,8 @@ class Slots:
     each answer doubles the concurrency, up to the full number. The pacer handles 429s; they do not count here.
     """
 
-    def __init__(self, most: int, reason: Reason = "slot") -> None:
+    def __init__(self, most: int) -> None:
         self._most = self.width = most
-        self.reason: Reason = reason
         self._latest: deque[bool] = deque(maxlen=LATEST)
         self.last_tries: set[int] = set()
 

@@ -160,7 +160,8 @@ class Conductor:
         # Fewer than thirty attributes: CPython 3.11 takes a third longer for each of an object that has more.
         count = len(dag.parents)
         self._dag, self._policy, self._timeouts_s = dag, policy, timeouts_s
-        self._slots = Slots(1, "schedule") if policy.schedule == "sequential" else Slots(policy.concurrency)
+        alone = policy.schedule == "sequential"
+        self._slots = Slots(1 if alone else policy.concurrency)
         self._state = [PENDING] * count
         self._missing = [*map(len, dag.parents)]
         self._tries = Tries(count, policy, seed, tasks)
@@ -168,9 +169,10 @@ class Conductor:
         self._deadline_s: list[float | None] = [None] * count
         barrier = barrier_of(dag, policy)
         self._tasks, self._tasks_running = tasks, 0
-        self._holding = Holding(holds, resources or Resources()) if holds else None
+        self._holding = Holding(holds or {}, resources or Resources(), alone=alone) if holds or alone else None
         self._batching, self._batched = batching, NO_STEPS if batching is None else batching.now
-        self._others = bool(tasks or holds or batching)  # steps that wait for other things than slots of requests
+        # Steps wait for other things than slots of requests.
+        self._others = bool(tasks or self._holding or batching)
         name = self._line if self._others else room.line if room else None
         self._room = room
         order = Order(dag, policy, work_s, kinds)
@@ -496,7 +498,7 @@ class Conductor:
                 queues.leave(agent, now, now)
                 self._turn_away(agent, answer, now)
         if self._running >= width:
-            queues.hold_others(held, self._slots.reason, now)
+            queues.hold_others(held, "slot", now)
 
     def _turn_away(self, agent: int, never: Never, now: float) -> None:
         """End an agent that can never be admitted."""
@@ -547,15 +549,13 @@ class Conductor:
                 self._join(one, now)
 
     def _held_back(self, agent: int, width: int) -> Reason | None:
-        """Return what holds a step besides admission: slots of its kind, or resources."""
+        """Return what holds a step besides admission: the schedule, resources, or slots of its kind."""
+        if self._holding is not None and (reason := self._holding.held_by(agent)) is not None:
+            return reason
         running = self._tasks_running if agent in self._tasks else self._running
         if agent in self._batched:
             running = 0
-        if self._policy.schedule == "sequential":
-            running = self._tasks_running + self._running
-        if running >= (self._policy.concurrency if agent in self._tasks else width):
-            return self._slots.reason
-        return None if self._holding is None or self._holding.is_free(agent) else "resource"
+        return "slot" if running >= (self._policy.concurrency if agent in self._tasks else width) else None
 
     def _launch(self, agent: int, now: float, reason: str) -> None:
         self._state[agent] = RUNNING
@@ -577,7 +577,7 @@ class Conductor:
     def _held_by(self, agent: int, now: float, reason: str) -> str:
         if self._tries.made(agent) > 1:
             return self._tries.held_by(agent, reason)
-        return self._queues.opened(agent, now) or reason or self._slots.reason
+        return self._queues.opened(agent, now) or reason or "slot"
 
     def _set_deadline(self, agent: int, now: float, number: int) -> None:
         timeout_s = FOREVER if agent in self._batched else self._timeouts_s[agent]

@@ -108,12 +108,18 @@ class SpeculatingConductor(HedgingConductor):
             return super()._pass_on(agent, status, why, now, kind)
         if agent in self._ends.stopping:  # its condition cannot be decided any more, or it was stopped
             return self.cancelled(agent, now, left=True)
-        self._state[agent], self._kept_back[agent] = AWAY, (status, why, kind)
+        self._keep_back(agent, status, why, kind)
         return self._go_on(now)
+
+    def _keep_back(self, agent: int, status: Status, why: str | None, kind: str | None) -> None:
+        """Hold the end of a step back until its condition is decided. Steps before that may need its resources."""
+        self._state[agent], self._kept_back[agent] = AWAY, (status, why, kind)
+        if self._holding is not None:
+            self._holding.give_back(agent)
 
     def _give_up(self, agent: int, kind: str, why: str, now: float) -> None:
         if agent in self._ahead:
-            self._state[agent], self._kept_back[agent] = AWAY, ("failed", why, kind)
+            self._keep_back(agent, "failed", why, kind)
         else:
             super()._give_up(agent, kind, why, now)
 
