@@ -36,6 +36,11 @@ class Capacity:
         """True if requests do not slow each other."""
         return self.slots == math.inf == self.shared_rate
 
+    @property
+    def is_paced(self) -> bool:
+        """True if it sets the tokens a second of requests. With slots alone, each has its own pace."""
+        return self.pace(1) < math.inf
+
     def pace(self, writing: int) -> float:
         """Return the tokens per second of each of `writing` requests."""
         return min(self.cap, self.shared_rate / max(1, writing))

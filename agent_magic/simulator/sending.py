@@ -25,6 +25,7 @@ class Sending:
         self._exchange, self._entry = exchange, entry
         self._start_s = time.monotonic()
         self._station, self._has_slot, self._from = exchange.station, False, -1.0
+        self._clock = exchange.station if exchange.station and exchange.station.capacity.is_paced else None
 
     async def first(self) -> None:
         """Wait until it begins; forever if it hangs."""
@@ -35,10 +36,10 @@ class Sending:
         if planned.ending is Ending.HANG:
             await forever()
         await _sleep_until(self._start_s + planned.frames[0].at_s)
-        if self._station is not None:
-            self._from = self._station.begin()
-            self._from += self._station.capacity.read(self._entry.input_tokens)
-            await self._station.until(self._from + (planned.frames[0].tokens if len(planned.frames) == 1 else 0))
+        if self._clock is not None:
+            self._from = self._clock.begin()
+            self._from += self._clock.capacity.read(self._entry.input_tokens)
+            await self._clock.until(self._from + (planned.frames[0].tokens if len(planned.frames) == 1 else 0))
 
     def close(self) -> None:
         """Release its slot. Idempotent."""
@@ -62,7 +63,7 @@ class Sending:
         frames, place = self._exchange.response.frames, 0
         while place < len(frames):
             due, first = time.monotonic() - self._start_s, place
-            made = math.inf if self._station is None else self._station.now() - self._from
+            made = math.inf if self._clock is None else self._clock.now() - self._from
             while place < len(frames) and frames[place].at_s <= due and frames[place].tokens <= made + TOKEN_PART:
                 place += 1
             if place > first:
@@ -71,8 +72,8 @@ class Sending:
             if place < len(frames):
                 gap_s = max(FLUSH_S, self._journal.in_flight * FLUSH_PER_STREAM_S)
                 await _sleep_until(max(self._start_s + frames[place].at_s, time.monotonic() + gap_s))
-                if self._station is not None:
-                    await self._station.until(self._from + frames[place].tokens)
+                if self._clock is not None:
+                    await self._clock.until(self._from + frames[place].tokens)
 
     def finished(self) -> None:
         """Record that the response, or its fault, is complete."""

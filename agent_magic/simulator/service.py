@@ -161,7 +161,7 @@ class Service:
         pace, text = Random(f"pace:{content}"), Random(f"text:{content}")
         draw = self.settings.latency.draw
         timing = draw(request.model.family, pace, ttft_s=overrides.ttft_s, pace=overrides.pace)
-        if self._station is not None:  # the station decides the pace
+        if self._station is not None and self._station.capacity.is_paced:
             timing = replace(timing, per_token_s=0.0)
         number = f"{next(self._numbers):010d}"
         # A conversation may go on with another server of the same numbers, so the ids of calls have the digest too.
