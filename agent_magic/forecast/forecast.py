@@ -294,7 +294,8 @@ class Forecaster:
         )
         record.label_forecast(note)
         found = Forecast(scenario, record, totals, note, min(loads.values(), default=None))
-        if peak < policy.concurrency:  # no step ever waited for a slot, so more of them change nothing
+        by_slots = policy.schedule != "groups" and not policy.degrade  # these count them, used or not
+        if by_slots and peak < policy.concurrency:  # no step ever waited for a slot, so more of them change nothing
             self._known[key] = peak, found
         return found
 

@@ -59,7 +59,7 @@ class Played(NamedTuple):
     """Result of a run on virtual time, beside its record.
 
     Attributes:
-        peak: Maximum concurrent requests.
+        peak: Maximum slots used at once, by requests or by tasks.
         most: The same by endpoint and model class.
         limited_by: The server's limit, see `limit_of`; empty for none.
     """

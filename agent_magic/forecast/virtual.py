@@ -177,6 +177,7 @@ class VirtualDriver(Generic[F]):
                 case WakeAt(at_s):
                     self._set_alarm(at_s)
                 case Begin(call):
+                    self.peak = max(self.peak, self.engine.conductor.slots_used)
                     seconds, result = self.service.call(call)
                     self._later(self.now + on_grid(seconds), self.called, call, result)
                 case Count(step, request):
@@ -191,7 +192,7 @@ class VirtualDriver(Generic[F]):
         self.clock.at(self._starts_s + at_s, what, *args)
 
     def _send(self, step: int) -> None:
-        self.peak = max(self.peak, self.engine.conductor.running)
+        self.peak = max(self.peak, self.engine.conductor.slots_used)
         self._serial += 1
         self._leaving[step] = self._serial
         self._later(self.now + on_grid(self.service.delay_s(step)), self.leave, step, self._serial)

@@ -5,12 +5,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from dataclasses import replace
 
 import pytest
 from pandas.testing import assert_frame_equal
 
+import agent_magic as am
 from agent_magic.api import Run
 from agent_magic.declare.agent import Agent
 from agent_magic.declare.plan import Plan
@@ -230,3 +232,31 @@ def test_answers_that_were_bought_before_are_forecast_as_if_bought_now(record):
     assert summarize(first).cost_usd == pytest.approx(found.totals.cost_usd)
     assert "ledger" == found.record.forecast.basis
     assert "Forecast: 4.0 s to 16.0 s, basis ledger" in repr(found)
+
+
+def slow_task(number):
+    """A task of two seconds."""
+
+    async def wait():
+        await asyncio.sleep(2)
+
+    wait.__name__ = f"t{number}"
+    return am.task(wait)
+
+
+@pytest.mark.parametrize(
+    ("agents", "schedule"),
+    [
+        ([slow_task(one) for one in range(6)], "ready"),
+        ([slow_task(0), am.Agent("a", "x"), *(slow_task(one) for one in (1, 2, 3))], "ready"),
+        ([am.Agent(f"a{one}", f"x{one}", after=[f"a{one - 1}"] if one % 2 else []) for one in range(6)], "groups"),
+    ],
+    ids=["tasks", "tasks and an agent", "groups"],
+)
+def test_a_list_of_concurrencies_is_as_each_alone(agents, schedule):
+    """Whatever takes slots: requests, tasks, or groups of as many steps."""
+    run = Run(drive(am.Plan(agents), lambda *_: Reply(1.0), Policy(2, seed=1))[0])
+    alone = [run.forecast(concurrency=one, schedule=schedule).totals.wall_s for one in (1, 2, 3, 6)]
+    assert alone == run.whatif(concurrency=[1, 2, 3, 6], schedule=schedule)["wall_s"].tolist()
+    assert alone == sorted(alone, reverse=True)
+    assert alone[0] > alone[-1]

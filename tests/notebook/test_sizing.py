@@ -60,6 +60,7 @@ def test_a_budget_says_what_is_left_of_it_and_without_a_ledger_that_this_is_unkn
     magics.agents("size --monthly 28")
     told = told_by(capsys)
     assert "28 tokens: 7 runs a month" in told
+    assert "--rpm" not in told  # a limit is not asked about
     assert "Used this month: 8 tokens in 1 run; 5 runs left." in told
     magics.agents("size --value 1 --accepted 0.5 --review 0.25")
     assert "2 answers cost $1.00, $1.00 for each good one, and are worth $1.00." in told_by(capsys)
@@ -88,17 +89,24 @@ def test_what_cannot_be_read_says_what_can(magics, line, words):
         magics.agents(line)
 
 
-def test_a_text_of_one_line_is_not_split_and_one_of_several_is(magics, capsys):
-    """The cell below has a step per line, in the order that the words say."""
-    magics.agents('split "Compare Python, Rust and Go"')
+@pytest.mark.parametrize("line", ['"Compare Python, Rust and Go"', "Compare Python, Rust and Go"])
+def test_a_text_of_one_line_is_not_split(magics, capsys, line):
+    """With quotes or without: its words are no steps."""
+    magics.agents(f"split {line}")
     told = told_by(capsys)
     assert told.startswith("Not split")
     assert "%%agents" not in told
+
+
+def test_a_text_of_several_lines_is_split(magics, capsys):
+    """The cell below has a step per line, in the order that the words say; texts in quotes are a line each."""
     magics.shell.user_ns["goal"] = "Read the data.\nRead the paper.\nThen compare both."
     magics.agents("split goal")
     told = told_by(capsys)
     assert "2 steps can begin at once, 1 waits" in told
     assert "Score 0.33" in told
+    magics.agents('split "sign up" pay')
+    assert "2 steps can begin at once" in told_by(capsys)
 
 
 def test_files_of_any_kind_are_split_by_file(magics, capsys, tmp_path, monkeypatch):

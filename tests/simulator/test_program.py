@@ -288,6 +288,6 @@ def test_unlimited_has_no_headers(talk) -> None:
 
 def test_slots_alone_leave_each_answer_its_pace(started):
     """A server that says only how many requests it works on answers, each as fast as its latency says."""
-    talk = started(slots=1, latency="ttft=0,rate=2000,spread=0", unlimited=True)
+    talk = started(slots=1, latency="ttft=0,pace=2000,spread=0", unlimited=True)
     assert "end_turn" == talk.stream("Say it. [[tokens:20]]").stop_reason
     assert "end_turn" == talk.create("Say it. [[tokens:20]]").stop_reason

@@ -193,6 +193,11 @@ class Conductor:
         return self._running
 
     @property
+    def slots_used(self) -> int:
+        """Number of requests, or of tasks, under way: the larger one. Each kind has as many slots as the other."""
+        return max(self._running, self._tasks_running)
+
+    @property
     def slots(self) -> int:
         """Current concurrency; see `Slots`."""
         return self._slots.width

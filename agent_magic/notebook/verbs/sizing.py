@@ -59,7 +59,10 @@ def _size(ctx: CommandContext, given: Namespace) -> None:
     run, limits = ctx.session.last_run(), Limits(given.rpm, given.itpm, output_tokens=given.otpm)
     if not _requests(run):
         raise UsageError("The last run reused all its answers, so it has no numbers of a job. %agents run --fresh has.")
-    blocks: list[Block] = [_job_line(run), *_carried(run, limits)]
+    blocks: list[Block] = [_job_line(run)]
+    is_limited = any(one is not None for one in limits.rates.values())
+    if is_limited or (given.jobs is None and given.monthly is None and given.value is None):
+        blocks += _carried(run, limits)
     if given.jobs is not None:
         blocks += _needed(run, limits, _rates(given.jobs))
     if given.monthly is not None or given.value is not None:
@@ -138,13 +141,17 @@ def _left(run: Run, month: Month | None, budget: float) -> list[Block]:
     used, days = (month.tokens, month.days) if month is not None else (0, 0.0)
     found = monthly(run.totals.tokens or 0, budget, used_tokens=used, days_gone=days, usd_per_run=run.totals.cost_usd)
     lines = [
-        Line(f"{plural(found.runs, 'run')} a month, {found.runs_a_day:,.1f} a day.", head=f"{count(budget)} tokens:")
+        Line(f"{plural(found.runs, 'run')} a month, {_short(found.runs_a_day)} a day.", head=f"{count(budget)} tokens:")
     ]
     if month is not None:
-        pace = "" if found.days_left is None else f" At this pace it lasts {found.days_left:,.1f} days more."
+        pace = "" if found.days_left is None else f" At this pace it lasts {_short(found.days_left)} days more."
         words = f"{count(used)} tokens in {plural(month.runs, 'run')}; {plural(found.runs_left, 'run')} left.{pace}"
         lines.append(Line(words, "warn" if not found.runs_left else "", head="Used this month:"))
     return [*lines]
+
+
+def _short(number: float) -> str:
+    return f"{number:,.0f}" if number >= 100 else f"{number:,.1f}"
 
 
 def _worth(month: Month, given: Namespace) -> list[Block]:
@@ -204,6 +211,8 @@ def _split(ctx: CommandContext, given: Namespace) -> None:
     names = ctx.shell.user_ns
     values = [names[one] if isinstance(names.get(one), str) else one for one in given.what]
     by = one_of("%agents split --by", given.by, BY) if given.by else "file" if _are_files(values) else "line"
+    if by == "line":  # bare words are one line; texts in quotes, or of variables, are a line each or more
+        values = values if any(re.search(r"\s", one) for one in values) else [" ".join(values)]
     plan = BY[by](values)
     found = decompose.analyse("\n".join(values) if by == "line" else plan)
     say(_told(found))
