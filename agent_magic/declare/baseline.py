@@ -34,7 +34,7 @@ def one_agent(
     input is that of agents that share everything; the quality of its answer is not measured. Its model is by default
     the last agent's, which gives the final answer.
     """
-    if not plan.agents:
+    if all(one.is_task for one in plan.agents):
         raise PlanError("A plan without agents has no baseline. Declare an agent first.")
     order = [plan.agents[number] for number in plan.dag.order]
     every = {plan.agents[number].context: plan.context_of(number) for number in plan.dag.order}

@@ -209,3 +209,32 @@ def test_a_dropped_agent_is_read_by_nobody():
     plan = am.Plan([am.Agent("a", "Go"), am.Agent("b", "Sum {{ a }}")])
     frame = plan.whatif(drop=[None, "a"])
     assert frame["input_tokens"].tolist()[1] < 50 < frame["input_tokens"].tolist()[0]
+
+
+@am.task
+def wait():
+    """Take a time that nobody knows."""
+
+
+@pytest.mark.parametrize(
+    ("steps", "stands_on"),
+    [
+        ([wait], "1 task assumed"),
+        ([wait, am.Agent("a", "x")], "inputs 1 estimated; lengths 1 assumed; seconds 1 assumed; 1 task assumed"),
+        ([am.Agent("a", "x", hedge=2.0)], "inputs 2 estimated; lengths 2 assumed; seconds 2 assumed"),
+        (
+            [am.Agent("a", "{{ item }}", each="items", group=3, returns=str)],
+            "inputs 1 estimated; lengths 1 assumed; seconds 1 assumed",
+        ),
+    ],
+    ids=["a task", "beside an agent", "the winner of two", "rows of a group"],
+)
+def test_a_task_of_unknown_time_is_assumed_and_named(steps, stands_on):
+    """In the estimate and in each what-if. What only takes an answer of others takes no time for sure."""
+    plan = am.Plan(steps, {"items": ITEMS})
+    found = plan.estimate()
+    assert (stands_on, "assumed") == (found.stands_on, found.basis)
+    assert (wait in steps) == any("counted as no time" in one for one in found.notes)
+    frame = plan.whatif(concurrency=[1, 4])
+    assert {"assumed"} == {*frame["basis"]}
+    assert all(one.startswith(f"the estimate ({stands_on})") for one in frame["assumed"])

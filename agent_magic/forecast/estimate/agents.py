@@ -304,7 +304,15 @@ TASK: Final = Guess(
 """A task costs nothing. Its unknown time and result count as nothing, with a note."""
 
 
+def passes_on(step: Step) -> bool:
+    """Return True if a task only takes an answer of others, in no time: a row of a group, the winner of a race."""
+    return step.is_task and (step.returns is not None or step.race)
+
+
 def _task(step: Step) -> Guess:
+    """Return the expectation of a task: its maximum time, if declared."""
+    if passes_on(step):
+        return TASK._replace(output_basis="measured", seconds_basis="measured")
     if step.expect is None:
         return TASK
     return TASK._replace(seconds=Span.around(step.expect, UNSURE), words=(*TASK.words, f"seconds: {DECLARED}"))

@@ -13,6 +13,7 @@ from functools import cached_property
 from math import floor
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from agent_magic.declare.units import plural
 from agent_magic.engine.admission.key import Key
 from agent_magic.engine.admission.prefix import context_tokens
 from agent_magic.engine.expected import expected_work_s
@@ -242,10 +243,11 @@ def weakest(every: Iterable[Grounded]) -> Basis:
     return found
 
 
-def grounds(every: Iterable[tuple[InputBasis, Basis, Basis]]) -> str:
-    """Return the number of agents per basis, in words."""
+def grounds(every: Iterable[tuple[InputBasis, Basis, Basis]], tasks: int) -> str:
+    """Return the numbers of agents by basis, in words, and of how many tasks the time is assumed."""
     columns = zip(("inputs", "lengths", "seconds"), zip(*every, strict=True), strict=False)
     parts = [f"{what} {', '.join(f'{many} {basis}' for basis, many in Counter(one).items())}" for what, one in columns]
+    parts += [f"{plural(tasks, 'task')} assumed"] if tasks else []
     return "; ".join(parts) or "every answer is in the ledger"
 
 

@@ -18,7 +18,7 @@ from agent_magic.engine.admission.breaker import MINUTE_S
 from agent_magic.engine.batching import batching_of
 from agent_magic.engine.policy import as_policy
 from agent_magic.engine.requests import timeouts_of
-from agent_magic.forecast.estimate.agents import NOTHING, Guess, Span, batch_span
+from agent_magic.forecast.estimate.agents import NOTHING, Guess, Span, batch_span, passes_on
 from agent_magic.forecast.estimate.drawing import HIGH_END, Drawing, weakest
 from agent_magic.forecast.estimate.value import Estimate, Expected
 from agent_magic.forecast.forecast import Forecaster
@@ -294,7 +294,7 @@ def _work_notes(plan: Plan) -> Iterator[str]:
         if part is not None and part.asked:
             asked = len({one.part.asked for one in map(plan.agents.__getitem__, members.values()) if one.part})
             yield f"{name}: {len(members):,} items in {asked:,} {'request' if asked == 1 else 'requests'}"
-    if tasks := sum(one.is_task and one.returns is None and one.expect is None for one in plan.agents):
+    if tasks := sum(one.is_task and one.expect is None and not passes_on(one) for one in plan.agents):
         yield f"{tasks} {'task' if tasks == 1 else 'tasks'} counted as no time and no text: nobody knows yet"
     if calling := [one.name for one in plan.agents if one.tools]:
         yield f"without the seconds of tools: {', '.join(calling[:MOST_NAMED])}"

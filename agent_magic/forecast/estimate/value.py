@@ -203,7 +203,8 @@ class Estimate(Shown):
     def stands_on(self) -> str:
         """How many agents' numbers have which basis."""
         asked = (one for one in self.expected if not (one.reused or one.shares or one.is_task))
-        return grounds((one.basis, one.output_basis, one.seconds_basis) for one in asked)
+        tasks = sum(one.is_task and one.seconds_basis == "assumed" for one in self.expected)
+        return grounds(((one.basis, one.output_basis, one.seconds_basis) for one in asked), tasks)
 
     def ahead(self) -> Ahead:
         """Return the source of what-ifs of the plan; see `agent_magic.forecast.estimate.value`."""
@@ -393,8 +394,10 @@ class Ahead:
             drawn = drawing.alone(Change(scenario.models, scenario.efforts, scenario.dropped, beyond))
             held = drawing.still_held({*changed, *scenario.dropped, *beyond})
             known = Imagined(drawn.works[1], drawing.servers.fits, held)
-            asked = [one for step, one in enumerate(drawn.guesses) if not (one.is_task or step in held)]
-            words = of_estimate(grounds((one.input_basis, one.output_basis, one.seconds_basis) for one in asked))
+            asked = [one for step, one in enumerate(drawn.guesses) if step not in held]
+            tasks = sum(one.is_task and one.seconds_basis == "assumed" for one in asked)
+            grounded = [(one.input_basis, one.output_basis, one.seconds_basis) for one in asked if not one.is_task]
+            words = of_estimate(grounds(grounded, tasks))
             note = ForecastNote(weakest(asked), words, (0.0, 0.0), None, simulated=self._simulated)
             for end in drawn.ends:
                 end.label_forecast(note)

@@ -58,7 +58,9 @@ def _size(ctx: CommandContext, given: Namespace) -> None:
         raise UsageError("%agents size takes --value USD and --accepted SHARE together, and --review USD with them.")
     run, limits = ctx.session.last_run(), Limits(given.rpm, given.itpm, output_tokens=given.otpm)
     if not _requests(run):
-        raise UsageError("The last run reused all its answers, so it has no numbers of a job. %agents run --fresh has.")
+        raise UsageError(
+            "The last run bought no answers, so it has no numbers of a job. %agents run --fresh buys them again."
+        )
     blocks: list[Block] = [_job_line(run)]
     is_limited = any(one is not None for one in limits.rates.values())
     if is_limited or (given.jobs is None and given.monthly is None and given.value is None):
