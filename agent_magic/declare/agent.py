@@ -33,6 +33,7 @@ from agent_magic.declare.options import (
     settle_options,
     step_text,
 )
+from agent_magic.declare.resources import check_uses
 from agent_magic.declare.roles import ROLES
 from agent_magic.declare.saving import check_save
 from agent_magic.declare.template import Template
@@ -112,6 +113,7 @@ class Agent(AgentOptions):
             object.__setattr__(self, "tools", made)
         text = _asking(self.prompt) if self.part is not None and self.part.asks else self.prompt
         object.__setattr__(self, "template", Template.parse(text, agent=self.name))
+        check_uses(self)
         for check in (_check_together, check_save, _check_models, _check_continues, _check_hedge, _check_speculate):
             check(self)
 

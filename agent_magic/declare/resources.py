@@ -96,6 +96,17 @@ def held_by(uses: Iterable[str], writes: Iterable[str]) -> tuple[Held, ...]:
     return tuple({one.name: one for one in (*used, *written)}.values())
 
 
+def held_beside(own: Sequence[Held], uses: Iterable[str], writes: Iterable[str]) -> tuple[Held, ...]:
+    """Return the resources of a call of a tool that its step, which holds `own`, does not hold already."""
+    return tuple(one for one in held_by(uses, writes) if not any(overlap(one.name, other.name) for other in own))
+
+
+def check_uses(step: Step) -> None:
+    """Raise `DeclarationError` if a step uses a resource that takes an amount without one, or too much of it."""
+    if step.uses_resources:
+        held_by(step.uses_resources, ())
+
+
 def held_by_all(steps: Iterable[Step], saves: Mapping[int, str]) -> list[tuple[Held, ...]]:
     """Return the resources of each step."""
     found: list[tuple[Held, ...]] = []

@@ -14,7 +14,7 @@ from agent_magic.declare.condition import ANSWER, condition_of, holds
 from agent_magic.declare.content import LEFT_OUT, fitting, tokens_of
 from agent_magic.declare.equal_steps import for_all
 from agent_magic.declare.grouping import taken_apart
-from agent_magic.declare.resources import held_by, overlap
+from agent_magic.declare.resources import held_beside
 from agent_magic.engine.admission.budget import NOTHING, Worst
 from agent_magic.engine.admission.prefix import context_tokens, shared_prefixes
 from agent_magic.engine.admission.room import Need
@@ -545,9 +545,7 @@ class PlanRequests:
         tool = agent.tools.named(name)
         if tool is None:
             return Wanted(id_, name, arguments)
-        own = self.holds.get(step, ())  # its tools may use the agent's resources
-        wanted = held_by(tool.uses, tool.writes)
-        holds = tuple(held for held in wanted if not any(overlap(held.name, one.name) for one in own))
+        holds = held_beside(self.holds.get(step, ()), tool.uses, tool.writes)
         return Wanted(id_, name, arguments, tool.alone, tool.ask, holds, tool.source_sha)
 
     def called(self, call: Call, result: Result) -> None:

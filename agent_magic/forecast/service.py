@@ -9,6 +9,7 @@ from operator import attrgetter
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from agent_magic.declare.resources import held_beside
 from agent_magic.engine.admission.budget import Worst
 from agent_magic.engine.admission.prefix import Prefixes, paying_groups, prefix_of, with_lives
 from agent_magic.engine.admission.room import Need
@@ -351,7 +352,7 @@ class ModelledRequests(WithoutCalls):
         batching: Batching | None,
     ) -> None:
         self.flow: Choices | None = RecordedChoices.of(plan, left, works)
-        self.batching = batching
+        self.batching, self.holds = batching, plan.holds
         self.falls_back = any(one.fallback for one in plan.agents)
         self._requests, self.prefixes, self._price, self._held = requests, prefixes, price, held
         self._same = same
@@ -454,7 +455,11 @@ class ModelledRequests(WithoutCalls):
             return ()
         place = self._called.get(step, 0)
         self._called[step] = place + 1
-        return [Wanted("", [one.tools for one in self._scripts.work(step).tries if one.tools][place], "")]
+        names = [one.tools for one in self._scripts.work(step).tries if one.tools][place]
+        own, agent = self.holds.get(step, ()), self._plan.agents[step]
+        used = [one for one in agent.tools.functions if one.name in names.split(", ")]
+        holds = dict.fromkeys(held for one in used for held in held_beside(own, one.uses, one.writes))
+        return [Wanted("", names, "", holds=tuple(holds))]
 
     def _need(self, step: int, worst: Worst, least: Worst | None) -> Need:
         work = self._scripts.work(step)

@@ -234,14 +234,14 @@ def test_answers_that_were_bought_before_are_forecast_as_if_bought_now(record):
     assert "Forecast: 4.0 s to 16.0 s, basis ledger" in repr(found)
 
 
-def slow_task(number):
+def slow_task(number, **options):
     """A task of two seconds."""
 
     async def wait():
         await asyncio.sleep(2)
 
     wait.__name__ = f"t{number}"
-    return am.task(wait)
+    return am.task(wait, **options)
 
 
 @pytest.mark.parametrize(
@@ -260,3 +260,34 @@ def test_a_list_of_concurrencies_is_as_each_alone(agents, schedule):
     assert alone == run.whatif(concurrency=[1, 2, 3, 6], schedule=schedule)["wall_s"].tolist()
     assert alone == sorted(alone, reverse=True)
     assert alone[0] > alone[-1]
+
+
+def holding(kind):
+    """Four steps of which one, or two, may run at a time, and what they take together."""
+    am.resource("one place", 1)
+    am.resource("room", 100, unit="MB")
+    if kind == "tasks":
+        return [slow_task(one, uses="one place") for one in range(4)], 8.0
+    options = {"writes": ["src/a.py"]} if kind == "a file" else {"uses_resources": ["room:50MB"]}
+    if kind == "a folder":
+        options = {"writes": ["src"]}
+    agents = [am.Agent(f"a{one}", f"x{one}", **options) for one in range(3)]
+    last = am.Agent("a3", "x3", **(options | ({"writes": ["src/b.py"]} if kind == "a folder" else {})))
+    return [*agents, last], 4.0 if kind == "amounts" else 8.0
+
+
+@pytest.mark.parametrize("kind", ["a file", "a folder", "amounts", "tasks"])
+def test_a_forecast_keeps_what_steps_hold(kind):
+    """Who waits for a file or a resource in the run waits in its forecasts, and in the plan before it."""
+    steps, wall_s = holding(kind)
+    plan = am.Plan(steps)
+    run = Run(drive(plan, lambda *_: Reply(2.0), Policy(4, seed=1))[0])
+    assert (wall_s, "resource") == (run.totals.wall_s, run.totals.limited_by)
+    for concurrency in (4, 8):
+        found = run.forecast(concurrency=concurrency).totals
+        assert (wall_s, "resource") == (found.wall_s, found.limited_by)
+    if kind != "tasks":
+        before = plan.estimate()
+        each_s = before.expected[0].seconds.likely
+        assert wall_s / 2 * each_s == pytest.approx(before.wall_s.likely, rel=0.05)
+        assert "resource" == before.limited_by
