@@ -11,6 +11,7 @@ from agent_magic.declare.answers.schema import VALUE, is_wrapper, schema_of
 from agent_magic.declare.flow import is_reserved
 from agent_magic.declare.units import UNKNOWN, count, dollars, known, plural, seconds, steps, times
 from agent_magic.forecast.one_by_one import MOST_AT_ONCE, totals_of
+from agent_magic.forecast.pace import SURE_BY
 from agent_magic.measure.metrics import cost_mark, total_cost
 from agent_magic.record.answer import total_tokens
 from agent_magic.record.plaintext import single_line
@@ -48,8 +49,17 @@ def one_line(numbers: Summary) -> str:
 
 
 def run_line(record: RunRecord, now_s: float | None = None) -> str:
-    """Return the line under the graph of a run; see `one_line`. Very large runs have no speedup."""
-    return one_line(totals_of(record, now_s, most=MOST_AT_ONCE))
+    """Write the line under the graph of a run; see `one_line`. It has no speedup if there are very many steps."""
+    return " · ".join([one_line(totals_of(record, now_s, most=MOST_AT_ONCE)), *how_sure(record)])
+
+
+def how_sure(record: RunRecord) -> list[str]:
+    """Return the range and the basis of a forecast, `3.8 s–4.2 s, partly assumed`; empty for a real run."""
+    note = record.forecast
+    if note is None:
+        return []
+    low, high = note.wall_range_s
+    return [(f"{seconds(low)}–{seconds(high)}, " if high else "") + SURE_BY.get(note.basis, note.basis)]
 
 
 def sped(numbers: Summary) -> list[str]:
@@ -322,11 +332,6 @@ def _by_layer(
 
 
 def forecast_words(record: RunRecord) -> str:
-    """Return the range and the basis of a forecast; empty for a real run."""
+    """Return the assumptions of a forecast; empty for a real run, or without one."""
     note = record.forecast
-    if note is None:
-        return ""
-    low, high = note.wall_range_s
-    return (
-        f". Forecast: {seconds(low)} to {seconds(high)}, basis {note.basis}{'. ' if note.assumed else ''}{note.assumed}"
-    )
+    return f". Assumed: {note.assumed}" if note is not None and note.assumed else ""

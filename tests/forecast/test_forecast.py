@@ -231,7 +231,7 @@ def test_answers_that_were_bought_before_are_forecast_as_if_bought_now(record):
     assert summarize(first).wall_s == pytest.approx(found.totals.wall_s, rel=0.01)
     assert summarize(first).cost_usd == pytest.approx(found.totals.cost_usd)
     assert "ledger" == found.record.forecast.basis
-    assert "Forecast: 4.0 s to 16.0 s, basis ledger" in repr(found)
+    assert "4.0 s–16.0 s, from earlier answers" in repr(found)
 
 
 def slow_task(number, **options):

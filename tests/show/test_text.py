@@ -259,3 +259,16 @@ def test_rounds_that_did_not_run_are_no_layers():
     plan = Plan((draft, Agent("critic", "rate {{ draft }}", returns=int), Agent("end", "{{ draft }}")))
     record, _ = drive(plan, lambda prompt, _: Reply(text='{"value": 4}' if prompt[0] == "r" else "text"))
     assert one_line(summarize(record)).startswith("3 agents in 3 layers · of at most 11 · ")
+
+
+def test_a_forecast_says_how_sure_it_is_wherever_it_is_shown() -> None:
+    """Its range and basis stand in the line, the picture and the text; a run has none."""
+    plan = am.Plan([am.Agent(f"a{one}", f"x{one}") for one in range(3)])
+    run = am.Run(drive(plan, lambda *_: Reply(2.0), Policy(2))[0])
+    found = run.forecast(concurrency=3)
+    words = "1.9 s–4.7 s, partly assumed"
+    assert f"{words}. Assumed: more than 2 at once was never seen" in repr(found)
+    assert words in found.bundle()["image/svg+xml"]
+    assert words in found.bundle()["text/plain"]
+    assert "3.8 s–4.2 s, measured" in str(run.forecast())
+    assert "measured" not in str(run)

@@ -19,7 +19,17 @@ from agent_magic.show.graph.card_texts import faces_of, planned_faces
 from agent_magic.show.graph.groups import is_stacked, sheet_of
 from agent_magic.show.graph.timeline import grouped_timeline, timeline_of
 from agent_magic.show.states import DONE, STATES, badge_of, state_at, states_of, unmet
-from agent_magic.show.text import answer_line, counts_line, facts, sped, steps_of, took, total_tokens_of, why_not
+from agent_magic.show.text import (
+    answer_line,
+    counts_line,
+    facts,
+    how_sure,
+    sped,
+    steps_of,
+    took,
+    total_tokens_of,
+    why_not,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -279,7 +289,7 @@ def _work(result: AgentResult, now_s: float, usual: float) -> float:
 
 def _phrases(record: RunRecord, numbers: Summary | None, source: str) -> list[str]:
     if numbers is not None:
-        return [*sped(numbers), *facts(numbers)]
+        return [*sped(numbers), *facts(numbers), *how_sure(record)]
     tokens = total_tokens(total_tokens_of(result) for result in record.results)
     words = [f"{count(tokens)} tokens", dollars(total_usd(result.cost_usd for result in record.results))]
     return [*words, source] if source else words
