@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import random
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from pandas.testing import assert_frame_equal
@@ -256,31 +257,32 @@ def slow_task(number, **options):
 def test_a_list_of_concurrencies_is_as_each_alone(agents, schedule):
     """Whatever takes slots: requests, tasks, or groups of as many steps."""
     run = Run(drive(am.Plan(agents), lambda *_: Reply(1.0), Policy(2, seed=1))[0])
-    alone = [run.forecast(concurrency=one, schedule=schedule).totals.wall_s for one in (1, 2, 3, 6)]
+    alone = [run.forecast(concurrency=one, schedule=schedule).totals.wall_s or 0.0 for one in (1, 2, 3, 6)]
     assert alone == run.whatif(concurrency=[1, 2, 3, 6], schedule=schedule)["wall_s"].tolist()
     assert alone == sorted(alone, reverse=True)
     assert alone[0] > alone[-1]
 
 
-def holding(kind):
-    """Four steps of which one, or two, may run at a time, and what they take together."""
+HOLDS: dict[str, list[dict[str, Any]]] = {
+    "a file": [{"writes": ["src/a.py"]}] * 4,
+    "a folder": [*[{"writes": ["src"]}] * 3, {"writes": ["src/b.py"]}],
+    "amounts": [{"uses_resources": ["room:50MB"]}] * 4,
+    "tasks": [{"uses": "one place"}] * 4,
+}
+
+
+def holding(kind: str) -> am.Plan:
+    """Four steps of two seconds that hold these."""
     am.resource("one place", 1)
     am.resource("room", 100, unit="MB")
-    if kind == "tasks":
-        return [slow_task(one, uses="one place") for one in range(4)], 8.0
-    options = {"writes": ["src/a.py"]} if kind == "a file" else {"uses_resources": ["room:50MB"]}
-    if kind == "a folder":
-        options = {"writes": ["src"]}
-    agents = [am.Agent(f"a{one}", f"x{one}", **options) for one in range(3)]
-    last = am.Agent("a3", "x3", **(options | ({"writes": ["src/b.py"]} if kind == "a folder" else {})))
-    return [*agents, last], 4.0 if kind == "amounts" else 8.0
+    make: Any = slow_task if kind == "tasks" else lambda one, **options: am.Agent(f"a{one}", f"x{one}", **options)
+    return am.Plan([make(one, **options) for one, options in enumerate(HOLDS[kind])])
 
 
-@pytest.mark.parametrize("kind", ["a file", "a folder", "amounts", "tasks"])
+@pytest.mark.parametrize("kind", HOLDS)
 def test_a_forecast_keeps_what_steps_hold(kind):
     """Who waits for a file or a resource in the run waits in its forecasts, and in the plan before it."""
-    steps, wall_s = holding(kind)
-    plan = am.Plan(steps)
+    plan, wall_s = holding(kind), 4.0 if kind == "amounts" else 8.0
     run = Run(drive(plan, lambda *_: Reply(2.0), Policy(4, seed=1))[0])
     assert (wall_s, "resource") == (run.totals.wall_s, run.totals.limited_by)
     for concurrency in (4, 8):

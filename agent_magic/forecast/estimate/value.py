@@ -396,8 +396,10 @@ class Ahead:
             known = Imagined(drawn.works[1], drawing.servers.fits, held)
             asked = [one for step, one in enumerate(drawn.guesses) if step not in held]
             tasks = sum(one.is_task and one.seconds_basis == "assumed" for one in asked)
-            grounded = [(one.input_basis, one.output_basis, one.seconds_basis) for one in asked if not one.is_task]
-            words = of_estimate(grounds(grounded, tasks))
+            requests = [one for one in asked if not one.is_task]
+            words = of_estimate(
+                grounds(((one.input_basis, one.output_basis, one.seconds_basis) for one in requests), tasks)
+            )
             note = ForecastNote(weakest(asked), words, (0.0, 0.0), None, simulated=self._simulated)
             for end in drawn.ends:
                 end.label_forecast(note)
