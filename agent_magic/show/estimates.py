@@ -27,7 +27,6 @@ RATES = ("input", "output", "cache read", "cache write", "1 h write")
 MOST_STEPS = 8
 MOST_REASONS = 6
 MARKS = {"counted": "", "measured": "", "estimated": "≈", "ledger": "", "pilot": "≈", "assumed": "?"}
-"""The mark before a number, by its basis."""
 COLUMNS = (
     Column("agent", most=MOST_NAME),
     *(Column(title, "number") for title in ("input", "output", "low–high", "seconds", "expected", "at most")),

@@ -49,7 +49,7 @@ def one_line(numbers: Summary) -> str:
 
 
 def run_line(record: RunRecord, now_s: float | None = None) -> str:
-    """Write the line under the graph of a run; see `one_line`. It has no speedup if there are very many steps."""
+    """Return the line under the graph of a run; see `one_line`. Very large runs have no speedup."""
     return " · ".join([one_line(totals_of(record, now_s, most=MOST_AT_ONCE)), *how_sure(record)])
 
 

@@ -244,7 +244,7 @@ def weakest(every: Iterable[Grounded]) -> Basis:
 
 
 def grounds(every: Iterable[tuple[InputBasis, Basis, Basis]], tasks: int) -> str:
-    """Return the numbers of agents by basis, in words, and of how many tasks the time is assumed."""
+    """Return the number of agents per basis, in words, and how many tasks have an assumed time."""
     columns = zip(("inputs", "lengths", "seconds"), zip(*every, strict=True), strict=False)
     parts = [f"{what} {', '.join(f'{many} {basis}' for basis, many in Counter(one).items())}" for what, one in columns]
     parts += [f"{plural(tasks, 'task')} assumed"] if tasks else []
