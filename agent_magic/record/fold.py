@@ -69,6 +69,8 @@ def _free_s(result: AgentResult, now_s: float) -> float:
     since_s = result.attempts[-1].ended_s if result.attempts else result.ready_s
     if since_s is None:
         return now_s
+    if not result.calls:
+        return since_s
     return max([since_s, *(one.ended_s or since_s for one in result.calls)])
 
 
