@@ -113,7 +113,7 @@ class Agent(AgentOptions):
             object.__setattr__(self, "tools", made)
         text = _asking(self.prompt) if self.part is not None and self.part.asks else self.prompt
         object.__setattr__(self, "template", Template.parse(text, agent=self.name))
-        check_uses(self)
+        check_uses(self.uses_resources)
         for check in (_check_together, check_save, _check_models, _check_continues, _check_hedge, _check_speculate):
             check(self)
 

@@ -23,7 +23,7 @@ from agent_magic.declare.expansion import expand
 from agent_magic.declare.flow import MISSING, Flow, is_reserved
 from agent_magic.declare.grouping import declared_name
 from agent_magic.declare.race import check_races
-from agent_magic.declare.resources import Held, conflicts, held_by, held_by_all
+from agent_magic.declare.resources import Held, conflicts, held_by
 from agent_magic.declare.saving import saved_paths
 from agent_magic.declare.step import steps_of
 from agent_magic.declare.subplan import join
@@ -156,7 +156,10 @@ class Plan:
             held_by(tool.uses, tool.writes)  # refused here what its calls would meet
         saves, held = saved_paths(self.agents, self.dag.alike), ()
         if saves or any(one.uses_resources or one.writes for one in self.firsts):
-            held = held_by_all(self.agents, saves)
+            files = [(saves[number],) if number in saves else () for number in range(len(self))]
+            held = [
+                held_by(one.uses_resources, (*one.writes, *file)) for one, file in zip(self.agents, files, strict=True)
+            ]
         self._put(saves=saves, holds={step: one for step, one in enumerate(held) if one})
         found = conflicts(held, self.dag) if self.holds else []
         if not found:

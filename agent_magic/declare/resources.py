@@ -23,10 +23,9 @@ from agent_magic.declare.validation import check_integer, check_text
 from agent_magic.errors import DeclarationError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     from agent_magic.declare.dag import Dag
-    from agent_magic.declare.step import Step
 
 _LIMITS: Final[dict[str, int]] = {}
 _UNITS: Final[dict[str, str]] = {}
@@ -101,20 +100,10 @@ def held_beside(own: Sequence[Held], uses: Iterable[str], writes: Iterable[str])
     return tuple(one for one in held_by(uses, writes) if not any(overlap(one.name, other.name) for other in own))
 
 
-def check_uses(step: Step) -> None:
-    """Raise `DeclarationError` if a step uses a resource that takes an amount without one, or too much of it."""
-    if step.uses_resources:
-        held_by(step.uses_resources, ())
-
-
-def held_by_all(steps: Iterable[Step], saves: Mapping[int, str]) -> list[tuple[Held, ...]]:
-    """Return the resources of each step."""
-    found: list[tuple[Held, ...]] = []
-    for number, one in enumerate(steps):
-        file = (saves[number],) if number in saves else ()
-        holds = one.uses_resources or one.writes or file
-        found.append(held_by(one.uses_resources, (*one.writes, *file)) if holds else ())
-    return found
+def check_uses(uses: Iterable[str]) -> None:
+    """Raise `DeclarationError` for a resource that takes an amount and is used without one, or with too much of it."""
+    if uses:
+        held_by(uses, ())
 
 
 def conflicts(holds: Sequence[tuple[Held, ...]], dag: Dag) -> list[tuple[str, int, int]]:

@@ -108,7 +108,7 @@ class Task(TaskOptions, NothingOfAgents):
             object.__setattr__(self, "takes", parameters_of(self.function, what, lenient=True))
             object.__setattr__(self, "source_sha", source_sha(self.function))
         settle_options(self)
-        check_uses(self)
+        check_uses(self.uses_resources)
         compare_names(self)
         for_items = self.each is not None or (self.part is not None and self.part.has_item and not self.part.asked)
         if for_items and not self.race and "item" not in self.parameters:
