@@ -92,6 +92,8 @@ def test_agents_know_what_held_them():
     assert [(1, ""), (0, "slot"), (2, "slot")] == [(one[1], one[3]) for one in run.launches]
     run = clockwork(dag_of((), (), (0,)), [1.0, 2.0, 1.0], policy=Policy(8, "layers"))
     assert [(0.0, 0, 1, ""), (0.0, 1, 1, ""), (2.0, 2, 1, "barrier")] == run.launches
+    run = clockwork(dag_of((), (), (0,), (0,)), [1.0, 5.0, 1.0, 1.0], policy=Policy(1, "layers"), work_s=[9.0, 1, 1, 1])
+    assert [(0, ""), (1, "slot"), (2, "barrier"), (3, "barrier")] == [(one[1], one[3]) for one in run.launches]
     failing = [Step(1.0, Failure("x", 2, retry_after_s=4.0)), Step(1.0)]
     run = Clockwork(dag_of(()), lambda _, number: failing[number - 1]).run()
     assert ["", "backoff"] == [one[3] for one in run.launches]

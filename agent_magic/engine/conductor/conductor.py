@@ -582,7 +582,7 @@ class Conductor:
     def _held_by(self, agent: int, now: float, reason: str) -> str:
         if self._tries.made(agent) > 1:
             return self._tries.held_by(agent, reason)
-        return self._queues.opened(agent, now) or reason or "slot"
+        return self._queues.opened(agent, self._ready_s[agent], now) or reason or "slot"
 
     def _set_deadline(self, agent: int, now: float, number: int) -> None:
         timeout_s = FOREVER if agent in self._batched else self._timeouts_s[agent]

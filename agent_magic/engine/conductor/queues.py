@@ -187,9 +187,11 @@ class Queues:
             return self.barrier.reason
         return self._reasons[self._line_of[agent]]
 
-    def opened(self, agent: int, now: float) -> str:
-        """Return the barrier's reason if it has just admitted the agent, else nothing."""
-        return self.barrier.reason if self.barrier is not None and self.barrier.opened_s(agent) == now else ""
+    def opened(self, agent: int, since_s: float, now: float) -> str:
+        """Return the barrier's reason if it held the agent for most of its wait, else nothing."""
+        opened_s = since_s if self.barrier is None else self.barrier.opened_s(agent)
+        held_s = opened_s - since_s
+        return self.barrier.reason if self.barrier is not None and held_s > 0 and held_s >= now - opened_s else ""
 
 
 def _numbered(name: Callable[[int], str], count: int) -> tuple[dict[str, int], list[int]]:
