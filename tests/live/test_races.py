@@ -182,7 +182,7 @@ def test_another_model_of_the_loser_may_win():
     """A what-if takes a loser to lose again, and says so; one that asks another model has times of its own."""
     record, _ = drive(plan_of("a", "b"), answering(), Policy(seed=1))
     run = Run(record)
-    assert "a: when it would have answered nobody knows" in repr(run.forecast())
+    assert "a: aborted, so it takes at least that long" in repr(run.forecast())
     alone, both = run.whatif(concurrency=[1, 8])["wall_s"]
     assert both == 3.0
     assert 3.0 < alone < 60.0
