@@ -278,7 +278,7 @@ def test_a_function_has_no_tokens_and_no_dollars() -> None:
     def clean(draft: str) -> str:
         return draft
 
-    plan = am.Plan([am.Agent("draft", "Write"), am.task(clean)])
+    plan = am.Plan([am.Agent("draft", "Write"), am.Task("clean", clean)])
     root = with_classes(plan, estimates={"draft": (500, 0.002), "clean": (0, 0.0)})
     assert ["≈ 500 tok · ≈ $0.0020", "task"] == [words(one) for one in classes(root, "l")]
 
