@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import os
 import re
+import signal
 import sys
 import tempfile
 from pathlib import Path
@@ -53,7 +54,10 @@ class Terminal:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._process.close(force=True)
+        if self._process.isalive():
+            self._process.kill(signal.SIGKILL)
+            self._process.wait()  # `close(force=True)` waits a tenth of a second only
+        self._process.close()
         self._folder.cleanup()
 
     def start(self, code: str) -> None:
