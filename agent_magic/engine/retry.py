@@ -79,7 +79,7 @@ def failure_of(error: BaseException, max_attempts: int) -> Failure:
         case RateLimited(final=True) | RateLimited(again=False):
             return Failure(why, kind=kind, stops_run=error.final, limit=error.limit)
         case RateLimited(retry_after_s=wait):  # the pacer slows down to the limit: only the deadline is the end of it
-            counts = wait == 0 or max_attempts == 1
+            counts = max_attempts == 1
             return Failure(why, max_attempts, kind=kind, retry_after_s=wait, counts=counts, limit=error.limit)
         case Overloaded(retry_after_s=wait):
             return Failure(why, max_attempts, kind=kind, retry_after_s=wait, crowded=True, fault=True, falls_back=True)

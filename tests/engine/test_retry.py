@@ -103,8 +103,8 @@ def test_jitter_is_repeatable():
 
 
 @pytest.mark.parametrize(
-    ("wait_s", "most", "counts"), [(None, 3, False), (7.0, 3, False), (0.0, 3, True), (None, 1, True)]
+    ("wait_s", "most", "counts"), [(None, 3, False), (7.0, 3, False), (0.0, 3, False), (None, 1, True)]
 )
 def test_a_rate_limit_uses_up_no_attempt(wait_s: float | None, most: int, counts: bool):
-    """Said or not how long to wait, the deadline ends it; not where it is to be tried at once, or only once."""
+    """However long to wait it says, or nothing, the deadline ends it; unless the policy allows one attempt only."""
     assert counts == failure_of(RateLimited("x", retry_after_s=wait_s), most).counts

@@ -53,7 +53,7 @@ def asked(answer: Any, **agent: Any) -> tuple[Run, int]:
     return asyncio.run(work())
 
 
-@pytest.mark.parametrize("wait", [{}, {"retry_after": "1"}, {"retry_after_ms": "20"}], ids=repr)
+@pytest.mark.parametrize("wait", [{}, {"retry_after": "0"}, {"retry_after": "1"}, {"retry_after_ms": "20"}], ids=repr)
 @pytest.mark.parametrize("word", ["false", " False"])
 def test_a_refusal_that_should_not_be_retried_is_final(wait: dict[str, str], word: str):
     """`x-should-retry: false` of a 429 counts more than its `retry-after`, and the error says so."""

@@ -131,11 +131,10 @@ async def _reset(writer, _number):
 E529 = event("error", error={"type": "overloaded_error", "message": "full"})
 # what is sent, calls with three attempts allowed, error class, text kept, http status, tokens (input, output)
 FAULTS = {
-    "F05 429": (problem(429, "rate_limit_error", retry_after="0"), 3, "RateLimited", "", 429, (0, 0)),
     "F06 429 for long": (problem(429, retry_after="300"), 1, "RateLimited", "", 429, (0, 0)),
     "F06 429 for ever": (problem(429, retry_after="4294967"), 1, "RateLimited", "", 429, (0, 0)),
     "spend limit": (problem(429, code="enforced_spend_limit_reached"), 1, "RateLimited", "", 429, (0, 0)),
-    "ramp limit": (problem(429, code="ramp_limit_exceeded", retry_after="0"), 3, "RateLimited", "", 429, (0, 0)),
+    "ramp limit": (problem(429, code="ramp_limit_exceeded", retry_after="300"), 1, "RateLimited", "", 429, (0, 0)),
     "F07 500": (problem(500, "api_error"), 3, "Overloaded", "", 500, (0, 0)),
     "F07 529": (problem(529, "overloaded_error"), 3, "Overloaded", "", 529, (0, 0)),
     "F07 502 page": (reply(b"<html>502", 502, "text/html"), 3, "Overloaded", "", 502, (None, None)),
