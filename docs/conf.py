@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from pygments.lexers.python import PythonLexer
 from pygments.token import Comment, Keyword, Name, Text
+from sphinx.ext.napoleon.docstring import GoogleDocstring
 
 import agent_magic
 
@@ -26,6 +27,7 @@ suppress_warnings = ["mystnb.unknown_mime_type"]  # widgets and Vega specificati
 
 # Docstrings are Google sections with Markdown's backticks.
 default_role = "code"
+smartquotes = False  # options are copied from these pages: two hyphens stay two hyphens
 napoleon_numpy_docstring = False
 napoleon_use_ivar = True
 autodoc_member_order = "bysource"
@@ -129,8 +131,15 @@ def _shared_arguments(*given: Any) -> None:
         lines[args:args] = [f"{words}: as in {home}", ""]
 
 
+def _text_of_attribute(self: Any) -> tuple[str, list[str]]:
+    """Read the docstring of a property as text: napoleon takes what stands before a colon for its type."""
+    lines = self._dedent(self._consume_to_end())
+    return "", GoogleDocstring(lines, self._config).lines()
+
+
 def setup(app: Sphinx) -> None:
     """Add the lexer under the names that notebooks and pages use, and shorten what docstrings repeat."""
     app.connect("autodoc-process-docstring", _shared_arguments, priority=100)  # before napoleon reads the sections
+    GoogleDocstring._consume_inline_attribute = _text_of_attribute
     for alias in ("ipython", "ipython3"):
         app.add_lexer(alias, CellLexer)

@@ -547,7 +547,7 @@ class AgentOptions(StepOptions):
     )
     extra: Mapping[str, Any] | None = option(
         doc="Fields of the API that this package does not know, sent as they are: `{'service_tier': 'flex'}`.",
-        help="A field of the API that is sent as it is: service_tier='\"flex\"'; may be given several times.",
+        help='A field of the API that is sent as it is, as JSON: service_tier="flex"; may be given several times.',
         note="extra {}",
         form="pairs",
         unit="NAME=JSON",

@@ -201,8 +201,14 @@ def _help_text(text: str) -> Iterator[str]:
 
 
 def _prose(text: str) -> list[str]:
-    """Return text whose `{{ name }}`, `%magic` and `<word>` reach the page as they are."""
-    return [line.replace("{{", "&#123;&#123;").replace("<", "&lt;") for line in text.splitlines()]
+    """Return text whose `{{ name }}`, `%magic` and `<word>` reach the page as they are, and code too."""
+    found: list[str] = []
+    code = False
+    for line in text.splitlines():
+        code ^= line.startswith("```")
+        plain = re.sub("^%", r"\\%", line.replace("{{", "&#123;&#123;").replace("<", "&lt;"))
+        found.append(line if code or line.startswith("    ") else plain)
+    return found
 
 
 def _command_index(pages: Mapping[str, str]) -> Iterator[str]:
