@@ -72,6 +72,17 @@ def test_what_is_applied_changes_declarations_and_defaults_and_can_be_taken_back
         magics.agents("undo")
 
 
+def test_what_the_server_would_refuse_is_not_applied(magics):
+    """A what-if forecasts it all the same, since a run may be opened without its server. What is declared stays."""
+    magics.shell.user_ns.update(row={"temperature": 0.5})
+    before = magics.session.registry().agents
+    with pytest.raises(UsageError, match="claude-haiku-5-5 takes no temperature"):
+        magics.agents("apply row")
+    assert before == magics.session.registry().agents
+    with pytest.raises(UsageError, match="Nothing to undo"):
+        magics.agents("undo")
+
+
 def test_a_recommended_context_is_declared_and_taken_back(magics, capsys):
     """Of a prompt the card shows the lines that differ."""
     options = {"second": {"context": "text", "prompt": "Two", "max_tokens": 300}}

@@ -12,6 +12,7 @@ from agent_magic.api import Plan
 from agent_magic.api.applying import DROPPED
 from agent_magic.api.trial import TrialOptions, trial_plans
 from agent_magic.declare.units import plural
+from agent_magic.engine.policy import Policy
 from agent_magic.errors import did_you_mean
 from agent_magic.measure.judge import Judge, judge
 from agent_magic.measure.trial import settings_of
@@ -19,6 +20,7 @@ from agent_magic.notebook.command import CommandContext, Parser, Verb, add_nothi
 from agent_magic.notebook.front_end import is_kernel, say, show_page
 from agent_magic.notebook.planning import show_price, show_trial_price
 from agent_magic.notebook.settings import add_policy
+from agent_magic.providers.capabilities import check_plan
 from agent_magic.show.advice import diff_page
 from agent_magic.show.text import listed
 
@@ -116,6 +118,7 @@ def _apply(ctx: CommandContext, given: Namespace) -> None:
     if not found.lines:
         say(repr(found))
         return
+    check_plan(found.plan, Policy(), session.shared.client)  # a forecast does not ask what the server refuses
     registry = session.registry(run.plan.name)
     undo = [registry.snapshot()]
     for name, options in found.agents.items():
