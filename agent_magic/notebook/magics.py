@@ -90,7 +90,7 @@ class AgentMagics(Magics, Settings):
     @no_var_expand  # pyright: ignore[reportUntypedFunctionDecorator]
     @needs_local_scope  # pyright: ignore[reportUntypedFunctionDecorator]
     @cell_magic("agent")  # pyright: ignore[reportUntypedFunctionDecorator]
-    def agent(self, line: str, cell: str = "", local_ns: Mapping[str, Any] | None = None) -> None:  # noqa: D102 - set below, with the options
+    def agent(self, line: str, cell: str = "", local_ns: Mapping[str, Any] | None = None) -> None:
         with user_errors(partial(self._stays, line)):
             line = self._line("%%agent", line, local_ns)
             asked = self._declare_agent(line, cell)
@@ -112,7 +112,7 @@ class AgentMagics(Magics, Settings):
     @no_var_expand  # pyright: ignore[reportUntypedFunctionDecorator]
     @needs_local_scope  # pyright: ignore[reportUntypedFunctionDecorator]
     @cell_magic("context")  # pyright: ignore[reportUntypedFunctionDecorator]
-    def context(self, line: str, cell: str = "", local_ns: Mapping[str, Any] | None = None) -> None:  # noqa: D102 - set below, with the options
+    def context(self, line: str, cell: str = "", local_ns: Mapping[str, Any] | None = None) -> None:
         with user_errors(partial(self._stays, line)):
             declared, plan = read_context(self._line("%%context", line, local_ns), cell)
             self._declare_context(declared, plan, cell_of(self.shell), tool_lines_note(cell))
@@ -120,7 +120,7 @@ class AgentMagics(Magics, Settings):
     @no_var_expand  # pyright: ignore[reportUntypedFunctionDecorator]
     @needs_local_scope  # pyright: ignore[reportUntypedFunctionDecorator]
     @cell_magic("agents")  # pyright: ignore[reportUntypedFunctionDecorator]
-    def agents_cell(self, line: str, cell: str = "", local_ns: Mapping[str, Any] | None = None) -> None:  # noqa: D102 - set below, with the options
+    def agents_cell(self, line: str, cell: str = "", local_ns: Mapping[str, Any] | None = None) -> None:
         with user_errors(partial(self._stays, "")):
             look_up = partial(self.session.look_up, self.shell.user_ns)
             find_tools = partial(self.session.find_tools, self.shell.user_ns)
@@ -137,7 +137,7 @@ class AgentMagics(Magics, Settings):
     @no_var_expand  # pyright: ignore[reportUntypedFunctionDecorator]
     @needs_local_scope  # pyright: ignore[reportUntypedFunctionDecorator]
     @cell_magic("plan")  # pyright: ignore[reportUntypedFunctionDecorator]
-    def plan(self, line: str, cell: str = "", local_ns: Mapping[str, Any] | None = None) -> None:  # noqa: D102 - set below, with the options
+    def plan(self, line: str, cell: str = "", local_ns: Mapping[str, Any] | None = None) -> None:
         with user_errors():
             run_sync(verbs.plan_goal(self, self._line("%%plan", line, local_ns), cell), message=self._stopped)
 

@@ -56,9 +56,9 @@ class Batches(Protocol):
     """
 
     @property
-    def most_requests(self) -> int: ...  # noqa: D102
+    def most_requests(self) -> int: ...
     @property
-    def most_bytes(self) -> int: ...  # noqa: D102
+    def most_bytes(self) -> int: ...
 
     async def create(self, requests: Mapping[str, Request]) -> BatchState:
         """Create a batch of requests, each under a name of 1 to 64 letters, digits, `_` and `-`."""

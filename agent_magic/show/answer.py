@@ -43,13 +43,13 @@ class Rendered:
     is_over: bool = True
     is_value: bool = False
 
-    def html(self) -> str:  # noqa: D102 - as the protocol says
+    def html(self) -> str:
         shown = clean(self.answer[:MOST_CHARS])
         if self.is_value:
             return f'<pre style="{PRE}">{escape(shown)}</pre>'
         return markdown_html(shown) + (_source(shown) if self.is_over and shown.strip() else "")
 
-    def text(self, width: int) -> str:  # noqa: D102 - as the protocol says
+    def text(self, width: int) -> str:
         del width
         return clean(self.answer)
 

@@ -44,11 +44,11 @@ class Line:
     tone: Tone = ""
     head: str = ""
 
-    def html(self) -> str:  # noqa: D102 - as the protocol says
+    def html(self) -> str:
         head = f"<b>{escape(single_line(self.head))}</b>{' ' if self.words else ''}" if self.head else ""
         return f'<div style="{TONES[self.tone]}">{head}{escape(single_line(self.words))}</div>'
 
-    def text(self, width: int) -> str:  # noqa: D102 - as the protocol says
+    def text(self, width: int) -> str:
         return wrapped(single_line(f"{self.head} {self.words}" if self.head else self.words), width)
 
 
@@ -59,10 +59,10 @@ class Words:
     words: str
     most: int = 0
 
-    def html(self) -> str:  # noqa: D102 - as the protocol says
+    def html(self) -> str:
         return f'<pre style="{PRE}">{escape(self._shown())}</pre>'
 
-    def text(self, width: int) -> str:  # noqa: D102 - as the protocol says
+    def text(self, width: int) -> str:
         return "\n".join(wrapped(one, width) for one in clean(self._shown()).split("\n"))
 
     def _shown(self) -> str:
@@ -97,7 +97,7 @@ class Table:
     strong: bool = field(default=False, kw_only=True)
     wide: bool = field(default=False, kw_only=True)
 
-    def html(self) -> str:  # noqa: D102 - as the protocol says
+    def html(self) -> str:
         head = self._row_html("th", [one.title for one in self.columns])
         titled = f"<thead>{head}</thead>" if any(one.title for one in self.columns) else ""
         body = "".join(self._row_html("td", row) for row in self._cells())
@@ -113,7 +113,7 @@ class Table:
             written.append(f"<{kind}{_CLASSES[column.kind]}>{inside}</{kind}>")
         return f"<tr>{''.join(written)}</tr>"
 
-    def text(self, width: int) -> str:  # noqa: D102 - as the protocol says
+    def text(self, width: int) -> str:
         rows = self._cells()
         titled = any(one.title for one in self.columns)
         lines = [[one.title for one in self.columns], *rows] if titled else rows
@@ -160,12 +160,12 @@ class Fold:
     blocks: Sequence[Block]
     instead: str | None = field(default=None, kw_only=True)
 
-    def html(self) -> str:  # noqa: D102 - as the protocol says
+    def html(self) -> str:
         inside = "".join(block.html() for block in self.blocks)
         summary = f'<summary style="{TONES["soft"]}">{escape(single_line(self.summary))}</summary>'
         return f"<details>{summary}{inside}</details>"
 
-    def text(self, width: int) -> str:  # noqa: D102 - as the protocol says
+    def text(self, width: int) -> str:
         if self.instead is not None:
             return wrapped(single_line(self.instead), width) if self.instead else ""
         return "\n".join(["", self.summary, *(block.text(width) for block in self.blocks)])

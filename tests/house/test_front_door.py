@@ -70,6 +70,24 @@ def test_what_help_points_to_can_be_found() -> None:
     assert [] == lost
 
 
+def test_every_public_function_and_property_has_a_docstring() -> None:
+    """What a user can call, read or make is described by `help`."""
+    values = {name: getattr(agent_magic, name) for name in agent_magic.__all__}
+    classes = {
+        name: value
+        for name, value in values.items()
+        if inspect.isclass(value) and "agent_magic" in (value.__module__ or "")
+    }
+    described = public_functions() | classes
+    for name, value in classes.items():
+        described |= {
+            f"{name}.{member}": one
+            for member, one in inspect.getmembers(value, lambda one: isinstance(one, property))
+            if not member.startswith("_")
+        }
+    assert [] == [name for name, one in described.items() if not (one.__doc__ or "").strip()]
+
+
 def test_every_public_argument_is_told() -> None:
     """What a user may give is in the docstring, by its name."""
     untold = [

@@ -69,7 +69,7 @@ class Decimals(float):
 
     __slots__ = ("text",)
 
-    def __new__(cls, number: float, text: str = "") -> Self:  # noqa: D102
+    def __new__(cls, number: float, text: str = "") -> Self:
         made = super().__new__(cls, number)
         made.text = text or repr(number)
         return made

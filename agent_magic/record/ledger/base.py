@@ -168,11 +168,11 @@ class Ledger(Protocol):
     """
 
     @property
-    def notes(self) -> list[str]: ...  # noqa: D102
+    def notes(self) -> list[str]: ...
     @property
-    def batches(self) -> BatchBook: ...  # noqa: D102
+    def batches(self) -> BatchBook: ...
     @property
-    def edits(self) -> EditRows: ...  # noqa: D102
+    def edits(self) -> EditRows: ...
 
     def find(self, key: str, ordinal: int) -> Answer | None:
         """Return the answer to the `ordinal`-th request (from 0) with this key, marked as from the ledger."""
