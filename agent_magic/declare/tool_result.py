@@ -44,16 +44,11 @@ class ToolResult(NamedTuple):
     files: tuple[Attachment, ...] = ()
 
 
-class _NoText(AgentMagicError):
-    """A result that no model can read."""
+class _NoText(AgentMagicError): ...
 
 
 def result_text(value: object, most: int = MOST_CHARS) -> ToolResult:
-    """Return a tool's result for the model, at most `most` characters; the model is told of omissions.
-
-    A text is unchanged, a frame becomes CSV, a figure a picture, `None` a remark, other values JSON, or `str` without a
-    JSON form. Lists and dicts may contain pictures.
-    """
+    """Return a tool's result for the model, at most `most` characters; the model is told of omissions."""
     if type(value) is str:
         text = sendable(value)
         return ToolResult(text, is_error=False, chars=len(text)) if len(text) <= most else _written(value, most)
@@ -77,7 +72,6 @@ def _failed(error: BaseException) -> _NoText:
 
 
 def _with_files(value: Any, most: int) -> ToolResult:
-    """Return content blocks: texts, pictures and PDFs in their order."""
     blocks: list[dict[str, Any]] = []
     files: dict[str, Attachment] = {}
     chars = 0

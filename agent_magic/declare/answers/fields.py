@@ -27,11 +27,7 @@ def answers_of(step: Step) -> Returns | None:
 
 
 class Taken(NamedTuple):
-    """The type of a name in a step.
-
-    Attributes:
-        several: True if the name means all answers of a group, indexed by number.
-    """
+    """The type of a name in a step; with `several` the name means all answers of a group, by number."""
 
     returns: Returns
     several: bool = False
@@ -73,7 +69,7 @@ def check_fields(step: Step, type_of: Callable[[str], Taken | None]) -> None:
 
 
 def check_items(step: Step, source: str, returns: Returns, path: Sequence[str]) -> None:
-    """Raise if a step is declared for each item of a value that is no list; `path` is the items' place in an answer."""
+    """Raise if a step is declared for each item of a value that is no list."""
     _check_path(step, returns, source, path)
     places = [one for place in reached(schema_of(returns.schema), path) for one in alternatives_of(place)]
     if not places or not all(one.get("type") in _NO_LISTS or fields_of(one) for one in places):

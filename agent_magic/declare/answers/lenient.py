@@ -1,7 +1,6 @@
 """Lenient reading of answers as JSON texts: the only lenient place, before a class reads an answer.
 
-Servers without grammars, and models that bypass them, write nearly the requested form. An answer is first read
-unchanged. Only if it does not fit, `readings` tries these deliberate exceptions:
+An answer is first read unchanged. Only if it does not fit, `readings` tries these deliberate exceptions:
 
 * a byte order mark and blanks around the JSON are dropped;
 * JSON in a fence, or with words before or after it, is extracted; a list only from separate lines, and a number, text,
@@ -11,7 +10,7 @@ unchanged. Only if it does not fit, `readings` tries these deliberate exceptions
 * a word of a choice may have another case, and blanks around it;
 * `null` in an optional field that cannot be `null` counts as left out.
 
-Numbers keep their digits. pydantic reads a number with a fraction as a float, so a number for a `Decimal` is passed as
+Numbers keep their digits: pydantic reads a number with a fraction as a float, so a number for a `Decimal` is passed as
 text. In `Decimal | str` or `Decimal | float` it stays a number, since a text means something else there.
 """
 
@@ -59,13 +58,13 @@ _FENCED = re.compile(
 
 
 class Number(str):
-    """A number of a JSON text, with the digits it was written with."""
+    """A number of a JSON text, as it was written."""
 
     __slots__ = ()
 
 
 class Decimals(float):
-    """A number that is read as a `Decimal`. Its text keeps the written digits: `3.10`."""
+    """A number that is read as a `Decimal`, with the text that was written: `3.10`."""
 
     __slots__ = ("text",)
 
@@ -142,7 +141,6 @@ def _no_json(error: json.JSONDecodeError) -> str:
 
 
 def decoded(text: str) -> Any:
-    """Read JSON, the numbers with their digits."""
     return _DECODER.decode(text)
 
 
@@ -245,14 +243,12 @@ def _marking() -> Any:
             return super().default_schema(schema)
 
         def named_tuple_schema(self, schema: Any) -> dict[str, Any]:
-            """Write a named tuple by its names, which pydantic takes too."""
             fields = {one["name"]: self.generate_inner(one["schema"]) for one in schema["fields"]}
             required = [one["name"] for one in schema["fields"] if one["schema"]["type"] != "default"]
             named = {"title": schema["cls"].__name__, "properties": fields, "required": required}
             return {"type": "object", **named, "additionalProperties": False}
 
         def call_schema(self, schema: Any) -> dict[str, Any]:
-            """Write a named tuple as pydantic has it before 2.14."""
             return self.kw_arguments_schema(schema["arguments_schema"]["arguments_schema"], None)
 
     return Marking

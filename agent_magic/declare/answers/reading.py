@@ -1,7 +1,6 @@
 """Typed answers as values, read by pydantic: by the user's class, or else by the schema that was sent.
 
-Records, replays and prompts with `{{ label.sentiment }}` need no class and trust none: `as_written` gives the same
-value even if the class has changed since.
+Records and replays need no class and trust none: `as_written` gives the same value even if the class has changed since.
 """
 
 from __future__ import annotations
@@ -75,7 +74,7 @@ class Keys(dict[str, Any]):
 
 
 class _Unseen(Keys):
-    """A placeholder for an answer of any form: each of its parts is a placeholder too."""
+    """A placeholder for an answer of any form; so is each of its parts."""
 
     __slots__ = ("_deeper", "_text")
 
@@ -109,7 +108,6 @@ class Items(list[Any]):
 
 
 def plain(value: object, number: Callable[[Decimals], float] = float) -> Any:
-    """Return a value as plain data: dicts and lists."""
     if isinstance(value, Fields):
         return {name: plain(each, number) for name, each in vars(value).items()}
     if isinstance(value, list):
@@ -120,10 +118,7 @@ def plain(value: object, number: Callable[[Decimals], float] = float) -> Any:
 
 
 def first_fit(schema: Schema, text: str, check: Callable[[str], Any], decimals: str = "") -> Any:
-    """Return the value of an answer, read as leniently as `agent_magic.declare.answers.lenient` describes.
-
-    `check` returns the value of a JSON text, or raises `InvalidAnswer`, which names the field.
-    """
+    """Return the value of an answer, read as leniently as `readings` is; `check` returns the value of a JSON text."""
     fits: dict[int, tuple[str, Any]] = {}
     failure = InvalidAnswer("it does not fit")
     for number, one in readings(schema, text, decimals):
@@ -163,11 +158,7 @@ def as_written(schema: str, text: str) -> Any:
 
 @functools.lru_cache(maxsize=256)
 def by_schema(schema: str) -> Callable[[str], Any]:
-    """Return what reads JSON texts by a schema that was sent.
-
-    Raises:
-        InvalidAnswer: The schema is damaged.
-    """
+    """Return what reads JSON texts by a schema that was sent."""
     from pydantic_core import SchemaError, SchemaValidator, ValidationError
 
     try:
@@ -185,7 +176,6 @@ def by_schema(schema: str) -> Callable[[str], Any]:
 
 
 def _core(schema: Schema) -> Any:
-    """Return what pydantic reads values of a schema by."""
     from pydantic_core import core_schema as core
 
     if (choices := choices_of(schema)) is not None:
@@ -243,12 +233,7 @@ def _checked_date(parse: Callable[[str], object], text: str) -> str:
 
 
 def _as_value(data: Any, source: Any = None) -> Any:
-    """Return validated data as a value.
-
-    Args:
-        data: The data.
-        source: The text it was read from, with the digits of numbers.
-    """
+    """Return validated data as a value, its numbers with the digits of `source`."""
     if data is _ANY:
         return _of_any_form(source)
     if isinstance(data, dict):
@@ -264,7 +249,6 @@ def _as_value(data: Any, source: Any = None) -> Any:
 
 
 def _of_any_form(data: Any) -> Any:
-    """Return data of a place that may be anything, as a value."""
     if isinstance(data, Number):
         if data.lstrip("-").isdecimal():
             return int(data)
@@ -292,11 +276,7 @@ def wrong_fields(error: BaseException, *, got: bool = False) -> str:
 
 
 class Rows(Items):
-    """The answers for several items, each with its number.
-
-    Attributes:
-        text: The replies that hold them.
-    """
+    """The answers for several items, each with its number, and the text of the replies that hold them."""
 
     __slots__ = ("text",)
 

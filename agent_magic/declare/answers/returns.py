@@ -1,10 +1,5 @@
 """Return types of agents: a type, its schema, and a user's check.
 
-```
-%%agent label --each reviews --returns Label --check quotes_are_short
-%%agent mood --returns Literal["good","bad"]
-```
-
 The value of `--returns` is a name in the notebook, or a type made of names: `list[Label]`, `Label | None`,
 `Literal[...]`. It is looked up, never evaluated.
 """
@@ -87,11 +82,7 @@ class Returns:
 
     @classmethod
     def of(cls, kind: object, *, agent: str, written: str = "") -> Returns:
-        """Return the type of answers, of a type or a JSON schema, `written` in a cell.
-
-        Raises:
-            DeclarationError: It is no type, or has no schema.
-        """
+        """Return the type of answers, of a type or a JSON schema, `written` in a cell."""
         if isinstance(kind, Returns):
             return kind
         try:
@@ -129,11 +120,7 @@ class Returns:
         return placeholder(unwrapped(schema_of(self.schema)), text)
 
     def value(self, text: str) -> Any:
-        """Return the value of an answer, by the class or else the schema.
-
-        Raises:
-            InvalidAnswer: It does not fit.
-        """
+        """Return the value of an answer, by the class or else the schema; `InvalidAnswer` if it does not fit."""
         if self.adapter is None:
             return read(self.schema, text)
         return first_fit(schema_of(self.schema), text, self._checked, self.decimals)
@@ -152,11 +139,7 @@ class Returns:
 
 
 def _read_by(kind: Any, name: str) -> tuple[Any, Schema, str]:
-    """Return what reads values of a type, and its schemas.
-
-    Raises:
-        DeclarationError: It is no type of answers.
-    """
+    """Return what reads values of a type, its schema, and that with decimals marked."""
     import pydantic
 
     marked = any(hasattr(kind, mark) for mark in ("__value__", "__supertype__"))  # `type X = ...`, `NewType`
@@ -211,7 +194,6 @@ def _name_of(kind: object) -> str:
 
 
 def _invalid(error: BaseException) -> InvalidAnswer:
-    """Return a class's refusal in words."""
     wrong = wrong_fields(error, got=True)
     return InvalidAnswer(wrong) if wrong else InvalidAnswer(f"its class raised {reason_of(error)}", mendable=False)
 
@@ -230,11 +212,6 @@ class Check:
 
     @classmethod
     def of(cls, given: object, *, agent: str, written: str = "") -> Check:
-        """Return the check by a function.
-
-        Raises:
-            DeclarationError: It is no function, or an async one.
-        """
         if isinstance(given, Check):
             return given
         if not callable(given) or isinstance(given, type) or inspect.iscoroutinefunction(given):
@@ -251,11 +228,7 @@ class Check:
         return self
 
     def run(self, value: object) -> None:
-        """Check a value.
-
-        Raises:
-            InvalidAnswer: It is not right. Where the function itself failed, asking again cannot help.
-        """
+        """Raise `InvalidAnswer` if a value is wrong; `mendable` is false if the function itself failed."""
         found = run_user_code(lambda: self.call(value), self._failed)
         if isinstance(found, str) and found.strip():
             raise InvalidAnswer(found.strip())
@@ -310,7 +283,6 @@ def found_again(returns: Returns, namespace: Mapping[str, Any], agent: str) -> R
 
 
 def _is_declared_type(value: object) -> bool:
-    """Return whether a value is a class with declared fields, or a type made of others."""
     marks = ("model_json_schema", "__dataclass_fields__", "__required_keys__", "__members__")
     return typing.get_origin(value) is not None or (isinstance(value, type) and any(hasattr(value, m) for m in marks))
 
@@ -330,7 +302,6 @@ def _named(name: str, namespace: Mapping[str, Any], agent: str, option: str) -> 
 
 
 def _type_of(node: ast.expr, namespace: Mapping[str, Any], written: str, agent: str) -> Any:
-    """Return the type that an expression names."""
 
     def inner(one: ast.expr) -> Any:
         return _type_of(one, namespace, written, agent)

@@ -4,11 +4,10 @@ A type becomes a JSON schema once, when it is declared (`sent_as`). From then on
 kept with the request in ledger and cassette, and answers are read by it, so a record needs no class.
 
 Types that no grammar can hold, such as a dict or a class that contains itself, are described in words: the schema has
-its JSON schema beside it, for the prompt (`IN_WORDS`), and `{}` for each place that may be anything. The class decides.
+its JSON schema beside it, for the prompt (`IN_WORDS`), and `{}` for each place that may be anything.
 
-References are written out in place. An answer that is no object, such as `int` or `list[Label]`, is sent as the only
-field of an object titled `value`, since the API documents objects only. A user's class with that title is sent with a
-capital letter: `Value`.
+An answer that is no object, such as `int` or `list[Label]`, is sent as the only field of an object titled `value`. A
+user's class with that title is sent with a capital letter.
 
 Source: the vendor's page on structured outputs: supported schemas, and the number of optional and union properties.
 """
@@ -77,11 +76,7 @@ def sent_as(schema: Schema, name: str) -> tuple[Schema, str]:
 
 
 def narrow(schema: Schema, name: str) -> Schema:
-    """Return a schema within the API's limits.
-
-    Raises:
-        DeclarationError: It cannot be held; the message names the field and its replacement.
-    """
+    """Return a schema within the API's limits; the `DeclarationError` names the field and its replacement."""
     narrowing = _Narrowing(cast("dict[str, Schema]", schema.get("$defs") or {}))
     try:
         found = narrowing.one(schema, name, ())
@@ -106,8 +101,6 @@ def narrow(schema: Schema, name: str) -> Schema:
 
 
 class _Narrowing:
-    """Walks one schema."""
-
     def __init__(self, definitions: Mapping[str, Schema], *, is_loose: bool = False) -> None:
         self._definitions, self._is_loose = definitions, is_loose
         self._endless = _endless(definitions) if is_loose else frozenset[str]()
@@ -276,7 +269,6 @@ def of_item(schema: Schema) -> Schema | None:
 
 
 def fields_of(schema: Schema) -> dict[str, Schema]:
-    """Return the schemas of an object's fields; none for anything else."""
     found: Any = schema.get("properties")
     fields = cast("dict[str, Any]", found) if isinstance(found, dict) else {}
     return {name: cast("Schema", each) for name, each in fields.items() if isinstance(each, dict)}
@@ -298,7 +290,6 @@ def told_by(text: str) -> str:
 
 
 def values_of(schema: Schema) -> Schema:
-    """Return the schema of a dict's values; empty if it is no dict."""
     given: Any = schema.get("additionalProperties")
     return cast("Schema", given) if isinstance(given, dict) else {}
 
@@ -326,7 +317,6 @@ def counted(schema: Schema, name: str) -> tuple[list[str], list[str]]:
 
 
 def items_of(schema: Schema) -> Schema:
-    """Return the schema of a list's items; empty if it is no list."""
     given: Any = schema.get("items")
     return cast("Schema", given) if isinstance(given, dict) else {}
 
@@ -358,12 +348,7 @@ def _some(words: list[str]) -> list[str]:
 
 
 class Lack(NamedTuple):
-    """The missing part of a path of fields.
-
-    Attributes:
-        of: The parent without such a field, relative to the answer.
-        kind: The parent's kind, if it is no object.
-    """
+    """The missing part of a path of fields: `of` is its parent, `kind` the parent's kind if it is no object."""
 
     of: str
     field: str

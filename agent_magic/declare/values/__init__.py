@@ -1,7 +1,7 @@
 """Values in prompts, items, tasks, tool results, JSON and keys: the only module that reads them.
 
-A value is judged by its abilities, not its module, and is used whole or refused. Nothing is cut, nothing is consumed by
-being read, and two different values never become one.
+A value is judged by what it can do, not by its module. It is used whole or refused: nothing is cut or consumed by being
+read, and two different values never become one. A refusal names the value, its type, and what to write instead.
 
 | question | function | table | array | iterator |
 | --- | --- | --- | --- | --- |
@@ -10,9 +10,6 @@ being read, and two different values never become one.
 | its JSON | `as_json` | a list of rows | a list | refused |
 | its identity | `fingerprint` | class, columns, cells | class, items | nothing |
 | its stored form | `pack` | frames and series of pandas | arrays of numpy | none |
-
-`check_values` refuses single-use values when a plan is created; `frozen` reads pictures, and computes queries, at that
-time. A refusal names the value, its type, and an alternative.
 """
 
 from agent_magic.declare.validation import find_name, same_name, with_same_names

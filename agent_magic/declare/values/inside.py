@@ -1,4 +1,4 @@
-"""Contents of a value, the length of its text, and whether it is single-use, without reading it."""
+"""The contents of a value, the length of its text, and whether it is single-use, without reading it."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def everything_in(value: object) -> Iterator[object]:
 
 
 def is_too_deep(value: object) -> bool:
-    """Return whether a value is inside itself, or is nested about as deep as Python can write, or deeper."""
+    """Return whether a value is inside itself, or nested more deeply than Python can write."""
     return _measured(value)[1]
 
 
@@ -154,7 +154,7 @@ def _is_for_writing(value: Any) -> bool:
 
 
 def single_use_in(value: object) -> object | None:
-    """Return the part of a value that can be read only once: itself, or something inside it; `None` without any."""
+    """Return the part of a value that can be read only once: itself, something inside it, or `None`."""
     if type(value) in PLAIN:
         return None
     return next((one for one in everything_in(value) if is_single_use(one)), None)

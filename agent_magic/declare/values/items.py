@@ -45,8 +45,8 @@ class Items(NamedTuple):
 
     Attributes:
         levels: Names of the levels of a table's index, if it has several; a key is then a tuple.
-        dtypes: Their dtypes, or that of the index, where pandas would infer others from the keys.
-        labels: Number of distinct labels of a table's rows; fewer than items if some are equal.
+        dtypes: Dtypes of the index, if pandas would infer others from the keys.
+        labels: Number of distinct labels of a table's rows.
     """
 
     found: list[tuple[Any, Any]]
@@ -56,11 +56,7 @@ class Items(NamedTuple):
 
 
 def read_items(value: object, name: str, agent: str, *, may_be_empty: bool = False) -> Items:
-    """Return the keys and items of a value.
-
-    Raises:
-        DeclarationError: It has none and has to, cannot be read twice in the same order, or raises something.
-    """
+    """Return the keys and items of a value, or raise a `DeclarationError` that names it."""
 
     def failed(error: BaseException) -> DeclarationError:
         message = f"Agent {agent!r} cannot be run for each of {name!r}: reading it raised {plain_reason(error)}."
@@ -119,7 +115,7 @@ def _rows(table: Any, name: str, agent: str) -> list[dict[str, Any]]:
 
 
 def items_now(value: object) -> list[Any] | None:
-    """Return the items that a value has for `each`; `None` without any, and for a query, which is not computed."""
+    """Return the items that a value has for `each`; `None` without any, and for a query."""
     try:
         if run_user_code(lambda: is_lazy(value), lambda _: DeclarationError("")):
             return None
@@ -129,11 +125,7 @@ def items_now(value: object) -> list[Any] | None:
 
 
 def as_item(value: Any) -> Any:
-    """Return a dict as a `Row`, anything else as it is.
-
-    Raises:
-        ValueError: Two of its keys are one as text.
-    """
+    """Return a dict as a `Row`, anything else as it is; two keys that are one as text are a `ValueError`."""
     if isinstance(value, Row) or is_table(value) or not is_mapping(value):
         return value
     pairs = pairs_of(value)

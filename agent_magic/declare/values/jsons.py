@@ -1,7 +1,6 @@
-"""The JSON of a value: one form per type, in `FORMS`; other types are refused by name.
+"""The JSON of a value: one form per type; other types are refused by name.
 
-Nothing is guessed or merged: two keys of a dict, or two columns of a table, with one name in JSON are refused, as are
-values that JSON cannot represent.
+Two keys of a dict, or two columns of a table, with one name in JSON are refused.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ _MARKED = re.compile(f'"{_MARK}([-+.0-9Ee]+){_MARK}"')
 
 
 def as_json(value: object, indent: int | None = None) -> str:
-    """Return a value as JSON: letters as they are, and no web page's escapes. Errors are those of `as_plain`."""
+    """Return a value as JSON; errors are those of `as_plain`."""
     check_size(text_size(value))
     try:
         text = json.dumps(as_plain(value), indent=indent, ensure_ascii=False, allow_nan=False)
@@ -48,12 +47,7 @@ def as_json(value: object, indent: int | None = None) -> str:
 
 
 def as_plain(value: object) -> Any:
-    """Return a value as plain JSON data: dicts with texts as keys, lists, texts, numbers, truth values and `None`.
-
-    Raises:
-        TypeError: It has no form in JSON.
-        ValueError: It contains itself, or two of its keys or columns would become one.
-    """
+    """Return a value as plain JSON data, or raise `TypeError` or `ValueError` with what to write instead."""
     return _plain(value, ())
 
 
@@ -141,7 +135,7 @@ def _moment(value: Any) -> str | None:
 
 
 def _duration(value: Any) -> str:
-    """Write how long something takes as pandas does, in the form of ISO 8601."""
+    """Write a duration in ISO 8601, as pandas does."""
     if hasattr(value, "isoformat"):
         return value.isoformat()
     minutes, seconds = divmod(value.seconds, 60)

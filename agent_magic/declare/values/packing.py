@@ -1,7 +1,7 @@
-"""Values of tasks as JSON and back: plain data, frames, Series, arrays, dates. Nothing is ever unpickled.
+"""Values of tasks as JSON and back: plain data, frames, Series, arrays, dates.
 
-A packed value has a kind of ours, never the name of a class, so a file from a stranger can be wrong but not harmful. Of
-a value without a form only the text is kept, so that prompts with the whole value can be rendered again.
+Nothing is ever unpickled: a packed value has a kind of ours, never the name of a class, so a file from a stranger can
+be wrong but not harmful.
 """
 
 from __future__ import annotations
@@ -53,8 +53,7 @@ KIND: Final = "$"
 """The key of a packed object's kind. A user's dict with this key is packed as pairs."""
 
 
-class _NoFormError(Exception):
-    """The value has no form here."""
+class _NoFormError(Exception): ...
 
 
 def pack(value: object) -> str | None:
@@ -108,20 +107,12 @@ def _written(value: object, other: Callable[[_Packer, Any], Any], most: float = 
 
 
 def unpack(text: str) -> Any:
-    """Read what `pack` wrote.
-
-    Raises:
-        ValueError: It is something else.
-    """
+    """Read what `pack` wrote; anything else is a `ValueError`."""
     return unpacked(json.loads(text))
 
 
 def unpacked(data: Any) -> Any:
-    """Read plain data that `pack` or `packed_key` made.
-
-    Raises:
-        ValueError: It is something else.
-    """
+    """Read plain data that `pack` or `packed_key` made; anything else is a `ValueError`."""
     try:
         return _unpacked(data)
     except (KeyError, TypeError, AttributeError, IndexError, RecursionError, OverflowError) as error:
@@ -129,17 +120,12 @@ def unpacked(data: Any) -> Any:
 
 
 class _Packer:
-    """Packs a value as plain data.
-
-    Args:
-        other: Packs other values, or raises.
-    """
+    """Packs a value as plain data; `other` packs what has no form here, or raises."""
 
     def __init__(self, other: Callable[[_Packer, Any], Any]) -> None:
         self._other = other
 
     def packed(self, value: Any) -> Any:
-        """Return a value as plain data."""
         kind: Any = cast("type[Any]", type(value))
         if kind in SCALARS or (kind is float and math.isfinite(value)):
             return value
@@ -155,15 +141,12 @@ class _Packer:
         return self._of_a_library(value, kind.__module__.partition(".")[0], kind.__name__)
 
     def named(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Return values with names as plain data."""
         return {name: self.packed(one) for name, one in values.items()}
 
     def every(self, values: Iterable[Any]) -> list[Any]:
-        """Return values as plain data."""
         return [self.packed(one) for one in values]
 
     def _of_a_library(self, value: Any, library: str, name: str) -> Any:
-        """Write what numpy and pandas make."""
         dtype: Any = getattr(value, "dtype", None) if library == "numpy" else None
         if library == "pandas" and (write := _OF_PANDAS.get(name)) is not None:
             return write(self, value)
@@ -175,7 +158,6 @@ class _Packer:
         return self._other(self, value)
 
     def frame(self, value: Any) -> dict[str, Any]:
-        """Write a frame of pandas'."""
         columns = [self._column(value.iloc[:, place]) for place in range(value.shape[1])]
         names = value.columns.names
         called = _given(column_names=any(name is not None for name in names) and self.every(names))
@@ -183,7 +165,6 @@ class _Packer:
         return {KIND: "frame", **heads, "columns": columns, **self._indexed(value.index)}
 
     def series(self, value: Any) -> dict[str, Any]:
-        """Write a series of pandas'."""
         column = {"name": self.packed(value.name), "column": self._column(value)}
         return {KIND: "series", **column, **self._indexed(value.index)}
 
@@ -200,7 +181,6 @@ class _Packer:
         return self._column(index.to_series())
 
     def _column(self, series: Any) -> dict[str, Any]:
-        """Write a column: its dtype, and its values as plain data."""
         dtype = str(series.dtype)
         if dtype == "category":
             categories = series.cat.categories
@@ -232,7 +212,7 @@ _WRITERS: Final[dict[Any, Callable[[_Packer, Any], dict[str, Any]]]] = {
 
 
 def _given(**fields: Any) -> dict[str, Any]:
-    """Return the fields that say something: without the others, older files read the same."""
+    """Return the fields that say something; older files do not have the others."""
     return {name: one for name, one in fields.items() if one}
 
 
@@ -312,7 +292,6 @@ _OF_NUMPY: Final = {"numpy.datetime64", "numpy.timedelta64"}
 
 
 def _unpacked(data: Any) -> Any:
-    """Read plain data."""
     if isinstance(data, list):
         return [_unpacked(one) for one in cast("list[Any]", data)]
     if not isinstance(data, dict):
@@ -348,7 +327,6 @@ def _plain_index(data: dict[str, Any]) -> Any:
 
 
 def _series_of(data: dict[str, Any], index: Any) -> Any:
-    """Read a column."""
     if "codes" in data:
         categories = _series_of(data["categories"], None)
         found = _pandas().Categorical.from_codes(data["codes"], categories=categories, ordered=data["ordered"])

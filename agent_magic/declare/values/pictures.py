@@ -1,7 +1,4 @@
-"""Reads pictures and documents: from files, from bytes, and from figures of the libraries that draw them.
-
-Neither matplotlib nor PIL nor plotly is imported here: a value brings its own.
-"""
+"""Reads pictures and documents: from files, from bytes, and from figures of libraries, none of which it imports."""
 
 from __future__ import annotations
 
@@ -89,22 +86,12 @@ def text_file(source: str | Path | bytes, *, title: str | None = None) -> Attach
 
 
 def text_document(text: str, title: str) -> Attachment:
-    """Return a text as a document.
-
-    Raises:
-        DeclarationError: It is empty.
-    """
     if not text.strip():
         raise DeclarationError(f"The document {title!r} is empty.", hint="Fill it, or leave it out.")
     return _attachment("document", PLAIN_TEXT, text.encode(), title)
 
 
 def picture_of(data: bytes, title: str) -> Attachment:
-    """Return the bytes of a picture as an attachment.
-
-    Raises:
-        DeclarationError: They are no picture that can be sent, or too large.
-    """
     known = _picture_size(data)
     if known is None:
         hint = "It must be PNG, JPEG, WebP or GIF. Others: PIL.Image.open(path).save('new.png'); PDFs: am.pdf(path)."
@@ -116,11 +103,7 @@ def picture_of(data: bytes, title: str) -> Attachment:
 
 
 def as_attachment(value: object, title: str) -> Attachment | None:
-    """Return a value as an attachment, read now; `None` if it is neither a picture nor a document.
-
-    Raises:
-        DeclarationError: It cannot be sent; the message gives the reason.
-    """
+    """Return a value as an attachment, read now; `None` if it is neither a picture nor a document."""
     if type(value) is Attachment:
         return value if value.title else replace(value, title=_short(title))
     kind = _library_of(type(value))
@@ -134,7 +117,6 @@ def as_attachment(value: object, title: str) -> Attachment | None:
 
 
 def is_content(kind: type[Any]) -> bool:
-    """Return whether values of a class are pictures or documents."""
     return kind is Attachment or bool(_library_of(kind))
 
 
@@ -144,7 +126,6 @@ def is_one(value: object) -> bool:
 
 
 def _read(source: str | Path | bytes, title: str | None, reader: str) -> tuple[bytes, str]:
-    """Return the bytes and the title of a file."""
     if isinstance(source, bytes):
         return source, title or ""
     if not isinstance(source, str | Path):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -192,7 +173,7 @@ _PICTURES = {
 
 
 def _figure_png(figure: Any, title: str, axes: Any = None) -> bytes:
-    """Draw a figure of matplotlib; of several axes only the ones that are meant."""
+    """Draw a figure of matplotlib; of several axes only the given ones."""
     if len(figure.get_children()) <= 1:  # its background alone
         hint = "Draw first. After plt.show() a new figure is the current one: keep yours, fig, ax = plt.subplots()."
         raise DeclarationError(f"The figure {title!r} is empty.", hint=hint)

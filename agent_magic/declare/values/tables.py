@@ -1,8 +1,7 @@
 """Tables and arrays of any library, read as pandas and as lists.
 
-A table is recognised by narwhals or by Arrow's stream of columns, never by the name of a module. All other code uses
-its pandas form, with Python's own objects as cells, so that whole numbers beside a missing one stay whole, and digits
-and zones stay.
+A table is recognised by narwhals or by Arrow's stream of columns, never by the name of a module. Its cells are Python's
+own objects, so that whole numbers beside a missing one stay whole, and digits and zones stay.
 """
 
 from __future__ import annotations
@@ -24,7 +23,6 @@ _LISTED: Final = ("tolist", "to_pylist", "to_list")
 
 
 def check_size(size: float) -> None:
-    """Raise `OverflowError` for a text that is too long for a request."""
     if size > MOST_CHARS:
         raise OverflowError(TOO_LONG)
 
@@ -41,14 +39,13 @@ def _marks(kind: type[Any]) -> tuple[bool, bool]:
 
 
 def _of_pandas(value: object) -> str:
-    """Return `DataFrame` or `Series` for pandas' classes and subclasses; otherwise empty."""
     pandas: Any = sys.modules.get("pandas")  # the owner of such a value has imported it
     kinds = [name for name in ("DataFrame", "Series") if isinstance(value, getattr(pandas, name, ()))]
     return kinds[0] if kinds else ""
 
 
 def _fields_of(value: Any) -> tuple[str, ...]:
-    """Return the names of the columns of a structured array of numpy's."""
+    """Return the names of the columns of a structured array."""
     if not _marks(value.__class__)[1] or getattr(value, "ndim", 0) != 1:
         return ()
     return getattr(getattr(value, "dtype", None), "names", None) or ()
@@ -65,7 +62,6 @@ def column_names(table: Any) -> list[Any]:
 
 
 def _narwhals(value: Any) -> Any:
-    """Return a table as a narwhals object, if narwhals supports it."""
     import narwhals
 
     if isinstance(value, narwhals.DataFrame | narwhals.LazyFrame | narwhals.Series):
@@ -82,7 +78,7 @@ def is_table(value: object) -> bool:
 
 
 def is_lazy(value: object) -> bool:
-    """Return whether a value is a query of a table, which computes when it is read."""
+    """Return whether a value is a query, which computes when it is read."""
     return _shape_of(value) == "LazyFrame"
 
 
@@ -100,12 +96,7 @@ def _shape_of(value: object) -> str:
 
 
 def read_table(value: Any) -> Any:
-    """Return a table as a whole `DataFrame` or `Series` of pandas; `None` for other values.
-
-    Raises:
-        OverflowError: It has more cells than a request has characters.
-        BaseException: Any error of a query when it is computed.
-    """
+    """Return a table as a whole `DataFrame` or `Series` of pandas, at most `MOST_CHARS` cells; else `None`."""
     if not _marks(value.__class__)[0]:
         names = _fields_of(value)
         return _frame_of(names, [value[name].tolist() for name in names]) if names else None
@@ -147,7 +138,7 @@ def _collected(query: Any) -> Any:
 
 
 def count_cells(value: Any) -> int:
-    """Return how many cells a table has that is no query, or how many items an array has; 0 if it does not say."""
+    """Return how many cells a table has that is no query, or how many items an array has; 0 if unknown."""
     shape: Any = getattr(value, "shape", None)
     if isinstance(shape, tuple):
         return math.prod(cast("tuple[int, ...]", shape))
@@ -155,17 +146,13 @@ def count_cells(value: Any) -> int:
 
 
 def is_array(value: object) -> bool:
-    """Return whether a value is an array, an index or a tensor of any library. A number of such a library is none."""
+    """Return whether a value is an array, an index or a tensor of any library; one number of such is none."""
     is_table, is_array = _marks(value.__class__)
     return is_array and not is_table and getattr(value, "ndim", 1) != 0
 
 
 def read_array(value: Any) -> list[Any] | None:
-    """Return all items of an array, index or tensor of any library; `None` for other values.
-
-    Raises:
-        OverflowError: It has more items than a request has characters.
-    """
+    """Return all items of an array, index or tensor of any library; `None` for other values."""
     if not is_array(value):
         return None
     kind = cast("type[Any]", type(value))
@@ -195,7 +182,7 @@ def plain_scalar(value: Any) -> Any:
 
 
 def cells_of(value: Any) -> list[Any]:
-    """Return the cells of a frame or a series of pandas' that are objects; nothing for other values."""
+    """Return the cells of a frame or a series of pandas that are objects; nothing for other values."""
     if not _marks(value.__class__)[0] or not (kind := _of_pandas(value)):
         return []
     columns = [value] if kind == "Series" else [value.iloc[:, place] for place in range(value.shape[1])]
@@ -219,5 +206,4 @@ def levels_of(index: Any) -> list[Any]:
 
 
 def is_numbered(index: Any) -> bool:
-    """Return whether an index of pandas is the default one."""
     return type(index).__name__ == "RangeIndex"

@@ -56,7 +56,7 @@ TOO_DEEP = f"{HOLDS_ITSELF}, or is nested too deeply"
 
 
 class RenderError(AgentMagicError):
-    """A value or a prompt cannot be rendered. Callers that know the agent convert this to a `DeclarationError`."""
+    """A value or a prompt cannot be rendered."""
 
 
 class RaisedError(RenderError):
@@ -90,11 +90,7 @@ def plain_reason(error: BaseException) -> str:
 
 
 def value_text(name: str, value: object) -> str:
-    """Return `as_text` of a value, outside a template.
-
-    Raises:
-        RenderError: It has none; the message names it.
-    """
+    """Return `as_text` of a value outside a template, or raise a `RenderError` that names it."""
     if issubclass(type(value), str):  # a proxy of one is none
         return cast("str", value)
     if type(value) in NUMBERS:
@@ -110,13 +106,7 @@ def value_text(name: str, value: object) -> str:
 
 
 def as_text(value: object) -> str:
-    """Return a value as a prompt shows it: tables as CSV and arrays as lists, whole; the rest as `str`.
-
-    Raises:
-        NoTextError: It is a function, a class or a module, its `str` is an address, or it is nested too deeply.
-        OverflowError: It is too long for a request.
-        BaseException: Any error of its methods: they are the user's own code.
-    """
+    """Return a value as a prompt shows it; `NoTextError` if it has no text, `OverflowError` if it is too long."""
     if issubclass(type(value), str):
         return cast("str", value)
     if is_one(value):
@@ -177,13 +167,11 @@ def _held_at(addresses: AbstractSet[int], value: object) -> object | None:
 
 
 def _is_address(value: object) -> bool:
-    """Return whether the text of a value is its address, which differs in each session."""
     text = repr(value).lower()
     return f"{id(value):x}" in text or str(id(value)) in text or _ADDRESS.fullmatch(text) is not None
 
 
 def _what_to_write(value: Any) -> str:
-    """Return an alternative to a function, a class or a module."""
     kind, name = type(value).__name__, str(getattr(value, "__name__", ""))
     owner = getattr(value, "__self__", None)
     if isinstance(owner, Mapping) and name in owner:
@@ -218,8 +206,6 @@ def _long(value: Any, write: Callable[[Any], str]) -> str:
 
 
 class _Text:
-    """Replaces a value in a list or dict by its whole text."""
-
     def __init__(self, text: str) -> None:
         self._text = text
 
@@ -253,12 +239,10 @@ def _is_foreign(value: object) -> bool:
 
 
 def _is_picture(value: object) -> bool:
-    """Return whether a value is a picture that is not read."""
     return is_one(value) and type(value) is not Attachment
 
 
 def _is_unnamed(value: object) -> bool:
-    """Return whether a collection defines no text."""
     kind = cast("type[Any]", type(value))
     return kind.__repr__ is object.__repr__ and (
         is_mapping(value) or (issubclass(kind, Collection) and not is_keyed(value))
@@ -409,16 +393,11 @@ def holds_content(value: object) -> bool:
 
 
 def is_frozen(value: object) -> bool:
-    """Return whether a value stays as it is until it is sent: it is no query, and has no picture."""
     return not (is_lazy(value) or holds_content(value))
 
 
 def frozen(value: Any, title: str) -> Any:
-    """Return a value as it is now: a query computed, pictures read, those in lists, tuples and dicts too.
-
-    Raises:
-        DeclarationError: A picture or a query cannot be read, or their container contains itself.
-    """
+    """Return a value as it is now: a query computed, pictures read, those in lists, tuples and dicts too."""
 
     def failed(error: BaseException) -> DeclarationError:
         return DeclarationError(f"{title!r} cannot be computed: {plain_reason(error)}.")
