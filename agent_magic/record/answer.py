@@ -12,26 +12,21 @@ if TYPE_CHECKING:
     from agent_magic.record.request import Message
 
 Source = Literal["live", "ledger", "replay", "simulated", "forecast", "shared", "edited"]
-"""Where a result is from. `forecast` answers do not exist, a shared one is another step's, an edited one the user's."""
+"""Where a result is from. `forecast` answers do not exist; `shared` is another step's, `edited` the user's."""
 
 SOURCES: Final = frozenset(get_args(Source))
 
 Status = Literal["pending", "queued", "running", "succeeded", "failed", "skipped", "unused", "cancelled", "capped"]
-"""The state of an agent.
-
-`skipped`: an ancestor did not succeed, or a condition is false. `unused`: a reserved place or round that was not
-needed. `capped`: a cap on its turns cut it, text kept.
-"""
+"""`unused`: a reserved place or round that was not needed. `capped`: a cap on its turns cut it, text kept."""
 
 
 PAUSED = "pause_turn"
-"""Stop reason of a paused answer, to be continued."""
 TOOL_USE = "tool_use"
 """The stop reason of a response that asks for tools: a turn, never an answer."""
 TURNS = frozenset({PAUSED, TOOL_USE})
 """The stop reasons after which a conversation goes on."""
 TIMED = frozenset({"live", "simulated", "replay", "forecast"})
-"""Sources with seconds of a model's work. Answers from the ledger take none."""
+"""Sources with seconds of a model's work."""
 NOT_REUSED = frozenset({"refusal", PAUSED})
 """Stop reasons of answers that are bought again. One cut at `max_tokens` is served: a new one would be cut too."""
 ESCALATED = "Escalated"
@@ -45,12 +40,10 @@ BYTES_PER_TOKEN = 4
 
 
 def utf8_length(text: str) -> int:
-    """Return how many bytes a text has, lone surrogates too."""
     return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
 
 
 def estimated_tokens(size: int) -> int:
-    """Return about how many tokens output of this many bytes has."""
     return -(-size // BYTES_PER_TOKEN)
 
 
@@ -58,18 +51,15 @@ def estimated_tokens(size: int) -> int:
 class Usage:
     """Tokens as the API bills them. `None` means unknown, never 0.
 
-    A count is *final*, the server's last word about a request; *running*, sent while it writes; or unknown. Only final
-    counts settle a reserve of the budget. A missing final count is shown as an estimate: at least the running count, at
-    most the requested tokens.
+    Only a *final* count, the server's last word, settles a reserve of the budget. A missing one is estimated:
+    at least the count that came while it wrote, at most the requested tokens.
 
     Attributes:
         input_tokens: Uncached input.
-        cache_read_tokens: Input read from the prompt cache.
         cache_write_tokens: Input written to the prompt cache, for 5 minutes and 1 hour together.
         output_tokens: Output, thinking included.
-        cache_write_1h_tokens: The part of `cache_write_tokens` written for 1 hour.
         searches: Web searches by the provider, which are billed one by one.
-        estimated: True if this is our estimate, because the server sent no final count.
+        estimated: True if the server sent no final count.
     """
 
     input_tokens: int | None = None
@@ -89,12 +79,10 @@ class Usage:
 
     @property
     def is_unknown(self) -> bool:
-        """True if no count is known."""
         return self.total_input_tokens is None and self.output_tokens is None
 
     @property
     def is_final(self) -> bool:
-        """True if the counts are final, so that they settle the request."""
         return not self.estimated and self.input_tokens is not None and self.output_tokens is not None
 
     @property
@@ -108,14 +96,7 @@ NOTHING_USED = Usage(0, cache_read_tokens=0, cache_write_tokens=0, output_tokens
 
 
 class Citation(NamedTuple):
-    """A citation of a document.
-
-    Attributes:
-        text: The part of the answer it supports.
-        title: Title of the document.
-        where: Place in it, such as `page 3` or `characters 10-52`.
-        cited_text: The cited text.
-    """
+    """A citation: supported text, title of the document, place such as `page 3`, and quote."""
 
     text: str
     title: str
@@ -125,17 +106,14 @@ class Citation(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A complete reply, with a `stop_reason`.
+    """A complete reply.
 
     Attributes:
         text: The text blocks, joined.
         stop_reason: The API's reason, such as `end_turn` or `max_tokens`.
-        model: The model named in the reply.
         refusal: Category of a refusal, if it is one.
         content: Content blocks as JSON, if the conversation continues from them.
-        citations: Citations of documents, in the order of the text.
         batch: The vendor's batch id; empty for a live request.
-        edited: True if the user has replaced the model's text.
         original: The model's text of an edited answer.
         turns: Calls of tools and their results between the request and this answer, if taken over from an earlier run.
     """
@@ -156,23 +134,15 @@ class Answer:
 
 
 class Price(NamedTuple):
-    """The cost of an attempt.
-
-    Attributes:
-        cost_usd: Dollars; `None` if the price is unknown.
-        basis: Source of the price, such as `genai-prices 0.2.3` or `given`.
-    """
+    """The cost of an attempt, if known, and its source, such as `genai-prices 0.2.3` or `given`."""
 
     cost_usd: float | None
     basis: str
 
 
 PAID_BEFORE = Price(0.0, "paid before")
-"""Price of an answer from the ledger or an earlier run."""
 SHARED = Price(0.0, "shared")
-"""Price of an answer shared with an identical step, which pays for it."""
 NOT_BILLED = Price(0.0, "not billed")
-"""Price of a request that was not sent, or refused by the provider."""
 
 
 def add_usage(parts: Iterable[Usage]) -> Usage:
@@ -190,13 +160,11 @@ def add_usage(parts: Iterable[Usage]) -> Usage:
 
 
 def total_tokens(counts: Iterable[int | None]) -> int | None:
-    """Return the sum of the known counts; `None` if none is known."""
     known = [count for count in counts if count is not None]
     return sum(known) if known else None
 
 
 def total_usd(costs: Iterable[float | None]) -> float | None:
-    """Return the sum of the known dollars; `None` if none is known."""
     known = [cost for cost in costs if cost is not None]
     return math.fsum(known) if known else None
 

@@ -16,18 +16,13 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True, repr=False)
 class Attempt:
-    """One request of an agent. Times in seconds since the run began; `None` means unknown.
-
-    A view of its events, without copies.
+    """One request of an agent: a view of its events. Times in seconds since the run began; `None` means unknown.
 
     Attributes:
-        agent: The agent's name.
-        begun: The start event.
         free_s: When its agent could have sent it: ready, or done with the attempt before.
         backoff_s: Seconds of backoff from then on after a failure.
         turn: Turn of the conversation, from 1. A retry has the turn of the failed attempt.
         ended: The end event; `None` while it runs.
-        first_token_s: Time of the first token, if any.
     """
 
     agent: str
@@ -43,17 +38,14 @@ class Attempt:
 
     @property
     def number(self) -> int:
-        """1 for the first."""
         return self.begun.number
 
     @property
     def request(self) -> Request:
-        """The request."""
         return self.begun.request
 
     @property
     def model(self) -> str:
-        """The model asked."""
         return self.begun.request.model
 
     @property
@@ -69,12 +61,10 @@ class Attempt:
 
     @property
     def granted_s(self) -> float:
-        """When the agent was admitted."""
         return self.begun.granted_s
 
     @property
     def started_s(self) -> float:
-        """When the request was sent."""
         return self.begun.at_s
 
     @property
@@ -84,12 +74,10 @@ class Attempt:
 
     @property
     def ended_s(self) -> float | None:
-        """When its answer was complete, or it failed; `None` while it runs."""
         return None if self.ended is None else self.ended.at_s
 
     @property
     def answer(self) -> Answer | None:
-        """The complete reply, or `None`."""
         return None if self.ended is None else self.ended.answer
 
     @property
@@ -109,22 +97,18 @@ class Attempt:
 
     @property
     def usage(self) -> Usage | None:
-        """Its tokens, answered or not."""
         return None if self.ended is None else self.ended.usage
 
     @property
     def price(self) -> Price | None:
-        """The cost."""
         return None if self.ended is None else self.ended.price
 
     @property
     def cost_usd(self) -> float | None:
-        """Its dollars, if known."""
         return None if self.ended is None else self.ended.price.cost_usd
 
     @property
     def source(self) -> Source | None:
-        """Source of the answer, if any."""
         return None if self.ended is None else self.ended.source
 
     @property
@@ -135,7 +119,6 @@ class Attempt:
 
     @property
     def is_shared(self) -> bool:
-        """True if the answer is shared with an identical step of the run."""
         return self.ended is not None and self.ended.price == SHARED
 
     @property
@@ -151,7 +134,6 @@ class Attempt:
 
     @property
     def status_code(self) -> int | None:
-        """HTTP status, if any."""
         return None if self.ended is None else self.ended.status_code
 
     @property
@@ -180,10 +162,8 @@ class Attempt:
 
     @property
     def ttft_s(self) -> float | None:
-        """Seconds from the request to the first token."""
         return None if self.first_token_s is None else self.first_token_s - self.begun.at_s
 
     @property
     def api_s(self) -> float | None:
-        """Seconds from the request to the end of the reply."""
         return None if self.ended is None else self.ended.at_s - self.begun.at_s

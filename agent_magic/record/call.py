@@ -21,13 +21,9 @@ SAVE: Final = "save"
 
 @dataclass(slots=True, repr=False)
 class ToolCall:
-    """One function call. Times in seconds since the run began; `None` means unknown.
-
-    A view of its events, without copies.
+    """One function call: a view of its events. Times in seconds since the run began; `None` means unknown.
 
     Attributes:
-        agent: The agent or task.
-        begun: The start event.
         free_s: When it could have begun.
         backoff_s: Seconds of backoff from then on after a failed call.
         ended: The end event; `None` while it runs.
@@ -45,12 +41,10 @@ class ToolCall:
         return f"ToolCall({self.agent!r}, {self.tool}: {self.status})"
 
     def printed(self, text: str) -> None:
-        """Append printed output."""
         self.prints += text
 
     @property
     def number(self) -> int:
-        """1 for the first of its agent."""
         return self.begun.number
 
     @property
@@ -70,12 +64,10 @@ class ToolCall:
 
     @property
     def started_s(self) -> float:
-        """When it began."""
         return self.begun.at_s
 
     @property
     def ended_s(self) -> float | None:
-        """When it ended; `None` while it runs."""
         return None if self.ended is None else self.ended.at_s
 
     @property
@@ -85,27 +77,22 @@ class ToolCall:
 
     @property
     def held_by(self) -> str:
-        """The reason it waited before."""
         return self.begun.held_by
 
     @property
     def result(self) -> str:
-        """The result as text."""
         return "" if self.ended is None else self.ended.result
 
     @property
     def error(self) -> str | None:
-        """What went wrong, in one line; `None` for a success."""
         return None if self.ended is None else self.ended.error
 
     @property
     def kind(self) -> str | None:
-        """The class of the error; `None` for a success."""
         return None if self.ended is None else self.ended.kind
 
     @property
     def source(self) -> Source | None:
-        """Where its result came from; `None` while it runs."""
         return None if self.ended is None else self.ended.source
 
     @property
@@ -115,17 +102,14 @@ class ToolCall:
 
     @property
     def artifacts(self) -> tuple[Artifact, ...]:
-        """The files it wrote."""
         return () if self.ended is None else self.ended.artifacts
 
     @property
     def worker(self) -> str:
-        """The worker process that made it; empty for the kernel's machine, and while it runs."""
         return "" if self.ended is None else self.ended.worker
 
     @property
     def is_served(self) -> bool:
-        """True if nothing was called, since the result was available."""
         return self.source == "ledger"
 
     @property
@@ -135,12 +119,7 @@ class ToolCall:
 
 
 class Stretch(NamedTuple):
-    """A span of an agent's time between two requests.
-
-    Attributes:
-        reason: The reason to wait, or the names of the functions.
-        end_s: Its end; `None` while it lasts.
-    """
+    """A span of an agent's time between two requests; in tools, the reason is their names."""
 
     kind: Literal["tool", "queued"]
     reason: str
@@ -149,10 +128,7 @@ class Stretch(NamedTuple):
 
 
 def stretches(calls: Sequence[ToolCall], since_s: float) -> Iterator[Stretch]:
-    """Yield the time of calls that began together from a moment on, without gaps.
-
-    While any call runs, the time belongs to tools. While all remaining calls wait, it has the next call's reason.
-    """
+    """Yield the time of calls that began together, without gaps: tools' while any runs, else the next call's wait."""
     running = [one for one in calls if one.ended is None]
     marks = {one.started_s for one in calls} | {one.ended.at_s for one in calls if one.ended is not None}
     for start_s, end_s in pairwise(sorted({since_s, *(mark for mark in marks if mark > since_s)})):
@@ -173,5 +149,4 @@ def own_text(calls: Sequence[ToolCall], turn: int) -> str:
 
 
 def tools_of(calls: Sequence[ToolCall]) -> str:
-    """Return the names of the functions that calls are of, each once."""
     return ", ".join(dict.fromkeys(one.tool for one in calls))

@@ -1,9 +1,8 @@
 """Values as JSON and back: the codec of cassettes and the ledger.
 
-The caller names the class to read. Nothing in the data chooses a class or calls anything, so a file from a stranger can
-be wrong but not harmful. Missing fields take the defaults of the class, and unknown fields are skipped.
-
-A line is ASCII with sorted keys: the same value makes the same bytes, and lone surrogates and NUL survive.
+The caller names the class to read. Nothing in the data chooses a class or calls anything, so a file from a stranger
+can be wrong but not harmful. A line is ASCII with sorted keys: the same value makes the same bytes, and lone
+surrogates and NUL survive.
 """
 
 from __future__ import annotations
@@ -56,11 +55,10 @@ SELDOM: dict[type, frozenset[str]] = {
 }
 """Fields that are omitted if empty, as they are in most requests, answers and calls."""
 EVENTS: dict[str, type[Event]] = {kind.__name__: kind for kind in get_args(events.Event)}
-"""Every kind of event, by its name."""
 
 
 def to_json(value: object) -> Any:
-    """Return a value as plain data: objects, arrays, texts, numbers. `nan` and `inf` become `None`."""
+    """Return a value as plain data. `nan` and `inf` become `None`."""
     kind = type(value)
     if kind in PLAIN:
         return value
@@ -81,25 +79,16 @@ def to_json(value: object) -> Any:
 
 
 def from_json(kind: type[T], data: object) -> T:
-    """Read a value of a class from plain data.
-
-    Raises:
-        ValueError: The data is not one; the message names the field, never its content.
-    """
+    """Read a value of a class from plain data; the message of a `ValueError` names the field, never its content."""
     return _reader(kind)(data)
 
 
 def event_to_json(event: Event) -> dict[str, Any]:
-    """Write an event, with the name of its kind."""
     return {"event": type(event).__name__, **to_json(event)}
 
 
 def event_from_json(data: object) -> Event:
-    """Read an event.
-
-    Raises:
-        ValueError: It is none, or of a kind this version does not know.
-    """
+    """Read an event; raise `ValueError` for one of a kind this version does not know."""
     name: Any = cast("dict[str, Any]", data).get("event") if isinstance(data, dict) else None
     if not isinstance(name, str) or name not in EVENTS:
         raise ValueError("not a known event")
@@ -112,11 +101,7 @@ def line_of(data: object) -> str:
 
 
 def data_of(line: str) -> dict[str, Any]:
-    """Read a line that holds one object.
-
-    Raises:
-        ValueError: It does not.
-    """
+    """Read a line that holds one object; raise `ValueError` if it does not."""
     try:
         data: Any = _DECODER.decode(line)
     except RecursionError:

@@ -1,7 +1,4 @@
-"""The conversation of an agent up to its answer: prompts, answers, results of tools.
-
-An agent that continues it sends all of it again, byte for byte.
-"""
+"""The conversation of an agent up to its answer. An agent that continues it sends all of it again, byte for byte."""
 
 from __future__ import annotations
 
@@ -42,7 +39,7 @@ def answered(request: Request, answer: Answer, text: str = "") -> Request:
 
 
 def exported(request: Request) -> list[dict[str, Any]]:
-    """Write a conversation as the `messages` of the API; a sha256 stands for the bytes of pictures and documents."""
+    """Write a conversation as the `messages` of the API, files by their sha256."""
     found: list[dict[str, Any]] = request.canonical()["messages"]
     return found
 
@@ -71,7 +68,6 @@ def _rows(messages: list[dict[str, Any]]) -> Iterator[tuple[int, str, str, str]]
 
 
 def _text(kind: str, block: dict[str, Any]) -> str:
-    """Return the text of a block: text, call or result."""
     if kind in {"text", "thinking"}:
         return str(block.get(kind, ""))
     if kind == "tool_use":

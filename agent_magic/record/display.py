@@ -1,7 +1,4 @@
-"""How values show themselves, wherever `_repr_mimebundle_` is asked.
-
-A value does not know how it is drawn. The room `show` registers that, by class; see `agent_magic.show.bundles`.
-"""
+"""How values show themselves. The room `show` registers that by class; see `agent_magic.show.bundles`."""
 
 from __future__ import annotations
 

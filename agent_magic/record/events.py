@@ -1,7 +1,7 @@
 """Events: the only source of all that a run shows.
 
-Times are in seconds since the run began, on a monotonic clock, in steps of 2**-20 s. With steps of a power of two, sums
-and differences are exact, so the parts of a duration add up to the last bit.
+Times are in seconds since the run began, on a monotonic clock, in steps of 2**-20 s: sums and differences of these are
+exact, so the parts of a duration add up to the last bit.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ CallStatus = Literal["succeeded", "failed", "denied", "cancelled"]
 
 
 def on_grid(seconds: float) -> float:
-    """Round a time to the grid of 2**-20 s."""
     return round(seconds * TICKS_PER_S) / TICKS_PER_S
 
 
@@ -38,7 +37,7 @@ class AttemptStarted(NamedTuple):
     Attributes:
         granted_s: When the agent was admitted; until `at_s` its prompt was written.
         held_by: The reason it waited before: `slot`, `barrier`, `backoff`, ..., or empty.
-        endpoint: The endpoint; empty if there is only one.
+        endpoint: Empty if there is only one.
     """
 
     at_s: float
@@ -92,9 +91,7 @@ class BackoffStarted(NamedTuple):
 
 
 class CallStarted(NamedTuple):
-    """A function is called: a tool requested by a response, or a task.
-
-    Stored before the function runs. If the end is missing after a kill, it may have run.
+    """A function is called: a tool requested by a response, or a task. Stored before the function runs.
 
     Attributes:
         turn: Number of the attempt that requested it; 0 for a task.
@@ -115,12 +112,7 @@ class CallStarted(NamedTuple):
 
 
 class Artifact(NamedTuple):
-    """A written file.
-
-    Attributes:
-        path: Relative to the notebook's folder, with `/`.
-        sha256: Fingerprint of its content.
-    """
+    """A written file: its path, relative to the notebook's folder with `/`, and its fingerprint."""
 
     path: str
     sha256: str
@@ -136,7 +128,6 @@ class CallEnded(NamedTuple):
         trace: Traceback of an error, from the user's own line on.
         blocks: True if `result` is content blocks.
         takes: A task's inputs as fingerprints; see `agent_magic.record.task_inputs`.
-        artifacts: Files it reported as written.
         files: Pictures and PDFs in `result`, which has the sha256 of each.
         worker: The worker process that made it; empty for the kernel's machine.
     """
@@ -159,17 +150,11 @@ class CallEnded(NamedTuple):
     worker: str = ""
 
     def with_files(self, file_of: Callable[[str], bytes]) -> CallEnded:
-        """Return it with the bytes of its files; see `with_bytes`."""
         return self._replace(files=with_bytes(self.files, file_of)) if self.files else self
 
 
 class AgentEnded(NamedTuple):
-    """An agent reached its final status.
-
-    Attributes:
-        kind: Class of the error, such as `RateLimited` or `BudgetExceeded`; `Stopped` if a person stopped or skipped
-            it; `Skipped` if an ancestor did not succeed; `None` on success.
-    """
+    """An agent reached its final status; `kind` may be `Stopped` (by a person) or `Skipped` (for an ancestor)."""
 
     at_s: float
     agent: int

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Exchange(NamedTuple):
-    """The timing of one request, in seconds of its run; unknown tokens are 0, `whole` if the answer is complete."""
+    """The timing of one request, in seconds of its run; unknown tokens are 0."""
 
     sent_s: float
     first_s: float | None
@@ -23,11 +23,7 @@ class Exchange(NamedTuple):
 
 
 class SeenRun(NamedTuple):
-    """The timing of a run's servers.
-
-    Attributes:
-        exchanges: The requests by endpoint (empty if there is only one) and model.
-    """
+    """The timing of a run's servers: requests by endpoint (empty if there is only one) and model."""
 
     uid: str
     origin: str
@@ -36,7 +32,6 @@ class SeenRun(NamedTuple):
 
 
 def seen_run(record: RunRecord) -> SeenRun:
-    """Return the timing of a run's servers."""
     found: dict[tuple[str, str], list[Exchange]] = {}
     for attempt, exchange in exchanges_of(record):
         found.setdefault((attempt.endpoint, attempt.model), []).append(exchange)
@@ -51,10 +46,7 @@ def exchanges_of(record: RunRecord) -> Iterator[tuple[Attempt, Exchange]]:
 
 
 def exchange_of(attempt: Attempt) -> Exchange | None:
-    """Return the timing of an attempt; `None` if no server worked on it.
-
-    This excludes refusals, answers bought earlier, and batches.
-    """
+    """Return the timing of an attempt; `None` for refusals, answers bought earlier, and batches."""
     ended_s, answer = attempt.ended_s, attempt.answer
     if ended_s is None or attempt.is_served or (answer is not None and not attempt.is_timed):
         return None

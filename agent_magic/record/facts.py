@@ -19,9 +19,7 @@ class Asker(Protocol):
     """The result of a step."""
 
     @property
-    def attempts(self) -> Sequence[Attempt]:
-        """Its requests."""
-        ...
+    def attempts(self) -> Sequence[Attempt]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +32,6 @@ class Facts:
 
     @classmethod
     def of(cls, results: Iterable[Asker]) -> Self:
-        """Return the facts of the requests of several steps, step by step."""
         return cls([attempt for result in results for attempt in result.attempts])
 
     @property
@@ -44,12 +41,10 @@ class Facts:
 
     @property
     def answered(self) -> list[Attempt]:
-        """Those that were sent and answered whole."""
         return [one for one in self.sent if one.is_answered]
 
     @property
     def batched(self) -> list[Attempt]:
-        """Those that were sent and answered by a batch."""
         return [one for one in self.sent if one.answer is not None and one.answer.batch]
 
     @property
@@ -59,17 +54,14 @@ class Facts:
 
     @property
     def paid_before(self) -> list[Attempt]:
-        """Those with an answer bought by an earlier run."""
         return [one for one in self.attempts if one.price == PAID_BEFORE]
 
     @property
     def shared(self) -> list[Attempt]:
-        """Those that share the answer of an identical step."""
         return [one for one in self.attempts if one.is_shared]
 
     @property
     def running(self) -> list[Attempt]:
-        """Those under way."""
         return [one for one in self.attempts if one.ended is None]
 
     @property
@@ -89,47 +81,38 @@ class Facts:
 
     @property
     def rate_limited(self) -> list[Attempt]:
-        """Those that a rate limit refused."""
         return [one for one in self.attempts if one.kind == "RateLimited"]
 
     @property
     def unpriced(self) -> list[Attempt]:
-        """Those that ended with unknown dollars."""
         return [one for one in self.ended if one.cost_usd is None]
 
     @property
     def estimated(self) -> list[Attempt]:
-        """Those that were sent, with tokens estimated, not reported."""
         return [one for one in self.sent if one.usage is not None and one.usage.estimated]
 
     @property
     def requests(self) -> list[Request]:
-        """The request."""
         return [one.request for one in self.attempts]
 
     @property
     def usages(self) -> list[Usage]:
-        """The tokens of those of which any are known."""
         return [one.usage for one in self.attempts if one.usage is not None]
 
     @property
     def costs_usd(self) -> list[float | None]:
-        """The dollars of each; `None` for unknown ones."""
         return [one.cost_usd for one in self.attempts]
 
     @property
     def api_s(self) -> float:
-        """The seconds of all that ended."""
         return sum(one.api_s or 0.0 for one in self.attempts)
 
     @property
     def backoff_s(self) -> float:
-        """The seconds of backoff before them."""
         return sum(one.backoff_s for one in self.attempts)
 
     @property
     def queued_s(self) -> float:
-        """The seconds their agents were queued before them."""
         return sum(one.queued_s for one in self.attempts)
 
     @property
@@ -139,7 +122,6 @@ class Facts:
 
     @property
     def models(self) -> set[str]:
-        """The models asked."""
         return {one.model for one in self.attempts}
 
     @property
@@ -154,7 +136,6 @@ class Facts:
 
     @property
     def sources(self) -> set[Source | None]:
-        """Where their answers came from; `None` among them if one has no answer."""
         return {one.source for one in self.attempts}
 
 

@@ -24,12 +24,7 @@ KINDS = {
 
 
 def real_path(path: str | Path, error: type[AgentMagicError]) -> Path:
-    """Return the absolute path of a file, links followed.
-
-    Args:
-        path: The user's path.
-        error: Raised if it is not a path.
-    """
+    """Return the absolute path of a file, links followed, or raise `error`."""
     try:
         found = Path(path).expanduser().resolve()
         if not found.is_symlink():  # a loop of links, which is no error from Python 3.13 on
@@ -42,12 +37,7 @@ def real_path(path: str | Path, error: type[AgentMagicError]) -> Path:
 
 
 def given_path(path: str | Path, error: type[AgentMagicError]) -> Path:
-    """Return the user's path unchanged.
-
-    Args:
-        path: The user's path.
-        error: Raised if it is not a path.
-    """
+    """Return the user's path unchanged, or raise `error` if it is not a path."""
     if not isinstance(path, str | os.PathLike):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise _no_file_name(path, error)
     return Path(path)
@@ -70,7 +60,6 @@ def check_regular(path: Path, error: type[AgentMagicError], hint: str = "Choose 
 
 
 def check_folder(path: Path, error: type[AgentMagicError]) -> None:
-    """Raise `error` if the folder for a new file does not exist."""
     folder = path.parent
     if not folder.is_dir():
         where = folder.relative_to(Path.cwd()) if folder.is_relative_to(Path.cwd()) else folder
@@ -78,15 +67,11 @@ def check_folder(path: Path, error: type[AgentMagicError]) -> None:
 
 
 def write_whole(path: Path, lines: Iterable[str], *, private: bool = False) -> None:
-    """Write lines, given without their line feeds, as UTF-8; see `write_bytes`."""
     write_bytes(path, (f"{line}\n".encode() for line in lines), private=private)
 
 
 def write_bytes(path: Path, parts: Iterable[bytes], *, private: bool = False) -> None:
-    """Write a file atomically: write a new one beside it, sync it, and replace the old one.
-
-    An existing file keeps its mode; `private` makes a new one readable for its owner only.
-    """
+    """Write a file atomically. An existing one keeps its mode; `private` makes a new one its owner's alone."""
     fresh = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600 if private else 0o666)
     try:

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from agent_magic.record.results import AgentResult, RunRecord
 
 GOES_ON = frozenset({PAUSED, TOOL_USE})
-"""The stop reasons of a response after which the conversation goes on."""
 _KIND = re.compile(r"([A-Z][A-Za-z]+): ")
 
 

@@ -1,7 +1,4 @@
-"""Durations and lengths of earlier answers, on which expectations of the next run are based.
-
-Only complete answers count. Simulated ones are marked, and never mixed with real ones.
-"""
+"""Durations and lengths of complete earlier answers, on which expectations of the next run are based."""
 
 from __future__ import annotations
 
@@ -20,7 +17,7 @@ if TYPE_CHECKING:
     from agent_magic.record.results import RunRecord
 
 MEASURED = frozenset({"live", "simulated"})
-"""Sources with measured seconds. Answers from the ledger or a cassette take none."""
+"""Sources with measured seconds; simulated ones are never mixed with real ones."""
 
 MOST_RUNS = 20
 """Number of runs that are evidence of a server's behaviour under load, since servers change."""
@@ -31,13 +28,10 @@ class Past(NamedTuple):
 
     Attributes:
         input_tokens: All input, cached or not.
-        api_s: Seconds from the request to the end of the answer.
         calls: True if it calls tools, so that another turn followed.
         elsewhere: True if it was simulated by another mock server: its length counts, its seconds do not.
-        prompt: Fingerprint of the agent's declaration, see `agent_magic.declare.step.prompt_of`; empty if unknown, as
-            for answers of an earlier kernel.
+        prompt: Fingerprint of the agent's declaration, see `agent_magic.declare.step.prompt_of`; empty if unknown.
         rounds: Rounds of its loop; 0 for no loop or unknown.
-        ended_s: When it was complete, in seconds of its run.
         shared: True if it was shared with an identical step: needed, but neither asked nor paid.
     """
 
@@ -64,7 +58,6 @@ class Past(NamedTuple):
         return self._replace(elsewhere=False, searches=None, prompt="", rounds=0, run="", ended_s=0.0)
 
     def is_for(self, prompt: str) -> bool:
-        """Return whether it answers this prompt, or may do so."""
         return self.prompt in {"", prompt}
 
 
@@ -113,17 +106,14 @@ class History:
 
     @property
     def is_of_simulator(self) -> bool:
-        """True if the current server is a mock server."""
         runs = self.runs_at(self.origin) if "://" in self.origin else ()
         return bool(runs) and runs[-1].simulated
 
     @property
     def latest(self) -> Past | None:
-        """The latest answer; `None` if there is none."""
         return self._rows[-1] if self._rows else None
 
     def add(self, row: Past) -> None:
-        """Add an answer."""
         if row.shared:
             self.shared.append(row)
             return
@@ -134,7 +124,6 @@ class History:
             self._by_group.setdefault(group, []).append(row)
 
     def learn(self, record: RunRecord) -> None:
-        """Add the complete answers that were measured in a run."""
         for row in answers_of(record):
             self.add(row)
         self.runs = [*self.runs[1 - MOST_RUNS :], seen_run(record)]
@@ -142,12 +131,7 @@ class History:
 
     @classmethod
     def beside(cls, records: Iterable[RunRecord], earlier: Callable[[str], Sequence[SeenRun]] | None = None) -> History:
-        """Return what runs saw of their server, without expectations of answers.
-
-        Args:
-            records: The runs.
-            earlier: As of the class.
-        """
+        """Return what runs saw of their server, without expectations of answers."""
         found = cls(earlier=earlier)
         found.runs = [seen_run(one) for one in records]
         return found
@@ -164,7 +148,6 @@ class History:
         return [*earlier, *own][-MOST_RUNS:]
 
     def without_answers(self) -> History:
-        """Return what runs saw of their servers alone."""
         found = History(origin=self.origin, earlier=self._look_up)
         found.runs, found._earlier, found.found = self.runs, self._earlier, self.found
         return found
@@ -179,17 +162,14 @@ class History:
         return found
 
     def of_agent(self, agent: str, model: str | None = None, prompt: str = "") -> tuple[Past, ...]:
-        """Return the answers of agents of this name, for one model and prompt or for all."""
         rows = [row for row in self._by_agent.get(agent, ()) if not prompt or row.is_for(prompt)]
         return tuple(row for row in rows if model is None or row.model == model)
 
     def of_kin(self, agent: str, model: str | None = None) -> tuple[Past, ...]:
-        """Return the answers of this agent's group, for one model or all; see `kin_of`."""
         rows = self._by_group.get(kin_of(agent), ())
         return tuple(row for row in rows if model is None or row.model == model)
 
     def of_model(self, model: str) -> tuple[Past, ...]:
-        """Return the answers from a model, to any agent."""
         return tuple(self._by_model.get(model, ()))
 
 
@@ -218,11 +198,7 @@ def answers_of(record: RunRecord) -> Iterator[Past]:
 
 
 class Told:
-    """Writes the answers of a run as rows, with what its agents were told.
-
-    Args:
-        record: The run.
-    """
+    """Writes the answers of a run as rows, with what its agents were told."""
 
     def __init__(self, record: RunRecord) -> None:
         self._plan, self._run, self._prompts = record.plan, record.uid, dict[str, str]()

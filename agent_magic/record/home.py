@@ -1,8 +1,7 @@
 """The home of a run: the notebook or script that started it, in a ledger shared by many.
 
 A *home* is the path of the notebook if the front end tells it, as JupyterLab, VS Code and Papermill do, or of the
-script. Otherwise, as under nbclient and in a terminal, it is the working folder with a slash at its end. A renamed
-notebook has a new home from its next kernel on; then the plan identifies it.
+script. Otherwise, as under nbclient and in a terminal, it is the working folder with a slash at its end.
 """
 
 from __future__ import annotations
@@ -27,7 +26,6 @@ def told_notebooks(names: Mapping[str, Any], environment: Mapping[str, str]) -> 
 
 
 def home_of() -> str:
-    """Return the home of what runs in this process."""
     shell: Any = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     if shell is not None:
         found: object = next(told_notebooks(shell.user_ns, os.environ), None)
@@ -40,12 +38,11 @@ def home_of() -> str:
 
 
 def is_file(home: str) -> bool:
-    """Return whether a home is a file, not a folder."""
     return bool(home) and not home.endswith("/")
 
 
 def shown_home(home: str | None) -> str:
-    """Return a home for display: its last two parts, since a shared notebook must not tell more."""
+    """Return the last two parts of a home: a shared notebook must not tell more."""
     if not home:
         return "unknown"
     kind = PureWindowsPath if PureWindowsPath(home).drive else PurePosixPath  # the ledger may be of another machine

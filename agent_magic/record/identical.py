@@ -49,7 +49,6 @@ class Same:
 
 
 def same_of(plan: Plan, number: int, request: Request, *, fresh: bool = False) -> Same | None:
-    """Return the key of a step's request, or `None` if it shares no answer."""
     rows = rows_of(plan, number)
     return Same(request, rows, fresh) if rows else None
 

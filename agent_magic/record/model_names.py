@@ -8,7 +8,7 @@ _FORM = re.compile(
     r"(?:-v\d+)?[-@](?:20\d\d(?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01])|20\d\d-\d\d-\d\d|latest|default)$"
     r"|-v1$|-v\d+:\d+$"
 )
-"""A suffix that leaves a model the same: a date, `-latest`, and the versions that clouds add.
+"""A date, `-latest`, and the versions that clouds add.
 
 Source: the vendor's pages on model names, and on Amazon Bedrock and Google's Vertex.
 """
@@ -16,12 +16,10 @@ _DATE = re.compile(r"(?<!\d)20\d\d-?\d\d-?\d\d(?!\d)")
 
 
 def undated(name: str) -> str:
-    """Return the name of a model without its last date or version."""
     return _FORM.sub("", name)
 
 
 def plain_name(name: str) -> str:
-    """Return the name of a model in small letters, without dates and versions."""
     short = undated(name.lower().rstrip("@"))
     return short if short == name.lower() else plain_name(short)
 

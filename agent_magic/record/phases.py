@@ -8,8 +8,7 @@ ready_s ─ queued ─ local ─ first ─ stream ─ tool ─ queued ─ local 
 ready_s ─ queued ─ tool ─ finished_s                                                        a task
 ```
 
-Phases follow one another without gaps, so the lengths of one kind add up to their column (`COLUMN_OF`), and all of them
-to `total_s`; on a grid of powers of two (`agent_magic.record.events`) exactly.
+Phases have no gaps, so the lengths of one kind add up to their column (`COLUMN_OF`), and all of them to `total_s`.
 """
 
 from __future__ import annotations
@@ -28,8 +27,7 @@ if TYPE_CHECKING:
     from agent_magic.record.results import AgentResult, RunRecord
 
 Kind = Literal["queued", "backoff", "local", "first", "stream", "tool"]
-"""Ready, but not started; waiting to retry; our own time; request sent, no token yet; the rest of the request; in tools
-or a task while no request is under way."""
+"""`local` is our own time, `first` until the first token, `stream` the rest, `tool` without a request under way."""
 COLUMN_OF: Final[Mapping[Kind, str]] = {
     "queued": "queued_s",
     "backoff": "backoff_s",
@@ -42,14 +40,7 @@ COLUMN_OF: Final[Mapping[Kind, str]] = {
 
 
 class Phase(NamedTuple):
-    """A span of one agent's time.
-
-    Attributes:
-        reason: The reason to wait while queued, see `agent_magic.record.reasons`; function names while in tools. Empty
-            if unknown.
-        end_s: Its end; `None` while it lasts.
-        attempt: The request it belongs to; `None` for tools, and for a wait without a request after it.
-    """
+    """A span of one agent's time; `attempt` is `None` for tools, and for a wait without a request after it."""
 
     kind: Kind
     reason: str
@@ -82,14 +73,12 @@ def phases_of(result: AgentResult) -> Iterator[Phase]:
 
 
 def _of_calls(result: AgentResult) -> Iterator[Phase]:
-    """Yield the phases of a task's calls."""
     for call in result.calls if result.is_task else ():
         yield Phase("backoff", "", call.free_s, call.free_s + call.backoff_s, None)
         yield from _away((call,), call.free_s + call.backoff_s)
 
 
 def _of_attempts(result: AgentResult) -> Iterator[Phase]:
-    """Yield the phases of requests, and of what their responses ask for."""
     for attempt in result.attempts:
         backoff_end_s = attempt.free_s + attempt.backoff_s
         yield Phase("backoff", "", attempt.free_s, backoff_end_s, attempt)
@@ -106,19 +95,12 @@ def _of_attempts(result: AgentResult) -> Iterator[Phase]:
 
 
 def _away(calls: Sequence[ToolCall], since_s: float) -> Iterator[Phase]:
-    """Yield the phases of calls that began together."""
     for one in stretches(calls, since_s):
         yield Phase(one.kind, one.reason, one.start_s, one.end_s, None)
 
 
 class Span(NamedTuple):
-    """A phase of one agent.
-
-    Attributes:
-        attempt: The number of its attempt, for tools of the attempt that requested them; one above the last for a wait
-            without an attempt.
-        reason: The reason of a queued agent's wait; function names for tools.
-    """
+    """A phase of one agent, as a row: tools have the attempt that requested them, a last wait the next number."""
 
     agent: str
     attempt: int
@@ -131,7 +113,6 @@ class Span(NamedTuple):
 
     @property
     def length_s(self) -> float:
-        """Its length."""
         return self.to_s - self.from_s
 
 

@@ -1,6 +1,6 @@
-"""Text made safe to print: a model's, server's or file's text cannot recolour, clear or reorder a terminal.
+"""Text made safe to print, since a model's or file's text may recolour, clear or reorder a terminal.
 
-Records keep every text unchanged. Printing code sends it through this module.
+Records keep it.
 """
 
 from __future__ import annotations
@@ -26,5 +26,4 @@ def visible(text: str) -> str:
 
 
 def single_line(text: str) -> str:
-    """Return `text` cleaned, on one line, with single spaces."""
     return " ".join(clean(text).split())

@@ -1,7 +1,4 @@
-"""Token prices: the user's own table, then the list prices of `genai-prices`, bundled and offline.
-
-The price used is stored with each attempt, because prices change.
-"""
+"""Token prices: the user's own table, then the list prices of `genai-prices`, bundled and offline."""
 
 from __future__ import annotations
 
@@ -98,7 +95,7 @@ class TokenPrice:
 
 
 ModelPrice = TokenPrice | tuple[float, float]
-"""A user's price of a model: a pair is input and output, in USD per million tokens."""
+"""A pair is input and output, in USD per million tokens."""
 SEARCH_USD = 0.01
 """Of one search of the web. Source: the vendor's page on the web search tool, 10 USD for 1,000."""
 Tariff = tuple[tuple[int, TokenPrice], ...]
@@ -130,10 +127,7 @@ class Prices:
         self._found: dict[str, tuple[TokenPrice | None, Tariff, str]] = {}
 
     def of(self, model: str, usage: Usage | None) -> Price:
-        """Return the cost of one attempt: dollars, `None` if unknown, and the source of the price.
-
-        Warns once per model without a price.
-        """
+        """Return the cost of one attempt, and warn once per model without a price."""
         if usage is None or usage.input_tokens is None or usage.output_tokens is None:
             return UNKNOWN
         price, longer, basis = self._found.get(model) or self.find(model)
@@ -145,7 +139,6 @@ class Prices:
         return new_tuple(Price, (price.cost_usd(usage) + usage.searches * SEARCH_USD, basis))
 
     def of_answer(self, asked: str, answered: str, usage: Usage | None) -> Price:
-        """Price an answer by the model that gave it."""
         # The user's price of the requested model counts if the answer's name is an alias of it, or has no
         # price.
         if answered not in self._own:
@@ -173,7 +166,6 @@ class Prices:
         return (tariff, _basis()) if tariff else ((), "")
 
     def has(self, model: str) -> bool:
-        """Return whether a model has a given or a list price."""
         return model in self._own or (has_list_price(model) if self._list is None else model in self._list)
 
     def find(self, model: str) -> tuple[TokenPrice | None, Tariff, str]:
@@ -188,9 +180,9 @@ class Prices:
 
 
 def of_batch(price: Price, usage: Usage | None) -> Price:
-    """Return the batch price of tokens from their live price.
+    """Return the batch price of tokens from their live price: half, but for searches.
 
-    Tokens cost half, web searches the same. Source: the vendor's page on that tool.
+    Source: the vendor's page on them.
     """
     if price.cost_usd is None:
         return Price(None, f"{price.basis}{AT_BATCH_PRICE}")
@@ -202,11 +194,7 @@ PAIR = 2
 
 
 def checked_prices(own: object) -> dict[str, TokenPrice]:
-    """Return prices by model, of a mapping to `TokenPrice` or pairs. A pair prices cached input like other input.
-
-    Raises:
-        DeclarationError: A price is invalid.
-    """
+    """Return the user's prices, checked; a pair prices cached input like other input."""
     given: dict[str, Any] = dict(cast("Mapping[str, Any]", own)) if isinstance(own, Mapping) else {}
     found: dict[str, TokenPrice] = {}
     for model, one in given.items():
@@ -281,7 +269,6 @@ def _tariff(model: str, seller: str | None = None) -> Tariff:
 
 
 def _price_above(rates: list[Any], above: int) -> TokenPrice:
-    """Return the prices of prompts longer than `above` tokens."""
     found: list[float | None] = []
     for rate in rates:
         fitting = [tier.price for tier in getattr(rate, "tiers", ()) if tier.start <= above]
@@ -293,16 +280,12 @@ def _price_above(rates: list[Any], above: int) -> TokenPrice:
 
 
 def saved_usd(record: RunRecord, prices: Prices | None = None) -> float | None:
-    """Return the cost a run saved by answers from the ledger; `None` if there are none."""
     prices = prices or Prices(tell=lambda _: None)
     return total_usd(prices.of(one.model, one.usage).cost_usd for one in record.facts.paid_before)
 
 
 def asking_usd(result: AgentResult, prices: Prices) -> float | None:
-    """Return the dollars to ask for an agent's answer: its cost, with answers bought before priced by their tokens.
-
-    `None` without an answer or a known price, so that a reused answer never shows as 0.
-    """
+    """Return an agent's cost, with answers bought before priced by their tokens: a reused answer never shows as 0."""
     if not result.is_served:
         return result.cost_usd
     costs = [_asked_usd(one, prices) for one in result.attempts]
@@ -310,7 +293,6 @@ def asking_usd(result: AgentResult, prices: Prices) -> float | None:
 
 
 def _asked_usd(attempt: Attempt, prices: Prices) -> float | None:
-    """Return the dollars of an attempt, as if a reused answer were bought now."""
     answer, usage = attempt.answer, attempt.usage
     if not attempt.is_served or answer is None or usage is None:
         return attempt.cost_usd
@@ -325,7 +307,6 @@ def has_list_price(model: str) -> bool:
 
 @functools.lru_cache(maxsize=256)
 def context_window(model: str) -> int | None:
-    """Return the context window of a model in tokens, if the list has it."""
     found = _on_list(model, None)
     return None if found is None else found.model.context_window
 
@@ -345,7 +326,6 @@ def _version(model: str) -> tuple[list[int], int]:
 
 @functools.lru_cache(maxsize=1)
 def listed_models() -> tuple[str, ...]:
-    """Return the names of the models with a list price, without dates."""
     from genai_prices.data import providers
 
     return tuple(

@@ -34,16 +34,11 @@ Reason = Literal[
     "dependencies",
     "longest",
 ]
-"""The words in `held_by` and `limited_by`. Events and files hold them; never reuse one for another idea."""
+"""Events and files hold these words; never reuse one for another idea."""
 
 
 class Wording(NamedTuple):
-    """Wording of a reason.
-
-    Attributes:
-        label: Short form for an agent's card.
-        phrase: To follow "waiting for" or "limited by".
-    """
+    """Wording of a reason: for an agent's card, and to follow "waiting for" or "limited by"."""
 
     label: str
     phrase: str
@@ -100,5 +95,4 @@ def limit(reason: str, slots: int | None = None) -> str:
 
 
 def limited(reason: str, slots: int | None = None) -> str:
-    """Return `limited by the request limit`, or empty without a limit. See `limit`."""
     return f"limited by {limit(reason, slots)}" if reason else ""

@@ -23,15 +23,10 @@ SERVER_ROUNDS = 10
 THINKING = frozenset({"thinking", "redacted_thinking"})
 """The blocks that a model has signed, and others do not read."""
 Kind = tuple[str, str, str, str, str, str, bool]
-"""See `Request.kind`."""
 
 
 class Message(NamedTuple):
-    """One message of a conversation, its content kept byte for byte.
-
-    Attributes:
-        content: The content blocks as a JSON array. A provider may have signed them, so they are never rebuilt.
-    """
+    """One message; its content blocks as a JSON array, kept byte for byte: a provider may have signed them."""
 
     role: Literal["user", "assistant"]
     content: str
@@ -40,8 +35,7 @@ class Message(NamedTuple):
 class Request(NamedTuple):
     """One request: a conversation and its options. Immutable.
 
-    A conversation only grows: the prompt, then `messages`. Providers may refuse a conversation if its earlier part has
-    changed.
+    A conversation only grows: the prompt, then `messages`. Providers may refuse one whose earlier part has changed.
 
     Attributes:
         prompt: Text of the first message.
@@ -52,14 +46,12 @@ class Request(NamedTuple):
         tools: Tool definitions as a JSON array; empty for none.
         schema: JSON schema of the answer; empty for text. The answer has its fields in this order.
         tool_choice: `none` to forbid tool calls; empty to leave it to the model.
-        attachments: Pictures and documents with their places in the prompt.
         cite: True to ask for citations of documents.
         cached_turns: True to ask the provider to cache the whole conversation for its next turn.
         returned: Pictures and PDFs returned by tools. `messages` has their sha256 instead of the bytes.
         shared: Length of the prompt's shared context if it has several parts; otherwise 0.
         options: Pass-through options of its agent, such as `temperature`, as a JSON object; empty for none.
-        opening: Number of `messages` before the first answer: the conversation it continues and the new prompt; 0 if it
-            continues none.
+        opening: Number of `messages` before the first answer, if it continues a conversation.
     """
 
     model: str
@@ -132,7 +124,6 @@ class Request(NamedTuple):
         return asked
 
     def key(self, endpoint: str) -> str:
-        """Return the fingerprint of this request to this endpoint."""
         asked: list[Any] = [endpoint, self.canonical()]
         if self.schema:  # as it is: a field that comes before another can change the answer
             asked.append(self.schema)
@@ -146,7 +137,6 @@ class Request(NamedTuple):
         return json.loads(self.options) if self.options else {}
 
     def with_files(self, file_of: Callable[[str], bytes]) -> Request:
-        """Return it with the bytes of its pictures and documents."""
         if not self.files:
             return self
         filled = with_bytes([one.attachment for one in self.attachments], file_of)
@@ -190,7 +180,6 @@ def read_blocks(text: str) -> Any:
 
 
 def continued(messages: tuple[Message, ...], content: str) -> tuple[Message, ...]:
-    """Append content blocks of the assistant to a conversation."""
     # Two assistant turns in a row become one message. Its JSON is spliced, not rewritten.
     if messages and messages[-1].role == "assistant":
         content = f"{messages[-1].content.rstrip()[:-1]},{content.lstrip()[1:]}"
@@ -199,7 +188,6 @@ def continued(messages: tuple[Message, ...], content: str) -> tuple[Message, ...
 
 
 def said(messages: tuple[Message, ...], text: str) -> tuple[Message, ...]:
-    """Append a message of the user to a conversation."""
     return (*messages, Message("user", json.dumps([{"type": "text", "text": text}])))
 
 
@@ -233,7 +221,6 @@ def going_on(request: Request, before: Request) -> Request:
 
 
 def without_thinking(messages: tuple[Message, ...]) -> tuple[Message, ...]:
-    """Return messages without blocks of thinking, which no other model reads."""
     found: list[Message] = []
     for one in messages:
         blocks: Any = read_blocks(one.content) if "thinking" in one.content else None

@@ -43,18 +43,10 @@ if TYPE_CHECKING:
 
 
 Kind = Literal["one agent", "one after another"]
-"""`one agent`: the whole job in one request. `one after another`: the same agents, never two at once."""
 
 
 class Base(NamedTuple):
-    """A measured run of the same job, or the mean of several.
-
-    Attributes:
-        wall_s, cost_usd: The mean of `made`; the cost is `None` if one is unknown.
-        tokens: Input and output tokens of the last run.
-        asked: Model and token cap of its single agent; only equal ones are averaged.
-        made: Seconds and dollars of each run, by its `uid`. Empty in files of before repeated baselines.
-    """
+    """A measured run of the same job, or the mean of those in `made` (seconds and dollars by `uid`); see `repeated`."""
 
     wall_s: float
     cost_usd: float | None
@@ -64,7 +56,7 @@ class Base(NamedTuple):
     made: Mapping[str, tuple[float, float | None]] = {}
 
     def repeated(self, before: Base | None) -> Base:
-        """Return the mean of this and of earlier ones that asked the same."""
+        """Return the mean of this and earlier ones, if they asked the same model with the same token cap."""
         if before is None or (before.asked, before.simulated) != (self.asked, self.simulated):
             return self
         made = {**before.made, **self.made}
@@ -74,13 +66,12 @@ class Base(NamedTuple):
 
 
 CAPPED = frozenset({"max_tokens", "model_context_window_exceeded"})
-"""The stop reasons of an answer that was cut."""
 REFUSED = frozenset({"refusal"})
 NO_CALLS: Final[Sequence[ToolCall]] = ()
 
 
 def _none_yet() -> list[Attempt]:
-    """Make the list of an agent's attempts; `list["Attempt"]()` takes ten times as long."""
+    """Make a list; `list["Attempt"]()` takes ten times as long."""
     return []
 
 
@@ -89,7 +80,6 @@ class AgentResult(Shown):
     """The result of one agent. `run["name"]` is one of these.
 
     Attributes:
-        name: The agent.
         layer: Depth in the graph, from 0.
         model: The requested model.
         returns: Type of its answer; `None` for text.
@@ -105,8 +95,7 @@ class AgentResult(Shown):
         kind: Class of that error, such as `RateLimited` or `BudgetExceeded`, if any.
         waits_until_s: End of its backoff, if it is waiting for a retry.
         waits_why: The failure before that backoff.
-        last_backoff_s: Seconds of backoff without an attempt after it.
-        last_queued_s: Seconds in the queue without an attempt after it.
+        last_backoff_s, last_queued_s: Seconds of backoff, and in the queue, without an attempt after them.
     """
 
     name: str
@@ -140,20 +129,13 @@ class AgentResult(Shown):
 
     @property
     def model_used(self) -> str | None:
-        """The model that answered, as the answer names it, if any.
-
-        It has the requested name if the answer's is an alias: with a date, or without a prefix.
-        """
+        """The model that answered, if any; the requested name if the answer's is an alias of it."""
         last = self.attempts[-1] if self.attempts else None
         return last.model_used if last is not None and last.answer else None
 
     @property
     def moved_by(self) -> str:
-        """Why the last requested model differs from `model`; empty if it does not.
-
-        `escalated`, `fell back`, or `degraded` by the policy: to a model the agent does not name, or to one of its
-        fallbacks before its own model was asked.
-        """
+        """Why the last model is another: `escalated`, `fell back`, `degraded` by the policy; empty if it is not."""
         if not self.attempts or self.attempts[-1].model == self.model:
             return ""
         first = self.attempts[0]
@@ -164,10 +146,7 @@ class AgentResult(Shown):
 
     @property
     def is_left_out(self) -> bool:
-        """True if it was not needed: a false condition, an unused place, or a lost race.
-
-        This is not a failure.
-        """
+        """True if it was not needed: a false condition, an unused place, or a lost race. This is no failure."""
         return self.status == "unused" or (self.status == "skipped" and self.kind in {CONDITION, BEATEN})
 
     @property
@@ -178,7 +157,6 @@ class AgentResult(Shown):
 
     @property
     def _earlier_turns(self) -> str:
-        """The text of the turns from which the last request went on."""
         before, texts = self.attempts[-1].request.goes_on, list[str]()
         typed = self.attempts[-1].request.schema
         by_item = bool(before and typed) and of_item(schema_of(typed)) is not None  # items are spread over turns
@@ -203,18 +181,12 @@ class AgentResult(Shown):
 
     @property
     def conversation(self) -> pd.DataFrame:
-        """Its conversation up to its answer. One row per block: `turn`, `role`, `kind`, `text`.
-
-        `kind` is `text`, `thinking`, `tool_use`, `tool_result` or another block type of the API.
-        """
+        """Its conversation up to its answer. One row per block: `turn`, `role`, `kind`, `text`."""
         return conversation_frame(conversation_of(self))
 
     @property
     def messages(self) -> list[dict[str, Any]]:
-        """Its conversation as the API's `messages`, to continue elsewhere; empty without an answer.
-
-        Pictures and documents are named by sha256 instead of bytes.
-        """
+        """Its conversation as the API's `messages`, files by sha256; empty without an answer."""
         found = conversation_of(self)
         return [] if found is None else exported(found)
 
@@ -231,9 +203,7 @@ class AgentResult(Shown):
 
     @property
     def value(self) -> Any:
-        """The answer as the type that its agent returns, or as text.
-
-        A record without the class has numbers, texts, lists, and objects with the schema's fields.
+        """The answer as the type that its agent returns, or as text; without the class, as plain data.
 
         Raises:
             NoValue: The agent did not succeed.
@@ -249,23 +219,16 @@ class AgentResult(Shown):
 
     @property
     def meaning(self) -> Any:
-        """The value in frames, grades and later prompts: of a typed answer by its schema.
-
-        Raises:
-            NoValue: The agent did not succeed.
-            InvalidAnswer: The text was left out of a recording.
-        """
+        """The value in frames, grades and later prompts: of a typed answer by its schema, not its class."""
         if self.returns is None or self.status != "succeeded" or self.is_task > self.is_row:
             return self.value
         return self.returns.as_written(self.returned if self.is_row else self.text, is_row=self.is_row)
 
     def keep(self, value: object) -> None:
-        """Keep the return value of a task in memory."""
         self._kept = (value,)
 
     @property
     def has_value(self) -> bool:
-        """True if the return value of a task is in memory or was serialised."""
         return bool(self._kept) or self._packed is not None
 
     @property
@@ -345,12 +308,10 @@ class AgentResult(Shown):
 
     @property
     def calls_under_way(self) -> list[ToolCall]:
-        """The calls that run now."""
         return [one for one in self.calls if one.ended is None]
 
     @property
     def working_since_s(self) -> float | None:
-        """Start of its current request, or of the first running call; `None` if nothing runs."""
         under_way = self.calls_under_way or self._facts.running
         return min((one.started_s for one in under_way), default=None)
 
@@ -380,12 +341,10 @@ class AgentResult(Shown):
         return list(dict.fromkeys(file.path for one in self.calls for file in one.artifacts))
 
     def call(self, number: int) -> ToolCall:
-        """Return the call with a number; calls stand in the order in which they began."""
         last = self.calls[-1]
         return last if last.number == number else next(one for one in self.calls if one.number == number)
 
     def away(self) -> Iterator[Stretch]:
-        """Yield the time in which its functions were called, or waited, in order."""
         for turn in dict.fromkeys(one.turn for one in self.calls) if not self.is_task else ():
             calls = [one for one in self.calls if one.turn == turn]
             yield from stretches(calls, calls[0].free_s)
@@ -439,7 +398,7 @@ class AgentResult(Shown):
 
 
 class ForecastNote(NamedTuple):
-    """The basis of a forecast, which makes a run record one.
+    """Makes a run's record a forecast.
 
     Attributes:
         basis: The weakest input: `measured`, `ledger` (earlier answers) or `assumed`.
@@ -505,7 +464,6 @@ class _Results(list[AgentResult]):
 
 
 def _results_of(plan: Plan, models: Sequence[str]) -> list[AgentResult]:
-    """Return the results of a run that begins."""
     if plan.dag.alike and len(models) == len(plan):
         return _Results(plan, models)
     steps = zip(plan.agents, plan.dag.layer, models, strict=True)
@@ -522,24 +480,19 @@ class RunRecord:
     """One execution of a plan, told by its events. Grows during the run.
 
     Attributes:
-        uid: Unique id, in ledgers and frames.
         began_at: Start of the run, in UTC.
-        results: One `AgentResult` per agent, in plan order.
         home: Home of a run read from a ledger; see `agent_magic.record.home`.
         resumes: `uid` of the run it continues; empty for none.
         bases: Its baselines; see `measured`.
         keeper: Stores its baselines, if the run is kept.
         replayed: Original source of replayed attempts, by agent and number of the attempt.
         provenance: File it was replayed from or kept in: file, sha256, date, versions.
-        edits: The user's edits of its answers since, for a run that continues it.
+        edits: The user's later edits of its answers, for a run that continues it.
         redacted: True for a replay with texts removed or replaced at recording.
         dag: The dependencies; a forecast may omit edges of the plan.
-        forecast: Its basis if it is a forecast, otherwise `None`.
-        same: First identical step per step, if its requests do not tell, as in forecasts and replays without texts; see
-            `agent_magic.record.identical`.
+        same: First identical step per step, if its requests do not tell, as in forecasts and replays without texts.
         sequential, server_limit: Caches, with the number of events they were computed from.
-        committed_usd: Dollars its budget had counted at the end: spent, or possibly billed by requests without a final
-            count; `None` without a budget.
+        committed_usd: What its budget counted at the end: spent, or possibly billed; `None` without a budget.
     """
 
     def __init__(
@@ -568,11 +521,9 @@ class RunRecord:
         self.cut = False
 
     def label_forecast(self, note: ForecastNote) -> None:
-        """Mark this record as a forecast."""
         self.forecast, self.replays_simulation = note, note.simulated
 
     def __getstate__(self) -> dict[str, object]:
-        """Return a picklable state, without the keeper."""
         return {**vars(self), "keeper": None}
 
     def __getitem__(self, name: str) -> AgentResult:
@@ -584,7 +535,6 @@ class RunRecord:
             raise UnknownAgent(name, known=self.plan.index, in_run=True, groups=self.plan.groups) from None
 
     def _last_round(self, name: object) -> AgentResult | None:
-        """Return the last used round of a loop with this name, if any."""
         members = self.plan.groups.get(name, {}).values() if isinstance(name, str) else ()
         results = [self.results[one] for one in members]
         rounds = [self.plan.agents[one].part for one in members]
@@ -599,7 +549,6 @@ class RunRecord:
 
     @property
     def left_out(self) -> dict[int, Left]:
-        """The steps that were not needed, by number, and why."""
         return {number: left for number, left in self._ended_by_flow() if left.status != "failed"}
 
     @property
@@ -625,7 +574,6 @@ class RunRecord:
 
     @property
     def is_complete(self) -> bool:
-        """True if the run has ended with an answer of every agent that was needed."""
         ended = self.ended_s is not None and not self.cut
         return ended and all(one.status in {"succeeded", "capped"} or one.is_left_out for one in self.results)
 
@@ -647,11 +595,10 @@ class RunRecord:
 
     @property
     def facts(self) -> Facts:
-        """The facts of all requests, in the order they were sent."""
         return Facts(self.attempts)
 
     def source_at(self, number: int) -> Source | None:
-        """Return the source of a step's answer; for a step that forwards another step's answer, that step's source."""
+        """Return the source of a step's answer, or of the answer that it forwards."""
         result, step = self.results[number], self.plan.agents[number]
         if result.source is None or not (step.race or (step.part is not None and step.part.asked)):
             return result.source
@@ -668,21 +615,21 @@ class RunRecord:
 
     @property
     def served(self) -> bool:
-        """True if answers were bought before, in a replay when it was recorded. They took no time."""
+        """True if answers were bought before, in a replay when it was recorded."""
         return "ledger" in self.replayed.values() or any(one.is_served and not one.is_shared for one in self.results)
 
     def stopped_for(self, reason: str) -> tuple[str, ...]:
-        """Return the agents whose answer was truncated for one of the reasons in `CAPPED`, and passed on."""
+        """Return the agents whose answer was truncated for a reason of `CAPPED` and passed on."""
         return tuple([one.name for one in self._whose_answer({reason}) if one.status != "failed"])
 
     @property
     def refused(self) -> tuple[str, ...]:
-        """Agents with a passed-on refusal as answer."""
+        """Agents whose passed-on answer is a refusal."""
         return tuple([one.name for one in self._whose_answer(REFUSED) if one.status == "succeeded"])
 
     @property
     def empty(self) -> tuple[str, ...]:
-        """The agents that succeeded with an answer that has no text, or only blanks."""
+        """Agents that succeeded with an answer without text."""
         return tuple(
             one.name
             for one in self.results
@@ -693,7 +640,6 @@ class RunRecord:
         )
 
     def _whose_answer(self, reasons: AbstractSet[str]) -> list[AgentResult]:
-        """Return the results with a last answer that stopped for one of these reasons."""
         return [
             one
             for one in self.results
@@ -701,6 +647,5 @@ class RunRecord:
         ]
 
     def add(self, event: Event) -> None:
-        """Take an event in."""
         self.events.append(event)
         FOLD[type(event)](self, event)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def capped_loops(record: RunRecord) -> list[tuple[str, str]]:
-    """Return the loops that ended at their cap: the step that begins each, and its condition, which does not hold."""
+    """Return the loops that ended at their cap: the step that begins each, and its unmet condition."""
     # No status says it, since every step of such a loop has answered: it is read from the answers, so that older
     # recordings have it too. Without the texts of the answers nothing is known.
     flow = record.plan.flow

@@ -1,20 +1,16 @@
-"""A scan for secrets before data is shared. A finding names the place and the kind, and never shows a secret whole.
-
-Results of tools, errors and prints are masked by the same rules before they are sent or stored.
+"""A scan for secrets before data is shared; prints, errors and tools' results are masked by the same rules.
 
 A secret is recognised in three ways:
 
 * by its shape: the table in `secret_shapes.toml`;
-* by its name: the value of an assignment, header, field of JSON, YAML or INI, command option, or URL part with a name
-  that says key, token, secret, password, credential, signature or cookie, if the value looks like one. Passwords need
-  not look random, others must;
+* by its name: the value of an assignment, header, field, option, or URL part whose name says key, token, secret,
+  password, credential, signature or cookie. Passwords need not look random, others must;
 * by its value, if it is one of this process's environment: also in base64, in hex, and split by line breaks or
   invisible characters.
 
-A false alarm is allowed by its mark, which allows nothing else.
-
-The table of shapes is our own. A library (detect-secrets 1.5) was tried: by shape it knows half of these kinds, its
-entropy detectors find thousands of "secrets" in the gallery, and it brings five packages.
+A finding never shows a secret whole; its mark allows a false alarm, and nothing else. The table is our own:
+detect-secrets 1.5 knows half of these kinds by shape, finds thousands of "secrets" in the gallery by entropy, and
+brings five packages.
 """
 
 from __future__ import annotations
@@ -71,7 +67,6 @@ _AFTER_A_NAME = re.compile(
 )
 """Text between a telling word and the value: the rest of the name, quotes, a sign or a blank."""
 _HEADING = re.compile(r"[|\"']?[\w -]{1,40}[\"']?(?:[\t,;|][\"' ]?[\w -]{0,40}[\"']?){1,40}")
-"""The first line of a table: names alone."""
 _BOX = str.maketrans("\u2502\u2506\u2503", "|||")
 """The lines between the cells of a printed table."""
 _ALIGNED_HEADING = re.compile(r" {2,}[A-Za-z_][\w-]{0,40}(?: +[A-Za-z_][\w-]{0,40}){0,40}")
@@ -79,11 +74,9 @@ _ALIGNED_HEADING = re.compile(r" {2,}[A-Za-z_][\w-]{0,40}(?: +[A-Za-z_][\w-]{0,4
 _INSERT = re.compile(r"\((?P<names>[^()]{1,400})\)\s{0,9}(?i:values)\s{0,9}\((?P<values>[^()]{1,2000})\)")
 _ITEM = re.compile(r"\s*'?([^',]+)'?\s*(?:,|\Z)")
 _RULE = re.compile(r"(?:[-=]{2,200}(?: {1,9}|\Z)){2,40}")
-"""The line below the heading of a table in a terminal."""
 _ELEMENT = re.compile(
     r"<(?P<tag>table|tr)\b|<t[hd]\b[^<>]{0,200}>\s{0,20}(?:<\w{1,10}(?:\s[^<>]{0,200})?>\s{0,20}){0,2}(?P<value>[^<\s]*)"
 )
-"""A table of HTML, a row of it, or a cell."""
 _CELL = re.compile(r"\S+")
 _NEXT_IN_A_LIST = re.compile(r"""["']\s{0,4},\s{0,4}["']""")
 _CONNECTION = re.compile(r"[^;\"'\n]{1,400}")
@@ -130,11 +123,11 @@ _AROUND_A_BREAK = " \t\r\"'+\\#>"
 """Characters around a line break within a text: quotes, a plus sign, a backslash."""
 SHORTEST = 8
 SHORTEST_PASSWORD = 6
-"""Minimum length of a password named by its variable or URL part, if it is no word."""
+"""For a password named by its variable or URL part, if it is no word."""
 SHORT_NAME = 5
 """Names up to this length also occur within other words."""
 SHORTEST_RANDOM = 12
-"""Minimum length of a secret recognised by its name."""
+"""For a secret recognised by its name."""
 ENTROPY_BITS = 3.5
 """Bits per character from which a long word of the environment counts as secret; English has 2.5 to 3."""
 HEAD = 4
@@ -159,11 +152,7 @@ class Finding(NamedTuple):
 
 
 def secrets_of(environment: Mapping[str, str], *, named: bool = False) -> dict[str, str]:
-    """Return values of an environment that look secret, with the names of their variables.
-
-    With `named`, only names that say so, and passwords in URLs: in data, a random value such as a commit hash may be
-    legitimate.
-    """
+    """Return the variables of an environment that look secret, names by value; `named` leaves out random values."""
     found: dict[str, str] = {}
     for name, value in environment.items():
         for password in map(unquote, _PASSWORD.findall(value)):
@@ -180,7 +169,6 @@ def secrets_of(environment: Mapping[str, str], *, named: bool = False) -> dict[s
 
 
 def _is_dense(value: str) -> bool:
-    """Return whether a value looks random: long, of mixed characters, hardly any twice."""
     if not _DENSE.fullmatch(value) or "/" in value[:1] or value.count("/") > 2 or value.count(".") > 3:
         return False
     return _is_mixed(value)
@@ -212,10 +200,10 @@ class Shape(NamedTuple):
 
     Attributes:
         signs: Lower-case texts of which each match has one, for a fast first search.
-        pattern: Its pattern. The last matching group is the secret; without groups, the whole match.
+        pattern: Its last matching group is the secret; without groups, the whole match.
         shortest: If not 0, the group must look random and have this many characters.
         whole: True if the whole match is the secret, although only the group must look random.
-        checked: True if it must end with its checksum, as in `has_checksum`.
+        checked: True if it must end with its checksum.
         body: The part to mask, if longer than the pattern.
     """
 
@@ -228,7 +216,6 @@ class Shape(NamedTuple):
     body: re.Pattern[str] | None = None
 
     def spans(self, text: str) -> Iterator[tuple[int, int]]:
-        """Yield the places of secrets of this shape."""
         for match in self.pattern.finditer(text):
             group = match.lastindex or 0
             if self.shortest and not is_random(match[group], self.shortest):
@@ -254,7 +241,6 @@ class Names(NamedTuple):
 
 @functools.cache
 def tables() -> tuple[tuple[Shape, ...], Names]:
-    """Read the tables of shapes and of names."""
     data = tomllib.loads(SHAPES_FILE.read_text(encoding="utf-8"))
     shapes: list[Shape] = []
     for row in data["shape"]:
@@ -298,7 +284,7 @@ def is_random(value: str, shortest: int) -> bool:
 
 
 def has_checksum(value: str) -> bool:
-    """Return whether a text in base 58 ends with the four bytes that check it.
+    """Return whether a text in base 58 ends with its checksum.
 
     Source: https://en.bitcoin.it/wiki/Base58Check_encoding.
     """
@@ -324,9 +310,8 @@ def _changes(value: str) -> int:
 class _Field(NamedTuple):
     """A name and its value in an assignment, a header, JSON or a URL.
 
-    Attributes:
-        sign: The separator: `=`, `:`, a blank, `?` for a part of a URL, `(` in a call.
-        told: True in errors and prints: there, a value need not look random if its name is clear.
+    `sign` separates them: `=`, `:`, a blank, `?` in a URL, `(` in a call. In errors and prints (`told`) a value
+    need not look random.
     """
 
     name: str
@@ -394,7 +379,6 @@ class _Field(NamedTuple):
 
 
 def _named(text: str, small: str, *, told: bool) -> Iterator[tuple[int, int, str]]:
-    """Yield the values in a text that their names say are secret."""
     done = 0
     for match in _telling(text, small):
         if match.start() < done:
@@ -460,7 +444,6 @@ def _bracketed(text: str, at: int) -> re.Match[str] | None:
 
 
 def _columns(text: str, *, told: bool) -> Iterator[tuple[int, int, str]]:
-    """Yield the values of tables, such as CSV, in columns named like a secret."""
     separator, heads, place = "", list[str](), 0
     for line in text.splitlines(keepends=True):
         if separator and not _SEGMENT.search(line):  # a rule between the rows
@@ -481,7 +464,6 @@ def _columns(text: str, *, told: bool) -> Iterator[tuple[int, int, str]]:
 
 
 def _elements(text: str, *, told: bool) -> Iterator[tuple[int, int, str]]:
-    """Yield the values of HTML tables in columns named like a secret."""
     heads, row, column = dict[int, str](), 0, 0
     for match in _ELEMENT.finditer(text):
         if match["value"] is None:
@@ -522,7 +504,6 @@ def _aligned(text: str, *, told: bool) -> Iterator[tuple[int, int, str]]:
 
 
 def _is_name(text: str) -> bool:
-    """Return whether a text is the name of something secret, and nothing else."""
     return len(text) <= 48 and any(True for _ in _telling(text, _in_small_letters(text)))
 
 
@@ -544,7 +525,6 @@ def _is_word(text: str, start: int, end: int) -> bool:
 
 
 def _shaped(text: str, small: str) -> Iterator[tuple[int, int, str]]:
-    """Yield parts of a text with the shape of a secret."""
     for shape in {id(shape): shape for sign, shape in _by_sign() if sign in small}.values():
         for start, end in shape.spans(text):
             yield start, end, shape.what
@@ -580,7 +560,6 @@ def _in_small_letters(text: str) -> str:
 
 
 def scan_text(text: str, where: str, secrets: Mapping[str, str]) -> Iterator[Finding]:
-    """Yield what looks like a secret in a text."""
     visible = _INVISIBLE.sub("", text)
     squeezed = "".join(visible.split())
     for value, name in secrets.items():
@@ -602,10 +581,7 @@ def scan_text(text: str, where: str, secrets: Mapping[str, str]) -> Iterator[Fin
 
 
 def masked(text: str, secrets: Mapping[str, str], *, told: bool = True) -> str:
-    """Return a text with probable secrets replaced by their kind: `[the value of $DB_PASSWORD]`.
-
-    With `told`, an error or a print, any value after `password=` counts; in data it must look secret.
-    """
+    """Return a text with probable secrets replaced by their kind; `told` (an error, a print) masks more than data."""
     text = replaced(text, {value: f"[the value of ${name}]" for value, name in secrets.items()})
     small = _in_small_letters(text)
     parts: list[str] = []
@@ -617,12 +593,7 @@ def masked(text: str, secrets: Mapping[str, str], *, told: bool = True) -> str:
 
 
 def replaced(text: str, secrets: Mapping[str, str]) -> str:
-    """Return a text with secrets replaced, however they are written.
-
-    Args:
-        text: The text.
-        secrets: What stands in the place of each.
-    """
+    """Return a text with secrets replaced, however they are written."""
     for value, put in sorted(secrets.items(), key=lambda one: -len(one[0])):
         for form in {value, *(form for form, _ in _forms(value))}:
             if form in text:
@@ -692,7 +663,6 @@ def _json(text: str) -> object:
 
 
 def scan_notebook(notebook: Mapping[str, Any], name: str, secrets: Mapping[str, str]) -> Iterator[Finding]:
-    """Yield what looks like a secret in a notebook: cells, outputs, metadata."""
     for number, cell in enumerate(cast("list[Any]", notebook["cells"]), 1):
         place = f"{name}, cell {number}"
         parts = cast("dict[str, Any]", cell) if isinstance(cell, dict) else {"source": cell}
@@ -703,7 +673,7 @@ def scan_notebook(notebook: Mapping[str, Any], name: str, secrets: Mapping[str, 
 
 
 def not_allowed(findings: Iterable[Finding], allowed: str | Iterable[str] = ()) -> list[Finding]:
-    """Remove duplicates at one place, and findings allowed by their mark."""
+    """Remove repeats at one place, and findings allowed by their mark."""
     marks = {allowed} if isinstance(allowed, str) else set(allowed)
     once: dict[tuple[str, str], Finding] = {}
     for finding in findings:

@@ -27,11 +27,7 @@ UNKNOWN = ""
 
 
 class Taken:
-    """Returns the inputs of a run's tasks.
-
-    Args:
-        record: The run. The inputs must have ended.
-    """
+    """Returns the inputs, which must have ended, of a run's tasks."""
 
     def __init__(self, record: RunRecord) -> None:
         self._record = record
@@ -95,7 +91,6 @@ def _names_in(code: CodeType) -> frozenset[str]:
 
 
 def written(found: Mapping[str, str]) -> str:
-    """Return fingerprints as JSON, as in `CallEnded`; empty without any."""
     return json.dumps(dict(found), ensure_ascii=True) if found else ""
 
 
@@ -115,7 +110,6 @@ def differing(recorded: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
 
 
 def _of_result(result: AgentResult) -> str:
-    """Return the fingerprint of a step's result for its children."""
     if not result.is_task:
         return digest(result.text)
     packed = result.calls[-1].ended.value if result.calls and result.calls[-1].ended else None

@@ -25,15 +25,12 @@ class Learned(NamedTuple):
     Attributes:
         inputs, outputs: Expected and used tokens; older answers count less.
         ahead: Token seconds under way and tokens, for the time an output token is under way.
-        answers: Number of answers.
         window: Maximum requests at once while no limit is known.
-        levels: Level of each limit's bucket.
-        margins: Margin of each bucket.
+        levels, margins: Of each limit's bucket.
         external: Use by others per second.
-        slots: An inferred limit of requests at once, its log odds, and numbers and seconds of answers and of refusals;
-            empty without one.
+        slots: An inferred limit of requests at once, its log odds, and numbers and seconds of answers and of refusals.
         minute: An inferred count of requests per minute and its log odds; seconds since a higher one was tried, between
-            which a minute began, and since each request of the last minute. Empty without one.
+            which a minute began, and since each request of the last minute.
     """
 
     inputs: tuple[float, float]
@@ -49,7 +46,7 @@ class Learned(NamedTuple):
 
 
 class ModelFacts(NamedTuple):
-    """A provider's facts about one model; `min_cacheable_tokens`, the shortest cached prefix, is `None` if none."""
+    """A provider's facts about one model; `min_cacheable_tokens` is its shortest cached prefix."""
 
     limit_class: str
     min_cacheable_tokens: int | None = None
@@ -57,7 +54,7 @@ class ModelFacts(NamedTuple):
 
 
 NOTHING: Final[Mapping[str, Any]] = {}
-"""An empty, immutable mapping. A `MappingProxyType` cannot be pickled, and runs go to other processes."""
+"""A `MappingProxyType` cannot be pickled, and runs go to other processes."""
 
 
 class Endpoint(NamedTuple):
@@ -101,11 +98,7 @@ OF_SLOTS, OF_MINUTE = 6, 5
 
 
 def checked_terms(terms: Terms) -> Terms:
-    """Return terms from a file, if a run can have had them.
-
-    Raises:
-        ValueError: A limit or weight is not above 0, a time is negative, or learned numbers are impossible.
-    """
+    """Return terms from a file; raise `ValueError` if no run can have had them."""
     apart = [each for one in terms.endpoints.values() for each in (one.before, one.after)]
     limits = [one for each in (terms.before, terms.after, *apart) for pool in each.values() for one in pool.values()]
     if not all(LEAST <= one.per_minute <= MOST and LEAST <= one.capacity <= MOST for one in limits):

@@ -8,18 +8,14 @@
 {"run": 1, "agent": "python", "call": 1, "request": {…}, "answer": {…}, "started_s": 0.1, "ended_s": 2.2, …}
 ```
 
-The first line describes the writer. Then each run has a line, each agent a line with its events before its first
-request, and each request a line with the events until the next. A picture or document named by its sha256 has one line,
-however many requests send it. There are no headers, keys or endpoints.
+An agent's line has its events before its first request, a request's line those until the next. There are no headers,
+keys or endpoints.
 
-A line is complete in itself and has a checksum. A damaged line costs only itself, an edited line counts as damaged, and
-missing lines are counted. A valid checksum does not make a line trustworthy: values are read into classes chosen by the
-reader, times must be in order, and numbers must be possible in a run.
+A line is complete in itself and has a checksum: a damaged or edited line costs only itself, and missing lines are
+counted. A valid checksum does not make a line trustworthy: values are read into classes chosen by the reader, times
+must be in order, and numbers must be possible in a run. Requests are matched by their content, never by a key in the
+file; if texts were removed or replaced, by the agents' names.
 
-Requests are matched by their content, never by a key in the file. If texts were removed or replaced at writing, only
-the agents' names can be matched.
-
-The same runs make the same bytes. Readers skip unknown fields and use defaults for missing ones. `FORMAT` is raised
-only for changes that an old reader would misread; it then asks to update agent-magic. The tests keep files of every
-release.
+The same runs make the same bytes. Readers skip unknown fields and use defaults for missing ones; `FORMAT` is raised
+only for changes that an old reader would misread. The tests keep files of every release.
 """

@@ -37,7 +37,6 @@ T = TypeVar("T")
 SECONDS = cast("type[float | None]", float | None)
 FORMAT = 1
 ENDING = ".cassette.jsonl"
-"""How the names of cassettes end that are found by themselves."""
 TEXT_ENDING = ".cassette.txt"
 """The ending in JupyterLite: its drive parses every file with `.json` in its name as one JSON value."""
 ANYWHERE = ""
@@ -50,16 +49,10 @@ MOST_USD = 1e12
 NO_AGENT = 0
 """Stands for the number of an agent, which a plan gives."""
 BESIDES_CALLS = (AgentReady, BackoffStarted, CallStarted, CallEnded, AgentEnded, AgentReopened)
-"""The events that stand between an agent's calls."""
 
 
 class Call(NamedTuple):
-    """One recorded request.
-
-    Attributes:
-        key: Fingerprint of the request, without the endpoint.
-        then: Events of the agent until its next request.
-    """
+    """One recorded request; `key` is its fingerprint without the endpoint, `then` the events until the next."""
 
     agent: str
     number: int
@@ -72,7 +65,6 @@ class Call(NamedTuple):
 
     @property
     def source(self) -> Source | None:
-        """Who had answered."""
         return self.ended.source if self.ended else None
 
 
@@ -94,7 +86,6 @@ class RecordedAgent:
 
     @property
     def whole(self) -> bool:
-        """True if no line about it is missing."""
         numbers = [call.number for call in self.calls]
         return numbers == list(range(1, len(numbers) + 1)) and len(numbers) == (
             self.expected if self.expected is not None else len(numbers) if self._has_end else -1
@@ -107,14 +98,7 @@ class RecordedAgent:
 
 @dataclass(frozen=True, slots=True)
 class RecordedRun:
-    """One recorded run.
-
-    Attributes:
-        recorded: Its start, in UTC, as ISO 8601.
-        ended_s: Its end; `None` if that line is damaged.
-        cut: True if it was stopped.
-        gaps: True if lines about agents are missing.
-    """
+    """One recorded run; `gaps` if lines about agents are missing, `ended_s` is `None` if that line is damaged."""
 
     plan: str
     recorded: str
@@ -147,17 +131,14 @@ class Cassette:
 
     @property
     def calls(self) -> tuple[Call, ...]:
-        """All recorded requests."""
         return tuple(call for run in self.runs for agent in run.agents for call in agent.calls)
 
     @property
     def recorded(self) -> str:
-        """When the last run began."""
         return max((run.recorded for run in self.runs), default="")
 
     @property
     def recorded_words(self) -> str:
-        """When the last run began, as people read it."""
         try:
             began = datetime.fromisoformat(self.recorded)
             began = began.astimezone(UTC) if began.tzinfo is not None else began
@@ -167,12 +148,10 @@ class Cassette:
 
     @property
     def simulated(self) -> bool:
-        """True if any attempt was simulated."""
         return any(run.simulated for run in self.runs)
 
     @property
     def redacted(self) -> bool:
-        """True if texts were removed or replaced."""
         return any(run.redacted for run in self.runs)
 
 
@@ -185,7 +164,6 @@ class _Lines:
     calls: dict[str, list[Call]] = field(default_factory=dict[str, list[Call]])
 
     def run(self, files: Mapping[str, bytes]) -> RecordedRun:
-        """Return them as a run, with the bytes of its pictures and documents."""
         if files:
             self.calls = {name: [_with_files(call, files) for call in calls] for name, calls in self.calls.items()}
         agents = tuple(_agent(name, line, self.calls.get(name, [])) for name, line in self.agents.items())
@@ -228,11 +206,7 @@ def _kept(kind: type[T], data: object) -> T | None:
 
 
 def read_cassette(path: str | Path) -> Cassette:
-    """Read a file.
-
-    Raises:
-        CassetteError: It is no cassette, or of a later format, or cannot be read.
-    """
+    """Read a file; raise `CassetteError` if that is impossible."""
     path = given_path(path, CassetteError)
     name, path = path.name, real_path(path, CassetteError)
     check_regular(path, CassetteError)
@@ -246,7 +220,6 @@ def read_cassette(path: str | Path) -> Cassette:
 
 
 def is_cassette(path: Path) -> bool:
-    """Return whether a file says that it is a cassette."""
     with path.open("rb") as file:
         return isinstance(_head(file.readline(1 << 20)).get("cassette"), int)
 
@@ -328,9 +301,7 @@ def _add(row: bytes, runs: dict[int, _Lines], files: dict[str, bytes]) -> bool:
 
 
 def _call(line: dict[str, Any], earlier: Sequence[Call]) -> Call:
-    """Read a call. The data never chooses the class.
-
-    A line has only the new part of a conversation, so `earlier` calls of its agent are needed.
+    """Read a call, which has only the new part of a conversation. The data never chooses the class.
 
     Raises:
         ValueError: Not a call, or impossible in a run.

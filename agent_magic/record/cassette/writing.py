@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from agent_magic.record.results import AgentResult
 
 STAMPED = ("agent-magic", "anthropic", "genai-prices")
-"""Packages with versions in a cassette."""
 ELSEWHERE = frozenset({"at_s", "agent", "number"})
 """Fields of events that stand in a line under other names."""
 TEXTS = frozenset(
@@ -52,12 +51,7 @@ def only_length(text: str) -> str:
 
 
 def filler(characters: int, size: int) -> str:
-    """Return a text that says nothing.
-
-    Args:
-        characters: Its length.
-        size: The same in bytes; a character has at most four.
-    """
+    """Return a text of this many characters and bytes that says nothing."""
     long, rest = divmod(size - characters, 3)
     filled = "\U00010000" * long + ("", "\u00b7", "\u2026")[rest]
     return filled + "." * (characters - len(filled))
@@ -66,15 +60,10 @@ def filler(characters: int, size: int) -> str:
 def write_cassette(
     records: RunRecord | Sequence[RunRecord], path: str | Path, *, redact: Callable[[str], str] | None = None
 ) -> int:
-    """Write runs to a file atomically, and return the number of calls. The same runs make the same bytes.
+    """Write runs to a file atomically, and return the number of calls.
 
     `redact` returns the replacement of a text (prompt, system prompt, context, answer or error); `only_hash` removes
     all of them, and the bytes of pictures and documents.
-
-    Raises:
-        CassetteError: The existing file is no cassette; the folder is missing; a run is a replay without its texts; or
-            `redact` is not callable, or fails. Nothing was changed.
-        OSError: The file cannot be written; an existing one is unchanged.
     """
     if redact is not None and not callable(redact):
         raise CassetteError(
@@ -93,11 +82,7 @@ def write_cassette(
 
 
 def lines_of(runs: Sequence[RunRecord], redact: Callable[[str], str] | None = None) -> Iterator[dict[str, Any]]:
-    """Yield the lines of a cassette as plain data, without their checksums.
-
-    Raises:
-        CassetteError: `redact` failed, or returned no text.
-    """
+    """Yield the lines of a cassette as plain data, without their checksums."""
     for line in _lines_of(runs):
         if "file" in line and redact is not None:  # a document is a text too, and the content of a picture is unknown
             continue
@@ -110,7 +95,6 @@ def lines_of(runs: Sequence[RunRecord], redact: Callable[[str], str] | None = No
 
 
 def _redacted(data: Any, redact: Callable[[str], str]) -> Any:
-    """Return plain data with other texts in it."""
     if isinstance(data, list):
         return [_redacted(one, redact) for one in cast("list[Any]", data)]
     if not isinstance(data, dict):
@@ -158,7 +142,6 @@ def files_of(record: RunRecord) -> list[Attachment]:
 
 
 def made_with() -> dict[str, str]:
-    """Return the versions of what writes, by package."""
     return {"python": platform.python_version(), **{name: _version(name) for name in STAMPED}}
 
 
@@ -184,7 +167,6 @@ def _run_line(record: RunRecord) -> dict[str, Any]:
 
 
 def _events_by_agent(record: RunRecord) -> list[list[Event]]:
-    """Return what happened to each agent."""
     events: list[list[Event]] = [[] for _ in record.results]
     for event in record.events:
         if not isinstance(event, RunEnded):
@@ -259,11 +241,7 @@ def check_for_secrets(
     allow: Iterable[str] = (),
     redact: Callable[[str], str] | None = None,
 ) -> None:
-    """Scan data for secrets before it is shared.
-
-    Raises:
-        SecretFound: A probable secret was found.
-    """
+    """Raise `SecretFound` if what is to be shared has a probable secret."""
     found = not_allowed(_look(lines_of(records, redact), name, notebook, cells), allow)
     if found:
         raise SecretFound([str(one) for one in found], what=name)

@@ -2,12 +2,12 @@
 
 The laws
 --------
-1. **Commit point.** A complete answer is committed before it is shown, priced or passed on. An identical request is
-   then served from the ledger for $0, in this run, the next kernel or another process.
-2. **A start is committed before its request is sent.** So a kill hides no call: one that is `started`
-   and has no end may have been billed, and the next run says so.
+1. **A complete answer is committed before it is shown, priced or passed on.** An identical request is then served for
+   $0, in this run, the next kernel or another process.
+2. **A start is committed before its request is sent.** A call that is `started` and has no end may have been billed,
+   and the next run says so.
 3. **If the start cannot be committed, nothing is sent.** If an answer cannot be committed it is shown all the same,
-   kept in memory and served from there, the user is told, and it is written as soon as the file takes it.
+   served from memory, and written as soon as the file takes it; the user is told.
 4. **The event loop never waits long.** See "Who writes when".
 5. **Nobody else's file is changed.** A device, another program's database, a text or another user's file is refused
    before it is touched. Ours is readable for its owner only.
@@ -16,30 +16,25 @@ Who writes when
 ---------------
 The live driver calls a run's `Journal` on the event loop: `ask` before a request (it serves the answer, says that
 another run is buying it, or takes a lease and commits the start), `keep` when the answer is complete, `write` after a
-failure, `close` at the end. Each commits everything that is new of the run in one transaction: events in chunks, rows
-of `calls` for the lists of runs, one row per answer. With a write-ahead log a commit takes 0.1 ms and no `fsync`;
-`on_disk` then has a thread do the `fsync`, shared by all who wait, and only then is the answer shown. A heartbeat
-thread renews leases and checkpoints the log. Another thread writes answers of more than 256 KB.
+failure, `close` at the end. Each commits everything that is new of the run in one transaction. With a write-ahead log
+a commit takes 0.1 ms and no `fsync`; a thread then does the `fsync`, shared by all who wait in `on_disk`, and only
+then is the answer shown. A heartbeat thread renews leases and checkpoints the log; another writes answers of more
+than 256 KB.
 
 Another process that holds the file locked is normal for milliseconds. The first commit that meets it waits 50 ms, the
 following ones not at all: `ask` says `Busy`, `on_disk` sleeps between tries, and both give up after 30 s. What `close`
 cannot write the heartbeat writes later.
 
-Leases
-------
-Two kernels must not buy one answer twice, and must not wait for a dead one either. `lease` has the rules.
-
 After a kill
 ------------
-The write-ahead log outlives the process, so every commit does. The next run finds rows of `runs` of dead processes,
-marks them lost, frees their leases and notes the requests that may have been billed. `open` completes such a run: it
-has the finished answers, and every other agent has the reason why it has none.
+The write-ahead log outlives the process, so every commit does. The next run marks the runs of dead processes as lost,
+frees their leases and notes the requests that may have been billed. `open` completes such a run: finished answers,
+and the reason why others are missing.
 
 Damage
 ------
 Rows of `answers` carry a mark, their key and a checksum. A damaged answer is never served. A damaged file is renamed
-with its log (quarantined), a new one begins in its place, and every answer that is intact comes over: SQLite reads the
-old file page by page, see `maintenance`.
+with its log, a new one begins in its place, and every intact answer comes over; see `maintenance`.
 
 Tried and lost
 --------------
@@ -50,8 +45,4 @@ Tried and lost
 * Opening the file to look at it: closing it drops the locks of this process's own connection (SQLite's "How to
   corrupt", 2.2), and another process then deletes the log.
 * A parser of SQLite's pages for recovery. SQLite reads them itself if they are put in the right place.
-
-`base` is the contract with the live driver, `store` the ledger, `database` its open file, `journal` one run, `runs`
-past runs, `rows` tables and rows, `file` the SQLite file, `lease` leases, `presence` who else uses the key,
-`maintenance` the commands of the user.
 """

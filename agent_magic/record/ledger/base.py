@@ -1,14 +1,7 @@
-"""The contract between the live driver and a store of answers.
+"""The contract between the live driver and a *ledger*, which keeps answers and runs; a *journal* records one run in it.
 
-A *ledger* keeps answers and runs; a *journal* records one run in it. Each attempt has these states:
-
-```
-planned -> started -> finished | failed | cancelled | unknown
-```
-
-`planned` is every agent of the plan without an attempt. `started` is stored before a request is sent, `finished`
-before its answer is shown, priced or passed on. `unknown` was under way when its kernel was killed and may have been
-billed.
+An attempt is `planned -> started -> finished | failed | cancelled | unknown`: `started` is stored before a request is
+sent, `finished` before its answer is shown, priced or passed on; `unknown` was under way when its kernel was killed.
 
 Answers are kept by the fingerprint of their request, endpoint included, in order for repeated identical requests.
 Refusals are never served again, simulated answers only on demand.
@@ -31,30 +24,19 @@ IN_DOUBT = "CallInDoubt"
 
 
 class Busy(NamedTuple):
-    """The answer cannot be served or bought now. Ask again later.
-
-    Attributes:
-        by: The run that is buying it, or the process that has locked the ledger.
-    """
+    """The answer cannot be had now: another run (`by`) is buying it, or another process has locked the ledger."""
 
     by: str
 
 
 class Done(NamedTuple):
-    """A call has a reusable result.
-
-    Attributes:
-        arguments: Its arguments; `None` in older ledgers.
-    """
+    """A call has a reusable result. Older ledgers have no arguments."""
 
     arguments: str | None
 
 
 class Doubt(NamedTuple):
-    """A call was begun and its end is unknown, because its kernel was killed or its end was not awaited.
-
-    `began_at` is in seconds since the epoch; `arguments` are `None` in older ledgers.
-    """
+    """A call was begun and its end is unknown: its kernel was killed or its end was not awaited."""
 
     began_at: float
     arguments: str | None = None
@@ -79,21 +61,10 @@ class CallKey(NamedTuple):
 
 
 class Journal(Protocol):
-    """Records one run in a ledger. Every method is called on the event loop of the run, and none blocks it for long."""
+    """Records one run in a ledger. Its methods run on the event loop, and none blocks it for long."""
 
     def ask(self, agent: int, number: int, key: str, ordinal: int, *, fresh: bool) -> Answer | Busy | None:
-        """Look up an answer, or record that the agent's request is sent now.
-
-        Args:
-            agent: The agent's number.
-            number: Number of its attempt, from 1.
-            key: Fingerprint of the request.
-            ordinal: Number of equal requests in this run before it.
-            fresh: True to buy it again.
-
-        Returns:
-            The answer, marked as from the ledger; `Busy` if another run is buying it, or another process has locked the
-            ledger; `None` to send the request; its start is stored.
+        """Return a stored answer, or `Busy`, or `None` once the start of the agent's request is stored.
 
         Raises:
             LedgerError: The start cannot be stored, so nothing may be sent.
@@ -105,11 +76,7 @@ class Journal(Protocol):
         ...
 
     def keep(self, agent: int, number: int, answer: Answer, at_s: float) -> None:
-        """Store a complete answer. Idempotent.
-
-        It survives a kill of this process as soon as `on_disk` returns, a small one from here on unless the ledger is
-        locked. Nobody sees the answer before that.
-        """
+        """Store a complete answer. Idempotent. It survives a kill as soon as `on_disk` returns."""
         ...
 
     async def on_disk(self, agent: int, number: int) -> None:
@@ -117,14 +84,9 @@ class Journal(Protocol):
         ...
 
     def begin_call(self, agent: int, number: int, key: CallKey, *, fresh: bool) -> CallEnded | Doubt | Busy | None:
-        """Look up a function call, or record that it begins now.
+        """Return a call's known end, a `Doubt` or `Busy`, or `None` once its start is stored.
 
-        A call is stored before it runs, and done once its end is stored. Until its run is complete, the result is
-        reused by any run that continues it; later runs call again. Results of pure calls are always reused.
-
-        Returns:
-            Its end; `Doubt` if it may have run, even if it may be repeated; `Busy` if another run is making it, or
-            another process has locked the ledger; `None` to call it; its start is stored.
+        A run that continues this one reuses the result, later runs call again; results of pure calls are always reused.
 
         Raises:
             LedgerError: The start cannot be stored, so nothing may be called.
@@ -143,9 +105,7 @@ class Journal(Protocol):
         """Return the fingerprint of the answer last written to a file, if known."""
         ...
 
-    def keep_saved(self, place: str, sha256: str) -> None:
-        """Store the fingerprint of the answer that was written to a file."""
-        ...
+    def keep_saved(self, place: str, sha256: str) -> None: ...
 
     def done_call(self, key: CallKey) -> Done | None:
         """Return a reusable call, if there is one."""
@@ -161,11 +121,7 @@ class Journal(Protocol):
 
 
 class Ledger(Protocol):
-    """A store of answers and runs.
-
-    Attributes:
-        notes: Messages for the user: a damaged file, a full disk. Showing a note removes it.
-    """
+    """A store of answers and runs; showing one of its `notes` to the user removes it."""
 
     @property
     def notes(self) -> list[str]: ...

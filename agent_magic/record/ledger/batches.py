@@ -6,8 +6,7 @@ planned ──created──> sent ──────> over       its answers are
    └── killed in between: the provider's list of recent batches shows if it was created
 ```
 
-A row is on disk before the batch is created, and its id right after. Each request is named by its fingerprint and
-ordinal, so an answer finds its place in the ledger without its run.
+Each request is named by its fingerprint and ordinal, so an answer finds its place in the ledger without its run.
 """
 
 from __future__ import annotations
@@ -40,11 +39,7 @@ def name_of(key: str, ordinal: int) -> str:
 
 
 def place_of(name: str) -> tuple[str, int]:
-    """Return the fingerprint and the ordinal of a request by its name in a batch.
-
-    Raises:
-        ValueError: `name_of` has not made it.
-    """
+    """Return the fingerprint and the ordinal of a request; raise `ValueError` if `name_of` has not made the name."""
     digest, _, ordinal = name.rpartition("-")
     key = base64.urlsafe_b64decode(f"{digest}=")
     if len(key) != KEY_BYTES:
@@ -53,10 +48,7 @@ def place_of(name: str) -> tuple[str, int]:
 
 
 class KeptBatch(NamedTuple):
-    """A batch that may have answers to come; without an id if its process was killed before storing it.
-
-    `planned_at` is in seconds since the epoch; `home` is empty in older ledgers.
-    """
+    """A batch that may have answers to come; without an id if its process was killed before storing it."""
 
     row: int
     endpoint: str
@@ -74,27 +66,18 @@ class KeptBatch(NamedTuple):
 
 
 def open_batches(file: LedgerFile) -> list[KeptBatch]:
-    """Return the batches that may have answers to come, the newest first."""
     sql = f"SELECT {COLUMNS} FROM batches WHERE state IN ('planned', 'sent') ORDER BY id DESC"  # noqa: S608 - ours
     return [_kept(row) for row in file.read(sql)]
 
 
 class BatchBook:
-    """Keeps the batches of a ledger.
-
-    Args:
-        store: The ledger's file.
-    """
+    """Keeps the batches of a ledger."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     def plan(self, endpoint: str, names: Sequence[str]) -> int:
-        """Record on disk that a batch is about to be created, and return its row.
-
-        Raises:
-            LedgerError: It could not be written, so nothing may be sent.
-        """
+        """Record on disk that a batch is about to be created, before anything is sent; return its row."""
         sql = "INSERT INTO batches (endpoint, owner, home, planned_at, state, names) VALUES (?, ?, ?, ?, 'planned', ?)"
         head = endpoint, self._store.owner, self._store.home, time.time()
         try:
@@ -110,20 +93,11 @@ class BatchBook:
         self._write("UPDATE batches SET batch = ?, state = 'sent' WHERE id = ?", batch, row)
 
     def over(self, row: int, state: str = "over", took_s: float | None = None) -> None:
-        """Record that a batch has no more answers to come.
-
-        Its state is `over`, `lost` if the provider does not know it, or `refused` if it was never created; `took_s` is
-        `None` if it was cancelled.
-        """
+        """Record a batch's end: `over`, `lost` at the provider or `refused`; `took_s` is `None` if cancelled."""
         self._write("UPDATE batches SET state = ?, took_s = ? WHERE id = ?", state, took_s, row)
 
     def keep(self, answers: Iterable[tuple[str, Answer]], planned_at: float) -> None:
-        """Store answers that no run waits for, each under its name in the batch. Existing ones stay.
-
-        Args:
-            answers: Each with its name.
-            planned_at: When the batch was planned; it replaces older answers.
-        """
+        """Store answers that no run waits for, by their names in the batch. Answers newer than the plan stay."""
         rows: list[tuple[object, ...]] = []
         for name, answer in answers:
             try:
@@ -144,15 +118,10 @@ class BatchBook:
         return bool(self._store.patiently(lambda: self._store.file.read(sql, key, ordinal, since)))
 
     def note(self, text: str) -> None:
-        """Add a message for the user."""
         self._store.notes.append(text)
 
     def open(self, endpoint: str | None = None) -> list[KeptBatch]:
-        """Return the batches that may have answers to come, newest first.
-
-        Args:
-            endpoint: Only those at this address; `None` for all.
-        """
+        """Return the batches that may have answers to come, at this address or at all, newest first."""
         found = self._store.patiently(lambda: open_batches(self._store.file))
         return [one for one in found if endpoint in {None, one.endpoint}]
 

@@ -27,20 +27,17 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 PATIENCE_S = 5.0
-"""Seconds that a user's command waits for another process."""
+"""How long a user's command waits for another process."""
 STEP_S = 0.02
 UNREADABLE = (ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError, OverflowError)
 """Errors raised by reading a value that was not written by a ledger."""
 
 
 class Store:
-    """The open file of a ledger, shared by its runs, with data that could not be written to it.
-
-    Args:
-        path: The file, links followed; `None` for memory.
+    """The open file of a ledger, shared by its runs.
 
     Attributes:
-        generation: Number of replacements.
+        generation: Number of replacements of a damaged file.
         held: Answers that could not be written, by key and ordinal.
         under_way: Open runs of this process.
     """
@@ -93,22 +90,14 @@ class Store:
             return do()
 
     def patiently(self, do: Callable[[], T]) -> T:
-        """Do something that a user waits for.
-
-        Raises:
-            LedgerError: It could not be done.
-        """
+        """Do something that a user waits for, or raise `LedgerError`."""
         try:
             return self.in_words(lambda: self._unlocked(do))
         except OSError as error:
             raise self._unusable(error) from error
 
     def in_words(self, do: Callable[[], T]) -> T:
-        """Run a function on the file's data.
-
-        Raises:
-            LedgerError: It is damaged, or the file is.
-        """
+        """Run a function on the file's data; raise `LedgerError` if it is damaged."""
         try:
             return do()
         except sqlite3.Error as error:
@@ -168,12 +157,10 @@ class Store:
         return None
 
     def hold(self, key: str, ordinal: int, answer: Answer) -> None:
-        """Keep in memory what could not be written."""
         if is_reusable(answer, simulated=self.reuse_simulated):
             self.held[key, ordinal] = answer
 
     def warn(self, error: Exception) -> None:
-        """Tell the user that the file could not be read or written."""
         note = (
             f"The ledger {self.file.name!r} could not be read or written ({error}). What was bought is kept in memory "
             "and shown, but it is not on the disk: keep it with %agents record FILE, or run.save(FILE)."
@@ -194,7 +181,6 @@ class Store:
         return ThreadPoolExecutor(1, "ledger")
 
     def close(self) -> None:
-        """Write pending data, and close the file."""
         if "writer" in vars(self):
             self.writer.shutdown()
         self.heartbeat.finish()

@@ -1,11 +1,8 @@
 """Answers edited by the user, in a ledger.
 
 An edit belongs to an agent of a notebook or script and to its request: if the request changes, the model is asked
-again. The model's answer stays in `answers`, so undoing an edit costs nothing.
-
-A renamed notebook has a new home. So an edit also counts if its notebook or script does not exist any more, and an
-agent of that name sends that request here. Those of a notebook that exists, such as the original of a copy, do not.
-When such an edit is used it becomes one of the new home, so that a later file with the old name takes nothing away.
+again. A renamed notebook has a new home, so edits of a notebook that does not exist any more count too, and become
+the new home's when they are used.
 """
 
 from __future__ import annotations
@@ -55,17 +52,12 @@ def edited(answer: Answer, text: str) -> Answer:
 
 
 class EditRows:
-    """The edits of one notebook or script in a ledger's file.
-
-    Args:
-        store: The ledger's open file.
-    """
+    """The edits of one notebook or script in a ledger's file."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     def keep(self, agent: str, key: str, answer: Answer) -> None:
-        """Store an edit, replacing an earlier one."""
         row = (self._store.home, agent, key, time.time(), json.dumps(to_json(answer)))
         self._store.patiently(lambda: self._store.insert(KEEP, *row))
 
@@ -77,7 +69,6 @@ class EditRows:
                 self._store.insert(ADOPT, self._store.home, agent, key, time.time(), json.dumps(to_json(answer)))
 
     def drop(self, agent: str, key: str) -> None:
-        """Take the edits of an agent back."""
         home = self._store.home
         self._store.patiently(lambda: self._store.insert(DROP, home, agent))
         gone = [other for other, name, one, _ in self._rows() if (name, one) == (agent, key) and other != home]

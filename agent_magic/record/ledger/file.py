@@ -1,11 +1,9 @@
 """One SQLite file: opened for its owner alone, written in whole transactions, quarantined when it is damaged.
 
-Where the file system can carry one, the file has a write-ahead log. A commit is then in the hands of the system within
-0.03 ms and survives a kill of this process. `sync` makes it survive a power failure (3.4 ms on the disk this was
-measured on, the time of one `fsync`). It is apart from the commit, so that a thread can do it and answers that arrive
-together share it; both together are `synchronous=FULL`. A thread also checkpoints a long log, so no commit waits for
-that. Without a write-ahead log (network file systems; SQLite may say there is one and fail at the first write) the
-rollback journal is used, and each commit is on the disk when it returns.
+Where the file system can carry one, the file has a write-ahead log. A commit then takes 0.03 ms and survives a kill of
+this process. `sync` makes it survive a power failure (3.4 ms, one `fsync`), apart from the commit, so that a thread can
+do it and answers that arrive together share it. Without such a log (network file systems) the rollback journal is
+used, and each commit is on the disk when it returns.
 """
 
 from __future__ import annotations
@@ -33,14 +31,14 @@ NAME = "ledger.sqlite3"
 OPEN_S = 5.0
 """How long opening waits for another process."""
 WAIT_S = 0.05
-"""Seconds one statement waits for another process: writes take milliseconds, and the event loop may wait."""
+"""How long one statement waits for another process: the event loop may wait for it."""
 FAILURES = (sqlite3.Error, OSError)
 ID_AT = 68
 """Where the application id stands in the header of an SQLite file. Source: https://sqlite.org/fileformat2.html, 1.3."""
 DAMAGED = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 TRIES = 20
 LONG_LOG = 4 << 20
-"""From how many bytes on the log is checkpointed, 1,000 pages."""
+"""From how many bytes on a thread checkpoints the log: 1,000 pages."""
 MOST_PAGES = 50_000
 """The log size (200 MB) from which a commit checkpoints by itself and waits for the disk, if no thread has done it."""
 MOST_NAME = 200
@@ -55,7 +53,7 @@ def default_path(choice: str = "") -> str:
 
 
 def data_folder() -> Path:
-    """Return the folder in which this system keeps the data of a user's programs, with our name.
+    """Return this system's folder for a user's data.
 
     Source: XDG Base Directory Specification; Apple File System Programming Guide; Windows Known Folders.
     """
@@ -70,7 +68,6 @@ def data_folder() -> Path:
 
 
 def is_damage(error: BaseException) -> bool:
-    """Return whether an error says that the file itself is damaged."""
     return isinstance(error, sqlite3.DatabaseError) and _code(error) in DAMAGED
 
 
@@ -82,7 +79,6 @@ def damage(error: UnicodeDecodeError) -> sqlite3.DatabaseError:
 
 
 def is_locked(error: BaseException) -> bool:
-    """Return whether an error says that another process has the file locked."""
     return isinstance(error, sqlite3.OperationalError) and _code(error) == sqlite3.SQLITE_BUSY
 
 
@@ -136,7 +132,6 @@ class LedgerFile:
 
     @property
     def name(self) -> str:
-        """The name of the file, or `:memory:`."""
         return ":memory:" if self.path is None else self.path.name
 
     def _connect(self) -> sqlite3.Connection:
@@ -210,13 +205,12 @@ class LedgerFile:
                 time.sleep(0.01)
 
     def read(self, sql: str, *values: object) -> list[Row]:
-        """Return all rows of a query."""
         with self._using() as db:
             return db.execute(sql, values).fetchall()
 
     @contextmanager
     def writing(self) -> Generator[sqlite3.Connection]:
-        """Write in one transaction: all of it or nothing. May be called on any thread."""
+        """Write in one transaction: all of it or nothing. Thread-safe."""
         with self._using() as db:
             db.execute("BEGIN IMMEDIATE")
             try:
@@ -229,7 +223,6 @@ class LedgerFile:
 
     @contextmanager
     def _using(self) -> Generator[sqlite3.Connection]:
-        """Lend the connection to this thread."""
         # The first statement that finds the file locked waits `WAIT_S`. Until the lock is gone the next ones do
         # not wait at all, or the retries of hundreds of agents would stop the event loop.
         self._check_fork()
@@ -250,7 +243,7 @@ class LedgerFile:
             self._db.execute(f"PRAGMA busy_timeout={int(WAIT_S * 1000) if patient else 0}")
 
     def sync(self) -> None:
-        """Wait until every commit so far is on the disk. May be called on any thread."""
+        """Wait until every commit so far is on the disk. Thread-safe."""
         if not self.is_logged or self.path is None:
             return
         if self._log is None:
@@ -258,7 +251,7 @@ class LedgerFile:
         os.fsync(self._log)
 
     def tidy(self) -> None:
-        """Checkpoint a long log. It waits for the disk, so call it on a thread; no commit waits for it."""
+        """Checkpoint a long log, on a thread: it waits for the disk."""
         if self.path is None or not self.is_logged or _size(f"{self.path}-wal") < LONG_LOG:
             return
         with self._tidying:
@@ -281,7 +274,6 @@ class LedgerFile:
                 db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
     def close(self) -> None:
-        """Close the file. A second call does nothing."""
         with self._lock:
             if self._log is not None:
                 os.close(self._log)
@@ -318,7 +310,7 @@ def _size(name: str) -> int:
 
 
 def quarantine(path: Path) -> Path:
-    """Rename a damaged file, its log with it, to a name that says so. Returns the new name."""
+    """Rename a damaged file, its log with it. Return the new name."""
     stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime())
     names = (path.with_name(f"{path.name}.damaged-{stamp}{f'-{n}' if n else ''}") for n in range(1000))
     aside = next(name for name in names if not name.exists())
@@ -396,7 +388,6 @@ def _make(path: Path) -> None:
 
 
 def _make_private(path: Path) -> None:
-    """Make the file and its log readable for their owner only."""
     if sys.platform == "win32":
         return
     for part in (Path(f"{path}{end}") for end in PARTS):
@@ -422,7 +413,7 @@ _OCTAL = re.compile(r"\\([0-7]{3})")
 
 
 def network_drive(path: Path) -> str:
-    """Return the kind of the network drive that holds a file, such as `nfs4`, or an empty string for a local disk."""
+    """Return the kind of the network drive that holds a file, such as `nfs4`; empty for a local disk."""
     # Only Linux has the table; a share of Windows is known by its name. Elsewhere nothing is known.
     if path.drive.startswith("\\\\"):
         return "a share"

@@ -1,8 +1,4 @@
-"""Grades of answers in a ledger, so that later sessions can choose a model by them.
-
-A row is one grade of one answer: the job (the request without model and row), the model, the grader. It has no text of
-an answer. A repeated grade replaces the first.
-"""
+"""Grades of answers in a ledger, without their texts, so that later sessions can choose a model by them."""
 
 from __future__ import annotations
 
@@ -44,30 +40,18 @@ class Graded(NamedTuple):
 
 
 class GradeRows:
-    """The grades in a ledger's file.
-
-    Args:
-        store: The ledger's open file.
-    """
+    """The grades in a ledger's file."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     def keep(self, grades: Iterable[Graded]) -> None:
-        """Store grades.
-
-        Raises:
-            LedgerError: They could not be stored.
-        """
+        """Store grades, repeated ones in place of the first."""
         now = time.time()
         rows = [(*one, now) for one in grades]
         self._store.patiently(lambda: self._store.insert_many(KEEP, rows))
 
     def of(self, job: str, endpoint: str) -> list[Graded]:
-        """Return the grades of a job at an endpoint, the latest last.
-
-        Raises:
-            LedgerError: They could not be read.
-        """
+        """Return the grades of a job at an endpoint, the latest last."""
         sql = f"SELECT {COLUMNS} FROM grades WHERE job = ? AND endpoint = ? ORDER BY at"  # noqa: S608 - ours
         return [Graded(*row) for row in self._store.patiently(lambda: self._store.file.read(sql, job, endpoint))]

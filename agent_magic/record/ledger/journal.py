@@ -76,15 +76,10 @@ def _insert_call(columns: Sequence[str]) -> str:
 INSERT_PLANNED, INSERT_ENDED = _insert_call((*PLANNED, "state")), _insert_call((*PLANNED, *END))
 UPDATE_END = f"UPDATE calls SET {' = ?, '.join(END)} = ? WHERE run = ? AND agent = ? AND number = ?"  # noqa: S608 - ours
 ARGUMENTS = "arguments"
-"""The field with the arguments in a call's data, beside the fields of its end."""
 
 
 class _Kept(NamedTuple):
-    """An answer and its place.
-
-    Attributes:
-        row: Its row in the file; `None` if it has none yet.
-    """
+    """An answer and its place; `row` is `None` until it is in the file."""
 
     agent: int
     number: int
@@ -97,11 +92,7 @@ class _Kept(NamedTuple):
 
 
 class _Stored(NamedTuple):
-    """How much of the run is in the file.
-
-    Attributes:
-        rows: The rows of the answers, by agent and number of the attempt.
-    """
+    """How much of the run is in the file; `rows` are those of answers, by agent and attempt."""
 
     run: int | None
     events: int
@@ -139,7 +130,6 @@ class SqliteJournal:
         self._new = [one._replace(row=None) for one in self._kept.values()]
 
     def ask(self, agent: int, number: int, key: str, ordinal: int, *, fresh: bool) -> Answer | Busy | None:
-        """Look an answer up, or record that the request is sent now; see `Journal.ask`."""
         self._keys[agent] = key, ordinal
         try:
             known = None if fresh else self._serve(agent, number)
@@ -161,7 +151,6 @@ class SqliteJournal:
         return now - self._locked_since < LOCKED_S
 
     def _serve(self, agent: int, number: int) -> Answer | None:
-        """Return the answer that is in the ledger."""
         place, known, self._found = self._keys[agent], self._found, None
         found = known[1] if known is not None and known[0] == place else self._ledger.lookup(*place)
         if found is None:
@@ -173,7 +162,6 @@ class SqliteJournal:
         return replace(answer, source="ledger")
 
     def is_held(self, key: str, ordinal: int) -> bool:
-        """Return whether another run is buying this answer; see `Journal.is_held`."""
         with suppress(*FAILURES):  # `ask` meets the error of the file
             found = self._ledger.lookup(key, ordinal)
             self._found = None if found is None else ((key, ordinal), found)
@@ -181,7 +169,6 @@ class SqliteJournal:
         return False
 
     def _holder(self, key: str, ordinal: int) -> Busy | None:
-        """Return which other run is buying an answer."""
         sql = "SELECT run, owner, until FROM leases WHERE key = ? AND ordinal = ?"
         for run, owner, until in self._ledger.file.read(sql, key, ordinal):
             lease = (key, ordinal, run)
@@ -206,7 +193,6 @@ class SqliteJournal:
         return None
 
     def _lease(self, db: sqlite3.Connection, run: int, now: float, key: str, ordinal: int) -> Busy | None:
-        """Take the lease on an answer, unless another run has it."""
         lease = (key, ordinal, run, self._ledger.owner, now + LEASE_S)
         if db.execute("INSERT OR IGNORE INTO leases VALUES (?, ?, ?, ?, ?)", lease).rowcount == 0:
             if (holder := self._holder(key, ordinal)) is not None:
@@ -216,7 +202,6 @@ class SqliteJournal:
         return None
 
     def begin_call(self, agent: int, number: int, key: CallKey, *, fresh: bool) -> CallEnded | Doubt | Busy | None:
-        """Look a call of a function up, or record that it begins now; see `Journal.begin_call`."""
         try:
             return self._ledger.attempt(lambda: self._begin_call(agent, number, key, fresh=fresh))
         except FAILURES as error:
@@ -244,7 +229,6 @@ class SqliteJournal:
     def _known_call(
         self, db: sqlite3.Connection, run: int, agent: int, number: int, key: CallKey
     ) -> CallEnded | Doubt | Busy | None:
-        """Return a reusable row of a call."""
         for begun_by, state, began_at, data, owner in db.execute(KNOWN_CALL, (run, key.key)):
             if owner is not None and not key.shared and Owner.parse(owner).is_alive():
                 return None
@@ -261,14 +245,12 @@ class SqliteJournal:
         return None
 
     def made_by(self, key: CallKey) -> int | None:
-        """Return the number of the complete run that made a call; see `Journal.made_by`."""
         with suppress(*FAILURES):  # the call itself meets the error of the file
             rows = self._ledger.file.read("SELECT run FROM tool_calls WHERE key = ? AND state = 'over'", key.key)
             return rows[0][0] if rows else None
         return None
 
     def end_late(self, key: CallKey, end: CallEnded) -> None:
-        """Store how a call ended after its run; see `Journal.end_late`. In any thread."""
         data = line_of({**to_json(end), ARGUMENTS: key.arguments})
         sql = (
             "UPDATE tool_calls SET state = 'done', data = ? "
@@ -278,19 +260,16 @@ class SqliteJournal:
             db.execute(sql, (data, key.key, self._stored.run, end.agent, end.number))
 
     def saved(self, place: str) -> str | None:
-        """Return the fingerprint last written to a file; see `Journal.saved`."""
         with suppress(*FAILURES):  # then it is unknown
             rows = self._ledger.file.read("SELECT value FROM settings WHERE name = ?", f"saved {place}")
             return str(rows[0][0]) if rows else None
         return None
 
     def keep_saved(self, place: str, sha256: str) -> None:
-        """Store the fingerprint written to a file; see `Journal.keep_saved`."""
         with suppress(*FAILURES), self._ledger.file.writing() as db:
             db.execute("INSERT OR REPLACE INTO settings VALUES (?, ?)", (f"saved {place}", sha256))
 
     def done_call(self, key: CallKey) -> Done | None:
-        """Return a reusable call; see `Journal.done_call`."""
         rows = self._ledger.file.read("SELECT data FROM tool_calls WHERE key = ? AND state = 'done'", key.key)
         return Done(_arguments(rows[0][0])) if rows else None
 
@@ -307,7 +286,6 @@ class SqliteJournal:
             self._ledger.file.tidy()
 
     def keep(self, agent: int, number: int, answer: Answer, at_s: float) -> None:
-        """Store a complete answer; see `Journal.keep`."""
         place = agent, number
         if place in self._kept:  # a stop has found it
             self._store_large(place)
@@ -323,7 +301,7 @@ class SqliteJournal:
             self.write()
 
     def _insert(self, one: _Kept) -> int:
-        """Write a large answer, on a thread. Returns its row."""
+        """Write a large answer, on a thread. Return its row."""
         row = answer_row(one.key, one.ordinal, one.answer, one.bought_at)
         with self._ledger.file.writing() as db:
             number = db.execute(INSERT_ANSWER, row).lastrowid or 0
@@ -342,7 +320,6 @@ class SqliteJournal:
         self.write()
 
     async def on_disk(self, agent: int, number: int) -> None:
-        """Return when an answer that was kept would survive a power failure too."""
         place = agent, number
         if place in self._large:
             with suppress(*FAILURES):  # met again when it is stored here; a stop meanwhile finds the answer kept
@@ -358,7 +335,6 @@ class SqliteJournal:
             await asyncio.shield(self._syncing)
 
     def _waits(self, place: tuple[int, int]) -> bool:
-        """Return whether an answer is still to be written."""
         return place not in self._in_memory and any((one.agent, one.number) == place for one in self._new)
 
     def _sync(self, commits: int) -> None:
@@ -389,7 +365,7 @@ class SqliteJournal:
             self._ledger.hold(one.key, one.ordinal, one.answer)
 
     def close(self) -> None:
-        """Store the rest; the run is over. If that fails, the heartbeat goes on trying."""
+        """Store the rest. If that fails, the heartbeat goes on trying."""
         for place in list(self._large):
             self._store_large(place)
         self._is_over = True
@@ -452,7 +428,6 @@ class SqliteJournal:
         self._locked_since = None
 
     def _begin(self, db: sqlite3.Connection) -> int:
-        """Write the row of the run, and its plan."""
         record = self._record
         plan = self._texts.name(line_of(plan_to_dict(record.plan)))
         for one in attachments_of(record.plan).values():
@@ -470,7 +445,6 @@ class SqliteJournal:
         return db.execute(sql, (*head, models, self._terms())).lastrowid or 0
 
     def _terms(self) -> str | None:
-        """Return the terms of the run as text."""
         return None if self._record.terms is None else line_of(to_json(self._record.terms))
 
     def _store_events(
@@ -497,7 +471,6 @@ class SqliteJournal:
             db.execute(INSERT_PLANNED, (*self._planned(run, event), "planned"))
 
     def _planned(self, run: int, event: AttemptStarted) -> tuple[object, ...]:
-        """Return the columns of an attempt that is about to be sent."""
         request, name = event.request, self._record.results[event.agent].name
         return (
             *(run, event.agent, event.number, name, request.model, request.effort, time.time()),
@@ -535,7 +508,6 @@ class SqliteJournal:
             self._release(db, run, event.agent)
 
     def _store_finished(self, db: sqlite3.Connection, run: int, one: _Kept, row: int) -> None:
-        """Write the answer of an attempt, before it is shown."""
         usage = one.answer.usage
         db.execute(
             "UPDATE calls SET state = 'finished', source = ?, stop_reason = ?, at_s = ?, input_tokens = ?, "
@@ -554,7 +526,6 @@ class SqliteJournal:
 
 
 def _arguments(data: str | None) -> str | None:
-    """Return the arguments of a call, if its row has them."""
     return None if data is None else data_of(data).get(ARGUMENTS)
 
 

@@ -1,8 +1,7 @@
-"""Leases: which process is buying an answer, and if it is still alive.
+"""Leases: which process is buying an answer, and if it is still alive, so that two kernels do not buy the same one.
 
-The journal of a run takes a lease on each answer before it sends the request, so that two kernels do not buy the same
-answer. A thread renews the leases every few seconds, even if user code blocks the event loop. A lease ends with its
-process. Clocks cannot be trusted, so a waiting process checks three things:
+A thread renews the leases every few seconds, even if user code blocks the event loop. Clocks cannot be trusted, so a
+waiting process checks three things:
 
 * if the process exists, which is known at once on the same machine;
 * if the lease was renewed within `LEASE_S` of the waiter's own monotonic clock;
@@ -35,11 +34,7 @@ START_FIELD = 19
 
 
 class Owner(NamedTuple):
-    """A process.
-
-    Attributes:
-        start: Its start time as the system counts it; empty if unknown. Process ids are used again.
-    """
+    """A process. Ids are used again, so `start` is its start as the system counts it, if known."""
 
     host: str
     pid: int
@@ -47,12 +42,10 @@ class Owner(NamedTuple):
 
     @classmethod
     def me(cls) -> Owner:
-        """Return this process."""
         return _owner(os.getpid())
 
     @classmethod
     def parse(cls, text: str) -> Owner:
-        """Read what `str` wrote."""
         host, pid, start = [*text.rsplit(" ", 2), "", "", ""][:3]
         return cls(host, int(pid) if pid.isdigit() else 0, start)
 
@@ -83,7 +76,7 @@ def _host() -> str:
 
 
 def _start_of(pid: int) -> str:
-    """Return when a process started; an empty string if the system has no `/proc`. A zombie has ended."""
+    """Return when a process started; empty without `/proc`, or for a zombie."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_bytes()
     except OSError:
@@ -95,11 +88,7 @@ def _start_of(pid: int) -> str:
 
 
 class LeaseWatch:
-    """Remembers when the leases of other runs were last seen renewed, by this process's own clock.
-
-    Args:
-        clock: Monotonic seconds.
-    """
+    """Remembers when the leases of other runs were last seen renewed, by this process's monotonic clock."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -119,7 +108,7 @@ class LeaseWatch:
 
 
 class Heartbeat:
-    """Calls a function of every open run once a second, on its own thread. The thread ends with the last run."""
+    """Calls a function of every open run once a second, on its own thread, which ends with the last run."""
 
     # A browser has no thread for it, and no other process that could read a lease.
 

@@ -44,18 +44,11 @@ _KEY = re.compile("[0-9a-f]{64}")
 _CALL = re.compile(b"[0-9a-f]{64}.{0,300}?(begun|done|over)", re.DOTALL)
 """Bytes in every page with a row of `tool_calls`; pages of answers may have them too."""
 PAGE = 4096
-"""The size of a page of every ledger, which is SQLite's default."""
+"""SQLite's default, and so that of every ledger."""
 
 
 class Check(NamedTuple):
-    """Result of checking a file.
-
-    Attributes:
-        answers: Number of undamaged answers.
-        damaged: Number of damaged answers, which are never served.
-        runs: Number of runs.
-        problems: SQLite's messages about the file; empty if sound.
-    """
+    """Result of checking a file: numbers of undamaged and damaged answers, and SQLite's messages about the file."""
 
     answers: int
     damaged: int
@@ -64,20 +57,15 @@ class Check(NamedTuple):
 
     @property
     def ok(self) -> bool:
-        """True if everything is sound."""
         return not self.damaged and not self.problems
 
 
 class Size(NamedTuple):
-    """Content of a file.
+    """Content of a file, dollars without simulated answers.
 
     Attributes:
-        bytes: Size on disk.
-        answers: Number of answers.
-        simulated: Number of simulated answers.
-        runs: Number of runs.
-        cost_usd: Dollars of requests with known prices, without simulated ones; `None` if there are none.
-        saved_usd: Dollars saved by serving answers again, without simulated ones.
+        cost_usd: Dollars of requests with known prices; `None` if there are none.
+        saved_usd: Dollars saved by serving answers again.
         unknown: Requests that were under way when a kernel was killed.
     """
 
@@ -91,7 +79,6 @@ class Size(NamedTuple):
 
 
 def size_of(file: LedgerFile) -> Size:
-    """Return the content of a file in numbers."""
     answers, simulated = file.read("SELECT count(*), coalesce(sum(source = 'simulated'), 0) FROM answers")[0]
     runs = file.read("SELECT count(*) FROM runs")[0][0]
     cost, saved, unknown = file.read(
@@ -117,16 +104,7 @@ def verify(file: LedgerFile) -> Check:
 
 
 def prune(file: LedgerFile, *, days: float | None = None, simulated: bool = False) -> int:
-    """Delete runs and answers, and reclaim the space. Return the number of deleted answers.
-
-    Args:
-        file: The file.
-        days: Only those older than this; `None` for any age.
-        simulated: True for simulated ones only.
-
-    Raises:
-        LedgerError: Neither was given, or `days` is not a number >= 0; nothing was deleted.
-    """
+    """Delete runs and answers older than `days`, or simulated ones. Return the number of deleted answers."""
     if days is None and not simulated:
         raise LedgerError("Nothing was deleted. Say what to delete: days=N, simulated=True or both; days=0 is all.")
     if days is not None and not (is_number(days) and days >= 0):
@@ -173,12 +151,7 @@ def _names_of_files(db: sqlite3.Connection) -> set[str]:
 
 
 def export(file: LedgerFile, path: Path) -> int:
-    """Write every answer as a line of JSON. Returns how many. The file is written whole or not at all.
-
-    Raises:
-        LedgerError: There is a file of that name that no export wrote, or no folder for it; nothing was changed.
-        OSError: The file cannot be written.
-    """
+    """Write every answer as a line of JSON, all or nothing, never over a file that no export wrote. Return how many."""
     check_folder(path, LedgerError)
     check_regular(path, LedgerError)
     if path == file.path or (path.exists() and path.stat().st_size and not _is_export(path)):
@@ -198,7 +171,6 @@ def export(file: LedgerFile, path: Path) -> int:
 
 
 def _is_export(path: Path) -> bool:
-    """Return whether a file begins with a line of an export: no other file is overwritten."""
     with path.open("rb") as file:
         first = file.readline()
     try:
@@ -217,10 +189,9 @@ def _line(file: LedgerFile, row: Row) -> str:
 
 
 def recover(damaged: Path, into: LedgerFile) -> int:
-    """Copy what SQLite can read of a damaged file into another. Returns the number of answers copied.
+    """Copy what SQLite can read of a damaged file, which stays, into another; return the number of answers copied.
 
-    The damaged file is not changed. An empty file gets the runs too; any other gets only the answers and
-    the calls of tools that it lacks.
+    An empty file gets the runs too; any other gets only the answers and the calls of tools that it lacks.
     """
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder) / "damaged"
@@ -301,11 +272,10 @@ def _is_call(row: Row) -> bool:
 
 
 def _rows_by_page(path: Path, table: str, sql: str, holds: Callable[[bytes], bool]) -> Iterator[Row]:
-    """Read the rows of a table page by page, even if the tree above the pages is lost.
+    """Read the rows of a table page by page, even if the tree above the pages is lost, overwriting `path`.
 
-    A leaf page can also be a table's root. So the first page is replaced by the one of a file with this table only;
-    each page that may have such rows is copied to the table's root, and SQLite reads the table. `path` is a copy, which
-    is overwritten.
+    A leaf page can also be a table's root: each page that may have such rows is copied to the root of a file with this
+    table only, and SQLite reads the table.
     """
     with closing(sqlite3.connect(":memory:")) as db:
         db.execute(table)

@@ -1,8 +1,7 @@
-"""Kernels that use the same key now: one row each in the ledger's file.
+"""Kernels that use the same key now: one row each in the ledger's file, while a run is under way.
 
-A row exists while its kernel has a run under way. It is removed when its process is gone, or after ten looks without
-a change: its kernel hangs, or was on another machine and is gone. Looks count instead of seconds, because of locked
-files, sleeping laptops and wrong clocks.
+A row is removed when its process is gone, or after ten looks without a change. Looks count instead of seconds,
+because of locked files, sleeping laptops and wrong clocks.
 """
 
 from __future__ import annotations
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
     from agent_magic.record.ledger.database import Store
 
 LOOKS: Final = 10
-"""Number of looks at an unchanged row before its kernel is forgotten."""
 OTHERS: Final = "SELECT session, owner, beat, data FROM presence WHERE client = ? AND session != ?"
 
 
@@ -34,7 +32,7 @@ class Presence:
         self._seen: dict[str, tuple[int, int]] = {}
 
     def peek(self) -> Mapping[str, Any]:
-        """Read the other rows without writing. May be called on any thread; None if impossible."""
+        """Read the other rows without writing; `None` if that is impossible. Thread-safe."""
         try:
             return {
                 name: json.loads(data) for name, _, _, data in self._store.file.read(OTHERS, self._client, self.name)
@@ -43,10 +41,9 @@ class Presence:
             return {}
 
     def look(self, decide: Callable[[Mapping[str, Any]], Any], *, beat: bool = True) -> bool:
-        """Read the other rows and write our own, as `decide` returns it, in one transaction. Thread-safe.
+        """Read the others' rows and write ours by `decide`, in one transaction; return False if the file is locked.
 
-        Returns False if another process has locked the file. A `beat` counts as a look, after which unchanged rows are
-        forgotten.
+        Thread-safe.
         """
         try:
             with self._store.file.writing() as db:

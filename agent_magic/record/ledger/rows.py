@@ -1,8 +1,8 @@
 """Tables of a ledger's file by version, and values as rows.
 
-A released migration is never changed; a new one follows it. Long texts are kept outside of events, under their digest;
-each answer has its own row. With its mark, key and checksum, such a row can be recognised in a damaged file and served
-without the rest. It is never changed. Texts are UTF-8 that permits lone surrogates and NUL.
+A released migration is never changed; a new one follows it. Long texts are kept outside of events, under their digest.
+An answer's row is never changed; its mark, key and checksum let it be served from a damaged file without the rest.
+Texts are UTF-8 that permits lone surrogates and NUL.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from agent_magic.record.request import Request
 
 APPLICATION_ID = 0x414D4C31
-"""SQLite's application id of a ledger: `AML1`."""
+"""`AML1`."""
 MARK = "am:answer"
 """Begins every row of `answers`."""
 SUM_BYTES = 16
@@ -124,12 +124,10 @@ ANSWER_OF_ID = f"SELECT {ANSWER_COLUMNS} FROM answers WHERE id = ?"  # noqa: S60
 
 
 def encode(text: str) -> bytes:
-    """Encode any text."""
     return text.encode("utf-8", "surrogatepass")
 
 
 def decode(data: bytes) -> str:
-    """Read what `encode` wrote."""
     return data.decode("utf-8", "surrogatepass")
 
 
@@ -139,18 +137,13 @@ def most_input_tokens(request: Request) -> int:
 
 
 def answer_row(key: str, ordinal: int, answer: Answer, bought_at: float) -> tuple[object, ...]:
-    """Write an answer as the columns of `answers`, without its id."""
     text, data = encode(answer.text), line_of(to_json(answer) | {"text": ""})
     ends = (key, ordinal, answer.source, answer.stop_reason, bought_at, data)
     return (MARK, _checksum(*ends, text), *ends, text)
 
 
 def answer_of(row: tuple[Any, ...]) -> Answer:
-    """Read a row of `answers`, all of its columns.
-
-    Raises:
-        ValueError: It is damaged.
-    """
+    """Read a row of `answers`, all of its columns; raise `ValueError` if it is damaged."""
     _, mark, checksum, key, ordinal, source, stop_reason, bought_at, data, text = row
     if mark != MARK or checksum != _checksum(key, ordinal, source, stop_reason, bought_at, data, text):
         raise ValueError("the checksum of an answer is wrong")
@@ -158,7 +151,6 @@ def answer_of(row: tuple[Any, ...]) -> Answer:
 
 
 def is_whole(row: tuple[Any, ...]) -> bool:
-    """Return whether a row of `answers` is undamaged."""
     try:
         answer_of(row)
     except (ValueError, TypeError, KeyError):
@@ -172,12 +164,12 @@ def _checksum(*parts: object) -> bytes:
 
 
 def file_in(rows: Sequence[tuple[Any, ...]], name: str) -> bytes:
-    """Return the bytes of a picture or document from a row; `None` if they are lost or damaged."""
+    """Return the bytes of a picture or document from a row; empty if they are lost or damaged."""
     return rows[0][0] if rows and hashlib.sha256(rows[0][0]).hexdigest() == name else b""
 
 
 class Texts:
-    """The long texts of one run and its pictures and documents on their way into the file, each stored once."""
+    """The long texts, pictures and documents of one run on their way into the file, each stored once."""
 
     def __init__(self) -> None:
         self._known: dict[str, bytes] = {}
@@ -195,13 +187,11 @@ class Texts:
         return found
 
     def attach(self, attachment: Attachment) -> None:
-        """Have the bytes of a picture or document stored with the next `store`."""
         if attachment.data and attachment.sha256 not in self._files:
             self._files.add(attachment.sha256)
             self._new_files.append((bytes.fromhex(attachment.sha256), attachment.data))
 
     def store(self, db: sqlite3.Connection) -> None:
-        """Store those that are new."""
         if self._new:
             db.executemany("INSERT OR IGNORE INTO texts (sha, text) VALUES (?, ?)", self._new)
         if self._new_files:

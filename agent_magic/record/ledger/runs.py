@@ -125,11 +125,7 @@ def _past_run(owner: str, row: PastRun) -> PastRun:
 
 
 def mark_lost_runs(file: LedgerFile) -> list[str]:
-    """Mark runs of dead processes as lost, and their open requests as unknown.
-
-    Returns:
-        A note for each with open requests: how many may have been billed, and their maximum cost.
-    """
+    """Mark runs of dead processes as lost; return a note for each with requests that may have been billed."""
     if not file.read("SELECT 1 FROM runs WHERE state = 'running' LIMIT 1"):
         return []
     notes: list[str] = []
@@ -241,14 +237,7 @@ def seen_runs(file: LedgerFile, origin: str, most: int) -> list[SeenRun]:
 
 
 def open_run(file: LedgerFile, run: int, kind: type[P]) -> tuple[RunRecord, P, str]:
-    """Open a past run.
-
-    Returns:
-        Its record as its events tell it, its plan, and its `uid`.
-
-    Raises:
-        LedgerError: There is none of this number.
-    """
+    """Return the record of a past run, its plan and its `uid`."""
     columns = "began_at, plan, models, origin, state, owner, simulated, terms, bases, uid, coalesce(home, '')"
     began, plan_sha, models, origin, state, owner, simulated, terms, bases, uid, home = _row_of(file, run, columns)
     texts: dict[bytes, str] = {}
@@ -290,7 +279,6 @@ def plan_of(file: LedgerFile, run: int, kind: type[P]) -> P:
 
 
 def _row_of(file: LedgerFile, run: int, columns: str) -> Row:
-    """Return columns of a run's row."""
     sql = f"SELECT {columns} FROM runs WHERE id = ?"  # noqa: S608 - columns of ours
     rows = file.read(sql, run) if type(run) is int and abs(run) < MOST_RUN else []
     if not rows:
@@ -348,7 +336,6 @@ def _complete(record: RunRecord, file: LedgerFile, run: int) -> None:
 
 
 def _end_of(agent: int, attempt: Attempt, at_s: float, answer: Answer | None, *, sent: bool) -> AttemptEnded:
-    """Return the end of an attempt after its process was killed."""
     if answer is not None:
         price = Prices(tell=lambda _: None).of_answer(attempt.model, answer.model, answer.usage)
         price = of_batch(price, answer.usage) if answer.batch else price

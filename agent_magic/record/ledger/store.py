@@ -1,7 +1,4 @@
-"""The ledger in a file: every answer and every run, in one private SQLite database.
-
-If the file fails, answers stay in memory and are served from there, and nothing more is bought until it can be written.
-"""
+"""The ledger in a file. If the file fails, answers stay in memory, and nothing is bought until it can be written."""
 
 from __future__ import annotations
 
@@ -48,12 +45,7 @@ LIMITS_AGE_S = 30 * 86_400.0
 
 
 class Remembered(NamedTuple):
-    """Rate limits learned by an earlier session.
-
-    Attributes:
-        limits: The stored data.
-        age_s: Its age.
-    """
+    """Rate limits learned by an earlier session."""
 
     limits: Any
     age_s: float
@@ -94,10 +86,6 @@ class SqliteLedger:
     Args:
         path: The file; created if it is missing, links followed. `:memory:` ends with the process.
         reuse_simulated: Serve simulated answers again too, labelled as simulated. For demonstrations and tests.
-
-    Raises:
-        LedgerError: The path is invalid, or the file cannot be opened, is no ledger, or is of a later version. It is
-            unchanged.
     """
 
     def __init__(self, path: str | Path = MEMORY, *, reuse_simulated: bool = False) -> None:
@@ -249,17 +237,14 @@ class SqliteLedger:
         self.notes.extend(self._store.attempt(lambda: mark_lost_runs(self._store.file)))
 
     def _past_runs(self, newest_of: str | None = None) -> list[PastRun]:
-        """Return every run, the newest first; or the newest of a home only, if it has one."""
         return self._store.patiently(lambda: past_runs(self._store.file, newest_of))
 
     def _open_run(self, run: int, kind: type[P]) -> tuple[RunRecord, P]:
-        """Return the record of a past run, and its plan as this kind of plan."""
         record, plan, uid = self._store.patiently(lambda: open_run(self._store.file, run, kind))
         record.keeper = partial(self._store.keep_bases, uid)
         return record, plan
 
     def _plan_of(self, run: int, kind: type[P]) -> P:
-        """Return the plan of a past run."""
         return self._store.patiently(lambda: plan_of(self._store.file, run, kind))
 
     def history(self, most: int = MOST_HISTORY) -> list[Past]:
