@@ -1,11 +1,4 @@
-"""Views: functions of a plan or a run record, which do not draw themselves.
-
-* `graph`: the picture of a plan or a run, as SVG; `live`: the same as a widget during a run.
-* `charts`: timeline, waterfall, limits, tradeoff; each as SVG, Vega-Lite and text. `explore` adds controls.
-* `terminal`: a run as a table.
-* `text`, `cards`, `values`, `estimates`, `notes`: text and small HTML.
-* `units`, `markup`, `states`, `theme`: what all others use.
-"""
+"""Views: functions from a plan or a run record to SVG, HTML and text; neither knows how to draw itself."""
 
 from __future__ import annotations
 

@@ -29,7 +29,6 @@ DIFF: Final = (Column("changed"), Column("option"), Column("before", "prose"), C
 
 
 def advice_page(advice: Advice) -> Page:
-    """Return a row per change, the largest saving first."""
     changes = [
         (f"{number}.", _change(one), _gain(one), seconds(one.forecast_s) if known(one.forecast_s) is not None else "")
         for number, one in enumerate(advice.changes, 1)
@@ -80,7 +79,6 @@ def _trust(one: Finding) -> str:
 
 
 def diff_page(rows: Sequence[tuple[str, str, str, str]], prompts: Mapping[str, str], note: str) -> Page:
-    """Return a row per changed option, then the changed lines of prompts."""
     tables: list[Block] = [Table(DIFF, rows, strong=True)] if rows else []
     for name, lines in prompts.items():
         tables += [Line("", head=f"The prompt of {name}:"), Words(lines)]

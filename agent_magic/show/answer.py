@@ -1,4 +1,4 @@
-"""The answer of one agent below its cell, replaced a few times a second as it arrives: `%%agent NAME --run`."""
+"""The answer of one agent below its cell, replaced as it arrives: `%%agent NAME --run`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from agent_magic.show.page import Block
 
 EVERY_S: Final = 0.25
-"""Seconds between replacements, up to `LONG` characters; in proportion for longer answers."""
+"""For answers up to `LONG` characters; longer ones are replaced less often."""
 LONG: Final = 5_000
 # The handler is the same for all: no text of a model is in it. A viewer without scripts leaves the fold to copy from.
 COPY: Final = (
@@ -37,7 +37,7 @@ BUTTON: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Rendered:
-    """An answer as Markdown, with a button to copy its source."""
+    """Markdown, with a button to copy its source."""
 
     answer: str
     is_over: bool = True
@@ -70,14 +70,12 @@ class AnswerView:
         self._next_s = 0.0
 
     def show(self) -> None:
-        """Display it under the running cell."""
         from IPython.display import DisplayHandle
 
         self._handle = DisplayHandle()
         self._handle.display(self._page(0.0, {}).bundle(), raw=True)
 
     def tick(self, now_s: float, said: Mapping[int, str]) -> None:
-        """Show the part that has arrived."""
         if now_s < self._next_s:
             return
         text, line = self._arriving(self._agent), self._line(now_s, said)
@@ -87,7 +85,6 @@ class AnswerView:
             self._handle.update(self._page(now_s, said).bundle(), raw=True)
 
     def finish(self) -> None:
-        """Show the answer and the line about the run."""
         if self._handle is not None:
             self._handle.update(answer_page(self._record, self._agent).bundle(), raw=True)
 
@@ -105,7 +102,6 @@ class AnswerView:
 
 
 def answer_page(record: RunRecord, agent: int) -> Page:
-    """Return the answer of an agent and one line about its run."""
     result, numbers = record.results[agent], summarize(record)
     text, is_value = result.text, result.returns is not None
     if is_value and result.status == "succeeded":

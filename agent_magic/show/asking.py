@@ -29,12 +29,10 @@ DOUBT = Ways("Call again", "Give a result", "It failed")
 
 
 def ways_of(question: Question) -> Ways:
-    """Return the buttons of a question."""
     return DOUBT if question.kind == "doubt" else USUAL
 
 
 def heading_of(question: Question) -> str:
-    """Return the question in one line."""
     agent, tool = single_line(question.agent), single_line(question.tool)
     if question.kind == "answer":
         return f"{agent} has answered: may others use this?"
@@ -44,12 +42,12 @@ def heading_of(question: Question) -> str:
 
 
 def text_of(question: Question) -> str:
-    """Return the complete arguments or answer, with hidden and text-reversing characters made visible."""
+    """Return the arguments or answer, hidden and text-reversing characters made visible."""
     return visible(question.text if question.kind == "answer" else _pretty(question.text))
 
 
 def rows_of(question: Question) -> list[list[str]]:
-    """Return the arguments as rows of name and value; empty for an answer, or JSON that is not an object."""
+    """Return arguments as name and value; none for an answer, or JSON that is no object."""
     if question.kind == "answer":
         return []
     try:
@@ -62,12 +60,12 @@ def rows_of(question: Question) -> list[list[str]]:
 
 
 def limit_of(question: Question) -> str:
-    """Return the sentence about what happens without an answer."""
+    """Say what happens without an answer."""
     return f"Without an answer within {seconds(question.seconds)} it is denied."
 
 
 def asked(questions: Mapping[int, Question]) -> list[dict[str, Any]]:
-    """Return open questions as plain data for a page, oldest first."""
+    """Return open questions as plain data, oldest first."""
     return [
         {
             "number": number,
@@ -83,14 +81,13 @@ def asked(questions: Mapping[int, Question]) -> list[dict[str, Any]]:
 
 
 def verdict_of(way: str, text: str) -> Verdict:
-    """Return the decision for a button: `approve`, `edit` with the new text; anything else denies, with a reason."""
+    """Anything but `approve` and `edit` denies, with `text` as the reason."""
     if way == "approve":
         return Verdict(approved=True)
     return Verdict(approved=True, text=text) if way == "edit" else Verdict(approved=False, why=text.strip())
 
 
 def asked_text(number: int, question: Question) -> str:
-    """Return an open question as lines for a terminal."""
     lines = [f"{number}  {heading_of(question)}", *text_of(question).splitlines()]
     return "\n    ".join(lines)
 

@@ -22,14 +22,13 @@ if TYPE_CHECKING:
     from agent_magic.declare.content import Attachment, Prompt, TokenRule
 
 MOST_BYTES = 24_000
-"""Maximum bytes of a thumbnail. A smaller picture is shown itself."""
+"""A smaller picture is its own thumbnail."""
 MOST_PX = (240, 160)
 MOST_SHOWN = 6
 _SHOWN = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 
 
 def words(one: Attachment, rule: TokenRule | None) -> str:
-    """Return the placeholder of an attachment in a printed prompt: kind, title, size and tokens."""
     if one.media_type == PLAIN_TEXT:
         tokens = f", about {one.size // CHARS_PER_TOKEN + 1:,} tokens"
     else:
@@ -39,7 +38,6 @@ def words(one: Attachment, rule: TokenRule | None) -> str:
 
 
 def prompt_words(prompt: Prompt, rule: TokenRule | None) -> str:
-    """Return a prompt as printed, with a placeholder for each attachment."""
     text, end = "", 0
     for at, one in prompt.attachments:
         text += prompt.text[end:at] + words(one, rule)
@@ -48,7 +46,7 @@ def prompt_words(prompt: Prompt, rule: TokenRule | None) -> str:
 
 
 def thumbnail(one: Attachment) -> str:
-    """Return a thumbnail as a data URI; empty for a document, or if none can be made."""
+    """Return a data URI; empty if no thumbnail can be made."""
     return _uri(one, one.data) if one.kind == "image" and one.data and one.media_type in _SHOWN else ""
 
 
@@ -61,7 +59,7 @@ def _uri(one: Attachment, data: bytes) -> str:
 
 
 def _smaller(data: bytes) -> bytes:
-    """Return a smaller picture; empty unless PIL is already loaded, since the data is not trusted."""
+    """Shrink a picture only if PIL is already loaded, since the data is not trusted."""
     if "PIL" not in sys.modules:
         return b""
     try:
@@ -78,13 +76,12 @@ def _smaller(data: bytes) -> bytes:
 
 
 def thumbnails(attachments: Iterable[Attachment]) -> list[dict[str, str]]:
-    """Return the first pictures for an agent's panel, as `src` and `label`."""
     shown = [{"src": src, "label": f"{one.label} {one.facts}"} for one in attachments if (src := thumbnail(one))]
     return shown[:MOST_SHOWN]
 
 
 def attachments_card(attachments: Iterable[Attachment], rule: TokenRule | None) -> dict[str, str]:
-    """Return each attachment of a plan once: thumbnails with captions, and the captions as text."""
+    """Return each attachment of a plan once: thumbnails with captions."""
     once = list({one.sha256: one for one in attachments}.values())
     more = f"and {plural(len(once) - MOST_SHOWN, 'more attachment')}" if len(once) > MOST_SHOWN else ""
     lines = [words(one, rule) for one in once[:MOST_SHOWN]]

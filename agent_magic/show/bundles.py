@@ -69,7 +69,6 @@ NOTHING: Final = " Nothing to apply: give it a larger budget, or fix the problem
 
 
 def trial_page(trial: Trial) -> Page:
-    """Compose a trial."""
     places = {(one.model, one.effort): place for place, one in enumerate(trial.settings)}
     rows = [
         _setting_row(row, trial.more_words(places[row["model"], row["effort"]]))

@@ -44,7 +44,6 @@ def declaration_card(
     stale: Sequence[str] = (),
     items: int | None = None,
 ) -> dict[str, str]:
-    """Return the card of a declared agent: a line of facts, and a line of warnings if any."""
     facts = step_facts(agent, edges, items)
     facts += [f"at most {agent.max_tokens:,} tokens"] if agent.max_tokens else []
     warnings = [f"not defined yet: {listed(undefined)}"] if undefined else []
@@ -54,7 +53,6 @@ def declaration_card(
 
 
 def declarations_card(told: Sequence[Mapping[str, Any]], notes: Sequence[str] = ()) -> dict[str, str]:
-    """Return one card for the agents of a cell: a row of facts each, then warnings."""
     rows = [
         (one["agent"].name, listed([*one["edges"]]), " · ".join(step_facts(one["agent"], (), one["items"])))
         for one in told
@@ -80,7 +78,6 @@ def context_card(
     *,
     parts: Sequence[str] = (),
 ) -> dict[str, str]:
-    """Return the card of a declared context; see `declaration_card`."""
     facts = [] if tokens is None else [f"about {count(tokens)} tokens"]
     facts += [f"{len(parts)} parts: {listed([single_line(one)[:LONGEST_PART] for one in parts])}"] if parts else []
     facts += [f"shared by {listed(shared_by)}"] if shared_by else []
@@ -91,13 +88,12 @@ def context_card(
 def plan_picture(
     plan: Plan, estimates: Estimates | None = None, *, path: Sequence[str] = (), theme: Theme = "auto"
 ) -> dict[str, str]:
-    """Return the picture and the text of a plan before it is run."""
     svg = picture(plan, estimates=estimates or {}, path=path, theme=theme)
     return {"image/svg+xml": svg, "text/plain": plan_text(plan)}
 
 
 def todo_page(frame: pd.DataFrame) -> Page:
-    """Return a checklist with letters as boxes, since checkboxes of Markdown cannot be handled."""
+    """Return letters as boxes, since Markdown's checkboxes cannot be clicked."""
     lines: list[Block] = []
     rows, unused = needed_rows(frame)
     for row in rows:
@@ -107,7 +103,6 @@ def todo_page(frame: pd.DataFrame) -> Page:
 
 
 def model_facts(agent: Step) -> list[str]:
-    """Return an agent's cascade and fallback models as phrases."""
     when = f"escalates if {single_line(agent.escalate)}" if agent.escalate else "escalates if the answer does not fit"
     cascade = [f"cascade {' → '.join(map(single_line, agent.cascade))}", when] if agent.cascade else []
     return [*cascade, *([f"falls back to {listed([*map(single_line, agent.fallback)])}"] if agent.fallback else [])]

@@ -1,7 +1,4 @@
-"""The line below a run: outcome, cost, next step; and the answers, folded.
-
-Answers open by a plain `<details>`, which works in saved notebooks and exported pages.
-"""
+"""The line below a run: outcome, cost, next step; and the answers, folded."""
 
 from __future__ import annotations
 
@@ -38,7 +35,7 @@ class _Next(NamedTuple):
 
 
 def closing(record: RunRecord, price: str = "", before: RunRecord | None = None, prices: Prices | None = None) -> Page:
-    """Return the line below a run; `before` is the plan's last run, to explain why answers were bought again."""
+    """Return the line below a run; `before`, the plan's last run, explains what was bought again."""
     numbers = summarize(record)
     told = _failed(record, price) or _cut(numbers) or _reused(record, prices) or _fine(record, numbers, prices)
     by = "" if numbers.failed else held(numbers)  # what failed matters more
@@ -94,7 +91,7 @@ def _failed(record: RunRecord, price: str) -> _Next | None:
 
 
 def _cut(numbers: Summary) -> _Next | None:
-    """Return how to continue a run stopped by the user, a budget or a deadline."""
+    """Say how to continue a run stopped by the user, a budget or a deadline."""
     left = numbers.steps - numbers.succeeded - numbers.capped - numbers.left_out
     if not left:
         return None

@@ -35,10 +35,7 @@ FACTS = (Column(""), Column("", "prose"))
 
 
 def estimate_page(estimate: Estimate, prompts: str = "", worth: str = "", *, head: bool = True) -> Page:
-    """Return the total in a line, a row per agent, and the basis of the numbers.
-
-    A declaration with many items is one row, as it is one card of the picture.
-    """
+    """Return the total, a row per agent (a declaration with many items is one), and the basis."""
     expected = estimate.expected
     lines = _lines(expected)
     rows = [_cells(one[0]) if len(one) == 1 else _group_cells(one) for one in lines[:MOST_ROWS]]
@@ -63,7 +60,7 @@ def estimate_page(estimate: Estimate, prompts: str = "", worth: str = "", *, hea
 
 
 def headline(estimate: Estimate) -> Line:
-    """Return the line to decide by: dollars, seconds, and how sure both are."""
+    """Return what to decide by: dollars, seconds, and how sure both are."""
     return Line(_headline(estimate), head=f"{estimate.plan}:")
 
 
@@ -77,14 +74,12 @@ def _headline(estimate: Estimate) -> str:
 
 
 def pilot_line(pilot: Pilot) -> str:
-    """Return the line about a pilot: its agents and cost."""
     label = " (simulated)" if pilot.simulated else ""
     failed = f", {listed(pilot.failed)} failed" if pilot.failed else ""
     return f"ran {listed(pilot.agents) or 'no agent'} for {dollars(pilot.cost_usd)}{label}{failed}"
 
 
 def price_line(expected: Sequence[Expected], times: int = 1) -> str:
-    """Return the price of `times` runs in a line."""
     low, high = _sum(one.cost_usd for one in expected), _sum(one.most_usd for one in expected)
     likely, most = (None if one is None else one * times for one in (low, high))
     runs = f"{plural(times, 'run')} of " if times > 1 else ""
@@ -196,7 +191,7 @@ def _reasons(expected: Sequence[Expected]) -> list[str]:
 
 
 def outlay_line(what: Outlay, budget_usd: float | None) -> str:
-    """Return the price of a run in a line: `150 agents, about $7.20 expected (estimate), at most $31.00`."""
+    """Return `150 agents, about $7.20 expected (estimate), at most $31.00`."""
     parts = [plural(what.agents, "agent")]
     if what.unpriced < what.agents:
         parts.append(f"about {dollars(what.usd)} expected (estimate)")
@@ -210,7 +205,7 @@ def outlay_line(what: Outlay, budget_usd: float | None) -> str:
 
 
 def prices_page(tariffs: Mapping[str, tuple[Tariff, str]]) -> Page:
-    """Return a row per model and prompt length: prices per million tokens, and their source."""
+    """Return prices per million tokens, a row per model and prompt length."""
     rows = [
         (
             "" if above > 0 else single_line(model),

@@ -38,13 +38,13 @@ if TYPE_CHECKING:
 RECORDED, PLANNED = "as recorded", "as planned"
 OTHERS = MODELS[:3]
 HEAD_H = 32.0
-"""Height of the line above a picture, in px."""
+"""In px."""
 _OPENING = re.compile(r'<svg [^>]*?viewBox="0 0 (\S+) (\S+)"[^>]*>')
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The values of the controls. `None` and an empty mapping change nothing; `rpm=0` is no limit."""
+    """The values of the controls: `None` changes nothing; `rpm=0` is no limit."""
 
     concurrency: int | None = None
     schedule: str | None = None
@@ -55,7 +55,7 @@ class Choice:
 
     @property
     def changes(self) -> dict[str, Any]:
-        """The choice as arguments of `run.whatif`."""
+        """Return the choice as arguments of `run.whatif`."""
         limits = None if self.rpm is None else "off" if self.rpm == 0 else self.rpm
         given = {
             "concurrency": self.concurrency, "schedule": self.schedule, "model": dict(self.models) or None,
@@ -65,7 +65,6 @@ class Choice:
 
     @property
     def words(self) -> str:
-        """The changes in words; empty for none."""
         kinds = sorted(set(self.models.values()))
         models = f"{plural(len(self.models), 'agent')} on {', '.join(kinds)}" if kinds else ""
         limits = "" if self.rpm is None else "no limits" if self.rpm == 0 else f"{self.rpm:g} requests per minute"
@@ -77,12 +76,7 @@ class Choice:
 
 
 class Answer(NamedTuple):
-    """The forecast of a choice.
-
-    Attributes:
-        facts: `line` in parts: label, value, note.
-        bundle: The saved form: a standalone picture, and its text.
-    """
+    """The forecast of a choice: `facts` is `line` in parts, `bundle` the saved form."""
 
     line: str
     facts: list[tuple[str, str, str]]
@@ -107,11 +101,10 @@ class Explorer:
 
     @property
     def unchanged(self) -> str:
-        """The word for unchanged settings of a choice."""
+        """Return the word for unchanged settings."""
         return RECORDED if self._forecaster.subject == "the run" else PLANNED
 
     def answer(self, choice: Choice) -> Answer:
-        """Forecast a choice and draw it."""
         found = forecast_one(self._forecaster, None, choice.changes)
         facts = [*self._facts(found), *self._score(choice)]
         line = " · ".join(" ".join(filter(None, fact)) for fact in facts)
@@ -141,7 +134,7 @@ class Explorer:
 
     @functools.cached_property
     def _base(self) -> Summary | Forecast:
-        """The reference of forecasts: the run, or a forecast with all answers bought if some were reused."""
+        """What forecasts are compared with: the run, or a forecast of it with all answers bought."""
         return forecast_one(self._forecaster, None, {}) if self._served else self._run
 
     def _setting(self, choice: Choice) -> Setting | None:
@@ -177,7 +170,7 @@ class Explorer:
         return [front_chart(self.trial, scored, chosen=self._setting(choice))]
 
     def goal(self, under_usd: float, least: float) -> str:
-        """Return the best setting under a budget, and the cheapest that reaches a score."""
+        """Say the best setting under a budget, and the cheapest that reaches a score."""
         if self.trial is None:
             return ""
         best, cheap = self.trial.best(under_usd), self.trial.cheapest(least)
@@ -211,7 +204,6 @@ class Explorer:
 
 
 def stacked(charts: Sequence[Chart], label: str, *, head: str = "") -> str:
-    """Stack pictures as one."""
     parts: list[str] = []
     y = 0.0
     if head:
@@ -255,17 +247,14 @@ LIMITS: dict[str, float | None] = {
     "no limits": 0.0, "10": 10.0, "50": 50.0, "200": 200.0, "1,000": 1000.0, "4,000": 4000.0,
 }  # fmt: skip
 AGAIN = "Run this cell again to change concurrency, schedule, limits and models."
-"""The text in saved notebooks and front ends without widgets."""
+"""Shown in saved notebooks and front ends without widgets."""
 OPENS = "%agents explore opens controls for this plan: concurrency, schedule, limits and models."
-"""The same under a planned picture."""
+"""Shown under a planned picture."""
 _VIEW = "application/vnd.jupyter.widget-view+json"
 
 
 class Controls:
-    """The controls of a run as plain data for a page; a function makes the explorer at the first choice.
-
-    `setup` is empty until then.
-    """
+    """The controls as plain data for a page; the explorer is made at the first choice."""
 
     def __init__(self, explorer: Explorer | Callable[[], Explorer]) -> None:
         self._explorer = explorer
@@ -275,7 +264,7 @@ class Controls:
             self._answer(explorer, {})
 
     def choose(self, asked: Mapping[str, Any]) -> dict[str, Any]:
-        """Answer a choice of the page; an impossible forecast leaves the picture unchanged."""
+        """Answer a choice; an impossible forecast leaves the picture unchanged."""
         try:
             if not isinstance(self._explorer, Explorer):
                 self._explorer = self._explorer()
@@ -321,7 +310,7 @@ def _setup(explorer: Explorer) -> dict[str, Any]:
 
 
 class Panel:
-    """The controls as a widget. The page sends a choice, and gets numbers and a picture."""
+    """The controls as a widget."""
 
     def __init__(self, explorer: Explorer | Callable[[], Explorer]) -> None:
         self._controls = Controls(explorer)
@@ -330,7 +319,6 @@ class Panel:
         self.widget.observe(self._changed, "choice")
 
     def show(self) -> None:
-        """Display the panel. A saved notebook keeps its picture."""
         screen: Any = importlib.import_module("IPython.display")
         data, metadata = view_of(self.widget)
         view = {"version_major": 2, "version_minor": 0, "model_id": self.widget.model_id}
@@ -343,7 +331,6 @@ class Panel:
 
 
 def choice_of(asked: Mapping[str, Any]) -> Choice:
-    """Return the choice of a page; missing values change nothing."""
     return Choice(
         asked.get("concurrency"),
         asked.get("schedule"),
@@ -361,13 +348,11 @@ def cell_of(choice: Choice) -> str:
 
 @functools.cache
 def _widget_class() -> Any:
-    """Build the widget's class. ipywidgets is loaded with the first panel."""
+    """Load ipywidgets with the first panel."""
     import anywidget
     import traitlets  # noqa: PLC0415
 
     class Explore(anywidget.AnyWidget):
-        """The front end's half of a `Panel`."""
-
         _esm = built("explore.js")
         _css = built("explore.css")
         setup = traitlets.Dict().tag(sync=True)
@@ -388,7 +373,6 @@ NEEDS_A_NOTEBOOK = (
 
 
 def explore(explorer: Explorer) -> None:
-    """Show the panel of a run; outside IPython, print what it needs."""
     if importlib.import_module("IPython").get_ipython() is None:
         sys.stdout.write(f"{NEEDS_A_NOTEBOOK}\n")
     else:

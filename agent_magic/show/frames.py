@@ -1,7 +1,4 @@
-"""Compact frames of a run: one line with the facts common to all rows, then the columns that vary.
-
-Only the display is short: columns that are unknown or 0 everywhere are left out, and all columns are behind a fold.
-"""
+"""Compact frames of a run: one line with what all rows share, the columns that vary, and all columns behind a fold."""
 
 from __future__ import annotations
 
@@ -27,7 +24,7 @@ if TYPE_CHECKING:
     from agent_magic.show.page import Kind
 
 MOST_WIDTH: Final = 100
-"""Width of a frame in characters; its HTML then fits a JupyterLab of 1280 px."""
+"""In characters; its HTML then fits a JupyterLab of 1280 px."""
 MOST_COLUMNS: Final = 10
 MOST_ROWS: Final = 60
 MOST_LINES: Final = 3
@@ -38,7 +35,7 @@ MOST_CELL: Final = 48
 MOST_SAID: Final = 96
 LEAST_WORDS: Final = 16
 HTML_WORDS: Final = 48
-"""Minimum width of errors and reasons: in text, with lines of 80 columns, and in a notebook."""
+"""Minimum width of errors and reasons: in text, and in a notebook."""
 ALWAYS: Final = ("arguments", "result", "error", "why")
 """Text columns shown unless empty; they share the remaining width."""
 MEASURES: Final = (
@@ -53,7 +50,7 @@ SILENT: Final = ("stop_reason", "price", "request_id", "plan", "kind")
 """Columns not mentioned if all rows agree."""
 COMPARED: Final = ("wall_s", "cost_usd")
 KEPT: Final = (*COMPARED, "answers", "basis")
-"""Columns placed before all others, including the basis of a forecast."""
+"""Columns placed before all others."""
 TOLD_APART: Final = ("answers", "basis")
 """Columns that distinguish a run with reused answers from its forecasts."""
 LEAST_GAIN: Final = 0.1
@@ -85,12 +82,10 @@ class _Shown(NamedTuple):
 
 
 def frame_bundle(frame: pd.DataFrame) -> dict[str, str]:
-    """Return a frame as HTML and as text, by MIME type."""
     return {**_page(frame, HTML_WORDS, MOST_WIDTH).bundle(), "text/plain": frame_text(frame)}
 
 
 def frame_text(frame: pd.DataFrame) -> str:
-    """Return a frame as text of at most `WIDTH` columns."""
     return _page(frame, LEAST_WORDS, WIDTH).text()
 
 
@@ -129,7 +124,7 @@ def _with_next(words: str, step: str) -> str:
 
 
 def _ungraded(frame: pd.DataFrame) -> list[Line]:
-    """Return how to get the missing scores: scores are not forecast."""
+    """Say how to get the missing scores, which are not forecast."""
     missing = [] if "to_score" not in frame else [*dict.fromkeys(frame["to_score"].dropna())]
     more = f" ({len(missing) - 1} more in to_score)" if missing[1:] else ""
     return [Line(f"{missing[0]}{more}", "soft", head="a score that is empty")] if missing else []
@@ -145,7 +140,7 @@ def _recorded(frame: pd.DataFrame) -> list[Line]:
 
 
 def _how_sure(frame: pd.DataFrame) -> str:
-    """Return the range and basis of a plan's own numbers; empty for a run, which is measured."""
+    """Return the range and basis of a plan's numbers; empty for a run, which is measured."""
     planned: Mapping[str, Any] = frame.attrs.get("planned", {})
     if not planned:
         return ""
@@ -161,7 +156,7 @@ def _unchanged(frame: pd.DataFrame) -> list[str]:
 
 
 def to_take(frame: pd.DataFrame, asked: Sequence[str] = ()) -> str:
-    """Return which forecast to take: the fastest and the cheapest, if better than the run."""
+    """Recommend the fastest and the cheapest forecast, if better than the run."""
     recorded: Mapping[str, float | None] = frame.attrs.get("recorded", {})
     if lacking := frame.attrs.get("lacking", 0):
         return f"It lacks {plural(lacking, 'answer')} that a forecast has: compare after %agents retry"
@@ -221,7 +216,7 @@ def _columns(frame: pd.DataFrame, words: int, width: int) -> tuple[list[str], li
 
 
 def _said(name: str, word: str, before: list[str]) -> str:
-    """Return a column's common word as a phrase; if two runs agree, once for both."""
+    """Say a column's common word; if two runs agree, once for both."""
     first = f"{name.removesuffix('_b')}_a {word}"
     if not name.endswith("_b") or first not in before:
         return f"{name} {word}"
@@ -248,7 +243,7 @@ def _all(frame: pd.DataFrame) -> list[_Shown]:
 
 
 def _fitting(columns: list[_Shown], wide: int, width: int) -> list[_Shown]:
-    """Return the columns that fit: those that identify a row, the measures, then the others."""
+    """Return the columns that fit: those that identify a row, the measures, the others."""
     words = [place for place, one in enumerate(columns) if one.title in ALWAYS]
     keys = next((place for place, one in enumerate(columns) if one.title in RANKS), 1)
 
@@ -308,7 +303,7 @@ def _is_of_plan(frame: pd.DataFrame) -> bool:
 
 
 def _range(frame: pd.DataFrame, place: int) -> list[_Shown]:
-    """Return both ends of a forecast before a run as one column."""
+    """Return both ends of a forecast as one column."""
     title, *ends = RANGES.get(str(frame.columns[place]), ("",))
     if not _is_of_plan(frame) or not {*ends} or not {*ends} <= {*frame}:
         return []
@@ -348,7 +343,7 @@ def _kind_of(values: pd.Series[Any]) -> Kind:
 
 
 def _the_same(values: pd.Series[Any]) -> tuple[str] | None:
-    """Return the common value of all rows in a tuple; `None` if they differ or one is unknown."""
+    """Return what all rows share in a tuple; `None` if they differ or one is unknown."""
     words = {_word(one) for one in values.head(2)}
     if len(words) > 1 or values.isna().any():
         return None
@@ -397,10 +392,7 @@ def _written(number: float, digits: int | None) -> str:
 
 
 def _decimals(name: str, numbers: list[float], kind: str) -> int | None:
-    """Return the decimals of a column: one for seconds, four for dollars, six if some are tiny.
-
-    `None`: three digits, for numbers of different kinds.
-    """
+    """Return one decimal for seconds, four or six for dollars; `None` (three digits) for mixed kinds."""
     if kind != "f" or not numbers:
         return 0
     largest, least = max(map(abs, numbers)), min((abs(one) for one in numbers if one), default=1.0)

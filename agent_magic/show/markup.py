@@ -19,15 +19,12 @@ _FIRST_WIDE_CODE_POINT = 0x2E80  # East Asian scripts, and above them the emoji
 
 
 def escape(text: str) -> str:
-    """Escape `text` for XML and HTML, in an element or in a quoted attribute."""
+    """Escape for XML and HTML, in an element or in a quoted attribute."""
     return clean(text).translate(_ENTITIES)
 
 
 def element(tag: str, content: str = "", /, **attributes: str | float | None) -> str:
-    """Return one element with escaped `content`; attributes are escaped here.
-
-    `class_` is written `class`, `font_size` `font-size`, and `None` is omitted.
-    """
+    """Escape everything; `class_` is written `class`, `font_size` `font-size`, and `None` is omitted."""
     words = [tag]
     for key, value in attributes.items():
         if value is not None:
@@ -64,12 +61,12 @@ def _width_em(char: str) -> float:
 
 
 def width_px(text: str, size_px: float, *, bold: bool = False) -> float:
-    """Estimate the width of a line without its font, too wide rather than too narrow."""
+    """Estimate the width without the font, too wide rather than too narrow."""
     return sum(map(_width_em, text)) * size_px * (1.07 if bold else 1.0)
 
 
 def fit(text: str, most_px: float, size_px: float, *, bold: bool = False) -> str:
-    """Return `text` on one line, its end replaced by an ellipsis if it is too wide."""
+    """Cut the end of a line that is too wide."""
     text = single_line(text[:400])
     if width_px(text, size_px, bold=bold) <= most_px:
         return text
@@ -78,7 +75,7 @@ def fit(text: str, most_px: float, size_px: float, *, bold: bool = False) -> str
 
 
 def fit_end(text: str, most_px: float, size_px: float) -> str:
-    """Return the end of `text` on one line, its start replaced by an ellipsis if it is too wide."""
+    """Cut the start of a line that is too wide."""
     text = single_line(text[-400:])
     if width_px(text, size_px) <= most_px:
         return text

@@ -1,4 +1,4 @@
-"""Notes under a run, one line each: cut, refused, reused or stopped answers, savings by caching."""
+"""Notes under a run, one line each, empty if there is nothing to say."""
 
 from __future__ import annotations
 
@@ -36,7 +36,6 @@ _MOST_NAMED = 5
 
 
 def ending_notes(record: RunRecord, policy: Policy) -> list[str]:
-    """Return the notes of a finished run, empty ones included."""
     plan, notes = record.plan, [capped_note(record, policy)]
     if plan.flow is not None:
         notes += [rounds_note(record), races_note(record)]
@@ -53,7 +52,7 @@ def ending_notes(record: RunRecord, policy: Policy) -> list[str]:
 
 
 def capped_note(record: RunRecord, policy: Policy) -> str:
-    """Name the cut, refused or empty answers that were passed on; empty if the policy wants no note."""
+    """Name the cut, refused or empty answers that were passed on."""
     results = record.results
     if all(map(_ended_plainly, results)):
         return ""
@@ -76,7 +75,7 @@ def capped_note(record: RunRecord, policy: Policy) -> str:
 
 
 def rounds_note(record: RunRecord) -> str:
-    """Name the loops that used all their rounds; empty if there are none."""
+    """Name the loops that used all their rounds."""
     return " ".join(
         f"{name} capped: it ran all its rounds and {until} does not hold. The last was passed on; --rounds allows more."
         for name, until in capped_loops(record)
@@ -84,7 +83,7 @@ def rounds_note(record: RunRecord) -> str:
 
 
 def no_items_note(record: RunRecord) -> str:
-    """Name the agents that were asked about a group without items; empty if there are none."""
+    """Name the agents that were asked about a group without items."""
     plan, told = record.plan, list[str]()
     for group, members in plan.groups.items():
         first = plan.agents[next(iter(members.values()))].part
@@ -112,7 +111,6 @@ def closed_note(record: RunRecord, policy: Policy) -> str:
 
 
 def races_note(record: RunRecord) -> str:
-    """Return a note of agents with unneeded answers, and their cost; empty if there are none."""
     twice = _asked_twice(record)
     lost = [one for one in record.results if one.kind == BEATEN and one.attempts]
     others = [one for one in lost if all(one not in pair for pair in twice)]
@@ -135,7 +133,6 @@ def races_note(record: RunRecord) -> str:
 
 
 def degraded_note(record: RunRecord) -> str:
-    """Return a note of requests that the policy made cheaper; empty if there are none."""
     if not (found := record.degraded):
         return ""
     models = sorted({one.attempts[-1].model for one in found if one.moved_by == "degraded"})
@@ -147,7 +144,7 @@ def degraded_note(record: RunRecord) -> str:
 
 
 def _asked_twice(record: RunRecord) -> list[tuple[AgentResult, AgentResult]]:
-    """Return the steps that were hedged, each with its second request."""
+    """Return the hedged steps, each with its second request."""
     steps = [(one.hedges, record[one.name]) for one in record.plan.firsts if one.hedges]  # places have none
     return [(record[first], place) for first, place in steps if place.attempts]
 
@@ -164,7 +161,7 @@ def _ended_plainly(result: AgentResult) -> bool:
 
 
 def context_notes(record: RunRecord, prices: Prices | Mapping[str, TokenPrice] | None) -> list[str]:
-    """Return a line per cached context: what caching saved or lost."""
+    """Say what caching saved or lost."""
     label = " (simulated)" if record.simulated else ""
     return [
         f"{_context_note(one)}{label}. See run.contexts."
@@ -186,7 +183,6 @@ def _context_note(one: Shared) -> str:
 
 
 def budget_note(record: RunRecord, policy: Policy) -> str:
-    """Name the agents that the budget stopped, and how to continue; empty if there are none."""
     stopped = [(one.name, one.error or "") for one in record.results if one.kind == "BudgetExceeded"]
     unpriced = [name for name, error in stopped if NO_PRICE in error]
     tokens = [name for name, error in stopped if "tokens are used" in error]
@@ -203,7 +199,6 @@ def budget_note(record: RunRecord, policy: Policy) -> str:
 
 
 def rejected_note(names: Sequence[str]) -> str:
-    """Return a note of rejected agents that are not asked again, with advice."""
     are, it = ("is", "it") if len(names) == 1 else ("are", "them")
     return f"{listed(names, _MOST_NAMED)} {are} {REJECTED}. Fix {it}; %agents retry {names[0]} sends it all the same."
 
@@ -212,7 +207,6 @@ DESK = "desk = am.Desk(plan), plan.run(ask=desk.ask), desk.approve(...)."
 
 
 def unasked_note(record: RunRecord) -> str:
-    """Return a note of denials because no person answered, with advice; empty if there are none."""
     asked = [(_asked(one.name, call.tool), call.error or "") for one in record.results for call in one.calls]
     absent = list(dict.fromkeys(name for name, error in asked if error.endswith(NOBODY.why)))
     late = list(dict.fromkeys(name for name, error in asked if LATE in error))
@@ -228,7 +222,7 @@ def unasked_note(record: RunRecord) -> str:
 
 
 def failed_tools_note(record: RunRecord) -> str:
-    """Name the tools whose calls all failed, with the last error; empty if there are none."""
+    """Name the tools whose calls all failed."""
     # The model goes on without them, so the run looks well.
     ends: dict[str, list[ToolCall]] = {}
     for call in (one for result in record.results for one in result.calls if not one.is_own and one.ended is not None):
@@ -247,7 +241,6 @@ _MOST_TOOLS = 3
 
 
 def called_again_note(record: RunRecord) -> str:
-    """Return a note of tools called again for stored answers; empty if there are none."""
     # The result of a tool may have changed, so only a pure tool's results are kept after a conversation. Its
     # effects, such as a sent letter, happen again.
     found = Counter(
@@ -270,21 +263,20 @@ def _asked(agent: str, tool: str) -> str:
 
 
 def edited_note(record: RunRecord) -> str:
-    """Return a note of answer files edited by hand; empty if there are none."""
     told = [one.prints for result in record.results for one in result.calls if one.tool == SAVE and one.prints]
     more = f" So were {len(told) - _MOST_TOOLS:,} more: run.tool_calls has them." if len(told) > _MOST_TOOLS else ""
     return " ".join(told[:_MOST_TOOLS]) + more
 
 
 def replayed_files_note(record: RunRecord) -> str:
-    """Name the files that the recorded run wrote and its replay does not; empty if there are none."""
+    """Name the files that the recorded run wrote and its replay does not."""
     names = [name for result in record.results if result.source == "replay" for name in result.artifacts]
     wrote = listed([*dict.fromkeys(names)], _MOST_NAMED)
     return f"a replay writes no files; the recorded run wrote {wrote}" if names else ""
 
 
 def filled_note(record: RunRecord) -> str:
-    """Return the cost of the live part of a partly replayed run; empty if all or nothing was replayed."""
+    """Say the cost of the live part of a partly replayed run."""
     if not record.replayed:
         return ""
     sources = record.facts.sources - {"edited"}
@@ -298,7 +290,7 @@ def filled_note(record: RunRecord) -> str:
 
 
 def ledger_notes(ledger: Ledger | None) -> list[str]:
-    """Return the notes of a ledger and clear them: a damaged file, a full disk, interrupted calls."""
+    """Take the notes of a ledger: a damaged file, a full disk, interrupted calls."""
     if ledger is None:
         return []
     notes = list(ledger.notes)

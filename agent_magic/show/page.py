@@ -1,8 +1,4 @@
-"""Composed outputs: lines, tables and folded parts, as HTML and as the same words in plain text.
-
-Text fits `WIDTH` columns. HTML has no scripts and loads nothing; a folded part is a plain `<details>`, so it opens in
-any page, without a kernel.
-"""
+"""Composed outputs: lines, tables and folded parts, as HTML without scripts and as the same words in plain text."""
 
 from __future__ import annotations
 
@@ -27,12 +23,10 @@ GAP = "  "
 class Block(Protocol):
     """A part of a page."""
 
-    def html(self) -> str:
-        """Return its markup."""
-        ...
+    def html(self) -> str: ...
 
     def text(self, width: int) -> str:
-        """Return it as plain text of at most this many columns, longer words excepted."""
+        """Longer words may stand out."""
         ...
 
 
@@ -54,7 +48,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """Text in which lines and spaces count, such as a prompt; shows at most `most` characters, 0 for all."""
+    """Text in which lines and spaces count; shows at most `most` characters, 0 for all."""
 
     words: str
     most: int = 0
@@ -76,12 +70,7 @@ _CLASSES: Final[dict[Kind, str]] = {"text": "", "number": ' class="r"', "prose":
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a table.
-
-    Attributes:
-        kind: `text` is on the left and stays on its line, `number` is on the right, `prose` wraps.
-        most: Maximum characters of a cell; longer ones end with an ellipsis. 0 is no limit.
-    """
+    """`prose` wraps, `number` is on the right; cells longer than `most` (0: no limit) are cut."""
 
     title: str
     kind: Kind = "text"
@@ -90,7 +79,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table of text; `strong` if the first column is bold, `wide` if it is wider than a page."""
+    """`strong` if the first column is bold, `wide` if it is wider than a page."""
 
     columns: Sequence[Column]
     rows: Sequence[Sequence[str]]
@@ -126,7 +115,7 @@ class Table:
         ]
 
     def _widths(self, lines: Sequence[Sequence[str]], width: int) -> list[int]:
-        """Return the width of each column; excess is taken from prose."""
+        """Take what is too wide from prose."""
         natural = [max((columns_of(row[place]) for row in lines), default=0) for place in range(len(self.columns))]
         over = sum(natural) + len(GAP) * (len(natural) - 1) - width
         prose = [place for place, one in enumerate(self.columns) if one.kind == "prose"]
@@ -154,7 +143,7 @@ LEAST_PROSE = 20
 
 @dataclass(frozen=True, slots=True)
 class Fold:
-    """A part that opens on a click. In text it is written out, or replaced by the line `instead`."""
+    """A part that opens on a click; in text it is written out, or replaced by the line `instead`."""
 
     summary: str
     blocks: Sequence[Block]
@@ -173,17 +162,15 @@ class Fold:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Page:
-    """An output made of blocks, from the top: HTML in notebooks, text elsewhere."""
+    """An output made of blocks: HTML in notebooks, text elsewhere."""
 
     blocks: Sequence[Block]
 
     def bundle(self, width: int = WIDTH) -> dict[str, str]:
-        """Return it by MIME type."""
         body = "".join(block.html() for block in self.blocks)
         return {"text/html": f"<style>{PAGE_CSS}</style>{box()}{body}</div>", "text/plain": self.text(width)}
 
     def text(self, width: int = WIDTH) -> str:
-        """Return it as plain text."""
         return "\n".join(filter(None, (block.text(width) for block in self.blocks)))
 
     def __repr__(self) -> str:
@@ -197,19 +184,18 @@ class Page:
 
 
 def columns_of(text: str) -> int:
-    """Return the columns of a line in a terminal: East Asian letters take two, accents none."""
+    """East Asian letters take two columns of a terminal, accents none."""
     return sum(
         0 if unicodedata.combining(char) else 2 if unicodedata.east_asian_width(char) in "WF" else 1 for char in text
     )
 
 
 def cut(text: str, most: int) -> str:
-    """Cut a line to `most` characters, with an ellipsis; 0 is no limit."""
+    """Cut a line to `most` characters; 0 is no limit."""
     return text if not most or len(text) <= most else text[: most - 1].rstrip() + "…"
 
 
 def padded(text: str, width: int, *, right: bool = False) -> str:
-    """Fill a line with spaces."""
     blank = " " * max(0, width - columns_of(text))
     return blank + text if right else text + blank
 

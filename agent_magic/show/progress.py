@@ -36,7 +36,6 @@ class Progress:
             sys.stderr.flush()
 
     def tell(self, done: int, of: int) -> None:
-        """Record that `done` of `of` are done, and update the line."""
         now = self._clock()
         if now < self._due_s or done >= of:
             return
@@ -59,7 +58,7 @@ class Progress:
 
 
 def is_looked_at() -> bool:
-    """Return whether a front end runs the cell. Front ends send a cell id; headless execution does not."""
+    """True if a front end runs the cell: it sends a cell id, headless execution does not."""
     if "ipykernel" not in sys.modules:
         return False
     from IPython.core.getipython import get_ipython  # pyright: ignore[reportUnknownVariableType] - as above

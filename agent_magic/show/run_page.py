@@ -1,7 +1,6 @@
 """A run as one HTML file: pictures, numbers, prompts and answers, what-ifs, and the recording itself.
 
-Only the button "Ask this run" loads Python; see `agent_magic.show.ask`. Two independent protections: texts by people
-and models are escaped or safe Markdown, and the page's policy forbids all other scripts and requests.
+Texts by people and models are escaped or safe Markdown, and the page's policy forbids all other scripts and requests.
 """
 
 from __future__ import annotations
@@ -81,7 +80,7 @@ CSS: Final = (
 
 
 class Asking(NamedTuple):
-    """The parts of a page that answer what-ifs; `python` is Pyodide's address, or a folder beside the page."""
+    """What answers what-ifs; `python` is Pyodide's address, or a folder beside the page."""
 
     python: str
     run: str
@@ -95,25 +94,20 @@ class Asking(NamedTuple):
 
     @property
     def markup(self) -> str:
-        """The place of the button. Without scripts it is a sentence."""
+        """The place of the button; without scripts it is a sentence."""
         where = urlsplit(self.python).hostname or "beside it"
         about = f"Python is loaded into this page once (about 6 MB, from {where}), and answers here: nothing is sent."
         return f"<h2>What if?</h2>{element('div', escape(about), id='am-ask', data_python=self.python)}"
 
     @property
     def scripts(self) -> str:
-        """The end of the page: the run, the modules, and the script."""
         texts = {"am-run": self.run, "am-engine": self.engine}
         data = (f'<script type="application/octet-stream" id="{name}">{text}</script>' for name, text in texts.items())
         return "".join([*data, f'<script type="module">{_script()}</script>'])
 
 
 def python_place(given: str) -> str:
-    """Return the place of Pyodide as a page writes it.
-
-    Raises:
-        DeclarationError: It is no address and no folder.
-    """
+    """Return Pyodide's place; raise `DeclarationError` if it is no address and no folder."""
     if not isinstance(given, str) or not _PLACE.fullmatch(given):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise must_be("python", "a folder beside the page, or an address of Pyodide", given, f" Such as {PYODIDE!r}.")
     return given if given.endswith("/") else f"{given}/"
@@ -139,10 +133,7 @@ def run_page(
     asking: Asking | None = None,
     prices: Prices | None = None,
 ) -> str:
-    """Return a run as one HTML file; without `asking` it has no script. `texts` adds prompts and answers.
-
-    Redact `record` and `cassette` first.
-    """
+    """Write a redacted run, without script unless `asking`; `texts` adds prompts and answers."""
     title = escape(heading_of(record))
     began = f"{record.began_at:%Y-%m-%d}"
     about = began + (" · simulated responses" if record.simulated else "")
@@ -233,15 +224,9 @@ def write_page(
     python: str | None,
     prices: Prices | None,
 ) -> Path:
-    """Write a run as one HTML file atomically, and return the file.
+    """Write a run as one HTML file atomically; raise `SecretFound` before anything is written.
 
-    The page shows the redacted recording played back, so replaced texts cannot be in it. The data of what-ifs has no
-    texts.
-
-    Raises:
-        DeclarationError: `python` is no address and no folder.
-        SecretFound: A probable secret was found; nothing was written.
-        AgentMagicError: The run cannot be recorded, or the file cannot be written.
+    The page shows the redacted recording played back, so replaced texts cannot be in it.
     """
     file = real_path(path, AgentMagicError)
     check_folder(file, AgentMagicError)

@@ -1,7 +1,6 @@
 """The states of an agent on the screen: one character each, with a shape and a colour.
 
-The characters are class names in the picture (`s-r`), the synced string of the live view, and the keys here. Icons
-differ in shape, not by colour alone.
+The characters are also class names in the picture (`s-r`) and the synced string of the live view.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ STATES = {
     "c": State("cancelled", "M2.6 2.6h6.8v6.8H2.6z", "idle", "■#", "dim"),
     "m": State("capped", "M2 2h8M2.4 7.4l2.5 2.4 4.6-4.9", "wait", "≡~", "yellow"),
 }
-"""By character. `l` and `y` are reused answers: from the ledger, from a cassette."""
+"""`l` and `y` are reused answers: from the ledger, from a cassette."""
 
 DONE = frozenset("slym")
 LOST = frozenset("fkc")
@@ -64,7 +63,7 @@ SOURCES = {
     "edited": "l",
     "replay": "y",
 }
-"""The state of a succeeded answer by source. Its word is the badge, unless it was bought now (`s`)."""
+"""The state of a succeeded answer by source; its word is the badge, unless it was bought now (`s`)."""
 MEANINGS = {
     "l": "not paid again: from the ledger, shared with an equal row, or edited",
     "y": "from a recording",
@@ -73,12 +72,11 @@ MEANINGS = {
 
 
 def _of_source(source: str | None) -> str:
-    """Return the state of an answer by its source; without one it was bought now."""
     return SOURCES[source or "live"]
 
 
 def state_of(result: AgentResult, source: str | None = None) -> str:
-    """Return the character of an agent's state: queued if all its calls wait. `source` is from `source_at`."""
+    """Return queued if all its calls wait. `source` is from `source_at`."""
     if result.is_waiting:
         return OF_STATUS["queued"]
     if result.status == "succeeded":
@@ -87,36 +85,34 @@ def state_of(result: AgentResult, source: str | None = None) -> str:
 
 
 def states_of(record: RunRecord) -> str:
-    """Return the characters of all agents; a loop that ended at its cap is capped in its last round."""
+    """Return all characters; a loop that ended at its cap is capped in its last round."""
     capped = capped_steps(record)
     return "".join(state_at(record, number, capped=number in capped) for number in range(len(record.results)))
 
 
 def unmet(until: str | None) -> str:
-    """Return a loop's condition that its last round did not meet; empty for no loop."""
     return f"not met: {single_line(until)}" if until else ""
 
 
 def state_at(record: RunRecord, number: int, *, capped: bool) -> str:
-    """Return the character of a step's state; `capped` for a last round if its condition does not hold."""
+    """`capped` is a last round if its condition does not hold."""
     state = state_of(record.results[number], record.source_at(number))
     return OF_STATUS["capped"] if capped and state in DONE else state
 
 
 def meaning_of(state: str) -> str:
-    """Return the legend of a state: its word, and the source of a reused answer."""
+    """Return the word of a state, and the source of a reused answer."""
     return MEANINGS.get(state, STATES[state].word)
 
 
 def tone_of(attempt: Attempt) -> str:
-    """Return the character of an attempt's state."""
     if attempt.status == "succeeded":
         return _of_source(attempt.source)
     return OF_STATUS[attempt.status]
 
 
 def badge_of(source: str | None) -> str:
-    """Return the badge of a reused answer: `ledger`, `replay`, `shared` or `edited`; else empty."""
+    """Return `ledger`, `replay`, `shared` or `edited` for a reused answer."""
     return source if source and _of_source(source) != "s" else ""
 
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 LEAST_STEP_S = 0.1
 LINE_EVERY_S = 10.0
 LATER = 0.25
-"""A log has a line every ten seconds, later one after a quarter of the elapsed time: 30 in three hours."""
+"""A log has a line every ten seconds, later after this share of the elapsed time: 30 in three hours."""
 MOST_SHARE = 0.05
 """Maximum share of the time for drawing: a slow terminal is redrawn less often."""
 MOST_ROWS = 60
@@ -54,14 +54,14 @@ class Row(NamedTuple):
 
 
 class Group(NamedTuple):
-    """A layer in the table: its heading, and the rows shown."""
+    """A layer: its heading, and the rows shown."""
 
     heading: str
     rows: tuple[Row, ...]
 
 
 def groups_of(record: RunRecord, now_s: float, tails: Tails, *, most: int) -> list[Group]:
-    """Choose the rows of the table: every agent by layer, or the most urgent ones if not all fit."""
+    """Return every agent by layer, or the most urgent ones if not all fit."""
     layers = record.plan.dag.layers()
     states, capped = states_of(record), capped_steps(record)
 
@@ -110,7 +110,7 @@ class Lines:
         self._record, self._next_s = record, LINE_EVERY_S
 
     def due(self, now_s: float, tails: Tails) -> str:
-        """Return progress, seconds, dollars and reasons to wait if a line is due; else empty."""
+        """Return progress, seconds, dollars and reasons to wait if a line is due."""
         if now_s < self._next_s:
             return ""
         self._next_s = now_s + max(LINE_EVERY_S, now_s * LATER)
@@ -122,23 +122,20 @@ class Lines:
 
 
 class LineView:
-    """Shows a run in a log: a first and a last line, and some in between in a long run."""
+    """Shows a run in a log: a first and a last line, and some in between."""
 
     def __init__(self, record: RunRecord, stream: TextIO) -> None:
         self._record, self._stream, self._lines = record, stream, Lines(record)
 
     def show(self) -> None:
-        """Write the first line."""
         plan = self._record.plan
         self._write(f"{single_line(plan.name)}: {steps_of(plan)}, running")
 
     def tick(self, now_s: float, tails: Tails | None = None) -> None:
-        """Write the progress of the run if a line is due."""
         if line := self._lines.due(now_s, tails or {}):
             self._write(line)
 
     def finish(self) -> None:
-        """Write the last line."""
         self._write(run_line(self._record))
 
     def _write(self, line: str) -> None:
@@ -148,12 +145,11 @@ class LineView:
 
 
 class StillView(LineView):
-    """Shows a run inside an `Output` widget to a program that runs the cells: lines, and its picture at the end."""
+    """Shows lines inside an `Output` widget to a program that runs the cells, and the picture at the end."""
 
     # That widget keeps its first display, and no page will ask a live view for its picture.
 
     def finish(self) -> None:
-        """Display the picture."""
         from IPython.display import display  # pyright: ignore[reportUnknownVariableType] - IPython leaves types open
 
         display(static_bundle(self._record.plan, self._record), raw=True)
@@ -174,7 +170,6 @@ class TableView:
         self._tails: Tails = {}
 
     def show(self) -> None:
-        """Draw the table for the first time."""
         live = importlib.import_module("rich.live")
         self._live = live.Live(
             self._drawn(0.0, self._console.height - _FRAME_H), console=self._console, auto_refresh=False
@@ -189,7 +184,7 @@ class TableView:
             self._live = None
 
     def tick(self, now_s: float, tails: Tails | None = None) -> None:
-        """Redraw the table, at most ten times a second, less often on a slow terminal."""
+        """Redraw the table at most ten times a second, less often on a slow terminal."""
         self._tails = tails or {}
         if self._live is None or now_s < self._next_s:
             return
@@ -199,7 +194,6 @@ class TableView:
         self._next_s = now_s + max(LEAST_STEP_S * 0.9, took / MOST_SHARE)
 
     def finish(self) -> None:
-        """Draw the final table and the summary line."""
         if self._live is None:
             return
         ended_s = self._record.ended_s
@@ -258,18 +252,17 @@ class TableView:
 
 
 def _bar_sign(state: str, *, is_unicode: bool) -> str:
-    """Return the character of a part of the bar; running agents are dashed, since they are not done."""
+    """Running agents are dashed, since they are not done."""
     if state == "r":
         return "╌" if is_unicode else "~"
     return "━" if is_unicode else "="
 
 
 def terminal_view(record: RunRecord, stream: TextIO | None = None) -> LineView | TableView:
-    """Return the view of a run for a terminal or a log."""
     out = sys.stdout if stream is None else stream
     return TableView(record, out) if _moves(out) else LineView(record, out)
 
 
 def _moves(stream: TextIO) -> bool:
-    """Return whether lines can be overwritten."""
+    """True if lines can be overwritten."""
     return stream.isatty() and os.environ.get("TERM", "") not in {"dumb", "unknown"}

@@ -40,7 +40,6 @@ def one_line(numbers: Summary) -> str:
     """Return the line under a graph.
 
     `5 agents in 3 layers · 5.1 s, 9.0 s one by one: 1.8x · 1.8x concurrent (2.3x possible) · 5,366 tokens · $0.0114`.
-    Failures follow the layers; last comes the reason if all share it, else the run's limit unless it is its edges.
     """
     head = f"{steps(numbers.steps, numbers.tasks)} in {plural(numbers.layers, 'layer')}"
     time = ", ".join([seconds(numbers.wall_s), *sped(numbers)])
@@ -49,12 +48,12 @@ def one_line(numbers: Summary) -> str:
 
 
 def run_line(record: RunRecord, now_s: float | None = None) -> str:
-    """Return the line under the graph of a run; see `one_line`. Very large runs have no speedup."""
+    """Very large runs have no speedup."""
     return " · ".join([one_line(totals_of(record, now_s, most=MOST_AT_ONCE)), *how_sure(record)])
 
 
 def how_sure(record: RunRecord) -> list[str]:
-    """Return the range and the basis of a forecast, `3.8 s–4.2 s, partly assumed`; empty for a real run."""
+    """Return the range and the basis of a forecast: `3.8 s–4.2 s, partly assumed`."""
     note = record.forecast
     if note is None:
         return []
@@ -63,7 +62,7 @@ def how_sure(record: RunRecord) -> list[str]:
 
 
 def sped(numbers: Summary) -> list[str]:
-    """Return the sequential time and speedup, `4.4 s one by one: 1.7x`; empty if unknown or the same."""
+    """Return `4.4 s one by one: 1.7x`, if the two differ."""
     if numbers.steps < 2 or numbers.sequential_s is None or (fold := times(numbers.speedup)) == times(1.0):
         return []
     how = "by one agent" if numbers.speedup_over == "one agent" else "one by one"
@@ -71,18 +70,18 @@ def sped(numbers: Summary) -> list[str]:
 
 
 def held(numbers: Summary) -> str:
-    """Return the limit of a run; empty for its own edges, or a first reply."""
+    """Return the limit of a run, unless it is its own edges or a first reply."""
     return "" if numbers.limited_by in UNSAID else limited(numbers.limited_by, numbers.slots)
 
 
 def steps_of(plan: Plan) -> str:
-    """Count the agents, tasks and layers of a plan: `2 agents and 1 task in 2 layers`."""
+    """Return `2 agents and 1 task in 2 layers`."""
     most = "at most " if any(map(is_reserved, plan.agents)) else ""
     return f"{most}{steps(len(plan), sum(one.is_task for one in plan.agents))} in {plural(plan.depth, 'layer')}"
 
 
 def choices(numbers: Summary) -> list[str]:
-    """Return decisions of conditions and models: `of at most 23`, `1 left out`, `12 escalated`, `1 fell back`."""
+    """Return what was decided in the run: `of at most 23`, `12 escalated`, `1 fell back`."""
     most = [f"of at most {numbers.steps + numbers.unused:,}"] if numbers.unused else []
     counts = {"left out": numbers.left_out, "escalated": numbers.escalated, "fell back": numbers.fell_back}
     counts["degraded"] = numbers.degraded
@@ -90,7 +89,6 @@ def choices(numbers: Summary) -> list[str]:
 
 
 def troubles(numbers: Summary) -> list[str]:
-    """Return the counts of failures: `2 failed`."""
     counts = {
         "failed": numbers.failed,
         "skipped": numbers.skipped,
@@ -101,7 +99,7 @@ def troubles(numbers: Summary) -> list[str]:
 
 
 def facts(numbers: Summary) -> list[str]:
-    """Return concurrency, tokens, dollars and source, each as a phrase that begins with its number."""
+    """Return phrases that begin with their number, the source last."""
     found: list[str] = []
     if numbers.steps > 1 and known(numbers.mean_concurrency) is not None:
         found.append(_concurrency(numbers.mean_concurrency, numbers.bound, numbers.slots))
@@ -111,7 +109,7 @@ def facts(numbers: Summary) -> list[str]:
 
 
 def cost(numbers: Summary) -> str:
-    """Return the dollars of a run, with marks for unknown, estimated and half-price parts."""
+    """Return the dollars, with marks for unknown, estimated and half-price parts."""
     half = f" ({numbers.batched:,} by batch, half price)" if numbers.batched else ""
     return dollars(numbers.cost_usd, numbers.cost_mark) + half
 
@@ -127,7 +125,7 @@ def _concurrency(mean: float | None, bound: float | None, slots: int | None) -> 
 
 
 def counts_line(states: str, asked: int = 0) -> str:
-    """Count states, one character per agent: `5 of 9 done · 3 running`; `asked` of the queued wait for a person."""
+    """Return `5 of 9 done · 3 running`; `asked` of the queued wait for a person."""
     counts = {STATES[state].word: states.count(state) for state in "mrqfkc"}
     counts["queued"] -= asked
     words = [f"{number:,} {word}" for word, number in counts.items() if number]
@@ -137,7 +135,7 @@ def counts_line(states: str, asked: int = 0) -> str:
 
 
 def plan_text(plan: Plan) -> str:
-    """Write a plan: its agents by layer, each with its parents, then its notes."""
+    """Write agents by layer, each with its parents, then notes."""
 
     def after(agents: Sequence[int]) -> str:
         parents = [one for agent in agents for one in plan.dag.parents[agent]]
@@ -162,7 +160,6 @@ def _group_of(plan: Plan, agent: int) -> str:
 
 
 def run_text(record: RunRecord, *, timings: bool = True) -> str:
-    """Write a run: a line per agent, by layer."""
     # Without timings, equal runs give equal text, which tests of notebooks need.
     plan = record.plan
     head = run_line(record) if timings else _stable_head(record)
@@ -186,7 +183,7 @@ def run_text(record: RunRecord, *, timings: bool = True) -> str:
 
 
 def answer_line(result: AgentResult, most: int) -> str:
-    """Return the start of an answer on one line; for a typed answer, its values without the enclosing object."""
+    """Return the start of an answer on one line; of a typed answer without the enclosing object."""
     text = result.text
     if result.returns is not None:
         with contextlib.suppress(ValueError):  # an answer that is cut, or still arrives, is shown as it is
@@ -205,7 +202,6 @@ def _plain(value: Any) -> str:
 
 
 def why_not(result: AgentResult) -> str:
-    """Return why an agent did not succeed, on one line; empty if there is no reason."""
     return single_line(result.error or result.waits_why)
 
 
@@ -250,14 +246,13 @@ def _agent_line(result: AgentResult, word: str, source: str, width: int, *, timi
 
 
 def took(result: AgentResult) -> str:
-    """Return the seconds of an agent's own work, and the total if it waited long: `0.5 s of 44 s`."""
+    """Return the seconds of own work, and the total if it waited long: `0.5 s of 44 s`."""
     total_s = result.total_s or 0.0
     waited_s = total_s - result.work_s
     return seconds(result.work_s) + (f" of {seconds(total_s)}" if waited_s >= max(LEAST_WAIT_S, total_s / 10) else "")
 
 
 def result_facts(result: AgentResult, source: str | None = None) -> list[str]:
-    """Return the numbers of an agent as phrases: model, seconds, tokens, dollars, turns, calls, attempts, source."""
     found = ["task" if result.is_task else single_line(models_of(result))]
     if result.finished_s is not None and result.started_s is not None:
         found.append(took(result))
@@ -278,7 +273,7 @@ def models_of(result: AgentResult) -> str:
 
 
 def many_of(result: AgentResult) -> list[str]:
-    """Return an agent's turns, tool calls and attempts, if more than one response."""
+    """Return turns, tool calls and attempts, if more than one response."""
     calls = len(result.calls) if result.is_task else sum(not one.is_own for one in result.calls)
     turns, attempts = result.turns, len(result.attempts)
     found = [plural(turns, "turn")] if turns > 1 else []
@@ -296,13 +291,12 @@ def _usage_words(usage: Usage) -> str:
 
 
 def total_tokens_of(result: AgentResult) -> int | None:
-    """Return the tokens of all attempts of an agent; `None` if unknown."""
     usage = result.usage
     return total_tokens((usage.total_input_tokens, usage.output_tokens))
 
 
 def listed(names: Sequence[str], most: int = 8) -> str:
-    """Return the first `most` names as a list: `a, b and 3 more`."""
+    """Return `a, b and 3 more`."""
     more = f" and {len(names) - most:,} more" if len(names) > most else ""
     return ", ".join(map(single_line, names[:most])) + more
 
@@ -332,6 +326,5 @@ def _by_layer(
 
 
 def forecast_words(record: RunRecord) -> str:
-    """Return the assumptions of a forecast; empty for a real run, or without one."""
     note = record.forecast
     return f". Assumed: {note.assumed}" if note is not None and note.assumed else ""

@@ -1,8 +1,7 @@
 """One palette, colours by role, for graph, live view, charts and cards.
 
 A static picture has its colours as attributes (`fill="#1a7f5a"`): some viewers strip `<style>` (GitHub, older
-nbconvert), and a picture styled by classes is then a black rectangle. Its `<style>` only adds dark mode, with rules
-that match the colours of elements. The live view is styled by classes, because its states change.
+nbconvert), and a picture styled by classes is then a black rectangle. Its `<style>` only adds dark mode.
 """
 
 from __future__ import annotations
@@ -47,16 +46,13 @@ INKS: Final[dict[Ground, dict[str, str]]] = {
     "light": {role: colours[0] for role, colours in _PALETTE.items()},
     "dark": {role: colours[1] for role, colours in _PALETTE.items()},
 }
-"""Colours by background and role. Text has a contrast of at least 4.5, which a test holds."""
+"""By background and role. Text has a contrast of at least 4.5, which a test holds."""
 INKS_ON_EITHER: Final = {role: colours[2] for role, colours in _PALETTE.items()}
-"""For Vega-Lite, which cannot follow the theme of its page.
-
-The contrast of text is 4.3 on white and on JupyterLab's dark background: more is not possible on both.
-"""
+"""For Vega-Lite, which cannot follow the theme of its page: the contrast is 4.3 on white and on dark."""
 
 
 class PhaseLook(NamedTuple):
-    """The look of an agent's phase; without an ink, it has the colour of the attempt's state."""
+    """Without an ink, it has the colour of the attempt's state."""
 
     # Phases differ in height or opacity, not by colour alone.
 
@@ -103,7 +99,7 @@ PAGE_CSS: Final = (
 
 
 def box(edge: str = "var(--jp-border-color1,#bfc7d2)") -> str:
-    """Return the opening tag of a card or an answer. Its classes keep MathJax from reading dollars as formulas."""
+    """Open a card or an answer; its classes keep MathJax from reading dollars as formulas."""
     style = (
         "font:13px/1.5 var(--jp-ui-font-family,system-ui,sans-serif);color:var(--jp-ui-font-color1,inherit);"
         f"border-left:3px solid {edge};padding:1px 0 1px 10px;margin:2px 0"
@@ -112,11 +108,7 @@ def box(edge: str = "var(--jp-border-color1,#bfc7d2)") -> str:
 
 
 def inks_of(theme: Theme) -> dict[str, str]:
-    """Return the colours of a picture; `auto` is light.
-
-    Raises:
-        DeclarationError: The theme is unknown.
-    """
+    """Raise `DeclarationError` for an unknown theme; `auto` is light."""
     known = get_args(Theme)
     if not is_word(theme, known):
         hint = f"One of {', '.join(known)}.{did_you_mean(theme, known)}"
@@ -165,15 +157,13 @@ def looks_css(scope: str) -> str:
 
 
 def built(name: str) -> str:
-    """Read a built front-end file."""
     return resources.files("agent_magic.show").joinpath("static", name).read_text(encoding="utf-8")
 
 
 def attributes_for_classes(markup: str, theme: Theme) -> str:
-    """Replace the classes of each element by the attributes from `figure.css`; other attributes win.
+    """Replace classes by the attributes from `figure.css`; other attributes win.
 
-    It supports the selectors there: tags, classes, `:not(.x)`, descendants and children. Inherited values are not
-    repeated, so the picture does not grow.
+    It supports the selectors there: tags, classes, `:not(.x)`, descendants and children.
     """
     inks = inks_of(theme)
     above: list[tuple[_Element, dict[str, str]]] = []
@@ -224,7 +214,7 @@ class _Step(NamedTuple):
 
 @functools.cache
 def _rules() -> list[_Rule]:
-    """Parse `figure.css`: its rules, the more specific ones last. A colour becomes `@` and its role."""
+    """Parse `figure.css`, the more specific rules last; a colour becomes `@` and its role."""
     sheet = re.sub(r"/\*.*?\*/", "", built("figure.css"))
     rules: list[_Rule] = []
     for selectors, body in re.findall(r"([^{}]+)\{([^{}]*)\}", sheet):

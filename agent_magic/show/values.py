@@ -1,8 +1,4 @@
-"""How answers look: one result, all answers of a run, an answer as Markdown.
-
-Model output is escaped text, never markup. Markdown is rendered only on request, without HTML and pictures; links lead
-to the web and to mail only.
-"""
+"""How answers look: one result, all answers of a run, an answer as Markdown. Model output is never markup."""
 
 from __future__ import annotations
 
@@ -32,12 +28,10 @@ _LINKS = frozenset({"http", "https", "mailto"})
 
 
 def result_bundle(result: AgentResult) -> dict[str, str]:
-    """Return a result as HTML and as text: its numbers, and its answer, folded if long."""
     return {"text/html": result_html(result), "text/plain": result_text(result)}
 
 
 def result_text(result: AgentResult) -> str:
-    """Write a result as text: a line of facts, its error, and the start of its answer."""
     head = " · ".join([single_line(result.name), STATES[state_of(result)].word, *result_facts(result)])
     body = _first_lines(clean(result.text))
     trouble = _trouble(result)
@@ -45,7 +39,6 @@ def result_text(result: AgentResult) -> str:
 
 
 def result_html(result: AgentResult) -> str:
-    """Write a result as HTML without scripts, links or external resources."""
     state, trouble = state_of(result), _trouble(result)
     facts = "".join(f" · {escape(fact)}" for fact in [STATES[state].word, *result_facts(result)])
     lost = f'<div style="color:{_ink("fail")}">{escape(trouble)}</div>' if trouble else ""
@@ -57,14 +50,13 @@ def result_html(result: AgentResult) -> str:
 
 
 def texts_html(names: Sequence[str], texts: Iterable[str]) -> str:
-    """Return the answers of a run one below the other, each folded if long."""
     parts = [f"<div><b>{escape(single_line(name))}</b></div>{folded(text)}" for name, text in zip(names, texts)]  # noqa: B905
     inside = '<div style="height:8px"></div>'.join(parts) or "no answers"
     return f"{box()}{inside}</div>"
 
 
 def folded(text: str) -> str:
-    """Return text as preformatted HTML; the end of a long text is folded."""
+    """Return preformatted HTML; the end of a long text is folded."""
     if not text.strip():
         return f'<div style="{SOFT}">no text</div>'
     shown, rest = text[:MOST_CHARS], len(text) - MOST_CHARS
@@ -91,7 +83,7 @@ class Markdown:
 
 
 def markdown_html(text: str) -> str:
-    """Render Markdown as safe HTML: raw HTML becomes text, a picture its description, other links text."""
+    """Render safe HTML: raw HTML becomes text, a picture its description, other links text."""
     reader: Any = importlib.import_module("markdown_it").MarkdownIt(
         "js-default", {"html": False, "linkify": False, "typographer": False}
     )
@@ -103,7 +95,7 @@ def markdown_html(text: str) -> str:
 
 
 def _may_lead(url: str) -> bool:
-    """Return whether a link leads to the web or to mail, rather than running code or reading files."""
+    """True if a link leads to the web or to mail, rather than running code or reading files."""
     try:
         return urlsplit(url.strip()).scheme.lower() in _LINKS
     except ValueError:  # brackets that are no address
@@ -111,7 +103,7 @@ def _may_lead(url: str) -> bool:
 
 
 def _picture(_: object, tokens: Sequence[Any], place: int, *__: object) -> str:
-    """Write the description of a picture. Loading it would tell its server that the answer was read."""
+    """Write the description: loading the picture would tell its server that the answer was read."""
     return f"<em>[picture: {escape(str(tokens[place].content) or 'without a description')}]</em>"
 
 
@@ -125,7 +117,7 @@ def _trouble(result: AgentResult) -> str:
 
 
 def _cut(text: str) -> tuple[str, str]:
-    """Split a long text at the end of a line or a word; both parts together are the text."""
+    """Split a long text at the end of a line or a word."""
     lines = text.splitlines(keepends=True)
     start = "".join(lines[:SHOWN_LINES])[:SHOWN_CHARS]
     if len(text) - len(start) <= SHOWN_CHARS // 4 and len(lines) <= SHOWN_LINES + 3:

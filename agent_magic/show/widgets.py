@@ -10,7 +10,6 @@ if TYPE_CHECKING:
 
 
 def view_of(widget: Any) -> tuple[dict[str, Any] | None, dict[str, Any]]:
-    """Return the data and metadata to display a widget."""
     # Colab draws foreign widgets only if the metadata names their widget manager: `anywidget` adds that. Without
     # data, as in ipywidgets 7, the widget displays itself.
     said: Any = getattr(widget, "_repr_mimebundle_", lambda: None)()
@@ -19,14 +18,14 @@ def view_of(widget: Any) -> tuple[dict[str, Any] | None, dict[str, Any]]:
 
 
 def is_captured() -> bool:
-    """Return whether the current display cannot be updated later."""
+    """True if the current display cannot be updated later."""
     # Front ends update the outputs of cells only. Displays from a widget's callback, or captured by an `Output`
     # widget (`interact` has one), stay as they were sent.
     return _header().get("msg_type") == "comm_msg" or in_output()
 
 
 def in_output() -> bool:
-    """Return whether an `Output` widget captures the running cell's displays."""
+    """True if an `Output` widget captures the running cell's displays."""
     header = _header()
     said = header.get("msg_id") if header.get("msg_type") == "execute_request" else None
     return bool(said) and any(getattr(one, "msg_id", None) == said for one in _open_widgets())

@@ -25,11 +25,7 @@ if TYPE_CHECKING:
 
 
 def open_packed(packed: str) -> Forecaster:
-    """Open a run that `pack_run` has packed.
-
-    Raises:
-        AgentMagicError: It is none, or of another version.
-    """
+    """Open what `pack_run` packed; raise `AgentMagicError` if it is of another version."""
     data = json.loads(zlib.decompress(base64.b64decode(packed)))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PlanWarning)  # they were shown when it ran
@@ -43,10 +39,7 @@ def open_packed(packed: str) -> Forecaster:
 
 
 def answering(packed: str) -> Callable[[str], str]:
-    """Open a packed run: return a function from a choice of the page to the displayed data, both as JSON.
-
-    An empty text asks for the controls with their first state.
-    """
+    """Return a function from a choice to what is shown, as JSON; an empty text asks for the controls."""
     controls = Controls(Explorer(open_packed(packed)))
 
     def answer(asked: str) -> str:

@@ -39,7 +39,7 @@ OF_TEXT: Final = {"id": lzma.FILTER_LZMA2, "preset": 9 | lzma.PRESET_EXTREME, "l
 
 
 def pack_run(record: RunRecord, prices: Prices | None = None) -> str:
-    """Return a run as base64 text, its texts replaced by their lengths, for `answering.open_packed`."""
+    """Return base64 text; texts of the run are replaced by their lengths."""
     with TemporaryDirectory() as folder:
         file = Path(folder) / "run.cassette.jsonl"
         write_cassette(record, file, redact=only_length)
@@ -55,7 +55,7 @@ def pack_run(record: RunRecord, prices: Prices | None = None) -> str:
 
 
 def _outline(record: RunRecord) -> Any:
-    """Return the outline of a plan. Prompts that were never sent have their expected length."""
+    """Return an outline in which prompts that were never sent have their expected length."""
     plain, ahead = outline_of(record.plan, only_length), dict[int, str]()
     outline = plan_from_dict(plain, Plan)
     for number, result in enumerate(record.results):
@@ -68,7 +68,7 @@ def _outline(record: RunRecord) -> Any:
 
 
 def needs_templates(plan: Plan) -> bool:
-    """Return whether a plan has conditions or optional names, which need Jinja2."""
+    """True if the plan's conditions or optional names need Jinja2."""
     return any(one.when or one.until or (not one.is_task and one.cascade) for one in plan.agents) or any(
         one.can_miss for one in plan.agents
     )
@@ -76,7 +76,7 @@ def needs_templates(plan: Plan) -> bool:
 
 @functools.lru_cache(maxsize=2)
 def pack_engine(*, templates: bool = False) -> str:
-    """Return the forecasting modules as base64 text: a `tar.xz` to unpack on Python's path."""
+    """Return base64 of a `tar.xz` to unpack on Python's path."""
     files = dict(_modules(*([ENTRY, SANDBOX] if templates else [ENTRY])))
     for name in TEMPLATES if templates else ():
         folder = Path(_origin(name)).parent
@@ -96,7 +96,7 @@ _Scope = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
 
 class _Lean(ast.NodeTransformer):
-    """Removes what only readers and type checkers need, half of a module. Annotations of fields stay."""
+    """Removes docstrings and type hints, half of a module; annotations of fields stay."""
 
     _in_function = False
 

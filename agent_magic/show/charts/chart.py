@@ -1,7 +1,6 @@
 """A chart: panels with marks, as SVG, Vega-Lite and text.
 
-The SVG follows the theme of its page, also in a reopened notebook. Vega-Lite has fixed colours, so it is shown only on
-demand.
+The SVG follows the theme of its page; Vega-Lite has fixed colours, so it is shown only on demand.
 """
 
 from __future__ import annotations
@@ -73,14 +72,12 @@ class Chart:
         return Interactive(self)
 
     def bundle(self) -> dict[str, str]:
-        """Return the chart by MIME type."""
         return {"image/svg+xml": self.svg, "text/plain": self.text}
 
     def _repr_mimebundle_(self, **_: object) -> dict[str, str]:
         return self.bundle()
 
     def _repr_svg_(self) -> str:
-        """Return the picture, for front ends such as Panel that ask for no bundle."""
         return self.svg
 
 
@@ -93,7 +90,7 @@ def compose(
     caption: Sequence[str] = (),
     theme: Theme = "auto",
 ) -> Chart:
-    """Stack panels, with a line of numbers above and the caption below."""
+    """Stack panels below a line of numbers."""
     title, line = single_line(title), single_line(line)  # names of models and plans of strangers are among the words
     below = single_line(SEPARATOR.join(filter(None, caption)))
     rows = [row for panel in panels for row in _text_rows(panel)]
@@ -140,13 +137,13 @@ def _sums(panel: Panel, rows: Rows) -> Iterator[str]:
 
 
 def provenance(*, simulated: bool, forecast: str = "") -> list[str]:
-    """Return the source of a chart's numbers; empty if measured on the real API."""
+    """Return the source of a chart's numbers; none if measured on the real API."""
     words = [f"forecast: {forecast}"] if forecast else []
     return [*words, "simulated responses"] if simulated else words
 
 
 def following(draw: Callable[[], Chart], is_over: Callable[[], bool]) -> Chart:
-    """Return a chart that is redrawn while a notebook displays it."""
+    """Redraw a chart while a notebook displays it."""
     now = draw()
     return _Following(now.title, now.svg, now.text, now.specify, draw, is_over)
 

@@ -1,4 +1,4 @@
-"""Two runs compared: a bar of each per agent, what became slower or dearer, and which answers changed."""
+"""Two runs compared: a bar of each per agent, what became slower or dearer, which answers changed."""
 
 from __future__ import annotations
 
@@ -35,7 +35,6 @@ LOST: Final = Look("fail", 1.0, BAR_H, "b, did not succeed")
 
 
 def comparison_chart(a: RunRecord, b: RunRecord, rows: Sequence[Mapping[str, object]], *, theme: Theme) -> Chart:
-    """Draw both runs."""
     first, second = ({one.name: one for one in record.results} for record in (a, b))
     shown = sorted(rows, key=lambda row: -abs(_number(row["diff_s"]) or 0.0))[:MOST_ROWS]
     wanted = {str(row["agent"]) for row in shown}
@@ -78,7 +77,7 @@ def _line(a: RunRecord, b: RunRecord, rows: Sequence[Mapping[str, object]]) -> s
 
 
 def _step(b: RunRecord, rows: Sequence[Mapping[str, object]]) -> str:
-    """Suggest the next step: only grades tell which answer is better, and only a timeline why one was slower."""
+    """Only grades tell which answer is better, only a timeline why one was slower."""
     changed = next((str(row["agent"]) for row in reversed(rows) if row["text_changed"] is True), "")
     if changed:
         return f"b.judge({single_line(changed)!r}, judge, against=a) tells whose answer is better"

@@ -1,4 +1,4 @@
-"""A dashboard of a run over time: throughput, waiting, errors, latency, dollars, limits and the kernel."""
+"""A dashboard of a run over time."""
 
 from __future__ import annotations
 
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from agent_magic.show.theme import Theme
 
 BINS: Final = 60
-"""Bins of a run; each shows its last value or its mean rate."""
 LEFT: Final = 52.0
 GAP: Final = 28.0
 HALF: Final = (WIDTH - 2 * MARGIN + GAP) / 2
@@ -46,7 +45,6 @@ class Moment(NamedTuple):
 def run_dashboard(
     record: RunRecord, samples: Sequence[Sample] = (), episodes: Iterable[Episode] = (), *, theme: Theme = "auto"
 ) -> Chart:
-    """Draw a run over time; a run read from a file has no samples of the kernel."""
     until_s = max((event.at_s for event in record.events), default=0.0)
     x, moments = times(until_s), moments_of(record, until_s)
     errors, looks = _errors(record, x, until_s)
@@ -69,7 +67,7 @@ def run_dashboard(
 
 
 def moments_of(record: RunRecord, until_s: float) -> list[Moment]:
-    """Return the metrics of alerts at the end of each bin; `peak` is the maximum within it."""
+    """Return the metrics at the end of each bin; `peak` is the maximum within it."""
     gauges, found, place = Gauges(slots_of(record)), list[Moment](), 0
     for number in range(1, BINS + 1):
         at_s, peak = until_s * number / BINS, gauges.running
@@ -84,7 +82,7 @@ def moments_of(record: RunRecord, until_s: float) -> list[Moment]:
 
 
 LONG_S: Final = 120.0
-"""Longer durations are written as minutes, which are wide."""
+"""Longer durations are written in minutes."""
 MEDIAN: Final = Look("run", size=1.6, word="median")
 P95: Final = Look("fail", size=1.6, word="95th percentile")
 WAIT: Final = Look("wait", size=1.6, word="median wait", dash="4 3")
@@ -111,7 +109,7 @@ def _series(moments: Sequence[Moment], name: str) -> list[tuple[float, float]]:
 
 
 def _binned(at: Iterable[float], until_s: float) -> list[float]:
-    """Return the rate per second in each bin; bins of a short run are averaged over a second."""
+    """Return the rate per second in each bin; a short run's bins are averaged over a second."""
     wide = min(BINS, -(-BINS // max(1, int(until_s))))
     width, counts = max(until_s, 1e-9) / BINS, [0.0] * BINS
     for one in at:
@@ -166,7 +164,6 @@ def _ranked(by: Mapping[str, list[T]], inks: Sequence[str], others: str) -> list
 
 
 def _workers(record: RunRecord, x: Scale, until_s: float) -> tuple[list[Panel], list[Look]]:
-    """Draw the active requests of each worker; nothing if the kernel sent them itself."""
     by: dict[str, list[tuple[float, float]]] = {}
     for one in record.attempts:
         if one.worker:
@@ -243,7 +240,7 @@ def _short(value: float) -> str:
 
 
 def _seconds(value: float) -> str:
-    """Write the seconds of a tick, small ones with two digits, so that ticks differ."""
+    """Write small ticks with two digits, so that they differ."""
     return seconds(value) if value > LONG_S else f"{value:.3g} s" if value >= 1 else f"{value:.2g} s"
 
 

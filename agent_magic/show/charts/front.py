@@ -1,8 +1,7 @@
-"""Dollars against score: measurements with whiskers, and the Pareto front.
+"""Dollars against score, with the Pareto front.
 
-A filled point is a setting of a trial: its score and dollars per answer were measured, its dollars scaled to the run's
-rows. A ring is a scenario of a what-if: its dollars are forecast, its score is the trial's. Scenarios without grades
-are only counted in the caption.
+A filled point is a setting of a trial, its dollars scaled to the run's rows. A ring is a scenario of a what-if: its
+dollars are forecast, its score is the trial's.
 """
 
 from __future__ import annotations
@@ -28,11 +27,11 @@ if TYPE_CHECKING:
     from agent_magic.show.theme import Theme
 
 STEP: Final = 0.1
-"""The axis of scores begins at a multiple of this, below the lowest whisker."""
+"""The axis of scores begins at a multiple of this."""
 
 
 class Scored(NamedTuple):
-    """A point of the chart; `is_forecast` if its dollars are forecast."""
+    """A point of the chart."""
 
     label: str
     model: str
@@ -47,7 +46,6 @@ class Scored(NamedTuple):
 
 
 def front_chart(trial: Trial, frame: Any = None, *, chosen: Setting | None = None, theme: Theme = "auto") -> Chart:
-    """Draw a trial as dollars against score, with the scored scenarios of a frame if given."""
     measured = _measured(trial)
     if not measured:
         raise DeclarationError("No setting of the trial has both a score and a price.", hint="Look at trial.frame.")
@@ -149,7 +147,6 @@ def _chosen(measured: Sequence[Scored], chosen: Setting | None) -> list[Mark]:
 
 
 def _labels(known: Sequence[Scored], line: Sequence[tuple[float, float]], plot: Panel) -> list[Mark]:
-    """Label measured points without covering points and lines."""
     taken: list[Box] = [(plot.at_x(one.cost_usd) - 6, plot.at_y(one.score) - 6, 12.0, 12.0) for one in known]
     shown = [one for one in known if not one.is_forecast]
     uprights = [(one.cost_usd, one.low, one.high) for one in shown]

@@ -28,9 +28,8 @@ if TYPE_CHECKING:
 
 WINDOW_S: Final = 60.0
 BINS: Final = 240
-"""Bins of a run; each shows its peak."""
 NEAR: Final = 0.25
-"""A limit is drawn if the run used this share of it; otherwise it would flatten the curve."""
+"""A limit is drawn if this share of it was used; otherwise it would flatten the curve."""
 CONCURRENT, REQUESTS = "requests under way", "requests"
 TITLES: Final = {
     CONCURRENT: "concurrent requests",
@@ -47,12 +46,10 @@ class Curve(NamedTuple):
 
     @property
     def most(self) -> float:
-        """Its highest value."""
         return max((value for _, value in self.steps), default=0.0)
 
 
 def run_limits(record: RunRecord, limits: object = None, *, theme: Theme = "auto") -> Chart:
-    """Draw the use of the provider, with known or given limits."""
     given = {**known_limits(record), **_given_limits(limits)}
     until_s = max((event.at_s for event in record.events), default=0.0)
     refused_s = [one.ended_s or 0.0 for one in record.facts.rate_limited]
@@ -69,7 +66,7 @@ def run_limits(record: RunRecord, limits: object = None, *, theme: Theme = "auto
 
 
 def evenly(record: RunRecord) -> list[str]:
-    """Return how a limit held a run below its rate per minute, and the next step."""
+    """Explain how a limit held a run below its rate per minute, and what to do."""
     by = KINDS.get(cast("Any", summarize(record).limited_by))
     limit = None if by is None else known_limits(record).get(by.unit)
     if by is None or not limit:
@@ -82,7 +79,7 @@ def evenly(record: RunRecord) -> list[str]:
 
 
 def shares_of(record: RunRecord) -> dict[str, Curve]:
-    """Return the used share of each known limit by unit: the highest among models."""
+    """Return the used share of each known limit, the highest among models."""
     classes = {} if record.terms is None else record.terms.after or record.terms.before
     found: dict[str, Curve] = {}
     for name, ceilings in classes.items():
@@ -98,7 +95,6 @@ def shares_of(record: RunRecord) -> dict[str, Curve]:
 
 
 def used_lately(records: Iterable[RunRecord], name: str, now: datetime) -> dict[str, float]:
-    """Count a class's use in the last minute, by unit."""
     found = dict.fromkeys((kind.unit for kind in KINDS.values()), 0.0)
     for record in records:
         now_s = (now - record.began_at).total_seconds()
@@ -113,13 +109,13 @@ def _of_class(record: RunRecord, name: str) -> list[Attempt]:
 
 
 def _classes_of(record: RunRecord, attempt: Attempt) -> set[str]:
-    """Return the possible names of an attempt's limits: its class, with and without its endpoint."""
+    """Return the class with and without its endpoint: limits may have either name."""
     facts = None if record.terms is None else record.terms.models.get(attempt.model)
     return set() if facts is None else {facts.limit_class, f"{attempt.endpoint}/{facts.limit_class}"}
 
 
 def known_limits(record: RunRecord) -> dict[str, float | None]:
-    """Return a run's concurrency, and the provider's limits if all requests went to one model class."""
+    """Return the concurrency, and the provider's limits if all requests went to one model class."""
     # Limits are per class, so none of them applies to sums over several classes.
     if record.terms is None:
         return {}
@@ -147,10 +143,7 @@ def _given_limits(limits: object) -> dict[str, float | None]:
 
 
 def curves_of(attempts: Sequence[Attempt], limits: Mapping[str, float | None]) -> list[Curve]:
-    """Count the use of the provider over time, reused answers excluded.
-
-    Requests and input count when they are sent, output when the answer is complete.
-    """
+    """Count requests and input when sent, output when complete, reused answers not at all."""
     sent = Facts(attempts).sent
     concurrent = [(one.started_s, 1.0) for one in sent]
     concurrent += [(one.ended_s, -1.0) for one in sent if one.ended_s is not None]
@@ -206,7 +199,6 @@ def _panel(curve: Curve, x: Scale, refused_s: Sequence[float], until_s: float, s
 
 
 def percent(share: float) -> str:
-    """Write a share in percent, with a decimal if small: `0.7 %`."""
     return f"{100 * share:.{0 if share >= 0.1 or not share else 1}f} %"
 
 

@@ -1,7 +1,6 @@
-"""The parts of a chart: marks on panels. Positions are in units of the data, sizes in px.
+"""The parts of a chart: marks on panels, positions in units of the data, sizes in px.
 
-Colours are roles of the palette in `agent_magic.show.theme`, so marks do not depend on the theme. Labels do not
-collide: each takes the first free place near its point, or is omitted; the text and a tooltip have it anyway.
+Colours are roles of the palette, so marks do not depend on the theme.
 """
 
 from __future__ import annotations
@@ -20,9 +19,9 @@ if TYPE_CHECKING:
 Box: TypeAlias = tuple[float, float, float, float]
 """Left, top, width, height, in px of the plot."""
 LEADER_DY: Final = (-26.0, -42.0, -58.0, -74.0)
-"""Heights of a label above its point, joined by a line, if there is no room beside it."""
+"""Heights above a point of a label that is joined to it by a line, if there is no room beside it."""
 WIDTH: Final = 848.0
-"""The width of an output in JupyterLab in a window of 1280 px, so letters have their drawn size."""
+"""The width of an output in JupyterLab at 1280 px, so letters have their drawn size."""
 MARGIN: Final = 24.0
 ROW_H: Final = 20.0
 
@@ -31,10 +30,7 @@ NOTHING: Final[Facts] = {}
 
 
 class Look(NamedTuple):
-    """How a mark is drawn, and its word in legend and text; empty omits it.
-
-    The size in px is the height of a bar, the width of a line, or the radius of a point.
-    """
+    """Size in px of a bar's height, a line's width or a point's radius; an empty word is not in the legend."""
 
     ink: str
     opacity: float = 1.0
@@ -45,7 +41,7 @@ class Look(NamedTuple):
 
 
 class Bar(NamedTuple):
-    """A horizontal bar; in a panel with rows `y` is the row number plus a half."""
+    """In a panel with rows `y` is the row number plus a half."""
 
     x0: float
     x1: float
@@ -62,7 +58,7 @@ class Area(NamedTuple):
 
 
 class Line(NamedTuple):
-    """A line through points; a stepped line keeps each value until the next point."""
+    """If stepped, each value holds until the next point."""
 
     points: Sequence[tuple[float, float]]
     look: Look
@@ -81,7 +77,7 @@ class Point(NamedTuple):
 
 
 class Label(NamedTuple):
-    """Words at a position, moved by `dx` and `dy` px."""
+    """Words at a position, moved by px."""
 
     x: float
     y: float
@@ -98,7 +94,7 @@ Mark: TypeAlias = Bar | Area | Line | Point | Label
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """A numeric axis, from 0 by default; `label` writes a tick, `write` a value in full."""
+    """A numeric axis; `label` writes a tick, `write` a value in full."""
 
     most: float
     ticks: Sequence[float] = ()
@@ -107,13 +103,12 @@ class Scale:
     write: Callable[[float], str] = field(default=seconds, kw_only=True)
 
     def share(self, value: float) -> float:
-        """Return the position of a value, from 0 to 1."""
         return (value - self.least) / (self.most - self.least)
 
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """A vertical axis of named rows, from the top; the rows in `bold` are bold."""
+    """A vertical axis of named rows, from the top."""
 
     names: Sequence[str]
     bold: frozenset[int] = field(default=frozenset(), kw_only=True)
@@ -121,7 +116,7 @@ class Rows:
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """Marks on two scales, with sizes in px; an offset places it beside the previous panel."""
+    """Marks on two scales, sizes in px; an offset places it beside the previous panel."""
 
     marks: Sequence[Mark]
     x: Scale
@@ -136,19 +131,15 @@ class Panel:
 
     @property
     def width(self) -> float:
-        """The width of the plot, in px."""
         return WIDTH - 2 * MARGIN - self.offset - self.left - self.right
 
     def moved(self, offset: float) -> Panel:
-        """Return the panel at an offset, up to the right edge."""
         return replace(self, offset=offset, right=8.0)
 
     def at_x(self, value: float) -> float:
-        """Return the px of a value from the left edge of the plot."""
         return self.x.share(value) * self.width
 
     def at_y(self, value: float) -> float:
-        """Return the px of a value from the upper edge of the plot."""
         if isinstance(self.y, Rows):
             return value * ROW_H
         return self.height * (1 - self.y.share(value))
@@ -169,7 +160,6 @@ def numbers(most: float, count: int = 6) -> list[float]:
 
 
 def times(until_s: float) -> Scale:
-    """Return the time scale of a run."""
     span_s = max(until_s, 0.1)
     return Scale(span_s, time_ticks(span_s), label=lambda tick: time_tick(tick, span_s))
 
@@ -193,7 +183,7 @@ def place_label(
     is_bold: bool = False,
     ink: str = "ink",
 ) -> list[Mark]:
-    """Write a label at the first free position inside the plot, joined by a line if it is far from its point."""
+    """Write a label at the first free place inside the plot, with a line to a point far away; else none."""
     at_x, at_y = plot.at_x(x), plot.at_y(y)
     width = width_px(words, 11, bold=is_bold)
     for dx, dy in offers:

@@ -25,7 +25,7 @@ AXIS_H: Final = 22.0
 def svg_of(
     title: str, line: str, panels: Sequence[Panel], legend: Sequence[Look], caption: str, *, theme: Theme
 ) -> str:
-    """Stack panels. The picture shrinks with its page but never grows."""
+    """Stack panels in a picture that shrinks with its page but never grows."""
     pen = _Pen(inks_of(theme))
     pen.text(MARGIN, 32, title, "ink", size=16, bold=True)
     pen.text(MARGIN, 52, fit(line, WIDTH - 2 * MARGIN, 12), size=12)
@@ -119,7 +119,7 @@ class _Pen:
         self.parts.append(element("path", title, d=way, fill=self.inks[look.ink], opacity=_fade(look)))
 
     def legend(self, looks: Sequence[Look], y: float) -> float:
-        """Draw the legend, in several lines if needed. Return the position of the last."""
+        """Draw the legend, and return the position of its last line."""
         x = MARGIN
         for look in looks:
             if x > MARGIN and x + 21 + width_px(look.word, 11) > WIDTH - MARGIN:
@@ -130,7 +130,6 @@ class _Pen:
         return y
 
     def panel(self, panel: Panel, x: float, y: float) -> None:
-        """Draw a panel with the upper left corner of its plot at `x`, `y`."""
         if panel.title:
             self.text(x - panel.left, y - 12, panel.title, "ink", size=12, bold=True)
         if panel.note:

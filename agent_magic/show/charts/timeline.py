@@ -40,7 +40,6 @@ def run_timeline(
     caption: Sequence[str] | None = None,
     theme: Theme = "auto",
 ) -> Chart:
-    """Draw the waits and work of each agent, the critical path in bold."""
     plan = record.plan
     title = title or f"{single_line(plan.name)}: timeline"
     line = run_line(record) if line is None else line
@@ -75,7 +74,6 @@ def run_timeline(
 
 
 def look_of(kind: Kind, outcome: str = "succeeded") -> Look:
-    """Return the look of a phase: its own colour, or the outcome's."""
     phase, state = PHASES[kind], OF_STATUS.get(outcome, "s")
     if phase.ink:
         return Look(phase.ink, phase.opacity, phase.height, phase.word, phase.dash)
@@ -127,7 +125,7 @@ def _counted(spans: Sequence[Span], x: Scale) -> Panel:
 
 
 def binned(spans: Sequence[Span], until_s: float, count: int = BINS) -> Mapping[Kind, Sequence[float]]:
-    """Return the mean number of agents in each phase per equal bin of time."""
+    """Return the mean number of agents in each phase per bin."""
     # The counts times the length of a stretch add up to the seconds of each phase.
     width = until_s / count
     sums: dict[Kind, list[float]] = {kind: [0.0] * count for kind in STACK}

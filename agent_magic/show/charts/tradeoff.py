@@ -31,7 +31,7 @@ MOST_POINTS: Final = 1500
 OFF_SCALE: Final = 20.0
 """Scenarios this many times slower than the median, such as a batch, are drawn at the top edge."""
 MODEL_INKS: Final = ("run", "kept", "tape", "wait", "done")
-"""Colours of models in order of appearance; with more models, all points have the first."""
+"""In order of appearance; with more models, all points have the first."""
 FAMILY_INKS: Final = {"haiku": "tape", "sonnet": "kept", "opus": "run"}
 MOST_AVOIDED: Final = 150
 """With more points, labels avoid only the front."""
@@ -42,7 +42,7 @@ NONE: Final = frozenset({"<NA>", "None", "nan"})
 
 
 class Scenario(NamedTuple):
-    """A point of the chart; `label` is how it differs from the others, `model` is empty if all have the same."""
+    """A point; `label` is how it differs from the others, `model` is empty if all agree."""
 
     label: str
     wall_s: float
@@ -54,7 +54,7 @@ class Scenario(NamedTuple):
 
 
 class Marked(NamedTuple):
-    """A point beside the scenarios: the run itself, or the chosen scenario."""
+    """The run itself, or the chosen scenario."""
 
     label: str
     cost_usd: float
@@ -77,7 +77,6 @@ def tradeoff(frame: Any, *, theme: Theme = "auto") -> Chart:
 
 
 def run_tradeoff(record: RunRecord, frame: Any, *, chosen: Any = None, step: str = "", theme: Theme = "auto") -> Chart:
-    """Draw scenarios as cost against time, with the run itself, and name the best."""
     check_frame(frame)
     totals = summarize(record)
     is_known = totals.cost_usd is not None and totals.wall_s is not None
@@ -93,11 +92,7 @@ def run_tradeoff(record: RunRecord, frame: Any, *, chosen: Any = None, step: str
 
 
 def _chosen(frame: Any, chosen: Any) -> Marked:
-    """Return the marked point of a row.
-
-    Raises:
-        DeclarationError: The label is not unique, or the row has no time or cost.
-    """
+    """Raise `DeclarationError` if the label is not unique or has no time or cost."""
     labels: list[Any] = frame.index.tolist()
     places = [place for place, label in enumerate(labels) if isinstance(chosen, Hashable) and label == chosen]
     if len(places) != 1:
@@ -122,7 +117,6 @@ def _frame_caption(frame: Any) -> list[str]:
 def tradeoff_chart(
     found: Rows, *, marked: Sequence[Marked] = (), caption: Sequence[str] = (), theme: Theme = "auto"
 ) -> Chart:
-    """Draw scenarios as cost against time."""
     known = scenarios_of(found)
     marked = _merged(marked)
     plot = _plot(known, marked)
@@ -154,18 +148,13 @@ def _best(front: Sequence[Scenario], known: int) -> str:
 
 
 def rows_of(frame: Any) -> Rows:
-    """Return the scenarios of a frame. The columns before `wall_s` are the arguments.
-
-    Raises:
-        DeclarationError: The frame lacks a column.
-    """
+    """Return the scenarios; the columns before `wall_s` are the arguments."""
     check_frame(frame)
     columns = [str(name) for name in frame.columns]
     return Rows(columns[: columns.index("wall_s")], frame.to_dict("records"))
 
 
 def scenarios_of(found: Rows) -> list[Scenario]:
-    """Return the scenarios that have a time and a cost."""
     asked, rows = found
     varied = [name for name in asked if len({str(row[name]) for row in rows}) > 1]
     drawn = [
@@ -185,7 +174,6 @@ def scenarios_of(found: Rows) -> list[Scenario]:
 
 
 def check_frame(frame: Any) -> None:
-    """Raise `DeclarationError` unless this is a frame of scenarios."""
     if not hasattr(frame, "columns") or not hasattr(frame, "attrs"):
         raise DeclarationError(f"frame must be a frame of scenarios, got {shown_value(frame)}.", hint=HINT)
     columns = [str(name) for name in frame.columns]
@@ -195,7 +183,7 @@ def check_frame(frame: Any) -> None:
 
 
 def pareto(pairs: Sequence[tuple[float, float]]) -> set[int]:
-    """Return the indices of the pairs on the Pareto front; of equal ones the first."""
+    """Return the indices on the Pareto front; of equal pairs the first."""
     order = sorted(range(len(pairs)), key=lambda place: (*pairs[place], place))
     best, front = math.inf, set[int]()
     for place in order:
@@ -216,7 +204,6 @@ def _word(name: str, value: object) -> str:
 
 
 def is_number(value: Any) -> bool:
-    """Return whether a cell of a frame is a finite number."""
     try:
         return math.isfinite(float(value))
     except (TypeError, ValueError):  # `None`, and pandas' `NA`
@@ -241,7 +228,7 @@ def _merged(marked: Sequence[Marked]) -> list[Marked]:
 
 
 def _plot(scenarios: Sequence[Scenario], marked: Sequence[Marked]) -> Panel:
-    """Choose scales that hold every point but outliers; see `OFF_SCALE`."""
+    """Choose scales that hold every point but outliers."""
     costs = [one.cost_usd for one in (*scenarios, *marked)]
     walls = sorted(one.wall_s for one in (*scenarios, *marked))
     while len(walls) > 1 and walls[-1] > OFF_SCALE * walls[(len(walls) - 2) // 2]:
@@ -253,7 +240,6 @@ def _plot(scenarios: Sequence[Scenario], marked: Sequence[Marked]) -> Panel:
 
 
 def dollar_tick(value: float) -> str:
-    """Write a tick of an axis of dollars."""
     return "$0" if not value else f"${value:.4g}"
 
 
@@ -262,7 +248,7 @@ def _top_s(plot: Panel) -> float:
 
 
 def looks_of(models: Iterable[str]) -> dict[str, Look]:
-    """Return the look of each model's points: its family's colour, or the next free one."""
+    """Return each family's colour, or the next free one."""
     models = list(dict.fromkeys(models))
     if len(models) > len(MODEL_INKS):
         return {model: Look("run", size=4.6, word=model) for model in models}

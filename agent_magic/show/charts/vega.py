@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 SCHEMA: Final = "https://vega.github.io/schema/vega-lite/v5.json"
 SPARED_W: Final = 50.0
-"""Px narrower than the SVG: Vega-Lite does not shrink with its page, and needs room for its menu."""
+"""Px narrower than the SVG: Vega-Lite does not shrink with its page, and its menu needs room."""
 _X: Final = {"field": "x", "type": "quantitative"}
 _Y: Final = {"field": "y", "type": "quantitative"}
 _STEP: Final = {
@@ -33,7 +33,6 @@ _COLOUR: Final = {"field": "colour", "type": "nominal", "scale": None}
 def spec_of(
     title: str, line: str, panels: Sequence[Panel], legend: Sequence[Look], caption: str, *, theme: Theme
 ) -> dict[str, Any]:
-    """Return stacked panels as a specification."""
     inks = INKS_ON_EITHER if theme == "auto" else inks_of(theme)
     # A view without layers is no Vega-Lite: a panel with nothing in it is left out, as of a run without errors.
     views = [_view(panel, inks) for panel in panels if panel.marks]
@@ -73,7 +72,7 @@ def _view(panel: Panel, inks: dict[str, str]) -> dict[str, Any]:
 
 
 def _axis(scale: Scale | Rows) -> dict[str, Any]:
-    """Return scale and axis. Labels are written here, not by Vega."""
+    """Return scale and axis, with labels written here, not by Vega."""
     if isinstance(scale, Rows):
         places = [place + 0.5 for place in range(len(scale.names))]
         bold = {"test": f"indexof({[place + 0.5 for place in sorted(scale.bold)]}, datum.value) >= 0", "value": "bold"}
@@ -86,12 +85,12 @@ def _axis(scale: Scale | Rows) -> dict[str, Any]:
 
 
 def _lookup(values: Sequence[float], words: Sequence[str]) -> str:
-    """Return an expression that maps values to words. Words are quoted as JSON, so no text becomes code."""
+    """Return an expression that maps values to words, quoted as JSON so that no text becomes code."""
     return f"{json.dumps(list(words))}[indexof({json.dumps(list(values))}, datum.value)]"
 
 
 def _layers(marks: Sequence[Mark], axes: dict[str, Any], inks: dict[str, str]) -> Iterator[dict[str, Any]]:
-    """Yield a layer for all marks that differ only in their data, in order of appearance."""
+    """Yield one layer for marks that differ only in their data."""
     layers: dict[str, list[_Reading]] = {}
     for place, mark in enumerate(marks):
         reading = _read(mark, place, inks)

@@ -30,7 +30,7 @@ ORDER: Final[tuple[Kind, ...]] = ("queued", "backoff", "local", "first", "stream
 
 
 class Step(NamedTuple):
-    """A step of a waterfall; `amount` is in seconds or dollars."""
+    """In seconds or dollars."""
 
     name: str
     amount: float
@@ -38,7 +38,6 @@ class Step(NamedTuple):
 
 
 def run_waterfall(record: RunRecord, *, theme: Theme = "auto") -> Chart:
-    """Draw the seconds and dollars of a run by cause."""
     totals = summarize(record)
     wall_s = totals.wall_s or 0.0
     chain = {record.results[agent].name for agent in chain_of(record)}
@@ -58,7 +57,7 @@ def run_waterfall(record: RunRecord, *, theme: Theme = "auto") -> Chart:
 
 
 def second_steps(spans: Sequence[Span], wall_s: float) -> list[Step]:
-    """Add up the spans of a chain of agents by phase and reason; the rest of `wall_s` is local work."""
+    """Add up the spans by phase and reason; the rest of `wall_s` is local work."""
     sums: dict[tuple[Kind, str], float] = {("local", ""): wall_s - sum(span.length_s for span in spans)}
     for span in spans:
         key = (span.phase, (span.reason or "a slot") if span.phase == "queued" else "")

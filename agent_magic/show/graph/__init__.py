@@ -1,4 +1,4 @@
-"""The static picture of a plan or a run, and its text: `layout` places, `scene` holds the content, `svg` draws."""
+"""The static picture of a plan or a run: `layout` places, `scene` holds the content, `svg` draws."""
 
 from __future__ import annotations
 
@@ -27,7 +27,6 @@ def static_bundle(
     timings: bool = True,
     layout: Layout | None = None,
 ) -> dict[str, str]:
-    """Return a plan or a run as `image/svg+xml` and `text/plain`."""
     # No `text/html`: JupyterLab, VS Code, nbconvert and GitHub all show the SVG. They would prefer HTML, and some
     # of them would drop a picture inside it.
     text = plan_text(plan) if record is None else run_text(record, timings=timings)
@@ -44,13 +43,13 @@ def picture(
     theme: Theme = "auto",
     layout: Layout | None = None,
 ) -> str:
-    """Draw a plan or a run as SVG; `path` is a plan's expected critical path."""
+    """`path` is a plan's expected critical path."""
     scene = scene_of(plan, record, now_s=now_s, estimates=estimates, path=path)
     return draw(scene, plan, cards_layout(plan) if layout is None else layout, theme=theme)
 
 
 def cards_layout(plan: Plan) -> Layout | None:
-    """Lay a plan out as cards; `None` if its agents are drawn as groups."""
+    """Return `None` if the agents are drawn as groups."""
     if is_large(plan):
         return None
     return fold(plan.dag) or lay_out(plan)

@@ -1,7 +1,4 @@
-"""The texts on a group's card: counts, failed or slowest agent, an answer; for a single agent, its own.
-
-The live view and the static picture both use `Faces`.
-"""
+"""The texts on a card: counts, failed or slowest agent, an answer."""
 
 from __future__ import annotations
 
@@ -25,7 +22,7 @@ if TYPE_CHECKING:
     from agent_magic.show.graph.scene import Estimates, NodeView
 
 MOST_CHARS: Final = 80
-"""Maximum characters of an answer on a card; the drawing may cut it further."""
+"""The drawing may cut it further."""
 MOST_NAMED: Final = 2
 UNUSED: Final = OF_STATUS["unused"]
 CAPPED: Final = OF_STATUS["capped"]
@@ -44,7 +41,7 @@ class Faces:
         self._answer: list[int | None] = [None for _ in sheet.groups]
 
     def take(self, event: Event, record: RunRecord) -> set[int]:
-        """Record the end of an agent. Return the groups that it changes."""
+        """Record the end of an agent, and return the groups that it changes."""
         if not isinstance(event, AgentEnded):
             return set()
         agent, group, result = event.agent, self.group_of[event.agent], record.results[event.agent]
@@ -62,7 +59,7 @@ class Faces:
         return shown is None or ((one.is_box or one.rounds > 0) and agent > shown)
 
     def turn(self, agent: int, state: str) -> int:
-        """Count an agent in its new state. Return its group."""
+        """Count an agent in its new state, and return its group."""
         group = self.group_of[agent]
         for one, by in ((self._states[agent], -1), (state, 1)):
             if one != UNUSED:  # unneeded ones are in no count
@@ -71,7 +68,6 @@ class Faces:
         return group
 
     def face(self, group: int, record: RunRecord) -> Face:
-        """Return the texts on the card of a group of several agents."""
         counts = tuple(self.counts[group])
         share, done, rest = group_texts(self._sheet.groups[group], counts)
         return Face(counts, share, done, rest, tone_of(counts), self._who(group, record), self._said(group, record))
@@ -100,7 +96,7 @@ class Faces:
         return f"{self._name(group, record, agent)}: {answer_line(record.results[agent], MOST_CHARS)}"
 
     def _name(self, group: int, record: RunRecord, agent: int) -> str:
-        """Return an agent's name on a card: without its nested plan's name; a loop's round."""
+        """Return an agent's name without its nested plan's; for a loop, its round."""
         one, part = self._sheet.groups[group], record.plan.agents[agent].part
         if one.rounds and part is not None:
             return f"round {part.number}"
@@ -108,7 +104,6 @@ class Faces:
 
 
 def face_of_one(view: NodeView) -> Face:
-    """Return the texts on the card of a single agent."""
     sign = STATES[view.state].signs[0]
     rest = "" if view.state in "sly" else view.tail
     answer = view.tail if view.state in "sly" else ""
@@ -116,7 +111,6 @@ def face_of_one(view: NodeView) -> Face:
 
 
 def faces_of(sheet: Sheet, record: RunRecord, views: Sequence[NodeView]) -> tuple[Face, ...]:
-    """Return the cards of a run."""
     faces = Faces(sheet, "".join(view.state for view in views))
     for event in record.events:
         faces.take(event, record)
@@ -127,7 +121,6 @@ def faces_of(sheet: Sheet, record: RunRecord, views: Sequence[NodeView]) -> tupl
 
 
 def planned_faces(sheet: Sheet, plan: Plan, views: Sequence[NodeView], estimates: Estimates) -> Iterable[Face]:
-    """Yield the cards of a plan: expected use and model of each group."""
     for group in sheet.groups:
         one = face_of_one(views[group.agents[0]])
         one = one._replace(done=one.rest, rest="")  # the model

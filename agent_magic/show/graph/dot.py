@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def digraph(plan: Plan) -> Digraph:
-    """Return the graph of a plan: left to right, a rank per layer, order-only edges dashed, tasks as octagons."""
+    """Draw a rank per layer; order-only edges are dashed, tasks are octagons."""
     from graphviz import Digraph
 
     look = {"shape": "box", "style": "rounded", "fontname": "Helvetica"}

@@ -1,8 +1,7 @@
 """Large plans: a card per group, with counts and a ring, and a cell per agent below.
 
-The agents of an `each` with ten items or more are a group; other agents stand alone. Plans of more than 200 agents
-without such groups are grouped by layer, then by role or by the beginning of names if that stays readable; in deep
-plans neighbouring layers are merged.
+The agents of an `each` with ten items or more are a group; else more than 200 agents are grouped by layer, then by role
+or the beginning of names, and in deep plans neighbouring layers are merged.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ MOST_STACKED = 60
 MOST_GROUPS = 40
 MOST_COLUMNS = 10
 TONES = ("s", "m", "f", "r", "q", "k", "c")
-"""The parts of a ring: done, capped, failed, running, queued, skipped, cancelled. The rest is to do."""
+"""Parts of a ring: done, capped, failed, running, queued, skipped, cancelled. The rest is to do."""
 TODO = len(TONES)
 _PARTS = {tone: place_ for place_, tone in enumerate(TONES)} | {"l": 0, "y": 0}
 _NUMBERED = re.compile(r"[\W_]*\d[\d_\-.]*$")
@@ -44,10 +43,7 @@ _NUMBERED = re.compile(r"[\W_]*\d[\d_\-.]*$")
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Agents drawn as one node: rounds of a loop (0: no loop), or with `is_box` the steps of a nested plan.
-
-    `is_reserved` if their number is known only during a run.
-    """
+    """Agents drawn as one node: rounds of a loop, the steps of a nested plan (`is_box`), or one agent."""
 
     label: str
     place: str
@@ -58,25 +54,22 @@ class Group:
 
     @property
     def is_one(self) -> bool:
-        """True for a single agent, drawn as its own card."""
         return len(self.agents) == 1
 
     @property
     def where(self) -> str:
-        """The layer, or else the number of agents."""
         return self.place or plural(len(self.agents), "agent")
 
 
 @dataclass(frozen=True, slots=True)
 class Sheet:
-    """The groups of a plan, laid out; `returns` are the loop edges, from a loop's last group to its first."""
+    """The groups of a plan, laid out; `returns` are edges from a loop's last group to its first."""
 
     groups: tuple[Group, ...]
     layout: Layout = field(kw_only=True)
     returns: tuple[tuple[int, int], ...] = field(default=(), kw_only=True)
 
     def group_of(self) -> list[int]:
-        """Return the group of each agent."""
         found = [0] * sum(len(group.agents) for group in self.groups)
         for place_, group in enumerate(self.groups):
             for agent in group.agents:
@@ -92,7 +85,7 @@ class Face(NamedTuple):
         rest: The other counts, or an agent's reason to wait.
         tone: The state that colours the card.
         who: The failed or else slowest agent; or an agent's numbers.
-        answer: An answer and its agent: the last of a plan or a loop, else the first.
+        answer: The last answer of a plan or a loop, else the first.
     """
 
     counts: Sequence[int]
@@ -105,18 +98,17 @@ class Face(NamedTuple):
 
 
 def sheet_of(plan: Plan) -> Sheet:
-    """Group the agents of a plan and place the groups."""
     stacked = _stacked(plan) if is_stacked(plan) else ()
     return _placed(plan, stacked if 0 < len(stacked) <= MOST_STACKED else _grouped(plan))
 
 
 def is_stacked(plan: Plan) -> bool:
-    """Return whether a declaration has enough items for one card, or a nested plan is one."""
+    """True for enough items for one card, or a nested plan."""
     return any(is_one_card(plan, name) for name in plan.groups) or any(map(box_of, plan.names))
 
 
 def is_one_card(plan: Plan, group: str) -> bool:
-    """Return whether a group is one card: it has many items, or more than the items of one value."""
+    """True for many items, or more than the items of one value."""
     members = plan.groups[group]
     if len(members) >= LEAST_STACK:
         return True
@@ -160,7 +152,7 @@ def _stack(plan: Plan, key: str | int, agents: Sequence[int]) -> Group:
 
 
 def _where(plan: Plan, key: int) -> str:
-    """Return the heading of a step's own card. Rounds of a loop are layers, so beside one a layer is no help."""
+    """Return a card's heading; beside a loop, whose rounds are layers, a layer is no help."""
     step = plan.agents[key]
     if not step.is_task and not any(one.part is not None and one.part.rounds for one in plan.agents):
         return f"layer {plan.dag.layer[key]}"
@@ -187,12 +179,11 @@ def _placed(plan: Plan, groups: tuple[Group, ...]) -> Sheet:
 
 
 def part_of(state: str) -> int:
-    """Return the index of a state in a ring."""
     return _PARTS.get(state, TODO)
 
 
 def counted(states: str) -> list[int]:
-    """Count the agents of a group by part of its ring; those to do come last."""
+    """Count the agents by part of the ring; those to do come last."""
     counts = [0] * (TODO + 1)
     for state, place_ in _PARTS.items():
         counts[place_] += states.count(state)
@@ -201,7 +192,7 @@ def counted(states: str) -> list[int]:
 
 
 def group_texts(group: Group, counts: Sequence[int]) -> tuple[str, str, str]:
-    """Return percentage, done, and the other counts, in the words of the header."""
+    """Return percentage, done, and the other counts."""
     total, finished = sum(counts) or 1, counts[0] + counts[1]
     sign = STATES["m" if counts[1] else "s"].signs[0]
     share = sign if finished == total else f"{100 * finished // total} %"
@@ -214,7 +205,7 @@ def group_texts(group: Group, counts: Sequence[int]) -> tuple[str, str, str]:
 
 
 def tone_of(counts: Sequence[int]) -> str:
-    """Return the state of a group's worst agent."""
+    """Return the state of the worst agent."""
     of: dict[str, int] = dict(zip((*TONES, "p"), counts, strict=True))
     return next((tone for tone in "frqpmsk" if of[tone]), "c")
 
@@ -242,7 +233,7 @@ def _grouped(plan: Plan) -> tuple[Group, ...]:
 
 
 def _tells_more(found: dict[tuple[int, str], list[int]], depth: int) -> bool:
-    """Return whether names form groups of several agents, rather than one group each."""
+    """True if names form groups of several agents, rather than one group each."""
     agents = sum(map(len, found.values()))
     return len(found) <= max(depth, agents // 4) and any(key[1] for key in found)
 
@@ -259,7 +250,7 @@ def _span(first: int, last: int) -> str:
 
 
 def beginning(name: str) -> str:
-    """Return a name without its final number: `review` for `review_17`."""
+    """Return `review` for `review_17`."""
     return _NUMBERED.sub("", name) or name
 
 
@@ -270,7 +261,6 @@ TEXT_X = 62.0
 
 
 def draw_groups(sheet: Sheet, faces: Sequence[Face]) -> str:
-    """Draw the groups and their edges."""
     layout = sheet.layout
     parts = [f'<path class="e" d="{path_data(edge.points)}"/>' for edge in layout.edges]
     parts += [_way_back(layout.nodes[start], layout.nodes[end]) for start, end in sheet.returns]
@@ -289,7 +279,7 @@ def _way_back(start: Box, end: Box) -> str:
 
 BACK_Y = 84.0
 BACK_HEAD = 9.0
-"""Offset at which a loop's back edge leaves and enters cards, and its distance from the card."""
+"""Where a loop's back edge leaves and enters cards, and its distance from them, in px."""
 
 
 def _group_card(group: Group, box: Box, face: Face) -> Iterator[str]:
@@ -322,17 +312,14 @@ LINE_X = 13.0
 
 
 def rest_room(box: Box) -> float:
-    """Return the width of the text beside a ring."""
     return box.w - TEXT_X - 6
 
 
 def line_room(box: Box) -> float:
-    """Return the width of the text below a ring."""
     return box.w - 2 * LINE_X
 
 
 def group_hint(group: Group, face: Face) -> str:
-    """Return the tooltip of a group."""
     parts = (group.label, group.where, face.done, face.rest, face.who, face.answer)
     return single_line(" · ".join(part for part in parts if part))
 
@@ -369,7 +356,7 @@ class Band:
 
 @dataclass(frozen=True, slots=True)
 class CellGrid:
-    """The cells of a picture: pitch and side in px, and cells per row."""
+    """Pitch and side of cells in px, and cells per row."""
 
     pitch: float
     size: float
@@ -378,12 +365,11 @@ class CellGrid:
 
     @property
     def height(self) -> float:
-        """The height of all bands."""
         return self.bands[-1].y + self.bands[-1].h if self.bands else 0.0
 
 
 def cell_grid(plan: Plan, sheet: Sheet, width: float) -> CellGrid:
-    """Choose the size of the cells and place the bands: a layer each, or a group of several agents."""
+    """Choose the size of the cells, and a band per layer or group."""
     pitch = 14.0 if len(plan) <= 1200 else 10.0 if len(plan) <= 4000 else 7.0
     stacks = [(group.label, group.agents) for group in sheet.groups if len(group.agents) >= LEAST_STACK]
     groups = stacks if is_stacked(plan) else list(_groups(plan.dag.layers()))
@@ -400,7 +386,7 @@ def cell_grid(plan: Plan, sheet: Sheet, width: float) -> CellGrid:
 
 
 def draw_cells(plan: Plan, sheet: Sheet, states: str, lost: Sequence[str], width: float) -> tuple[str, float]:
-    """Draw agents as cells by state, and name the `lost` ones. Return the markup and its height."""
+    """Draw agents as cells, name the `lost` ones; return the markup and its height."""
     grid = cell_grid(plan, sheet, width)
     parts: list[str] = []
     for band in grid.bands:
@@ -418,7 +404,6 @@ def draw_cells(plan: Plan, sheet: Sheet, states: str, lost: Sequence[str], width
 
 
 def tally_of(states: str) -> tuple[str, str]:
-    """Count the states of a band, in two lines."""
     words = {word: states.count(state) for state, word in _WORDS.items()}
     words["done"] = sum(map(states.count, "slym"))
     return _counted(words, ("done", "to do")), _counted(words, ("failed", "running", "queued", "skipped", "cancelled"))
@@ -433,7 +418,7 @@ def _counted(words: Mapping[str, int], wanted: Sequence[str]) -> str:
 
 
 def cell_paths(states: str, grid: CellGrid, y: float) -> dict[str, str]:
-    """Return an SVG path per state: a dashed line for each run of neighbouring cells."""
+    """Return a path per state: a dashed line for each run of neighbouring cells."""
     paths: dict[str, list[str]] = {}
     for start, stop in _runs(states, grid.columns):
         row, column = divmod(start, grid.columns)
@@ -459,7 +444,7 @@ def _runs(states: str, columns: int) -> Iterator[tuple[int, int]]:
 
 
 def _groups(layers: Sequence[Sequence[int]]) -> Iterator[tuple[str, tuple[int, ...]]]:
-    """Name the layers, merging several if there are more than `MOST_BANDS`."""
+    """Name the layers, several together if there are more than `MOST_BANDS`."""
     step = -(-len(layers) // MOST_BANDS) or 1
     for first in range(0, len(layers), step):
         group = layers[first : first + step]

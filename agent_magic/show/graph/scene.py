@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 MOST_CARDS: Final = 200
 """More agents are drawn as groups and cells."""
 FLOW_STEPS: Final = (200, 800, 3200)
-"""Output tokens from which an edge is thicker. The same for every plan, so pictures can be compared."""
+"""Output tokens from which an edge is thicker, the same for every plan, so pictures can be compared."""
 PARTS: Final = (("s", DONE - {"m"}), ("m", frozenset("m")), ("f", frozenset("f")), ("k", frozenset("kc")))
 NOT_CAPPED: Final[Mapping[int, str]] = MappingProxyType({})
 MOST_HINT: Final = 240
@@ -80,18 +80,12 @@ class NodeView:
 
     @property
     def icon(self) -> str:
-        """The outline of the state's icon."""
         return STATES[self.state].icon
 
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """The lines above the graph.
-
-    Attributes:
-        progress: The parts of the progress bar, as state and share of all agents; see `PARTS`.
-        facts: Phrases that begin with their number, the source last.
-    """
+    """`progress` has states with their shares of all agents; the last of `facts` is the source."""
 
     counts: str
     time: str = field(default="", kw_only=True)
@@ -101,13 +95,12 @@ class Header:
 
     @property
     def line(self) -> str:
-        """Counts and time."""
         return " · ".join(filter(None, [self.counts, self.time]))
 
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """The content of a picture; `flows` is the thickness of the edges from each agent, see `flow_of`."""
+    """The content of a picture; `flows` is the thickness of the edges from each agent."""
 
     title: str
     header: Header
@@ -120,7 +113,7 @@ class Scene:
 
 
 def is_large(plan: Plan) -> bool:
-    """Return whether agents are drawn as groups: there are many, or a declaration has many items."""
+    """True if there are many agents, or a declaration has many items."""
     return len(plan) > MOST_CARDS or is_stacked(plan)
 
 
@@ -133,7 +126,7 @@ def scene_of(
     path: Sequence[str] = (),
     sheet: Sheet | None = None,
 ) -> Scene:
-    """Build the scene of a plan or a run; `now_s=None` is the end of the run, or its last event."""
+    """Build the scene; `now_s=None` is the end of the run, or its last event."""
     estimates = estimates or {}
     title = single_line(plan.name)
     if record is None:
@@ -179,7 +172,7 @@ def _grouped_scene(record: RunRecord, moment: float, header: Header, sheet: Shee
 
 
 def moment_of(record: RunRecord, now_s: float | None) -> float:
-    """Return the time of a picture: the end of the run, else `now_s`, else the last event."""
+    """Return the end of the run, else `now_s`, else the last event."""
     if record.ended_s is not None:
         return record.ended_s
     if now_s is not None:
@@ -196,7 +189,6 @@ def node_view(
     tail: str = "",
     estimates: Estimates | None = None,
 ) -> NodeView:
-    """Build the view of one agent of a run; `capped` as `capped_steps` returns it."""
     result = record.results[agent]
     state = state_at(record, agent, capped=agent in capped)
     if state == "p":
@@ -215,7 +207,7 @@ def node_view(
 
 
 def flow_of(result: AgentResult) -> int:
-    """Return the thickness of an agent's edges: 0 before its answer, 1 to 4 by its output tokens."""
+    """Return 0 before an answer, 1 to 4 by its output tokens."""
     answer = result.answer
     if answer is None or result.status not in {"succeeded", "capped"}:
         return 0
@@ -223,7 +215,6 @@ def flow_of(result: AgentResult) -> int:
 
 
 def planned_view(plan: Plan, agent: int, estimates: Estimates) -> NodeView:
-    """Build the view of an agent before a run."""
     one = plan.agents[agent]
     line = _expected(plan, agent, estimates)
     parents = [plan.agents[parent].name for parent in plan.dag.parents[agent]]
@@ -236,14 +227,13 @@ def planned_view(plan: Plan, agent: int, estimates: Estimates) -> NodeView:
 
 
 def header_of(record: RunRecord, now_s: float, *, numbers: Summary | None = None) -> Header:
-    """Build the header of a run."""
     states = states_of(record)
     source = source_of(record) or ""
     return counted_header(states, now_s, phrases=_phrases(record, numbers, source), source=source)
 
 
 def counted_header(states: str, now_s: float, *, phrases: Sequence[str], source: str, asked: int = 0) -> Header:
-    """Build the header of these states; `asked` queued agents wait for a person."""
+    """Build a header; `asked` of the queued agents wait for a person."""
     total = len(states) - states.count("u") or 1
     return Header(
         counts_line(states, asked),
@@ -255,7 +245,6 @@ def counted_header(states: str, now_s: float, *, phrases: Sequence[str], source:
 
 
 def planned_header(plan: Plan, estimates: Estimates) -> Header:
-    """Build the header of a plan before a run."""
     parts = [estimates[name] for name in plan.names if name in estimates]
     tokens = [one for one, _ in parts if one is not None]
     prices = [one for _, one in parts if one is not None]
@@ -267,7 +256,7 @@ def planned_header(plan: Plan, estimates: Estimates) -> Header:
 
 
 def worked_path(record: RunRecord, now_s: float) -> tuple[int, ...]:
-    """Find the critical path so far: finished agents as measured, others at least as long as the mean."""
+    """Find the critical path so far: agents still at work take as long as the mean, or longer."""
     if not record.events:
         return ()
     known = [result.work_s for result in record.results if result.work_s]
@@ -326,7 +315,7 @@ def _why_skipped(record: RunRecord, agent: int) -> str:
 
 
 def doing_of(result: AgentResult) -> str:
-    """Return an agent's current activity: the called tool, or the number of tools; else its turn and attempt."""
+    """Return the called tool, or the number of tools; else turn and attempt."""
     calls = result.calls_under_way
     if calls and not result.is_task:
         return single_line(calls[0].tool) if len(calls) == 1 else f"{len(calls)} tools"
@@ -355,7 +344,7 @@ def _tail(result: AgentResult, state: str, tail: str) -> str:
 
 
 def _waits_for(record: RunRecord, agent: int) -> str:
-    """Name the unfinished parents, those of an `each` once; empty if there are none."""
+    """Name the unfinished parents, those of an `each` once."""
     steps, results = record.plan.agents, record.results
     parts = ((results[one].name, steps[one].part) for one in record.plan.dag.parents[agent] if _is_open(results[one]))
     names = list(dict.fromkeys(part.group if part is not None else name for name, part in parts))

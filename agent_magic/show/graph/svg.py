@@ -1,7 +1,6 @@
 """The picture of a plan or a run: one drawing for the saved notebook and for the live view.
 
-The live view draws it once, without a theme and a header, then changes the elements. It finds them by class and order:
-`.n` agents or groups in order, `.e` edges in the layout's order.
+The live view finds the elements by class and order: `.n` agents or groups, `.e` edges.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ MARGIN = 24.0
 HEAD_H = 92.0
 LIVE_TOP = 8.0  # the live view writes its header itself
 LEAST_W = 848.0
-"""The width of an output in JupyterLab in a window of 1280 px, so letters have their drawn size."""
+"""The width of an output in JupyterLab at 1280 px, so letters have their drawn size."""
 PAGE_W = 880.0
 """Wider pictures are not shrunk to this width: their letters would be too small."""
 SCROLLED_W = 1100.0
@@ -63,12 +62,10 @@ class Plot:
 
     @property
     def bar_h(self) -> float:
-        """The height of a bar."""
         return self.row_h * BAR_H / ROW_H
 
     @property
     def bottom(self) -> float:
-        """The bottom of the last row."""
         return self.y + self.rows * self.row_h
 
     @property
@@ -77,12 +74,11 @@ class Plot:
         return math.ceil(NAME_H / self.row_h)
 
     def at(self, time_s: float, span_s: float) -> float:
-        """Return the x position of a time."""
         return self.x + time_s / span_s * self.w
 
 
 def draw(scene: Scene, plan: Plan, layout: Layout | None, *, theme: Theme | None = "auto") -> str:
-    """Draw a picture as well-formed SVG, without scripts, links or external resources.
+    """Draw well-formed SVG, without scripts, links or external resources.
 
     Without a layout it draws groups, and a cell per agent. Without a theme it is the live view: no style, no
     background, no header.
@@ -121,12 +117,11 @@ def _moved(inside: str, y: float) -> str:
 
 
 def groups_h(sheet: Sheet) -> float:
-    """Return the height of a graph of groups, which has no headings of layers."""
+    """Groups have no headings of layers."""
     return sheet.layout.height - BAND_HEAD
 
 
 def plot_of(width: float, graph_h: float, rows: int) -> Plot:
-    """Return the position of the timeline under a graph."""
     x = MARGIN + LABEL_W + 10
     return Plot(x, HEAD_H + graph_h + 46, w=_on_page(width) - MARGIN - 16 - x, rows=rows)
 
@@ -137,7 +132,6 @@ def _on_page(width: float) -> float:
 
 
 def picture_width(layout: Layout) -> float:
-    """Return the width of a picture."""
     return max(LEAST_W, layout.width + 2 * MARGIN)
 
 
@@ -145,7 +139,7 @@ GAP_W = 1.5
 
 
 def progress_parts(header: Header, width: float) -> list[tuple[str, float, float]]:
-    """Return the parts of the progress bar as (state, x, width)."""
+    """Return (state, x, width) per part."""
     full = width - 2 * MARGIN
     parts: list[tuple[str, float, float]] = []
     x = MARGIN
@@ -174,7 +168,7 @@ def fact_runs(header: Header) -> list[tuple[str, str]]:
 
 
 def card_texts(node: NodeView, card_w: float) -> tuple[str, str, str]:
-    """Return name, numbers and last line, cut to the width of a card."""
+    """Return name, numbers and last line, cut to the card."""
     room = card_w - 2 * CARD_PAD
     cut = fit_end if node.state == "r" else fit
     return (
@@ -185,12 +179,10 @@ def card_texts(node: NodeView, card_w: float) -> tuple[str, str, str]:
 
 
 def tail_room(card_w: float, badge: str) -> float:
-    """Return the width of a card's last line, beside its badge."""
     return card_w - 2 * CARD_PAD - (pill_w(badge) + 6 if badge else 0.0)
 
 
 def pill_w(badge: str) -> float:
-    """Return the width of a badge; 0 without one."""
     return width_px(badge, 11, bold=True) + 10 if badge else 0.0
 
 
@@ -261,7 +253,7 @@ def _band(depth: int, box: Box) -> str:
 
 
 def passes(plan: Plan, edge: EdgePath) -> bool:
-    """Return whether the child reads its parent's answer, rather than only waiting for it."""
+    """True if the child reads its parent's answer, rather than only waiting for it."""
     return plan.agents[edge.parent].name in plan.inputs[edge.child]
 
 
@@ -294,7 +286,7 @@ def _card(node: NodeView, box: Box, *, on: bool, live: bool) -> str:
 
 
 def _ground(box: Box, *, is_task: bool) -> str:
-    """Draw the ground of a card: round corners for an agent, cut ones for a task."""
+    """Draw round corners for an agent, cut ones for a task."""
     if not is_task:
         return element("rect", class_="c", width=box.w, height=box.h, rx=8)
     right, bottom, cut = number(box.w - CUT), number(box.h - CUT), number(CUT)

@@ -26,21 +26,12 @@ if TYPE_CHECKING:
 LEAST_WAIT_S = 0.05  # a shorter wait would be a dot
 MOST_WHAT = 60
 Kind = Literal["q", "b", "f", "s", "t", "1", "2", "3", "4"]
-"""Initials of the phases of `agent_magic.record.phases`: queued, backoff, first, stream, tool.
-
-`1` to `4` are for groups: from a few of the agents at work up to all at the peak.
-"""
+"""Initials of phases: queued, backoff, first, stream, tool; `1` to `4` of a group's peak are at work."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """A span of one agent's time.
-
-    Attributes:
-        tone: The state that colours it.
-        to_s: Its end; `None` while it lasts.
-        what: Called tools, or the reason of a wait between two turns; else empty.
-    """
+    """A span of an agent's time, still open if its end is `None`."""
 
     kind: Kind
     tone: str
@@ -51,7 +42,7 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """The scale of a timeline: its length and its ticks, in seconds."""
+    """In seconds."""
 
     span_s: float
     ticks_s: tuple[float, ...] = field(kw_only=True)
@@ -70,7 +61,6 @@ class Timeline:
 
 
 def timeline_of(plan: Plan, results: Sequence[AgentResult], *, until_s: float, over: bool) -> Timeline:
-    """Build the timeline of a run."""
     rows = rows_of(plan)
     bars = tuple(tuple(bars_of(results[agent])) for agent in rows)
     names = tuple(plan.names[agent] for agent in rows)
@@ -78,12 +68,12 @@ def timeline_of(plan: Plan, results: Sequence[AgentResult], *, until_s: float, o
 
 
 def rows_of(plan: Plan) -> tuple[int, ...]:
-    """Return the agents in the order of their rows: by layer, so that rows never move during a run."""
+    """Order the rows by layer, so that they never move during a run."""
     return tuple(agent for layer in plan.dag.layers() for agent in layer)
 
 
 def bars_of(result: AgentResult) -> Iterator[Bar]:
-    """Yield the bars of an agent, without waits too short to see."""
+    """Leave out waits too short to see."""
     for phase in phases_of(result):
         start_s, end_s = phase.start_s, phase.end_s
         if phase.kind == "backoff" and start_s != end_s:
@@ -98,7 +88,6 @@ def bars_of(result: AgentResult) -> Iterator[Bar]:
 
 
 def axis_for(until_s: float, *, over: bool = False) -> Axis:
-    """Choose a scale with round ticks that holds `until_s`."""
     # The axis of an active run ends at a tick, to change rarely.
     wanted = max(until_s, 0.1)
     step = time_step(wanted)
@@ -107,13 +96,11 @@ def axis_for(until_s: float, *, over: bool = False) -> Axis:
 
 
 def axis_entry(now_s: float, *, over: bool) -> dict[str, Any]:
-    """Return the scale for the live view."""
     axis = axis_for(now_s, over=over)
     return {"span": axis.span_s, "ticks": [[tick, time_tick(tick, axis.span_s)] for tick in axis.ticks_s]}
 
 
 def bar_entry(bar: Bar) -> list[str | float | None]:
-    """Return a bar for the live view."""
     places = [bar.kind, bar.tone, round(bar.from_s, 3), None if bar.to_s is None else round(bar.to_s, 3)]
     return [*places, bar.what] if bar.what else places
 
@@ -135,7 +122,7 @@ SHADES: tuple[Kind, ...] = ("1", "2", "3", "4")
 
 
 class Shades:
-    """Counts the agents of each group at work, in equal bins of time that double as the run grows."""
+    """Counts the agents of each group at work, in bins of time that double as the run grows."""
 
     def __init__(self, group_of: Sequence[int], groups: int) -> None:
         self._group_of = group_of
@@ -148,7 +135,6 @@ class Shades:
         self.bin_s = LEAST_BIN_S
 
     def take(self, event: Event) -> None:
-        """Count an event."""
         match event:
             case AttemptStarted():
                 self._step(self._group_of[event.agent], event.at_s, 1)
@@ -170,7 +156,7 @@ class Shades:
                 pass
 
     def bars(self, group: int, tone: str, now_s: float) -> list[Bar]:
-        """Return the bars of a group in order of time. The last has no end while an agent is at work."""
+        """Return bars in order of time, the last without an end while an agent is at work."""
         ready, first = self._ready_s[group], self._first_s[group]
         if ready is None:
             return []
@@ -233,7 +219,7 @@ class Shades:
 
 
 def tone_of_row(counts: Sequence[int]) -> str:
-    """Return the colour of a group's row: running until all are done, then done or failed."""
+    """Return running until all are done, then done or failed."""
     done, capped, failed, running, queued, *never, todo = counts
     if running or queued or (todo and done + capped + failed + sum(never)):
         return "r"
@@ -243,7 +229,6 @@ def tone_of_row(counts: Sequence[int]) -> str:
 def grouped_timeline(
     sheet: Sheet, record: RunRecord, tallies: Sequence[Sequence[int]], *, until_s: float, over: bool
 ) -> Timeline:
-    """Build the timeline of a run with a row per group."""
     shades = Shades(sheet.group_of(), len(sheet.groups))
     for event in record.events:
         shades.take(event)

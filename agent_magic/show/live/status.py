@@ -24,12 +24,7 @@ _MOST_REASON = 90
 
 
 class Around(NamedTuple):
-    """The state of a run that is not in its record.
-
-    Attributes:
-        health: The health of the provider; `None` if it is not watched.
-        left_s: The remaining seconds, low and high; `None` while unknown.
-    """
+    """State that is not in the record; `left_s` is the remaining time, low and high."""
 
     cap: int | None = None
     budget_usd: float | None = None
@@ -46,7 +41,7 @@ ALONE = Around()
 def strip_of(
     health: Health | None, thresholds: Thresholds | None = None, *, paused: bool = False, asked: bool = False
 ) -> dict[str, Any] | None:
-    """Return the health strip: a meter per kind of limit, one of latency, and a verdict with its reason."""
+    """Return a meter per kind of limit, one of latency, a verdict with its reason."""
     # If new requests are held, or everything waits for a person, good health says nothing.
     if health is None:
         return None
@@ -64,7 +59,7 @@ def strip_of(
 
 
 def _meter(kind: str, limits: Sequence[LimitUse], thresholds: Thresholds) -> list[str | int | None]:
-    """Return the fullest limit of a kind as a meter: name, value, percent, level, tooltip."""
+    """Return the fullest limit as name, value, percent, level, tooltip."""
     used = max((one.used_share for one in limits if one.used_share is not None), default=None)
     words = "; ".join(map(_limit_words, limits)) or "unknown"
     if used is None:
